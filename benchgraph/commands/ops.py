@@ -41,8 +41,10 @@ def overview() -> str:
     for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
         table.add_column(name, no_wrap=name in ("kind", "role", "samples"), overflow="fold")
     for row in sorted(OPS.values(), key=lambda row: row.kind):
-        dtypes = " ".join(_dtypes(row, row.inputs[0])) if row.inputs else ""
-        table.add_row(row.kind, row.role.value, dtypes, " ".join(row.attrs), compiled_by(row), str(len(row.samples)))
+        dtypes = " ".join(_dtypes(row, row.schema.inputs[0])) if row.schema.inputs else ""
+        table.add_row(
+            row.kind, row.lowering.role.value, dtypes, " ".join(row.schema.attrs), compiled_by(row), str(len(row.testing.samples))
+        )
     return alone(table, columns()) + f"\n{len(OPS)} op kinds"
 
 
@@ -51,23 +53,23 @@ def _narrow(width: int) -> str:
     table.add_column("kind", no_wrap=True)
     table.add_column("inputs -> outputs; below them attributes")
     for row in sorted(OPS.values(), key=lambda row: row.kind):
-        ports = " ".join([*(p.name for p in row.inputs), "->", *(p.name for p in row.outputs)])
-        table.add_row(row.kind, "\n".join(filter(None, (ports, " ".join(row.attrs)))))
+        ports = " ".join([*(p.name for p in row.schema.inputs), "->", *(p.name for p in row.schema.outputs)])
+        table.add_row(row.kind, "\n".join(filter(None, (ports, " ".join(row.schema.attrs)))))
     return alone(table, width) + f"\n{len(OPS)} op kinds; more of each in a wider terminal, and by --kind=KIND"
 
 
 def in_full(kind: str) -> str:
     """Everything a row says. Raises NoSuchOpKind, with the nearest kind, for a word that is none."""
     row = spec(kind)
-    lines = [f"{row.kind}: {row.role.value}, {row.category.value}, compiled by {compiled_by(row)}"]
-    lines += [f"  in   {_port(row, p)}" for p in row.inputs] + [f"  out  {_port(row, p)}" for p in row.outputs]
-    lines += [f"  attr {name}: {_attr(a)}" for name, a in row.attrs.items()]
-    lines += [f"  attr {name}: {_attr(a)}, not oneDNN's" for name, a in row.extensions.items()]
-    lines += [f"  law  {law.name}" for law in row.laws]
-    for sample in row.samples:
+    lines = [f"{row.kind}: {row.lowering.role.value}, {row.lowering.category.value}, compiled by {compiled_by(row)}"]
+    lines += [f"  in   {_port(row, p)}" for p in row.schema.inputs] + [f"  out  {_port(row, p)}" for p in row.schema.outputs]
+    lines += [f"  attr {name}: {_attr(a)}" for name, a in row.schema.attrs.items()]
+    lines += [f"  attr {name}: {_attr(a)}, not oneDNN's" for name, a in row.schema.extensions.items()]
+    lines += [f"  law  {law.name}" for law in row.testing.laws]
+    for sample in row.testing.samples:
         shapes = ", ".join(str(list(shape)) for shape in sample.shapes)
         attrs = ", ".join(f"{k}={v}" for k, v in sample.attrs.items())
-        allowed = "" if row.unsupported else f"; {row.threshold(call_of(kind, sample)):.3g} eps allowed"
+        allowed = "" if row.lowering.unsupported else f"; {row.semantics.threshold(call_of(kind, sample)):.3g} eps allowed"
         lines.append(f"  sample {shapes} {{{attrs}}}: {sample.why}{allowed}")
     return "\n".join(part for text in lines for part in _folded(text, columns()))
 
@@ -78,14 +80,14 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def compiled_by(row: OpSpec) -> str:
-    if row.unsupported:
-        return f"nothing: {row.unsupported}"
-    ways = [type(row.lower).__name__.lower()] if row.lower is not None else []
-    return " after ".join([*ways, *(["decomposition"] if row.decompose is not None else [])])
+    if row.lowering.unsupported:
+        return f"nothing: {row.lowering.unsupported}"
+    ways = [type(row.lowering.form).__name__.lower()] if row.lowering.form is not None else []
+    return " after ".join([*ways, *(["decomposition"] if row.lowering.decompose is not None else [])])
 
 
 def _dtypes(row: OpSpec, port: Port) -> tuple[str, ...]:
-    return tuple(d.value for d in row.types.get(port.type, ())) or ("any",)
+    return tuple(d.value for d in row.schema.types.get(port.type, ())) or ("any",)
 
 
 def _port(row: OpSpec, port: Port) -> str:

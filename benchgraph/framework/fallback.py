@@ -34,7 +34,7 @@ def reference_kernel(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) 
 
     def kernel(values: tuple[Values, ...]) -> Sequence[Values]:
         with np.errstate(all="ignore"):  # infinities and NaN are answers here as in compiled code
-            return row.reference(call, tuple(map(_exact, values)))
+            return row.semantics.reference(call, tuple(map(_exact, values)))
 
     return kernel
 

@@ -69,13 +69,13 @@ def _proposed(rng: Random, row: OpSpec, fit: Fit) -> Call | None:
     types = tuple(TensorType(dtype, shape) for dtype, shape in zip(ins_dtypes, shapes, strict=True))
     attrs = _Guess(rng, row, sample, types, sizes).attrs()
     try:
-        if row.refit is not None:
-            named = frozenset({port_of(row.inputs, fit.port).name})
-            full, shapes = row.refit(with_defaults(row.kind, attrs), sample.ins, types, named)
-            attrs = Attrs({name: value for name, value in full.items() if name in attrs or value != row.attrs[name].default})
+        if row.schema.refit is not None:
+            named = frozenset({port_of(row.schema.inputs, fit.port).name})
+            full, shapes = row.schema.refit(with_defaults(row.kind, attrs), sample.ins, types, named)
+            attrs = Attrs({name: value for name, value in full.items() if name in attrs or value != row.schema.attrs[name].default})
             types = tuple(TensorType(t.dtype, shape) for t, shape in zip(types, shapes, strict=True))
         check_op(row.kind, attrs, tuple((t.dtype, t.shape) for t in types), out_dtypes)
-        made = row.infer(with_defaults(row.kind, attrs), types)
+        made = row.semantics.infer(with_defaults(row.kind, attrs), types)
     except BenchgraphError:
         return None
     outs = tuple(TensorType(dtype, shape) for dtype, shape in zip(out_dtypes, made, strict=False))
@@ -88,12 +88,12 @@ def _is_small(row: OpSpec, call: Call) -> bool:
     if any(t.elements > MAX_ELEMENTS or len(t.shape) > MAX_RANK for t in tensors):
         return False
     full = Call(call.kind, with_defaults(call.kind, call.attrs), call.ins, call.outs)
-    return row.flops(full) <= MAX_FLOPS
+    return row.semantics.flops(full) <= MAX_FLOPS
 
 
 def _sample(rng: Random, row: OpSpec, fit: Fit) -> Call:
     """One of the row's samples; mostly of the rank that the given tensor has, if there is such."""
-    calls = [Call(c.kind, s.attrs, c.ins, c.outs) for s, c in ((s, call_of(row.kind, s)) for s in row.samples)]
+    calls = [Call(c.kind, s.attrs, c.ins, c.outs) for s, c in ((s, call_of(row.kind, s)) for s in row.testing.samples)]
     if fit.type is not None and rng.random() < 0.9:
         rank = len(fit.type.shape)
         calls = [c for c in calls if fit.port < len(c.ins) and len(c.ins[fit.port].shape) == rank] or calls
@@ -103,7 +103,7 @@ def _sample(rng: Random, row: OpSpec, fit: Fit) -> Call:
 @cache
 def ranks(kind: str, port: int) -> frozenset[int]:
     """The ranks that samples of a row have at this input."""
-    return frozenset(len(s.shapes[port]) for s in spec(kind).samples if port < len(s.shapes))
+    return frozenset(len(s.shapes[port]) for s in spec(kind).testing.samples if port < len(s.shapes))
 
 
 # ---- dtypes ----------------------------------------------------------------------------------------------------------
@@ -113,17 +113,17 @@ def _dtypes(rng: Random, row: OpSpec, sample: Call, fit: Fit) -> tuple[tuple[DTy
     """A dtype per type variable: that of the given tensor where the variable allows it, or f32, or any that is allowed."""
     bound: dict[str, DType] = {}
     if fit.out_dtype is not None:
-        bound[row.outputs[0].type] = fit.out_dtype
+        bound[row.schema.outputs[0].type] = fit.out_dtype
     if fit.type is not None:
-        bound[port_of(row.inputs, fit.port).type] = fit.type.dtype
+        bound[port_of(row.schema.inputs, fit.port).type] = fit.type.dtype
 
     def dtype_of(port: Port, own: DType) -> DType:
-        allowed = row.types.get(port.type) or (own,)
+        allowed = row.schema.types.get(port.type) or (own,)
         wish = fit.type.dtype if fit.type is not None and rng.random() < 0.6 else rng.choice((DType.f32, own, rng.choice(allowed)))
         return bound.setdefault(port.type, wish if wish in allowed else rng.choice(allowed))
 
-    ins = tuple(dtype_of(port_of(row.inputs, i), t.dtype) for i, t in enumerate(sample.ins))
-    return ins, tuple(dtype_of(port_of(row.outputs, i), t.dtype) for i, t in enumerate(sample.outs))
+    ins = tuple(dtype_of(port_of(row.schema.inputs, i), t.dtype) for i, t in enumerate(sample.ins))
+    return ins, tuple(dtype_of(port_of(row.schema.outputs, i), t.dtype) for i, t in enumerate(sample.outs))
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class _Guess:
     def attrs(self) -> Attrs:
         wild = self.rng.random() < 0.5  # half of the tries keep what need not change
         chosen: dict[str, AttrValue] = {}
-        for name, attr in self.row.attrs.items():
+        for name, attr in self.row.schema.attrs.items():
             if name in self.sample.attrs:
                 fitted = self._fitted(self.sample.attrs[name])
                 chosen[name] = self._changed(name, attr, fitted) if wild and self.rng.random() < 0.5 else fitted
@@ -225,7 +225,7 @@ class _Guess:
 
     def _changed(self, name: str, attr: Attr, value: AttrValue) -> AttrValue:
         """Another value of the attribute's type, that may be legal."""
-        others = [c.attrs[name] for c in self.row.samples if name in c.attrs]
+        others = [c.attrs[name] for c in self.row.testing.samples if name in c.attrs]
         rank = len(self._new)
         if attr.choices or attr.type == "bool":
             found = self._anything(attr)

@@ -67,12 +67,12 @@ def _unfair(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator)
         if op.kind == END or any(t.id not in exact for t in op.inputs):
             continue
         call = call_of(op)
-        wants = spec(op.kind).reference(call, tuple(exact[t.id] for t in op.inputs))
+        wants = spec(op.kind).semantics.reference(call, tuple(exact[t.id] for t in op.inputs))
         limits = [zero_limit(Graph((op,)), t.id) if t.id in leave else MOST_ZEROS for t in op.outputs]
         largest = max((float(np.abs(_reals(exact[t.id])).max(initial=0.0)) for t in op.inputs), default=0.0)
-        least = SMALL * largest if spec(op.kind).threshold(call) else 0.0
+        least = SMALL * largest if spec(op.kind).semantics.threshold(call) else 0.0
         usable = _stays_in_range(call, largest) and all(
-            _is_usable(t, want, least) and not _is_mistrusted(t, want, spec(op.kind).threshold(call), limit)
+            _is_usable(t, want, least) and not _is_mistrusted(t, want, spec(op.kind).semantics.threshold(call), limit)
             for t, want, limit in zip(op.outputs, wants, limits, strict=False)
         )
         if usable and all(r.passes(op, call, wants) for r in runs):
@@ -88,7 +88,7 @@ def _reals(a: Array) -> Array:
 
 def _stays_in_range(call: Call, largest_input: float) -> bool:
     """Whether what a product of many numbers comes to on the way is sure to fit into f32, in whatever order they are multiplied."""
-    how = spec(call.kind).lower
+    how = spec(call.kind).lowering.form
     if not (isinstance(how, Reduction) and how.init == 1) or not call.outs[0].elements:  # a fold that begins with 1 multiplies
         return True
     return call.ins[0].elements / call.outs[0].elements * log(max(largest_input, 1.0)) <= log(LARGEST)
@@ -128,9 +128,9 @@ class _Run:
     def passes(self, op: Op, call: Call, wants: tuple[Array, ...]) -> bool:
         """Take one op further. False when a result does not pass."""
         ins = [self.values[t.id] for t in op.inputs]
-        threshold = spec(op.kind).threshold(call)
+        threshold = spec(op.kind).semantics.threshold(call)
         operands = (self._in_mode(op, t, v.array) for t, v in zip(op.inputs, ins, strict=True))
-        gots = spec(op.kind).reference(call, tuple(self._near_ties(op, array, threshold) for array in operands))
+        gots = spec(op.kind).semantics.reference(call, tuple(self._near_ties(op, array, threshold) for array in operands))
         own = SCALE * threshold * DType.f32.eps + fpmath_tolerance(op, self.mode) + sum(_steps(op, t) for t in op.outputs)
         since = {id: rtol for v in ins for id, rtol in v.since.items()} | {op.id: own}
         for t, got, want in zip(op.outputs, gots, wants, strict=False):

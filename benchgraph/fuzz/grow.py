@@ -22,8 +22,8 @@ from benchgraph.onednn.encode import has
 from benchgraph.onednn.table import Version
 from benchgraph.ops.spec import Call, OpSpec, Role
 
-ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.movement: 4}  # weights of what comes next
-BEGINNINGS = {Role.pointwise: 2, Role.anchor: 9, Role.row: 3, Role.movement: 2}
+ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.data_movement: 4}  # weights of what comes next
+BEGINNINGS = {Role.pointwise: 2, Role.anchor: 9, Role.row: 3, Role.data_movement: 2}
 MISFIT = 0.05  # weight of a row none of whose samples has the tensor's rank
 CONVERTS = 2  # and of casts and (de)quantisation
 GRADIENT = 0.4  # weight of a gradient against other rows of its role
@@ -165,14 +165,15 @@ class Growth:
 def _row(rng: Random, behind: TensorType | None, roles: Mapping[Role, float]) -> tuple[OpSpec, int]:
     """A row and one of its ports that takes the type; None: any row, port 0. Rows of one role share its weight."""
     dtype, rank = (None, None) if behind is None else (behind.dtype, len(behind.shape))
-    rows = [(row, ports) for row in ops.OPS.values() if not row.unsupported and (ports := _takes(row.kind, dtype))]
+    rows = [(row, ports) for row in ops.OPS.values() if not row.lowering.unsupported and (ports := _takes(row.kind, dtype))]
     own = [_weight(row, ports, rank) for row, ports in rows]
     totals: dict[object, float] = {}
     for (row, _), weight in zip(rows, own, strict=True):
         totals[_group(row)] = totals.get(_group(row), 0.0) + weight
     of_group = {group: max(total, 1.0) for group, total in totals.items()}  # a role that hardly fits is hardly chosen
     weights = [
-        weight * (CONVERTS if row.converts else roles[row.role]) / of_group[_group(row)] for (row, _), weight in zip(rows, own, strict=True)
+        weight * (CONVERTS if row.semantics.is_conversion else roles[row.lowering.role]) / of_group[_group(row)]
+        for (row, _), weight in zip(rows, own, strict=True)
     ]
     row, ports = rng.choices(rows, weights)[0]
     ports = tuple(p for p in ports if rank in ranks(row.kind, p)) or ports
@@ -182,11 +183,11 @@ def _row(rng: Random, behind: TensorType | None, roles: Mapping[Role, float]) ->
 def _weight(row: OpSpec, ports: tuple[int, ...], rank: int | None) -> float:
     """Of a row within its role."""
     fits = rank is None or any(rank in ranks(row.kind, port) for port in ports)
-    return (GRADIENT if row.gradient_of else 1.0) * (1.0 if fits else MISFIT)
+    return (GRADIENT if row.testing.gradient_of else 1.0) * (1.0 if fits else MISFIT)
 
 
 def _group(row: OpSpec) -> object:
-    return "converts" if row.converts else row.role
+    return "converts" if row.semantics.is_conversion else row.lowering.role
 
 
 @cache
@@ -195,11 +196,11 @@ def _takes(kind: str, dtype: DType | None) -> tuple[int, ...]:
     row = ops.spec(kind)
     if dtype is None:
         return (0,)
-    return tuple(i for i, port in enumerate(row.inputs) if dtype in row.types.get(port.type, ()))
+    return tuple(i for i, port in enumerate(row.schema.inputs) if dtype in row.schema.types.get(port.type, ()))
 
 
 @cache
 def _conversions(dtype: DType) -> tuple[tuple[OpSpec, tuple[DType, ...]], ...]:
     """Rows of conversions into this dtype, each with the dtypes it converts from."""
-    rows = [row for row in ops.OPS.values() if row.converts and dtype in row.types[row.outputs[0].type]]
-    return tuple((row, tuple(d for d in row.types[row.inputs[0].type] if d is not dtype)) for row in rows)
+    rows = [row for row in ops.OPS.values() if row.semantics.is_conversion and dtype in row.schema.types[row.schema.outputs[0].type]]
+    return tuple((row, tuple(d for d in row.schema.types[row.schema.inputs[0].type] if d is not dtype)) for row in rows)

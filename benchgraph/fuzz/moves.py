@@ -56,10 +56,10 @@ def fewer_ports(graph: Graph) -> Iterator[Graph]:
     """Optional inputs and outputs left out."""
     for op in graph.ops:
         row = ops.spec(op.kind)
-        if row.num_inputs or row.variadic:
+        if row.schema.num_inputs or row.schema.variadic_inputs:
             yield _with(graph, replace(op, inputs=op.inputs[:-1]))
             yield _with(graph, replace(op, inputs=op.inputs[1:]))
-        if row.num_outputs:
+        if row.schema.num_outputs:
             yield _with(graph, replace(op, outputs=op.outputs[:-1]))
 
 

@@ -107,10 +107,10 @@ def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch:
     """The index in a value at which an op of a stage reads it, in the stage's own axes $x (a product: $k, $m, $n), or loops $b; None when
     it follows no such rule."""
     shape = g.value(op.ins[port]).shape
-    if spec(op.kind).is_contraction:
+    if spec(op.kind).lowering.is_contraction:
         return product(g, op).operands[port]
     names = _names(stage, len(domain.extents), batch)
-    match spec(op.kind).lower:
+    match spec(op.kind).lowering.form:
         case Elementwise():
             axes = domain.axes[op.outs[0]]
             tail = axes[len(axes) - len(shape) :]

@@ -90,7 +90,7 @@ class Builder:
         """Append an op with one output; its shape is inferred and its dtype is the first input's, unless given."""
         full = with_defaults(kind, attrs)
         types = tuple(self.type(v) for v in ins)
-        out = self.new_value(dtype or types[0].dtype, spec(kind).infer(full, types)[0] if shape is None else shape)
+        out = self.new_value(dtype or types[0].dtype, spec(kind).semantics.infer(full, types)[0] if shape is None else shape)
         self.nodes.append(Op(kind, ins, (out,), full))
         return out
 

@@ -46,7 +46,7 @@ def kept(g: Graph, wei: int) -> Kept | None:
     first: Op | None = None
     while not g.value(g.root(id)).is_constant:
         makers = [op for op in g.nodes if isinstance(op, Op) and any(g.root(v) == g.root(id) for v in op.outs)]
-        if len(makers) != 1 or not isinstance(spec(makers[0].kind).lower, Elementwise):
+        if len(makers) != 1 or not isinstance(spec(makers[0].kind).lowering.form, Elementwise):
             return None
         (first,) = makers
         if not all(g.value(g.root(v)).is_constant for v in first.ins[1:]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from benchgraph.core.remember import remembered
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Movement
+from benchgraph.ops.spec import DataMovement
 
 
-def movement(node: Node | None) -> Movement | None:
+def movement(node: Node | None) -> DataMovement | None:
     """How an op moves its only operand; None for all others."""
-    how = spec(node.kind).lower if isinstance(node, Op) else None
-    return how if isinstance(how, Movement) and isinstance(node, Op) and len(node.ins) == 1 else None
+    how = spec(node.kind).lowering.form if isinstance(node, Op) else None
+    return how if isinstance(how, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
 
 
 def is_given(g: Graph, v: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Contraction, Elementwise, Movement, Reduction, Window
+from benchgraph.ops.spec import Contraction, DataMovement, Elementwise, Reduction, Window
 
 Axes: TypeAlias = tuple[int | None, ...]
 
@@ -62,8 +62,8 @@ def _axes(shape: Shape) -> Axes:
 
 def _begin(g: Graph, op: Op) -> Domain:
     out, src = g.value(op.outs[0]), g.value(op.ins[0])
-    if not isinstance(spec(op.kind).lower, Reduction):
-        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), is_whole=not spec(op.kind).is_window)
+    if not isinstance(spec(op.kind).lowering.form, Reduction):
+        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), is_whole=not spec(op.kind).lowering.is_window)
     folded = reduction_axes(op, len(src.shape))
     domain = Domain(src.shape, reduced=frozenset(folded))
     domain.axes[out.id] = _after_reduction(op, _axes(src.shape), folded)
@@ -79,12 +79,12 @@ def _after_reduction(op: Op, axes: Axes, folded: tuple[int, ...]) -> Axes:
 def _join(g: Graph, d: Domain, op: Op) -> bool:
     if any(v not in d.axes and g.root(v) in d.written for v in op.ins):
         return False  # it reads at other indices, or through other views, what iterations of this nest write
-    match spec(op.kind).lower:
+    match spec(op.kind).lowering.form:
         case Elementwise():
             return _join_elementwise(g, d, op)
         case Reduction():
             return _join_reduction(g, d, op)
-        case Movement() as how:
+        case DataMovement() as how:
             src = op.ins[0]
             if how.target is None or src not in d.axes or g.value(op.outs[0]).layout.blocks:
                 return False

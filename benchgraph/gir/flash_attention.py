@@ -56,7 +56,7 @@ class Online:
 def online(g: Graph, node: Fused) -> Online | None:
     """How a nest of two products and a softmax between them goes through the scores in pieces; None when it is something else."""
     stages = [s for s in node.stages if not s.is_per_entry]
-    kernels = [s for s in stages if spec(s.ops[0].kind).is_contraction]
+    kernels = [s for s in stages if spec(s.ops[0].kind).lowering.is_contraction]
     if len(kernels) != 2 or stages[-2:] != kernels:
         return None
     scores, values = kernels
@@ -69,13 +69,13 @@ def _sorted(g: Graph, domain: Domain, scores: Stage, values: Stage) -> Online | 
     after = scores.ops[1:]
     maxima = [op for op in after if _folds_with(op, BinOp.max)]
     totals = [op for op in after if _folds_with(op, BinOp.add)]
-    if len(maxima) != 1 or len(totals) != 1 or any(not (spec(op.kind).is_elementwise or op in (*maxima, *totals)) for op in after):
+    if len(maxima) != 1 or len(totals) != 1 or any(not (spec(op.kind).lowering.is_elementwise or op in (*maxima, *totals)) for op in after):
         return None
     (maximum,), (total,) = maxima, totals
     made = {v: op for op in after for v in op.outs}
     exp = made.get(total.ins[0])
-    difference = None if exp is None or spec(exp.kind).computes is not Computes.exp else made.get(exp.ins[0])
-    if exp is None or difference is None or spec(difference.kind).computes is not Computes.difference:
+    difference = None if exp is None or spec(exp.kind).semantics.computes is not Computes.exp else made.get(exp.ins[0])
+    if exp is None or difference is None or spec(difference.kind).semantics.computes is not Computes.difference:
         return None
     if difference.ins[0] != maximum.ins[0]:
         return None
@@ -91,7 +91,7 @@ def _sorted(g: Graph, domain: Domain, scores: Stage, values: Stage) -> Online | 
 
 def _folds_with(op: Op, how: BinOp) -> bool:
     """Whether it folds with this op, whatever it makes of NaN: that is in all sums, too."""
-    folds_with = spec(op.kind).folds_with
+    folds_with = spec(op.kind).lowering.reduces_with
     return folds_with is not None and folds_with.by_order is how
 
 
@@ -117,7 +117,7 @@ def _is_sound(g: Graph, domain: Domain, o: Online) -> bool:
         return False
     inside = {v for op in o.scores.ops for v in op.outs}
     scales = all(
-        spec(op.kind).is_homogeneous
+        spec(op.kind).semantics.is_homogeneous
         and len(op.outs) == 1
         and all(g.value(v).dtype.is_float for v in (op.ins[0], *op.outs))
         and inside.isdisjoint(op.ins[1:])
@@ -148,9 +148,9 @@ def _with_choice(g: Graph, o: Online) -> Online:
     """The plan with the op that hides columns, if nothing but casts stands between it and the folds, and its condition can be foreseen."""
     made = {v: op for op in o.early for v in op.outs}
     op = made.get(o.maximum.ins[0])
-    while op is not None and spec(op.kind).converts and g.value(op.ins[0]).dtype.is_float:
+    while op is not None and spec(op.kind).semantics.is_conversion and g.value(op.ins[0]).dtype.is_float:
         op = made.get(op.ins[0])
-    if op is None or spec(op.kind).computes is not Computes.choice or not is_foreseen(g, made, op.ins[0]):
+    if op is None or spec(op.kind).semantics.computes is not Computes.choice or not is_foreseen(g, made, op.ins[0]):
         return o
     outside = [i for i in (1, 2) if op.ins[i] not in made and g.value(op.ins[i]).type.elements == 1]
     return replace(o, choice=op, hiding=outside[0]) if len(outside) == 1 else o
@@ -165,7 +165,7 @@ def is_foreseen(g: Graph, made: dict[int, Op], id: int) -> bool:
             if g.value(v).type.elements != 1:
                 return False
             continue
-        ways = spec(op.kind).monotone
+        ways = spec(op.kind).semantics.monotonicity
         if len(ways) != len(op.ins) or len(op.outs) != 1:
             return False
         fresh = {v for way, v in zip(ways, op.ins, strict=True) if way} - seen

@@ -21,7 +21,7 @@ from benchgraph.gir.product import K, N
 from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
 from benchgraph.ops.affine import step
-from benchgraph.ops.spec import Movement
+from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.ir import Const, Var
 
 Cuts: TypeAlias = tuple[Cut | None, Cut | None]
@@ -38,7 +38,7 @@ class Reader:
 
 def kernel_after(node: Fused, stage: Stage) -> Stage:
     """The stage that a stage at the panel anchor makes pieces for."""
-    return next(s for s in node.stages[node.stages.index(stage) :] if spec(s.ops[0].kind).is_contraction)
+    return next(s for s in node.stages[node.stages.index(stage) :] if spec(s.ops[0].kind).lowering.is_contraction)
 
 
 def panels_of(node: Fused, kernel: Stage) -> tuple[Stage, ...]:
@@ -88,8 +88,8 @@ def _read(g: Graph, reader: Reader) -> Index | None:
     """Where the operand is read, in the reader's own axes."""
     domain, op = trace(g, reader.stage.ops), reader.op
     assert domain is not None
-    how = spec(op.kind).lower
-    if not isinstance(how, Movement):
+    how = spec(op.kind).lowering.form
+    if not isinstance(how, DataMovement):
         return read_index(g, reader.stage, domain, op, reader.port, 0)
     at = tuple(Const(0) if axis is None else Var(f"$x{axis}") for axis in domain.axes[op.outs[0]])
     return how.source(op.attrs, g.value(op.ins[reader.port]).shape, g.value(op.outs[0]).shape, at)
@@ -97,7 +97,7 @@ def _read(g: Graph, reader: Reader) -> Index | None:
 
 def _loops(reader: Reader) -> dict[Var, tuple[int, int]]:
     """What runs along k (0) and along the panels (1) there, and how many of their indices one of its own is."""
-    if spec(reader.op.kind).is_contraction:
+    if spec(reader.op.kind).lowering.is_contraction:
         return {K: (0, 1), N: (1, 1)}
     return {Var(f"$x{cut.axis}"): (loop, cut.unit) for loop, cut in enumerate(reader.stage.cuts) if cut is not None}
 

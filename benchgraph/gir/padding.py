@@ -99,7 +99,7 @@ def zeros_around(g: Graph, id: int) -> Border:
     root = g.root(id)
     node, none = g.producer.get(root), ((0, 0),) * len(g.value(id).shape)
     makers = [op for op in (node.ops if isinstance(node, Fused) else () if node is None else (node,)) if g.root(op.outs[0]) == root]
-    if len(makers) != 1 or (border := spec(makers[0].kind).border) is None:
+    if len(makers) != 1 or (border := spec(makers[0].kind).semantics.zero_border) is None:
         return none
     (made,) = makers[0].outs
     if g.value(made).type.elements != g.value(root).type.elements:

@@ -92,7 +92,7 @@ class Product:
     @property
     def columns(self) -> int:
         """Columns of one group."""
-        return self.how.columns(self.call)
+        return self.how.group_columns(self.call)
 
     @property
     def whole(self) -> Box:
@@ -101,12 +101,12 @@ class Product:
 
     def met(self, first: int, count: int) -> Box:
         """What of those so many columns are summed over, from `first` on."""
-        return self.whole if self.how.met is None else self.how.met(self.call, first, count)
+        return self.whole if self.how.nonzero is None else self.how.nonzero(self.call, first, count)
 
     def stretches(self, nb: int) -> tuple[tuple[int, Box], ...]:
         """Blocks of nb columns that meet the same: the number of the one after the last, and what they meet."""
         n = self.call.outs[0].shape[-1]
-        if self.how.met is None:
+        if self.how.nonzero is None:
             return ((-(-n // nb), self.whole),)
         return stretches([self.met(first, min(nb, n - first)) for first in range(0, n, nb)])
 
@@ -151,7 +151,7 @@ def stretches(found: Sequence[T]) -> tuple[tuple[int, T], ...]:
 
 
 def product(g: Graph, op: Op) -> Product:
-    how = spec(op.kind).lower
+    how = spec(op.kind).lowering.form
     assert isinstance(how, Contraction), op.kind
     call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
     found = Product(call, how, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
@@ -167,7 +167,7 @@ def comes_of_products(g: Graph, id: int) -> bool:
         if (maker := g.producer.get(work.pop())) is None:
             continue
         assert isinstance(maker, Op)
-        if spec(maker.kind).is_contraction:
+        if spec(maker.kind).lowering.is_contraction:
             return True
         fresh = set(maker.ins) - seen
         seen |= fresh

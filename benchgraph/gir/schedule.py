@@ -367,12 +367,12 @@ def few_rows_for_all_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shap
     folds, rows are enough that leave the time to fetch a panel, and only constants count: rows of attention, whose keys may be one matrix,
     stay whole.
     """
-    if not all(isinstance(spec(op.kind).lower, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
+    if not all(isinstance(spec(op.kind).lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
         return 0
-    has_folds = [any(isinstance(spec(op.kind).lower, Reduction) for op in nest) for nest in nests]
+    has_folds = [any(isinstance(spec(op.kind).lowering.form, Reduction) for op in nest) for nest in nests]
 
     def counts(op: Op) -> bool:
-        return spec(op.kind).is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(has_folds))
+        return spec(op.kind).lowering.is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(has_folds))
 
     products = [list(filter(counts, nest)) for nest in nests]
     kernels = [op for each in products for op in each]

@@ -77,6 +77,6 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
 def _check_movement(g: Graph, op: Op) -> None:
     """A movement leaves its elements what they are."""
     dtypes = [g.value(v).dtype for v in (*op.ins, *op.outs)]
-    if spec(op.kind).is_movement and len(set(dtypes)) > 1:
+    if spec(op.kind).lowering.is_data_movement and len(set(dtypes)) > 1:
         found = ", ".join(dtype.value for dtype in dtypes)
         raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {found}", where="Graph IR", shown=print_gir(g))

@@ -10,7 +10,7 @@ from benchgraph.core.remember import remembered, remembered_within
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Value, View
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Movement
+from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import parts, substitute
@@ -67,8 +67,8 @@ def zeroed(shape: Shape, index: Index) -> Index:
 
 def _moved(view: View, index: Index) -> Index:
     """The index in the view's base."""
-    movement = spec(view.kind).lower
-    assert isinstance(movement, Movement)
+    movement = spec(view.kind).lowering.form
+    assert isinstance(movement, DataMovement)
     move = movement.target if view.inverse else movement.source
     assert move is not None, "make-views writes through no movement without targets"
     base = view.dst_shape if view.inverse else view.src_shape

@@ -99,10 +99,10 @@ def sample_graph(spec: OpSpec, sample: Sample) -> Graph:
 
 def _inferred_dtype(row: OpSpec, ins: tuple[LogicalTensor, ...], i: int) -> DType:
     """The dtype of output i: that of an input with the same type variable, else the only one allowed, else the first input's."""
-    variable = port_of(row.outputs, i).type if row.outputs else ""
-    allowed = row.types.get(variable, ())
+    variable = port_of(row.schema.outputs, i).type if row.schema.outputs else ""
+    allowed = row.schema.types.get(variable, ())
     for n, t in enumerate(ins):
-        if row.inputs and port_of(row.inputs, n).type == variable:
+        if row.schema.inputs and port_of(row.schema.inputs, n).type == variable:
             return t.dtype
     if len(allowed) == 1:
         return allowed[0]

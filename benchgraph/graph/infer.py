@@ -79,9 +79,9 @@ def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor
     with within(op.label):
         ops.check_form(op.kind, op.attrs, len(ins), len(op.outputs))
         row, attrs = ops.spec(op.kind), op.full_attrs
-        if row.shape_attr and op.outputs[0].has_known_shape:
-            attrs = attrs.updated(**{row.shape_attr: op.outputs[0].known_shape})
-        shapes = row.infer(attrs, tuple(t.type for t in ins))
+        if row.schema.shape_attr and op.outputs[0].has_known_shape:
+            attrs = attrs.updated(**{row.schema.shape_attr: op.outputs[0].known_shape})
+        shapes = row.semantics.infer(attrs, tuple(t.type for t in ins))
     return tuple(_output(op, t, shapes[i] if i < len(shapes) else None) for i, t in enumerate(op.outputs))
 
 

@@ -37,7 +37,7 @@ class Op:
     @property
     def extensions(self) -> Attrs:
         """Those of the attributes that oneDNN has not."""
-        own = ops.spec(self.kind).extensions
+        own = ops.spec(self.kind).schema.extensions
         return Attrs({name: value for name, value in self.attrs.items() if name in own})
 
 

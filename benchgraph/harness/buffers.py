@@ -68,7 +68,7 @@ def memory_needed(graph: Graph, *, with_reference: bool) -> int:
     live, peak = {t.id: t.type.elements for t in graph.inputs}, 0
     for step, op in enumerate(graph.order):
         live |= {t.id: t.type.elements for t in (*op.inputs, *op.outputs)}
-        copied = op.inputs if spec(op.kind).role is Role.anchor else ()
+        copied = op.inputs if spec(op.kind).lowering.role is Role.anchor else ()
         peak = max(peak, sum(live.values()) + sum(t.type.elements for t in (*op.outputs, *copied)))
         live = {id: n for id, n in live.items() if last[id] > step}
     return total + REFERENCE_BYTES * peak

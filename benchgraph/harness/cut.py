@@ -68,7 +68,7 @@ def described(status: Status, graph: Graph) -> Result:
 
 def flops(ops: Iterable[Op]) -> int:
     """Floating-point operations, by the op table."""
-    return sum(spec(op.kind).flops(call_of(op)) for op in ops if op.kind != END)
+    return sum(spec(op.kind).semantics.flops(call_of(op)) for op in ops if op.kind != END)
 
 
 def traffic(source: Graph | Partition) -> int:

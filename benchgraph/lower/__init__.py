@@ -96,6 +96,6 @@ def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...], 
 
 
 def _nest(storage: Storage, node: Fused) -> Stmt:
-    if any(spec(op.kind).is_contraction for op in node.ops):
+    if any(spec(op.kind).lowering.is_contraction for op in node.ops):
         return (OnlineNest if node.step else GemmNest)(storage, node).lower()
-    return lower_windows(storage, node) if spec(node.ops[0].kind).is_window else lower_loops(storage, node)
+    return lower_windows(storage, node) if spec(node.ops[0].kind).lowering.is_window else lower_loops(storage, node)

@@ -63,7 +63,7 @@ class Again:
         if v in made:
             return made[v]
         axes, g, op = self.domain.axes[v], self.storage.g, self.maker[v]
-        how, at = spec(op.kind).lower, self.at(axes)
+        how, at = spec(op.kind).lowering.form, self.at(axes)
         if not isinstance(how, Elementwise) or len(op.outs) > 1 or len(made) >= self.most_steps:
             return None
         made[v] = None

@@ -40,7 +40,7 @@ def fetched_ahead(nest: GemmNest, op: Op, no: Expr, nb: int) -> Iterator[Prefetc
 
 def _share(nest: GemmNest, ids: tuple[int, ...], op: Op) -> tuple[int, ...]:
     """Those that this product's calls see to."""
-    products = [s.ops[0] for s in nest.node.stages if spec(s.ops[0].kind).is_contraction and not s.sums_rows]
+    products = [s.ops[0] for s in nest.node.stages if spec(s.ops[0].kind).lowering.is_contraction and not s.sums_rows]
     return ids[products.index(op) :: len(products)]
 
 

@@ -10,7 +10,7 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import root_index
 from benchgraph.lower.runs import is_even
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Indices, Movement
+from benchgraph.ops.spec import DataMovement, Indices
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Var
@@ -73,9 +73,9 @@ def _last_written(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[in
 
 def _index(g: Graph, domain: Domain, op: Op, id: int, at: Mapping[int, Expr]) -> Indices:
     """Where in its root's shape a result's element is, given where along axes of the domain; along all others it is the first."""
-    how, is_scattered = spec(op.kind).lower, id in domain.scattered
+    how, is_scattered = spec(op.kind).lowering.form, id in domain.scattered
     here: Indices = tuple(Const(0) if a is None else at.get(a, Const(0)) for a in domain.axes[op.ins[0] if is_scattered else id])
-    if is_scattered and isinstance(how, Movement) and how.target is not None:
+    if is_scattered and isinstance(how, DataMovement) and how.target is not None:
         here = how.target(op.attrs, g.value(op.ins[0]).shape, g.value(id).shape, here)
     return root_index(g, id, here)
 

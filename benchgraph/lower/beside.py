@@ -59,7 +59,7 @@ def beside(row: Row, kind: LoopKind) -> tuple[int, Stmt] | None:
 def _leading(nest: Nest, axis: int) -> tuple[int, ...]:
     """The axes of the box of taps that lead along an axis of dst, where windows beside each other along it have something in common."""
     taps, var = tuple(Var(f"$t{k}") for k in range(len(nest.taps))), nest.loops[axis]
-    found, common = set[int](), nest.how.shared is not None
+    found, common = set[int](), nest.how.channel_weights is not None
     for index in (i for load in loads_of(nest.tap(nest.loops, taps).value) for i in load.index if var.name in variables(i)):
         terms = linear(index).terms
         for k, (tap, extent) in enumerate(zip(taps, nest.taps, strict=True)):
@@ -204,7 +204,7 @@ class _Block:
         first, last = 0, size
         for nest in self._nests:
             ranges = self._known(nest, {k.name: (0, size - 1)})
-            own = (simplify_expr(c, ranges) for c in nest.tap(nest.at(self.x), box).when if k.name in variables(c))
+            own = (simplify_expr(c, ranges) for c in nest.tap(nest.at(self.x), box).conditions if k.name in variables(c))
             for form in (form for c in own if constant(c) is None for form in not_negative(c)):
                 _, low, high = holding(form, (k,), [size], ranges)
                 first, last = max(first, low), min(last, high)
@@ -220,7 +220,7 @@ class _Block:
         for places in turn.taps:
             own = dict(zip(self.of.own, places, strict=True))
             tap = nest.tap(nest.at(self.x), tuple(own[k] if loop is None else loop for k, loop in enumerate(self.of.outer_taps)))
-            when = [simpler(c) for c in tap.when]
+            when = [simpler(c) for c in tap.conditions]
             if all(constant(c) != 0 for c in when):
                 yield tap.value, tuple(c for c in when if constant(c) is None)
 

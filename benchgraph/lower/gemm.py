@@ -54,14 +54,14 @@ class GemmNest:
 
     def __init__(self, storage: Storage, node: Fused) -> None:
         self.storage, self.node, self.g = storage, node, storage.g
-        kernel = next(op for op in node.ops if spec(op.kind).is_contraction)
+        kernel = next(op for op in node.ops if spec(op.kind).lowering.is_contraction)
         self.rows: Shape = self.g.value(kernel.outs[0]).shape[:-1]
         self.batch = tuple(storage.var("b") for _ in self.rows[:-1])
         self.mo = storage.var("mo")
         self.no = storage.var("no") if node.panels_first else None
         self.m, self.mb = self.rows[-1], node.mb
         self.is_due = bool(node.next_entry or node.next_rows)  # whether the result's lines are still to be fetched
-        kernels = [stage.ops[0] for stage in node.stages if spec(stage.ops[0].kind).is_contraction]
+        kernels = [stage.ops[0] for stage in node.stages if spec(stage.ops[0].kind).lowering.is_contraction]
         self.is_lone = len(kernels) == 1  # the product
         self.packed = {op: held for op in kernels if (held := packed_src(self, op)) is not None}
 
@@ -105,7 +105,7 @@ class GemmNest:
         return (*self.batch_point(), Span(block_size(self.m, self.mb, self.mo), self.mo, self.mb))
 
     def _stage(self, stage: Stage) -> Stmt:
-        if spec(stage.ops[0].kind).is_contraction:
+        if spec(stage.ops[0].kind).lowering.is_contraction:
             return self._kernel_stage(stage)
         return self._columns(stage, self._task())
 

@@ -131,7 +131,7 @@ class OnlineNest(GemmNest):
         v = self.g.value(id)
         if op is None:
             return self.storage.load(id, (Coord(ZERO),) * len(v.shape))
-        how, ways = spec(op.kind).lower, spec(op.kind).monotone
+        how, ways = spec(op.kind).lowering.form, spec(op.kind).semantics.monotonicity
         assert isinstance(how, Elementwise)
         operands = tuple(
             self._edge(operand, spans, way * rises) if rises else Const(0, self.g.value(operand).dtype)

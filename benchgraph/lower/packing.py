@@ -14,7 +14,7 @@ from benchgraph.gir.schedule import packed
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.quantised_product import RECENTRE
-from benchgraph.ops.spec import Movement
+from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.build import in_blocks, nest
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
 from benchgraph.tir.ir import Const, Expr, LoopKind, Pack, Prefetch, Slice, Stmt, Tensor, Var
@@ -83,7 +83,7 @@ def packing(storage: Storage, ops: tuple[Op, ...]) -> Packing | None:
         return None
     if dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype]) or g.value(g.root(src.id)).layout.blocks:
         return None
-    if not (spec(op.kind).is_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
+    if not (spec(op.kind).lowering.is_data_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
         return None
     batch = tuple(Var(f"$batch{i}") for i in range(rank - 2))
     axes = buffer_axes(g, src.id, _source(g, op, (*batch, ROW, COLUMN)), (ROW, COLUMN))
@@ -94,7 +94,7 @@ def packing(storage: Storage, ops: tuple[Op, ...]) -> Packing | None:
 
 def _source(g: Graph, op: Op, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The index of src that dst's element at this index comes from."""
-    how = spec(op.kind).lower
-    if not isinstance(how, Movement):
+    how = spec(op.kind).lowering.form
+    if not isinstance(how, DataMovement):
         return at
     return how.source(op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, at)

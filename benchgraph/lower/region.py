@@ -25,7 +25,7 @@ from benchgraph.gir.product import has_rows
 from benchgraph.lower.access import ZERO, Coord, Place, Storage, aligned, along
 from benchgraph.lower.again import Again
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Elementwise, Movement, Reduction
+from benchgraph.ops.spec import DataMovement, Elementwise, Reduction
 from benchgraph.tir.build import binary, cast, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
@@ -108,12 +108,12 @@ class Region:
     def add(self, ops: Iterable[Op]) -> None:
         for op in ops:
             self.again.made_by(op)
-            match spec(op.kind).lower:
+            match spec(op.kind).lowering.form:
                 case Elementwise() as how:
                     self._elementwise(op, how)
                 case Reduction() as how:
                     self._reduction(op, how)
-                case Movement() as how:
+                case DataMovement() as how:
                     self._movement(op, how)
                 case how:
                     raise TypeError(f"{op.kind} has no place in a region: {how}")
@@ -173,7 +173,7 @@ class Region:
         again = self.again.value(v) if self.ready.get(v, phase) < phase else None
         return self.storage.load(v, at) if again is None else again
 
-    def _movement(self, op: Op, how: Movement) -> None:
+    def _movement(self, op: Op, how: DataMovement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])
         src_shape, dst_shape = g.value(src).shape, g.value(dst).shape
         scatter = dst in self.domain.scattered

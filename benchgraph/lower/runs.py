@@ -19,7 +19,7 @@ from benchgraph.gir.ir import Fused, Graph, Op
 from benchgraph.gir.strides import Steps, steps_of
 from benchgraph.lower.access import right_aligned
 from benchgraph.ops import affine, spec
-from benchgraph.ops.spec import Elementwise, Indices, Movement, Reduction
+from benchgraph.ops.spec import DataMovement, Elementwise, Indices, Reduction
 from benchgraph.tir.ir import Const, Var
 
 FEWEST_CROSSED = 8  # elements of what is written side by side
@@ -38,7 +38,7 @@ class _Access:
 def is_even(domain: Domain, ops: Iterable[Op]) -> bool:
     """Whether every op runs through every axis: no reductions, nothing computed once per row, elementwise ops and movements only."""
     found = [axes for op in ops for v in op.outs if (axes := domain.axes.get(v)) is not None]
-    known = all(isinstance(spec(op.kind).lower, Elementwise | Movement) for op in ops)
+    known = all(isinstance(spec(op.kind).lowering.form, Elementwise | DataMovement) for op in ops)
     return known and not domain.reduced and all(axes == found[0] for axes in found)
 
 
@@ -158,7 +158,7 @@ class Runs:
             now = max((phase.get(v, 0) for v in op.ins), default=0)
             if any(v in own and phase.get(v, now) < now and domain.reduced.intersection(domain.axes.get(v, ())) for v in op.ins):
                 return True
-            phase.update(dict.fromkeys(op.outs, now + isinstance(spec(op.kind).lower, Reduction)))
+            phase.update(dict.fromkeys(op.outs, now + isinstance(spec(op.kind).lowering.form, Reduction)))
         return False
 
     def _all_run_on(self, accesses: Iterable[_Access], axes: tuple[int, ...]) -> bool:
@@ -181,7 +181,7 @@ def _goes_through_twice(domain: Domain, node: Fused) -> bool:
     """Whether elements are made of what a fold of them comes to. What they were made into before is in memory meanwhile, in dense rows."""
     folded = set[int]()
     for op in node.ops:
-        if isinstance(spec(op.kind).lower, Reduction) or not folded.isdisjoint(op.ins):
+        if isinstance(spec(op.kind).lowering.form, Reduction) or not folded.isdisjoint(op.ins):
             folded.update(op.outs)
             if domain.reduced.intersection(domain.axes[op.ins[0] if op.outs[0] in domain.scattered else op.outs[0]]):
                 return True
@@ -199,12 +199,12 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
         return _Access(steps_of(g, id, index, variables), g.root(id), is_store)
 
     for op in ops:
-        match spec(op.kind).lower:
+        match spec(op.kind).lowering.form:
             case Elementwise() as how:
                 here = at(domain.axes[op.outs[0]])
                 for v in op.ins:
                     yield access(v, right_aligned(here, len(g.value(v).shape), Const(0)))
-                places = () if how.place is None else how.place(op.attrs, g.value(op.outs[0]).shape, here)
+                places = () if how.position is None else how.position(op.attrs, g.value(op.outs[0]).shape, here)
                 for place in places:
                     yield _Access(tuple(affine.step(place, var) for var in variables))
                 for v in op.outs:
@@ -213,7 +213,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
                 src, out = op.ins[0], op.outs[0]
                 yield access(src, at(domain.axes.get(src) or tuple(range(len(variables)))))
                 yield access(out, at(domain.axes[out]), is_store=True)
-            case Movement() as how:
+            case DataMovement() as how:
                 src, dst = op.ins[0], op.outs[0]
                 shapes = g.value(src).shape, g.value(dst).shape
                 if dst in domain.scattered:

@@ -101,7 +101,7 @@ class Nest:
         x = self.loops[self.along] if self.loops else Var("x")
         tap = self.tap(self.loops, tuple(self.storage.var("k") for _ in self.taps))
         found = 1
-        for e in (p for whole in (tap.value, *tap.when) for p in walk_expr(whole)):
+        for e in (p for whole in (tap.value, *tap.conditions) for p in walk_expr(whole)):
             match e:
                 case Binary(BinOp.floordiv | BinOp.mod, _, Const()):
                     found = lcm(found, period(e, x))

@@ -109,7 +109,7 @@ class Row:
         ranges = self.nest.within(zip(loops, (*self.nest.taps, self.count), strict=True))
         stmt: Stmt = Store(acc, place, self.nest.fold(Load(acc, place), tap.value))
         extents = (*map(Const, self.nest.taps), count)
-        return over(list(zip(loops, extents, strict=True)), (simplify_expr(c, ranges) for c in tap.when), stmt)
+        return over(list(zip(loops, extents, strict=True)), (simplify_expr(c, ranges) for c in tap.conditions), stmt)
 
     # ---- where every tap counts
 
@@ -130,7 +130,7 @@ class Row:
         found = []
         for tap in boxes:
             ranges = self.nest.within((*zip(tap, self.nest.taps, strict=True), (self._q, self.count)))
-            when = [simplify_expr(c, ranges) for c in self.nest.inner_tap(self._at(self._q), tap).when]
+            when = [simplify_expr(c, ranges) for c in self.nest.inner_tap(self._at(self._q), tap).conditions]
             if self.nest.how.unclamped is not None or all(constant(c) != 0 for c in when):
                 found.append((tap, [c for c in when if constant(c) in (None, 0)]))
         return found

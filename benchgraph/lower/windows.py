@@ -36,7 +36,7 @@ from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Ten
 def lower_windows(storage: Storage, node: Fused) -> Stmt:
     """A nest whose first op is a window; the others are pointwise ops and movements of its result."""
     g, (op, *after) = storage.g, node.ops
-    how, out = spec(op.kind).lower, g.value(op.outs[0])
+    how, out = spec(op.kind).lowering.form, g.value(op.outs[0])
     domain = trace(g, node.ops)
     assert isinstance(how, Window)
     assert domain is not None
@@ -55,7 +55,7 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
         return seq(stored, Region(storage, domain, (Span(Const(1)),) * len(coords), coords).emit(after)) if after else stored
 
     nests: list[Stmt] = []
-    for port, first in how.before:
+    for port, first in how.prologue:
         like = g.value(op.ins[port])
         along = _densest(g, like.id, tuple(range(len(like.shape))))
         order = (*(axis for axis in range(len(like.shape)) if axis != along), along)

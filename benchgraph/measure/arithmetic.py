@@ -25,7 +25,7 @@ _BF16 = _INT8 | {DType.bf16, DType.f8_e4m3, DType.f8_e5m2}
 
 def arithmetic(graph: Graph) -> str:
     """One of ARITHMETICS."""
-    products = (op.inputs[:2] for op in graph.ops if spec(op.kind).follows_fpmath)
+    products = (op.inputs[:2] for op in graph.ops if spec(op.kind).semantics.follows_fpmath)
     return max((_of({_stored(graph, t) for t in operands}, graph) for operands in products), key=ARITHMETICS.index, default="f32")
 
 
@@ -39,7 +39,9 @@ def _of(stored: set[DType], graph: Graph) -> str:
 def _stored(graph: Graph, t: LogicalTensor) -> DType:
     """The narrowest dtype that the operand had on its way through casts, (de)quantisation and movements."""
     narrowest = t.dtype
-    while (op := graph.producers.get(t.id)) and (spec(op.kind).converts or spec(op.kind).role is Role.movement):
+    while (op := graph.producers.get(t.id)) and (
+        spec(op.kind).semantics.is_conversion or spec(op.kind).lowering.role is Role.data_movement
+    ):
         t = op.inputs[0]
         narrowest = min(narrowest, t.dtype, key=lambda dtype: dtype.bits)
     return narrowest

@@ -70,7 +70,6 @@ from benchgraph.ops import (
     quantize,
     reduce,
     rms_norm,
-    schema,
     select,
     softmax,
     softmax_backward,
@@ -78,7 +77,7 @@ from benchgraph.ops import (
     unary,
     unary_backward,
 )
-from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Sample
+from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Sample, checks
 
 __all__ = ["INTERNAL", "OPS", "call_of", "check_form", "check_op", "spec", "with_defaults"]
 
@@ -102,12 +101,12 @@ def spec(kind: str) -> OpSpec:
 
 def attrs_of(kind: str) -> dict[str, Attr]:
     """What a graph may say of an op: oneDNN's attributes, and our own."""
-    return spec(kind).attrs | spec(kind).extensions
+    return spec(kind).schema.attrs | spec(kind).schema.extensions
 
 
 def with_defaults(kind: str, attrs: Attrs) -> Attrs:
     """The attributes with the schema's defaults for those that are absent."""
-    return schema.fill_defaults(spec(kind), attrs)
+    return checks.fill_defaults(spec(kind), attrs)
 
 
 def check_op(kind: str, attrs: Attrs, in_types: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> None:
@@ -116,12 +115,12 @@ def check_op(kind: str, attrs: Attrs, in_types: tuple[Declared, ...], out_dtypes
     in_types: dtype and shape per input, the shape None where it is not known yet. Raises NoSuchOpKind, InvalidGraphOp or
     InvalidDataType, naming the port or attribute and the remedy; `where` is left to the caller, who knows op and file.
     """
-    schema.check(_public(kind), attrs, in_types, out_dtypes)
+    checks.check(_public(kind), attrs, in_types, out_dtypes)
 
 
 def check_form(kind: str, attrs: Attrs, num_inputs: int, num_outputs: int) -> None:
     """As far as `check_op` goes without dtypes and shapes: what a row's `infer` and `refit` take for granted. Raises as that does."""
-    schema.check_form(_public(kind), attrs, num_inputs, num_outputs)
+    checks.check_form(_public(kind), attrs, num_inputs, num_outputs)
 
 
 def _public(kind: str) -> OpSpec:
@@ -133,4 +132,4 @@ def _public(kind: str) -> OpSpec:
 
 def call_of(kind: str, sample: Sample) -> Call:
     """One of a row's samples as a Call, shapes inferred and output dtypes settled."""
-    return schema.call_of(spec(kind), sample)
+    return checks.call_of(spec(kind), sample)

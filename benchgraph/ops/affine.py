@@ -7,7 +7,7 @@ from functools import cache
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Movement
+from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import Expr, Var
 from benchgraph.tir.visit import variables
@@ -19,8 +19,8 @@ def unit_steps(kind: str, attrs: Attrs, src_shape: Shape, dst_shape: Shape, *, i
 
     inverse False: axes of dst, dims of src (reading dst from src). inverse True: axes of src, dims of dst (writing src's elements to dst).
     """
-    movement = spec(kind).lower
-    if not isinstance(movement, Movement):
+    movement = spec(kind).lowering.form
+    if not isinstance(movement, DataMovement):
         raise TypeError(f"{kind} is not a data movement")
     axes = tuple(Var(f"${i}") for i in range(len(src_shape if inverse else dst_shape)))
     place = movement.target if inverse else movement.source

@@ -22,7 +22,7 @@ from benchgraph.ops.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
@@ -270,83 +270,106 @@ _EPSILON = replace(EPSILON, required=True, default=None)
 
 SPECS = (
     OpSpec(
-        kind="BatchNormInference",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"), *(Port(name, "T2") for name in _INFERENCE)),
-        outputs=(Port("dst", "T1"),),
-        types={"T1": F, "T2": STATS},
-        attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
-        infer=_infer_inference,
-        reference=overflow.in_float64(_inferred),
-        in_f32=overflow.in_f32(_inferred),
-        flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
-        threshold=lambda call: 8.0,  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
-        fill=per_port(norms.paired(_norm), norms.scale, norms.shift, norms.mean, norms.variance),
-        zero_limit=_zero_limit,
-        domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
-        samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
-        laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
-        check=normalize.check_stats("gamma, beta, mean and variance", data=1),
-        decompose=_decompose_inference,
+        "BatchNormInference",
+        Schema(
+            inputs=(Port("src", "T1"), *(Port(name, "T2") for name in _INFERENCE)),
+            outputs=(Port("dst", "T1"),),
+            types={"T1": F, "T2": STATS},
+            attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
+            check=normalize.check_stats("gamma, beta, mean and variance", data=1),
+        ),
+        Semantics(
+            infer=_infer_inference,
+            reference=overflow.in_float64(_inferred),
+            flops=lambda call: INFERENCE_FLOPS * call.ins[0].elements,
+            threshold=lambda call: (
+                8.0
+            ),  # a root, two quotients, three more operations, each off by half an eps, and some slack for cancelling
+            f32_alternatives=overflow.in_f32(_inferred),
+        ),
+        Testing(
+            fill=per_port(norms.paired(_norm), norms.scale, norms.shift, norms.mean, norms.variance),
+            domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES),
+            samples=(*_samples(1, 4, 1), Sample(((1, 1), *((1,),) * 4), _NCX, why="a single element")),
+            laws=(Law("less beta, over gamma, times the deviation, plus mean, it is src", _undoes),),
+            zero_limit=_zero_limit,
+        ),
+        Lowering(Role.pointwise, decompose=_decompose_inference),
     ),
     OpSpec(
-        kind="BatchNormForwardTraining",
-        role=Role.row,
-        inputs=(Port("src", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma", "beta"))),
-        outputs=(Port("dst", "T1"), *(Port(n, "T2") for n in ("running_mean", "running_variance", "batch_mean", "batch_variance"))),
-        types={"T1": F, "T2": STATS},
-        attrs={"epsilon": _EPSILON, "momentum": Attr("f32", range=SHARE), "data_format": DATA_FORMAT},
-        num_inputs=(3, 4, 5),
-        infer=_infer_training,
-        reference=_reference_training,
-        in_f32=_training_in_f32,
-        flops=lambda call: normalize.FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(_norm(call).folded),
-        fill=per_port(norms.paired(_norm), norms.mean, norms.variance, norms.scale, norms.shift),
-        zero_limit=_zero_limit,
-        domain=fills.per_port(fills.MEAN_ONE, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
-        samples=(
-            *_samples(1, 4, 5),
-            Sample((_PLANES, (3,), (3,)), _NCX.updated(momentum=0.75), out_dtypes=(_f32,) * 5, why="a momentum, no gamma and beta"),
-            Sample((_PLANES, (3,), (3,), (3,)), _NCX.updated(momentum=0.1), out_dtypes=(_f32,) * 5, why="gamma without beta"),
-            Sample(
-                (_PLANES, (5,), (5,), (5,), (5,)), _NXC.updated(momentum=1.0), out_dtypes=(_f32,) * 5, why="running statistics that stay"
+        "BatchNormForwardTraining",
+        Schema(
+            inputs=(Port("src", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma", "beta"))),
+            outputs=(Port("dst", "T1"), *(Port(n, "T2") for n in ("running_mean", "running_variance", "batch_mean", "batch_variance"))),
+            num_inputs=(3, 4, 5),
+            types={"T1": F, "T2": STATS},
+            attrs={"epsilon": _EPSILON, "momentum": Attr("f32", range=SHARE), "data_format": DATA_FORMAT},
+            check=normalize.check_stats("statistics, gamma and beta", data=1),
+        ),
+        Semantics(
+            infer=_infer_training,
+            reference=_reference_training,
+            flops=lambda call: normalize.FLOPS * call.ins[0].elements,
+            threshold=lambda call: normalize.walk(_norm(call).folded),
+            f32_alternatives=_training_in_f32,
+        ),
+        Testing(
+            fill=per_port(norms.paired(_norm), norms.mean, norms.variance, norms.scale, norms.shift),
+            domain=fills.per_port(fills.MEAN_ONE, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
+            samples=(
+                *_samples(1, 4, 5),
+                Sample((_PLANES, (3,), (3,)), _NCX.updated(momentum=0.75), out_dtypes=(_f32,) * 5, why="a momentum, no gamma and beta"),
+                Sample((_PLANES, (3,), (3,), (3,)), _NCX.updated(momentum=0.1), out_dtypes=(_f32,) * 5, why="gamma without beta"),
+                Sample(
+                    (_PLANES, (5,), (5,), (5,), (5,)),
+                    _NXC.updated(momentum=1.0),
+                    out_dtypes=(_f32,) * 5,
+                    why="running statistics that stay",
+                ),
+                Sample(((2, 3, 5), (3,), (3,)), _NCX.updated(momentum=0.5), (_bf16,) * 3, (_bf16,) * 5, "bf16 running statistics"),
+                Sample(((1, 4), *((4,),) * 4), _NCX, out_dtypes=(_f32,) * 5, why="one element per channel: dst is beta"),
             ),
-            Sample(((2, 3, 5), (3,), (3,)), _NCX.updated(momentum=0.5), (_bf16,) * 3, (_bf16,) * 5, "bf16 running statistics"),
-            Sample(((1, 4), *((4,),) * 4), _NCX, out_dtypes=(_f32,) * 5, why="one element per channel: dst is beta"),
+            laws=(*normalize.forward_laws(_rows), Law("the running statistics go momentum's share of the way", _is_on_the_way)),
+            zero_limit=_zero_limit,
         ),
-        laws=(*normalize.forward_laws(_rows), Law("the running statistics go momentum's share of the way", _is_on_the_way)),
-        check=normalize.check_stats("statistics, gamma and beta", data=1),
-        decompose=_decompose_training,
+        Lowering(Role.row, decompose=_decompose_training),
     ),
     OpSpec(
-        kind="BatchNormTrainingBackward",
-        gradient_of="BatchNormForwardTraining",
-        role=Role.row,
-        inputs=(Port("src", "T1"), Port("diff_dst", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma"))),
-        outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
-        types={"T1": F, "T2": STATS},
-        attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
-        num_inputs=(4, 5),
-        num_outputs=(1, 2, 3),
-        infer=_infer_backward,
-        reference=overflow.in_float64(_backward),
-        in_f32=overflow.in_f32(_backward),
-        flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.gradient_walk(_norm(call).folded),
-        fill=per_port(norms.beside_the_mean(_norm), norms.gradient, norms.mean, norms.variance, norms.scale),
-        zero_limit=_zero_limit,
-        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO),
-        samples=(
-            *_samples(2, 3, 3),
-            Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,), why="no gamma, diff_src alone"),
-            Sample((_PLANES, _PLANES, (3,), (3,), (3,)), _NCX, out_dtypes=(_f32,), why="gamma counts without diff_gamma"),
-            Sample((_PLANES, _PLANES, (5,), (5,), (5,)), _NXC, out_dtypes=(_f32,) * 2, why="diff_gamma without diff_beta"),
-            Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,) * 3, why="sums without a gamma"),
-            Sample(((1, 4), (1, 4), *((4,),) * 3), _NCX, out_dtypes=(_f32,) * 3, why="one element per channel"),
+        "BatchNormTrainingBackward",
+        Schema(
+            inputs=(Port("src", "T1"), Port("diff_dst", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma"))),
+            outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
+            num_inputs=(4, 5),
+            num_outputs=(1, 2, 3),
+            types={"T1": F, "T2": STATS},
+            attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
+            check=normalize.check_stats("statistics and gamma", data=2),
         ),
-        laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta give the sum of diff_dst * src", _sums_recover_products)),
-        check=normalize.check_stats("statistics and gamma", data=2),
-        decompose=_decompose_backward,
+        Semantics(
+            infer=_infer_backward,
+            reference=overflow.in_float64(_backward),
+            flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
+            threshold=lambda call: normalize.gradient_walk(_norm(call).folded),
+            f32_alternatives=overflow.in_f32(_backward),
+        ),
+        Testing(
+            fill=per_port(norms.beside_the_mean(_norm), norms.gradient, norms.mean, norms.variance, norms.scale),
+            domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO),
+            samples=(
+                *_samples(2, 3, 3),
+                Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,), why="no gamma, diff_src alone"),
+                Sample((_PLANES, _PLANES, (3,), (3,), (3,)), _NCX, out_dtypes=(_f32,), why="gamma counts without diff_gamma"),
+                Sample((_PLANES, _PLANES, (5,), (5,), (5,)), _NXC, out_dtypes=(_f32,) * 2, why="diff_gamma without diff_beta"),
+                Sample((_PLANES, _PLANES, (3,), (3,)), _NCX, out_dtypes=(_f32,) * 3, why="sums without a gamma"),
+                Sample(((1, 4), (1, 4), *((4,),) * 3), _NCX, out_dtypes=(_f32,) * 3, why="one element per channel"),
+            ),
+            laws=(
+                *normalize.backward_laws(_gradient),
+                Law("diff_gamma and diff_beta give the sum of diff_dst * src", _sums_recover_products),
+            ),
+            gradient_of="BatchNormForwardTraining",
+            zero_limit=_zero_limit,
+        ),
+        Lowering(Role.row, decompose=_decompose_backward),
     ),
 )

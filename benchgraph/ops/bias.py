@@ -16,7 +16,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis, channels_of
-from benchgraph.ops.spec import Array, Call, Decomposer, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import pointwise, rows
 
@@ -79,57 +79,57 @@ def _weighted_totals_are_equal(call: Call, ins: tuple[Array, ...], outs: tuple[A
 
 SPECS = (
     OpSpec(
-        kind="BiasAdd",
-        role=Role.pointwise,
-        family="binary",
-        inputs=(Port("src"), Port("bias")),
-        outputs=(Port("dst"),),
-        attrs={"data_format": DATA_FORMAT},
-        infer=infer,
-        reference=reference,
-        flops=lambda call: call.outs[0].elements,
-        threshold=lambda call: 2.0,  # one correctly rounded addition, as for Add
-        fill=pointwise.binary,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((4, 17), (17,)), why="the usual bias of a layer, a tail"),
-            Sample(((2, 5, 3, 3), (5,)), Attrs(data_format="NCX"), why="channel in dim 1"),
-            Sample(((2, 3, 3, 16), (16,)), Attrs(data_format="NXC"), why="channel last, rank 4"),
-            Sample(((3, 4), (4,)), Attrs(data_format="NCX"), why="rank 2 is the same in both formats"),
-            Sample(((1, 1), (1,)), why="sizes 1"),
-            Sample(((3, 33), (33,)), dtypes=(DType.bf16, DType.bf16), why="bf16"),
-            Sample(((2, 7, 5), (7,)), Attrs(data_format="NCX"), (DType.f16, DType.f16), why="f16, channel in the middle"),
+        "BiasAdd",
+        Schema(inputs=(Port("src"), Port("bias")), outputs=(Port("dst"),), attrs={"data_format": DATA_FORMAT}, family="binary"),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: call.outs[0].elements,
+            threshold=lambda call: 2.0,  # one correctly rounded addition, as for Add
         ),
-        laws=(Law("dst - src is the bias, the same along all but the channel", _moves_each_channel_alike),),
-        decompose=decompose,
+        Testing(
+            fill=pointwise.binary,
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((4, 17), (17,)), why="the usual bias of a layer, a tail"),
+                Sample(((2, 5, 3, 3), (5,)), Attrs(data_format="NCX"), why="channel in dim 1"),
+                Sample(((2, 3, 3, 16), (16,)), Attrs(data_format="NXC"), why="channel last, rank 4"),
+                Sample(((3, 4), (4,)), Attrs(data_format="NCX"), why="rank 2 is the same in both formats"),
+                Sample(((1, 1), (1,)), why="sizes 1"),
+                Sample(((3, 33), (33,)), dtypes=(DType.bf16, DType.bf16), why="bf16"),
+                Sample(((2, 7, 5), (7,)), Attrs(data_format="NCX"), (DType.f16, DType.f16), why="f16, channel in the middle"),
+            ),
+            laws=(Law("dst - src is the bias, the same along all but the channel", _moves_each_channel_alike),),
+        ),
+        Lowering(Role.pointwise, decompose=decompose),
     ),
     OpSpec(
-        kind="BiasAddBackward",
-        role=Role.row,
-        family="binary",
-        inputs=(Port("diff_dst"),),
-        outputs=(Port("diff_bias"),),
-        attrs={"data_format": DATA_FORMAT},
-        infer=_infer_backward,
-        reference=overflow.in_float64(_backward),
-        in_f32=overflow.in_f32(_backward),
-        flops=lambda call: call.ins[0].elements,
-        threshold=_threshold_backward,
-        fill=rows.total(lambda call: prod(call.ins[0].shape[i] for i in _summed_axes(call))),
-        domain=fills.MEAN_ONE,
-        samples=(
-            Sample(((4, 17),), why="rank 2, a tail"),
-            Sample(((2, 5, 3, 7),), Attrs(data_format="NCX"), why="channel in dim 1: sums on both sides of it"),
-            Sample(((2, 3, 3, 16),), Attrs(data_format="NXC"), why="channel last, rank 4"),
-            Sample(((3, 4),), Attrs(data_format="NCX"), why="rank 2 is the same in both formats"),
-            Sample(((1, 1),), why="sizes 1"),
-            Sample(((0, 3),), why="a sum of nothing is 0"),
-            Sample(((300, 5),), why="many numbers"),
-            Sample(((3, 33),), dtypes=(DType.bf16,), why="bf16"),
-            Sample(((2, 7, 5),), Attrs(data_format="NCX"), (DType.f16,), why="f16, channel in the middle"),
+        "BiasAddBackward",
+        Schema(inputs=(Port("diff_dst"),), outputs=(Port("diff_bias"),), attrs={"data_format": DATA_FORMAT}, family="binary"),
+        Semantics(
+            infer=_infer_backward,
+            reference=overflow.in_float64(_backward),
+            flops=lambda call: call.ins[0].elements,
+            threshold=_threshold_backward,
+            f32_alternatives=overflow.in_f32(_backward),
         ),
-        laws=(Law("weighted with the channel's number, both sum to the same", _weighted_totals_are_equal),),
-        gradient_of="BiasAdd",
-        decompose=_decompose_backward,
+        Testing(
+            fill=rows.total(lambda call: prod(call.ins[0].shape[i] for i in _summed_axes(call))),
+            domain=fills.MEAN_ONE,
+            samples=(
+                Sample(((4, 17),), why="rank 2, a tail"),
+                Sample(((2, 5, 3, 7),), Attrs(data_format="NCX"), why="channel in dim 1: sums on both sides of it"),
+                Sample(((2, 3, 3, 16),), Attrs(data_format="NXC"), why="channel last, rank 4"),
+                Sample(((3, 4),), Attrs(data_format="NCX"), why="rank 2 is the same in both formats"),
+                Sample(((1, 1),), why="sizes 1"),
+                Sample(((0, 3),), why="a sum of nothing is 0"),
+                Sample(((300, 5),), why="many numbers"),
+                Sample(((3, 33),), dtypes=(DType.bf16,), why="bf16"),
+                Sample(((2, 7, 5),), Attrs(data_format="NCX"), (DType.f16,), why="f16, channel in the middle"),
+            ),
+            laws=(Law("weighted with the channel's number, both sum to the same", _weighted_totals_are_equal),),
+            gradient_of="BiasAdd",
+        ),
+        Lowering(Role.row, decompose=_decompose_backward),
     ),
 )

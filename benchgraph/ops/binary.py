@@ -20,7 +20,8 @@ from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, real, recovers, relation
-from benchgraph.ops.spec import Array, Call, Computes, Domain, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Computes, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import PROPAGATE_NAN, propagates_nan
 from benchgraph.tir.build import binary, cast, type_of
@@ -135,32 +136,37 @@ def _row(
 ) -> OpSpec:
     """finish: one more operation on what op gives."""
     return OpSpec(
-        kind=kind,
-        role=Role.pointwise,
-        family=family,
-        inputs=(Port("src_0", ports[0]), Port("src_1", ports[1])),
-        outputs=(Port("dst", ports[2]),),
-        types=types,
-        attrs={"auto_broadcast": AUTO_BROADCAST},
-        extensions=PROPAGATE_NAN if op in _NAN_WINS_OPS else {},
-        infer=infer_broadcast("src_0", "src_1"),
-        reference=_reference(compute),
-        flops=lambda call: (1 if finish is None else 2) * call.outs[0].elements,
-        threshold=lambda call: threshold,
-        in_f32=in_f32,
-        fill=pointwise.binary,
-        zero_limit=lambda call: zero_limit,
-        domain=domain,
-        computes=computes,
-        fills_quantised=fills_quantised,
-        factors=factors,
-        samples=samples,
-        laws=laws,
-        commutative=commutative,
-        monotone=monotone,
-        product_kind=product_kind,
-        is_product=op is BinOp.mul,
-        lower=Elementwise(_expr(op, finish or (lambda result: result))),
+        kind,
+        Schema(
+            inputs=(Port("src_0", ports[0]), Port("src_1", ports[1])),
+            outputs=(Port("dst", ports[2]),),
+            types=types,
+            attrs={"auto_broadcast": AUTO_BROADCAST},
+            extensions=PROPAGATE_NAN if op in _NAN_WINS_OPS else {},
+            family=family,
+        ),
+        Semantics(
+            infer=infer_broadcast("src_0", "src_1"),
+            reference=_reference(compute),
+            flops=lambda call: (1 if finish is None else 2) * call.outs[0].elements,
+            threshold=lambda call: threshold,
+            f32_alternatives=in_f32,
+            computes=computes,
+            is_product=op is BinOp.mul,
+            product_kind=product_kind,
+            is_commutative=commutative,
+            monotonicity=monotone,
+        ),
+        Testing(
+            fill=pointwise.binary,
+            domain=domain,
+            samples=samples,
+            laws=laws,
+            fills_quantised=fills_quantised,
+            factors=factors,
+            zero_limit=lambda call: zero_limit,
+        ),
+        Lowering(Role.pointwise, form=Elementwise(_expr(op, finish or (lambda result: result)))),
     )
 
 

@@ -14,7 +14,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.formulas import div, where, within
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Call, Decomposer, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Decomposer, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import f32
@@ -54,24 +55,25 @@ def _is_undone(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol
 
 SPECS = (
     OpSpec(
-        kind=KIND,
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": F, "T2": (DType.f32,)},
-        infer=same_shape,
-        reference=reference,
-        flops=lambda call: call.outs[0].elements,
-        threshold=lambda call: 0.5,  # rounded once
-        fill=filling.MOVED,
-        zero_limit=lambda call: 1.0,
-        domain=fills.AWAY_FROM_ZERO,
-        samples=(
-            Sample(((3, 17),), why="a tail"),
-            Sample(((),), why="rank 0"),
-            Sample(((4, 16),), dtypes=(DType.bf16,), out_dtypes=(DType.f32,), why="narrow divisors, reciprocals in f32"),
+        KIND,
+        Schema(inputs=(Port("src", "T1"),), outputs=(Port("dst", "T2"),), types={"T1": F, "T2": (DType.f32,)}),
+        Semantics(
+            infer=same_shape,
+            reference=reference,
+            flops=lambda call: call.outs[0].elements,
+            threshold=lambda call: 0.5,  # rounded once
         ),
-        laws=(Law("src times it is 1", _is_undone),),
-        lower=Elementwise(_expr),
+        Testing(
+            fill=filling.MOVED,
+            domain=fills.AWAY_FROM_ZERO,
+            samples=(
+                Sample(((3, 17),), why="a tail"),
+                Sample(((),), why="rank 0"),
+                Sample(((4, 16),), dtypes=(DType.bf16,), out_dtypes=(DType.f32,), why="narrow divisors, reciprocals in f32"),
+            ),
+            laws=(Law("src times it is 1", _is_undone),),
+            zero_limit=lambda call: 1.0,
+        ),
+        Lowering(Role.pointwise, form=Elementwise(_expr)),
     ),
 )

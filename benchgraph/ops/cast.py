@@ -11,7 +11,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Call, Declared, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Declared, Elementwise, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import same_shape
 
@@ -60,28 +60,22 @@ _ROUNDED = Law("at most half a step of dst's type away", _is_nearest)
 
 SPECS = (
     OpSpec(
-        kind="TypeCast",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": F, "T2": F},
-        infer=same_shape,
-        reference=reference,
-        flops=lambda call: 0,
-        fill=pointwise.conversion,
-        zero_limit=lambda call: 0.80,
-        domain=_near_ties,
-        samples=(
-            Sample(((5, 17),), out_dtypes=(DType.bf16,), why="f32 to bf16, a tail"),
-            Sample(((33,),), out_dtypes=(DType.f16,), why="f32 to f16"),
-            Sample(((2, 16),), dtypes=(DType.bf16,), out_dtypes=(DType.f32,), why="bf16 to f32 is exact"),
-            Sample(((3, 1, 15),), dtypes=(DType.f16,), out_dtypes=(DType.f32,), why="f16 to f32 is exact"),
-            Sample(((),), out_dtypes=(DType.bf16,), why="rank 0"),
+        "TypeCast",
+        Schema(inputs=(Port("src", "T1"),), outputs=(Port("dst", "T2"),), types={"T1": F, "T2": F}, check=check),
+        Semantics(infer=same_shape, reference=reference, flops=lambda call: 0, is_conversion=True, is_homogeneous=True),
+        Testing(
+            fill=pointwise.conversion,
+            domain=_near_ties,
+            samples=(
+                Sample(((5, 17),), out_dtypes=(DType.bf16,), why="f32 to bf16, a tail"),
+                Sample(((33,),), out_dtypes=(DType.f16,), why="f32 to f16"),
+                Sample(((2, 16),), dtypes=(DType.bf16,), out_dtypes=(DType.f32,), why="bf16 to f32 is exact"),
+                Sample(((3, 1, 15),), dtypes=(DType.f16,), out_dtypes=(DType.f32,), why="f16 to f32 is exact"),
+                Sample(((),), out_dtypes=(DType.bf16,), why="rank 0"),
+            ),
+            laws=(_ROUNDED,),
+            zero_limit=lambda call: 0.80,
         ),
-        laws=(_ROUNDED,),
-        converts=True,
-        is_homogeneous=True,
-        check=check,
-        lower=Elementwise(lambda attrs, ins: ins[0]),
+        Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: ins[0])),
     ),
 )

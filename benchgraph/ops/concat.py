@@ -12,7 +12,9 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Indices, Law, Movement, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, sub
 
@@ -73,33 +75,29 @@ def _along(axis: int) -> Attrs:
 
 SPECS = (
     OpSpec(
-        kind="Concat",
-        role=Role.movement,
-        inputs=(Port("src_i"),),
-        outputs=(Port("dst"),),
-        attrs={"axis": Attr("s64", required=True)},
-        variadic=(1, MOST),
-        infer=infer,
-        reference=reference,
-        flops=lambda call: 0,
-        fill=pointwise.CONCAT,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
-            Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is one run of memory"),
-            Sample(((2, 3, 4, 5), (2, 1, 4, 5)), _along(1), why="channels: each source is a run per batch entry"),
-            Sample(((2, 3, 16), (2, 3, 1)), _along(-1), why="counted from the end, a single column"),
-            Sample(((4, 1), (4, 1), (4, 1)), _along(-1), why="sources without a run: dst interleaves them"),
-            Sample(((6, 33),), _along(-2), why="one source is a copy"),
-            Sample(((2, 3), (0, 3), (4, 3)), _along(0), why="a source without elements"),
-            Sample(((2, 0), (2, 0)), _along(1), why="no elements at all"),
-            Sample(((7,),) * MOST, _along(0), why="as many sources as there may be"),
-            Sample(((3, 4), (3, 15)), _along(1), (DType.bf16, DType.bf16), why="bf16"),
-            Sample(((3, 4), (5, 4)), _along(0), (DType.f16, DType.f16), why="f16"),
+        "Concat",
+        Schema(inputs=(Port("src_i"),), outputs=(Port("dst"),), variadic_inputs=(1, MOST), attrs={"axis": Attr("s64", required=True)}),
+        Semantics(infer=infer, reference=reference, flops=lambda call: 0),
+        Testing(
+            fill=pointwise.CONCAT,
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
+                Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is one run of memory"),
+                Sample(((2, 3, 4, 5), (2, 1, 4, 5)), _along(1), why="channels: each source is a run per batch entry"),
+                Sample(((2, 3, 16), (2, 3, 1)), _along(-1), why="counted from the end, a single column"),
+                Sample(((4, 1), (4, 1), (4, 1)), _along(-1), why="sources without a run: dst interleaves them"),
+                Sample(((6, 33),), _along(-2), why="one source is a copy"),
+                Sample(((2, 3), (0, 3), (4, 3)), _along(0), why="a source without elements"),
+                Sample(((2, 0), (2, 0)), _along(1), why="no elements at all"),
+                Sample(((7,),) * MOST, _along(0), why="as many sources as there may be"),
+                Sample(((3, 4), (3, 15)), _along(1), (DType.bf16, DType.bf16), why="bf16"),
+                Sample(((3, 4), (5, 4)), _along(0), (DType.f16, DType.f16), why="f16"),
+            ),
+            laws=(Law("cut up along the axis, dst is the sources", _cut_up_again),),
         ),
-        laws=(Law("cut up along the axis, dst is the sources", _cut_up_again),),
-        decompose=_copied,
-        is_canonical=lambda call: len(call.ins) > 1,
-        lower=Movement(_source, _target, _parts),
+        Lowering(
+            Role.data_movement, form=DataMovement(_source, _target, _parts), decompose=_copied, is_canonical=lambda call: len(call.ins) > 1
+        ),
     ),
 )

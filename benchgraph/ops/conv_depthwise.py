@@ -34,7 +34,7 @@ def forward(problem: ProblemOf) -> Window:
         weight = src(1, (*t, Const(0), c))
         return Tap(product(_element(call, src, n, position, c), weight), _inside(p, position))
 
-    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1, padding=_zero)
+    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, channel_weights=1, padding=_zero)
 
 
 def by_data(problem: ProblemOf) -> Window:
@@ -54,7 +54,7 @@ def by_data(problem: ProblemOf) -> Window:
     def padding(call: Call) -> float | None:
         return _zero(call) if max(problem(call).windows.strides) == 1 else None
 
-    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, shared=1, padding=padding)
+    return Window(taps=lambda call: problem(call).kernel, op=BinOp.add, init=0.0, tap=tap, channel_weights=1, padding=padding)
 
 
 def by_weights(problem: ProblemOf) -> Window:

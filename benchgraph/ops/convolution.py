@@ -37,23 +37,9 @@ from benchgraph.ops.conv_samples import (
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import DIMS, SIZES, STEPS
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis
-from benchgraph.ops.spec import (
-    Array,
-    Attr,
-    Box,
-    Call,
-    Contraction,
-    Decomposer,
-    F,
-    Filling,
-    Indices,
-    Law,
-    OpSpec,
-    Port,
-    Role,
-    Sample,
-    Window,
-)
+from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, F
+from benchgraph.ops.spec.forms import Box, Contraction, Indices, Window
 from benchgraph.ops.strategies import products
 from benchgraph.ops.strategies.filling import exactly
 
@@ -193,39 +179,47 @@ class _Kind:
         variable = "T" if self.inputs[-1] == "bias" or len(self.inputs) == 2 else "T1"
         formats = ("XOI", "IOX") if self.sides.is_transposed else ("XIO", "OIX")
         return OpSpec(
-            kind=self.name,
-            role=Role.anchor,
-            inputs=tuple(Port(name, "T2" if name.endswith("_shape") else variable) for name in self.inputs),
-            outputs=(Port(self.output, variable),),
-            types={variable: F} | ({"T2": (DType.s32,)} if variable == "T1" else {}),
-            attrs={
-                **dict.fromkeys(("strides", "dilations"), Attr("s64[]", required=True, range=STEPS)),
-                **dict.fromkeys(("pads_begin", "pads_end"), Attr("s64[]", required=True, range=SIZES)),
-                **dict.fromkeys(self.attrs, _SHAPE),
-                "auto_pad": AUTO_PAD,
-                "groups": Attr("s64", default=1, range=STEPS),
-                "data_format": DATA_FORMAT,
-                "weights_format": Attr("string", default=formats[0], choices=formats),
-            },
-            num_inputs=(2, 3) if len(self.inputs) > 2 else (2,),
-            infer=self.infer,
-            reference=self.reference,
-            in_f32=self.in_f32,
-            flops=self.flops,
-            threshold=lambda call: 2 * sqrt(self.summed(self.problem(call))) + 4,
-            fill=self.fill,
-            zero_limit=lambda call: 0.70,
-            domain=self.domain,
-            fills_quantised=not self.gradient_of,
-            follows_fpmath=True,
-            samples=self.samples,
-            laws=(Law("the sum of the output is that of all products", self.sums_up),),
-            gradient_of=self.gradient_of,
-            shape_attr=self.shape_attr,
-            sure_zeros=self.sure_zeros,
-            decompose=self.decompose if self.window is None else None,
-            is_canonical=None if self.contraction is None else lambda call: conv_decompose.is_canonical(call, self.problem(call)),
-            lower=self.lower,
+            self.name,
+            Schema(
+                inputs=tuple(Port(name, "T2" if name.endswith("_shape") else variable) for name in self.inputs),
+                outputs=(Port(self.output, variable),),
+                num_inputs=(2, 3) if len(self.inputs) > 2 else (2,),
+                types={variable: F} | ({"T2": (DType.s32,)} if variable == "T1" else {}),
+                attrs={
+                    **dict.fromkeys(("strides", "dilations"), Attr("s64[]", required=True, range=STEPS)),
+                    **dict.fromkeys(("pads_begin", "pads_end"), Attr("s64[]", required=True, range=SIZES)),
+                    **dict.fromkeys(self.attrs, _SHAPE),
+                    "auto_pad": AUTO_PAD,
+                    "groups": Attr("s64", default=1, range=STEPS),
+                    "data_format": DATA_FORMAT,
+                    "weights_format": Attr("string", default=formats[0], choices=formats),
+                },
+                shape_attr=self.shape_attr,
+            ),
+            Semantics(
+                infer=self.infer,
+                reference=self.reference,
+                flops=self.flops,
+                threshold=lambda call: 2 * sqrt(self.summed(self.problem(call))) + 4,
+                f32_alternatives=self.in_f32,
+                follows_fpmath=True,
+            ),
+            Testing(
+                fill=self.fill,
+                domain=self.domain,
+                samples=self.samples,
+                laws=(Law("the sum of the output is that of all products", self.sums_up),),
+                gradient_of=self.gradient_of,
+                fills_quantised=not self.gradient_of,
+                zero_limit=lambda call: 0.70,
+                guaranteed_zeros=self.sure_zeros,
+            ),
+            Lowering(
+                Role.anchor,
+                form=self.lower,
+                decompose=self.decompose if self.window is None else None,
+                is_canonical=None if self.contraction is None else lambda call: conv_decompose.is_canonical(call, self.problem(call)),
+            ),
         )
 
     @property
@@ -264,8 +258,9 @@ class _Depthwise(_Kind):
     def row(self) -> OpSpec:
         row, stored = super().row(), (*F, DType.u8, DType.s8)
         ins = tuple(Port(name, f"T{i}") for i, name in enumerate(self.inputs))
-        attrs = {**row.attrs, "zero": Attr("f32", default=0.0)}
-        return replace(row, inputs=ins, outputs=(Port(self.output, "T2"),), types={"T0": stored, "T1": stored, "T2": F}, attrs=attrs)
+        attrs = {**row.schema.attrs, "zero": Attr("f32", default=0.0)}
+        types = {"T0": stored, "T1": stored, "T2": F}
+        return replace(row, schema=replace(row.schema, inputs=ins, outputs=(Port(self.output, "T2"),), types=types, attrs=attrs))
 
 
 @dataclass(frozen=True)
@@ -312,7 +307,7 @@ class _Partial(_Kind):
 
     def row(self) -> OpSpec:
         row = super().row()
-        return row if self.window is not None else replace(row, types={"T": (DType.f32,)}, decompose=None)
+        return row if self.window is not None else _canonical_only(row)
 
 
 @dataclass(frozen=True)
@@ -359,10 +354,15 @@ class _Phased(_Kind):
         def met(call: Call, first: int, count: int) -> Box:
             return conv_phases.columns_met(self.problem(call), call.attrs, first, count)
 
-        return replace(self._contraction(conv_decompose.forward_contraction), met=met)
+        return replace(self._contraction(conv_decompose.forward_contraction), nonzero=met)
 
     def row(self) -> OpSpec:
-        return replace(super().row(), types={"T": (DType.f32,)}, decompose=None)
+        return _canonical_only(super().row())
+
+
+def _canonical_only(row: OpSpec) -> OpSpec:
+    """The row of an op that takes f32 only and is never decomposed."""
+    return replace(row, schema=replace(row.schema, types={"T": (DType.f32,)}), lowering=replace(row.lowering, decompose=None))
 
 
 _KINDS = (

@@ -33,7 +33,7 @@ from benchgraph.core.philox import BLOCK, LARGEST, MIDDLE, WORDS, Words, blocks
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
@@ -146,37 +146,41 @@ def _operands(call: Call, port: int) -> Filling:
 
 SPECS = (
     OpSpec(
-        kind="Dropout",
-        role=Role.pointwise,
-        inputs=(Port("src"), Port("seed", "T_seed"), Port("offset", "T_offset"), Port("probability", "T_p")),
-        outputs=(Port("dst"), Port("mask", "T_mask")),
-        num_outputs=(1, 2),
-        types={"T": F, "T_seed": (DType.s64,), "T_offset": (DType.s64,), "T_p": (DType.f32,), "T_mask": (DType.u8,)},
-        infer=infer,
-        reference=reference,
-        flops=lambda call: call.outs[0].elements,  # the product; the stream is made of integers
-        threshold=lambda call: 3.0,
-        # a tenth to six tenths of src go: enough is kept to be trusted, enough dropped to be seen
-        fill=_operands,
-        zero_limit=lambda call: 0.65,
-        domain=fills.per_port(fills.PLAIN, _number, _number, fills.uniform(0.1, 0.6)),
-        samples=(
-            _of((5, 37), "a matrix, groups of four across rows, a tail"),
-            _of((2, 3, 16, 16), "attention probabilities"),
-            _of((2, 3, 5, 7), "with the mask", mask=True),
-            _of((1,), "a single element, its numbers of shape (1,)", numbers=((1,), (1,), (1,)), mask=True),
-            _of((), "rank 0"),
-            _of((6,), "numbers of more dims than src", numbers=((1,), (1, 1), (1, 1, 1))),
-            _of((3, 0), "no elements", mask=True),
-            _of((4, 19), "bf16", DType.bf16, mask=True),
-            _of((3, 16), "f16", DType.f16),
+        "Dropout",
+        Schema(
+            inputs=(Port("src"), Port("seed", "T_seed"), Port("offset", "T_offset"), Port("probability", "T_p")),
+            outputs=(Port("dst"), Port("mask", "T_mask")),
+            num_outputs=(1, 2),
+            types={"T": F, "T_seed": (DType.s64,), "T_offset": (DType.s64,), "T_p": (DType.f32,), "T_mask": (DType.u8,)},
         ),
-        laws=(
-            Law("every element is 0, or src over 1 - p", _is_scaled_or_zero),
-            Law("about 1 - p of the elements are kept", _keeps_its_share),
-            Law("the mask is where dst is not 0", _mask_tells),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: call.outs[0].elements,  # the product; the stream is made of integers
+            threshold=lambda call: 3.0,
+            is_homogeneous=True,
         ),
-        is_homogeneous=True,
-        lower=Elementwise(_expr, place=_position),
+        Testing(
+            fill=_operands,
+            domain=fills.per_port(fills.PLAIN, _number, _number, fills.uniform(0.1, 0.6)),
+            samples=(
+                _of((5, 37), "a matrix, groups of four across rows, a tail"),
+                _of((2, 3, 16, 16), "attention probabilities"),
+                _of((2, 3, 5, 7), "with the mask", mask=True),
+                _of((1,), "a single element, its numbers of shape (1,)", numbers=((1,), (1,), (1,)), mask=True),
+                _of((), "rank 0"),
+                _of((6,), "numbers of more dims than src", numbers=((1,), (1, 1), (1, 1, 1))),
+                _of((3, 0), "no elements", mask=True),
+                _of((4, 19), "bf16", DType.bf16, mask=True),
+                _of((3, 16), "f16", DType.f16),
+            ),
+            laws=(
+                Law("every element is 0, or src over 1 - p", _is_scaled_or_zero),
+                Law("about 1 - p of the elements are kept", _keeps_its_share),
+                Law("the mask is where dst is not 0", _mask_tells),
+            ),
+            zero_limit=lambda call: 0.65,
+        ),
+        Lowering(Role.pointwise, form=Elementwise(_expr, position=_position)),
     ),
 )

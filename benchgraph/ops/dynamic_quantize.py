@@ -19,7 +19,8 @@ from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.quantize import QTYPES, axis_of, is_nearest
 from benchgraph.ops.ranges import DIMS
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, F, Types
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.strategies import filling, pointwise
 
@@ -257,47 +258,57 @@ def _dequantize_samples() -> tuple[Sample, ...]:
 
 SPECS = (
     OpSpec(
-        kind="DynamicQuantize",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"), Port("scales", "T1"), Port("zps", "T2")),
-        outputs=(Port("dst", "T3"),),
-        types={"T1": (DType.f32,), "T2": (*_INTEGERS, DType.s32), "T3": _INTEGERS},
-        attrs=_ATTRS,
-        num_inputs=(2, 3),
-        infer=infer,
-        reference=_quantize,
-        flops=lambda call: 2 * call.outs[0].elements,  # divide, add
-        threshold=lambda call: 4.0,  # a reciprocal, a product and a sum, each rounded once; at a tie dst may then go either way
-        fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
-        zero_limit=lambda call: 0.80,
-        domain=fills.per_port(_over_the_range, _SCALES, _small_zps),
-        samples=_quantize_samples(),
-        laws=(is_nearest(_steps),),
-        converts=True,
-        refit=refit,
-        check=lambda attrs, ins, out_dtypes: _check_qtype(attrs, QTYPES),
-        decompose=_decompose_quantize,
+        "DynamicQuantize",
+        Schema(
+            inputs=(Port("src", "T1"), Port("scales", "T1"), Port("zps", "T2")),
+            outputs=(Port("dst", "T3"),),
+            num_inputs=(2, 3),
+            types={"T1": (DType.f32,), "T2": (*_INTEGERS, DType.s32), "T3": _INTEGERS},
+            attrs=_ATTRS,
+            check=lambda attrs, ins, out_dtypes: _check_qtype(attrs, QTYPES),
+            refit=refit,
+        ),
+        Semantics(
+            infer=infer,
+            reference=_quantize,
+            flops=lambda call: 2 * call.outs[0].elements,  # divide, add
+            threshold=lambda call: 4.0,  # a reciprocal, a product and a sum, each rounded once; at a tie dst may then go either way
+            is_conversion=True,
+        ),
+        Testing(
+            fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
+            domain=fills.per_port(_over_the_range, _SCALES, _small_zps),
+            samples=_quantize_samples(),
+            laws=(is_nearest(_steps),),
+            zero_limit=lambda call: 0.80,
+        ),
+        Lowering(Role.pointwise, decompose=_decompose_quantize),
     ),
     OpSpec(
-        kind="DynamicDequantize",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"), Port("scales", "T2"), Port("zps", "T3")),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": (*_INTEGERS, *_PACKED), "T2": F, "T3": (*_PACKED, *_INTEGERS, DType.s32)},
-        attrs={**_ATTRS, "group_shape": Attr("s64[]", range=DIMS)},
-        num_inputs=(2, 3),
-        infer=infer,
-        reference=_dequantize,
-        flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
-        threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
-        fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
-        zero_limit=lambda call: 0.80,
-        domain=fills.per_port(fills.PLAIN, _small_scales, _small_zps),
-        samples=_dequantize_samples(),
-        laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
-        converts=True,
-        refit=refit,
-        check=lambda attrs, ins, out_dtypes: _check_qtype(attrs, (*QTYPES, "per_group")),
-        decompose=_decompose_dequantize,
+        "DynamicDequantize",
+        Schema(
+            inputs=(Port("src", "T1"), Port("scales", "T2"), Port("zps", "T3")),
+            outputs=(Port("dst", "T2"),),
+            num_inputs=(2, 3),
+            types={"T1": (*_INTEGERS, *_PACKED), "T2": F, "T3": (*_PACKED, *_INTEGERS, DType.s32)},
+            attrs={**_ATTRS, "group_shape": Attr("s64[]", range=DIMS)},
+            check=lambda attrs, ins, out_dtypes: _check_qtype(attrs, (*QTYPES, "per_group")),
+            refit=refit,
+        ),
+        Semantics(
+            infer=infer,
+            reference=_dequantize,
+            flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
+            threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
+            is_conversion=True,
+        ),
+        Testing(
+            fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
+            domain=fills.per_port(fills.PLAIN, _small_scales, _small_zps),
+            samples=_dequantize_samples(),
+            laws=(Law("divided by the scale, dst is src less its zero point", _divided_is_src),),
+            zero_limit=lambda call: 0.80,
+        ),
+        Lowering(Role.pointwise, decompose=_decompose_dequantize),
     ),
 )

@@ -13,7 +13,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, infer_same
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.strategies.filling import always
 from benchgraph.tir.build import cast
@@ -38,32 +38,32 @@ def _counts_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol
 
 SPECS = (
     OpSpec(
-        kind="GenIndex",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": F, "T2": (DType.s32,)},
-        attrs={"axis": Attr("s64", required=True)},
-        infer=infer_same,
-        reference=reference,
-        flops=lambda call: 0,
-        fill=always(pointwise.ZERO),
-        zero_limit=lambda call: 1.0,  # dst has nothing of src but its shape
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((5, 17),), Attrs(axis=0), why="rows: every lane of a vector is alike"),
-            Sample(((5, 17),), Attrs(axis=1), why="columns: the lanes count up, and there is a tail"),
-            Sample(((2, 3, 4, 33),), Attrs(axis=-1), why="counted from the end"),
-            Sample(((2, 3, 7, 16),), Attrs(axis=-2), why="rows of a batch, as in a causal mask"),
-            Sample(((1, 15),), Attrs(axis=0), why="an axis of size 1: nothing but zeros"),
-            Sample(((3, 1, 5),), Attrs(axis=-3), why="the first axis, counted from the end"),
-            Sample(((31,),), Attrs(axis=0), why="rank 1"),
-            Sample(((3, 0, 2),), Attrs(axis=1), why="no elements"),
-            Sample(((4, 19),), Attrs(axis=1), (DType.bf16,), why="bf16: src's dtype changes nothing"),
-            Sample(((3, 16),), Attrs(axis=0), (DType.f16,), why="f16"),
+        "GenIndex",
+        Schema(
+            inputs=(Port("src", "T1"),),
+            outputs=(Port("dst", "T2"),),
+            types={"T1": F, "T2": (DType.s32,)},
+            attrs={"axis": Attr("s64", required=True)},
         ),
-        laws=(Law("it counts up from 0 along the axis", _counts_up),),
-        monotone=(0,),
-        lower=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), place=_coordinate),
+        Semantics(infer=infer_same, reference=reference, flops=lambda call: 0, monotonicity=(0,)),
+        Testing(
+            fill=always(pointwise.ZERO),
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((5, 17),), Attrs(axis=0), why="rows: every lane of a vector is alike"),
+                Sample(((5, 17),), Attrs(axis=1), why="columns: the lanes count up, and there is a tail"),
+                Sample(((2, 3, 4, 33),), Attrs(axis=-1), why="counted from the end"),
+                Sample(((2, 3, 7, 16),), Attrs(axis=-2), why="rows of a batch, as in a causal mask"),
+                Sample(((1, 15),), Attrs(axis=0), why="an axis of size 1: nothing but zeros"),
+                Sample(((3, 1, 5),), Attrs(axis=-3), why="the first axis, counted from the end"),
+                Sample(((31,),), Attrs(axis=0), why="rank 1"),
+                Sample(((3, 0, 2),), Attrs(axis=1), why="no elements"),
+                Sample(((4, 19),), Attrs(axis=1), (DType.bf16,), why="bf16: src's dtype changes nothing"),
+                Sample(((3, 16),), Attrs(axis=0), (DType.f16,), why="f16"),
+            ),
+            laws=(Law("it counts up from 0 along the axis", _counts_up),),
+            zero_limit=lambda call: 1.0,  # dst has nothing of src but its shape
+        ),
+        Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), position=_coordinate)),
     ),
 )

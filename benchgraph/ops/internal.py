@@ -19,26 +19,9 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS
-from benchgraph.ops.spec import (
-    Array,
-    Attr,
-    Border,
-    Call,
-    Decomposer,
-    Indices,
-    Infer,
-    Law,
-    Lowering,
-    Movement,
-    OpSpec,
-    Port,
-    Reference,
-    Role,
-    Sample,
-    Source,
-    Tap,
-    Window,
-)
+from benchgraph.ops.spec import Attr, Decomposer, Infer, Law, Lowering, OpSpec, Port, Reference, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.forms import Border, DataMovement, Form, Indices, Source, Tap, Window
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import add, binary, floordiv, mod, mul, sub
@@ -133,7 +116,7 @@ def _row(
     kind: str,
     infer: Infer,
     reference: Reference,
-    lower: Lowering,
+    form: Form,
     attrs: tuple[str, ...],
     samples: tuple[Sample, ...],
     law: Law,
@@ -141,22 +124,16 @@ def _row(
     border: Callable[[Attrs], Border] | None = None,
 ) -> OpSpec:
     return OpSpec(
-        kind=kind,
-        role=Role.movement,
-        inputs=(Port("src", "any"),),
-        outputs=(Port("dst", "any"),),
-        types={},
-        attrs={**{name: Attr("s64[]", required=True) for name in attrs}, **more},
-        infer=infer,
-        reference=reference,
-        flops=lambda call: 0,
-        fill=filling.MOVED,
-        zero_limit=lambda call: 1.0,
-        domain=fills.PLAIN,
-        samples=samples,
-        laws=(law,),
-        lower=lower,
-        border=border,
+        kind,
+        Schema(
+            inputs=(Port("src", "any"),),
+            outputs=(Port("dst", "any"),),
+            types={},
+            attrs={**{name: Attr("s64[]", required=True) for name in attrs}, **more},
+        ),
+        Semantics(infer=infer, reference=reference, flops=lambda call: 0, zero_border=border),
+        Testing(fill=filling.MOVED, domain=fills.PLAIN, samples=samples, laws=(law,), zero_limit=lambda call: 1.0),
+        Lowering(Role.data_movement, form=form),
     )
 
 
@@ -205,7 +182,7 @@ SPECS = (
         "_Crop",
         _infer_crop,
         _crop,
-        Movement(_crop_source),
+        DataMovement(_crop_source),
         ("start", "shape"),
         (
             Sample(((3, 5, 7),), _box((0, 1, 2), (3, 3, 4)), why="a box inside"),
@@ -218,7 +195,7 @@ SPECS = (
         "_Flip",
         lambda attrs, ins: (ins[0].shape,),
         lambda call, ins: (np.flip(ins[0], call.attrs.integers("axes")),),
-        Movement(_flip_source, _flip_source),
+        DataMovement(_flip_source, _flip_source),
         ("axes",),
         (
             Sample(((3, 5, 4),), Attrs(axes=(0, 1)), why="two axes, the last stays"),
@@ -231,7 +208,7 @@ SPECS = (
         "_Unfold",
         _infer_unfold,
         _unfold,
-        Movement(_unfold_source),
+        DataMovement(_unfold_source),
         ("steps",),
         (
             Sample(((2, 4, 9, 3),), Attrs(steps=(1, 1, 3)), why="windows that overlap"),

@@ -28,7 +28,8 @@ from benchgraph.ops.interpolate_dims import Line, by_dims, is_at_once, is_neares
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import DIMS, POSITIVE, as_f32
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Array, Attr, Call, Declared, F, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window
+from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
@@ -310,49 +311,59 @@ def _unread(call: Call) -> float:
 
 SPECS = (
     OpSpec(
-        kind="Interpolate",
-        role=Role.anchor,
-        inputs=(Port("src", "T1"), Port("sizes", "T2")),
-        outputs=(Port("dst", "T1"),),
-        types={"T1": F, "T2": (DType.s32,)},
-        attrs=ATTRS,
-        num_inputs=(1, 2),
-        infer=infer,
-        reference=_reference,
-        flops=lambda call: 0 if is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
-        threshold=_threshold,
-        in_f32=_in_f32,
-        fill=pointwise.interpolate,
-        zero_limit=lambda call: 0.99,
-        domain=fills.PLAIN,
-        samples=_samples(backward=False),
-        laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
-        check=check,
-        lower=Window(_corners, BinOp.add, 0.0, _corner, unclamped=_corner),
-        decompose=by_dims,
-        is_canonical=is_at_once,
+        "Interpolate",
+        Schema(
+            inputs=(Port("src", "T1"), Port("sizes", "T2")),
+            outputs=(Port("dst", "T1"),),
+            num_inputs=(1, 2),
+            types={"T1": F, "T2": (DType.s32,)},
+            attrs=ATTRS,
+            check=check,
+        ),
+        Semantics(
+            infer=infer,
+            reference=_reference,
+            flops=lambda call: 0 if is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
+            threshold=_threshold,
+            f32_alternatives=_in_f32,
+        ),
+        Testing(
+            fill=pointwise.interpolate,
+            domain=fills.PLAIN,
+            samples=_samples(backward=False),
+            laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
+            zero_limit=lambda call: 0.99,
+        ),
+        Lowering(
+            Role.anchor, form=Window(_corners, BinOp.add, 0.0, _corner, unclamped=_corner), decompose=by_dims, is_canonical=is_at_once
+        ),
     ),
     OpSpec(
-        kind="InterpolateBackward",
-        role=Role.anchor,
-        inputs=(Port("src", "T1"), Port("diff_dst", "T1"), Port("sizes", "T2")),
-        outputs=(Port("diff_src", "T1"),),
-        types={"T1": F, "T2": (DType.s32,)},
-        attrs=ATTRS,
-        num_inputs=(2, 3),
-        infer=_infer_backward,
-        reference=_reference_backward,
-        flops=lambda call: 2 * (1 if is_nearest(call) else 2 ** len(lines_of(call))) * call.ins[1].elements,
-        threshold=_threshold_backward,
-        in_f32=partial(_in_f32, backward=True),
-        fill=pointwise.interpolate,
-        zero_limit=lambda call: 0.99,
-        domain=fills.MEAN_ONE,
-        samples=_samples(backward=True),
-        laws=(Law("adjoint to the interpolation", _is_adjoint),),
-        check=check,
-        sure_zeros=_unread,
-        gradient_of="Interpolate",
-        lower=Window(_outputs, BinOp.add, 0.0, _output),
+        "InterpolateBackward",
+        Schema(
+            inputs=(Port("src", "T1"), Port("diff_dst", "T1"), Port("sizes", "T2")),
+            outputs=(Port("diff_src", "T1"),),
+            num_inputs=(2, 3),
+            types={"T1": F, "T2": (DType.s32,)},
+            attrs=ATTRS,
+            check=check,
+        ),
+        Semantics(
+            infer=_infer_backward,
+            reference=_reference_backward,
+            flops=lambda call: 2 * (1 if is_nearest(call) else 2 ** len(lines_of(call))) * call.ins[1].elements,
+            threshold=_threshold_backward,
+            f32_alternatives=partial(_in_f32, backward=True),
+        ),
+        Testing(
+            fill=pointwise.interpolate,
+            domain=fills.MEAN_ONE,
+            samples=_samples(backward=True),
+            laws=(Law("adjoint to the interpolation", _is_adjoint),),
+            gradient_of="Interpolate",
+            zero_limit=lambda call: 0.99,
+            guaranteed_zeros=_unread,
+        ),
+        Lowering(Role.anchor, form=Window(_outputs, BinOp.add, 0.0, _output)),
     ),
 )

@@ -18,7 +18,8 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
@@ -185,39 +186,44 @@ SPECS = (
         SAMPLES,
     ),
     OpSpec(
-        kind="LayerNormBackward",
-        gradient_of="LayerNorm",
-        role=Role.row,
-        inputs=(
-            Port("src", "T1"),
-            Port("diff_dst", "T1"),
-            Port("mean", "T2"),
-            Port("variance", "T2"),
-            Port("gamma", "T2"),
-            Port("beta", "T2"),
+        "LayerNormBackward",
+        Schema(
+            inputs=(
+                Port("src", "T1"),
+                Port("diff_dst", "T1"),
+                Port("mean", "T2"),
+                Port("variance", "T2"),
+                Port("gamma", "T2"),
+                Port("beta", "T2"),
+            ),
+            outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
+            num_inputs=(4, 5, 6),
+            num_outputs=(1, 3),
+            types={"T1": F, "T2": STATS},
+            attrs={"begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
+            check=_check_backward,
         ),
-        outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
-        types={"T1": F, "T2": STATS},
-        attrs={"begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
-        num_inputs=(4, 5, 6),
-        num_outputs=(1, 3),
-        infer=_infer_backward,
-        reference=overflow.in_float64(_backward),
-        in_f32=overflow.in_f32(_backward),
-        flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.gradient_walk(max(norm(call).folded, call.ins[0].elements // max(norm(call).folded, 1))),
-        fill=per_port(
-            norms.beside_the_mean(norm),
-            norms.gradient,
-            norms.mean,
-            norms.variance,
-            norms.scale,
-            norms.shift,
+        Semantics(
+            infer=_infer_backward,
+            reference=overflow.in_float64(_backward),
+            flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
+            threshold=lambda call: normalize.gradient_walk(max(norm(call).folded, call.ins[0].elements // max(norm(call).folded, 1))),
+            f32_alternatives=overflow.in_f32(_backward),
         ),
-        domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
-        samples=_BACKWARD_SAMPLES,
-        laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
-        check=_check_backward,
-        decompose=_decompose_backward,
+        Testing(
+            fill=per_port(
+                norms.beside_the_mean(norm),
+                norms.gradient,
+                norms.mean,
+                norms.variance,
+                norms.scale,
+                norms.shift,
+            ),
+            domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
+            samples=_BACKWARD_SAMPLES,
+            laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
+            gradient_of="LayerNorm",
+        ),
+        Lowering(Role.row, decompose=_decompose_backward),
     ),
 )

@@ -17,7 +17,7 @@ from benchgraph.ops import fills, overflow, softmax_backward
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold
 from benchgraph.ops.strategies import filling, rows
 
@@ -118,44 +118,46 @@ def _samples(inputs: int) -> tuple[Sample, ...]:
 
 SPECS = (
     OpSpec(
-        kind="LogSoftmax",
-        role=Role.row,
-        inputs=(Port("src"),),
-        outputs=(Port("dst"),),
-        attrs={"axis": AXIS},
-        infer=infer_same,
-        reference=reference,
-        flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: 16 + sqrt(extent(call)) / 4,
-        fill=rows.softmax(axis_of_call),
-        zero_limit=lambda call: rows.softmax_zeros(extent(call)),
-        domain=fills.uniform(-4, 4),
-        samples=_samples(1),
-        laws=(
-            Law("never positive, and the exponentials sum to 1 along the axis", _exps_sum_to_one),
-            Law("differs along the axis as src does", _differs_as_src),
+        "LogSoftmax",
+        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs={"axis": AXIS}),
+        Semantics(
+            infer=infer_same,
+            reference=reference,
+            flops=lambda call: FORWARD_FLOPS * call.ins[0].elements,
+            threshold=lambda call: 16 + sqrt(extent(call)) / 4,
         ),
-        decompose=decompose,
+        Testing(
+            fill=rows.softmax(axis_of_call),
+            domain=fills.uniform(-4, 4),
+            samples=_samples(1),
+            laws=(
+                Law("never positive, and the exponentials sum to 1 along the axis", _exps_sum_to_one),
+                Law("differs along the axis as src does", _differs_as_src),
+            ),
+            zero_limit=lambda call: rows.softmax_zeros(extent(call)),
+        ),
+        Lowering(Role.row, decompose=decompose),
     ),
     OpSpec(
-        kind="LogSoftmaxBackward",
-        gradient_of="LogSoftmax",
-        role=Role.row,
-        inputs=(Port("diff_dst"), Port("dst")),
-        outputs=(Port("diff_src"),),
-        attrs={"axis": AXIS},
-        infer=softmax_backward.infer,
-        reference=overflow.in_float64(_backward),
-        in_f32=overflow.in_f32(_backward),
-        flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-        threshold=lambda call: 8 + softmax_backward.threshold(call),
-        fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),
-        domain=fills.per_port(fills.PLAIN, _logarithms),
-        samples=_samples(2),
-        laws=(
-            Law("sums to 0 along the axis", _sums_to_zero),
-            Law("takes from diff_dst in proportion to the probabilities", _takes_probabilities),
+        "LogSoftmaxBackward",
+        Schema(inputs=(Port("diff_dst"), Port("dst")), outputs=(Port("diff_src"),), attrs={"axis": AXIS}),
+        Semantics(
+            infer=softmax_backward.infer,
+            reference=overflow.in_float64(_backward),
+            flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
+            threshold=lambda call: 8 + softmax_backward.threshold(call),
+            f32_alternatives=overflow.in_f32(_backward),
         ),
-        decompose=_decompose_backward,
+        Testing(
+            fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),
+            domain=fills.per_port(fills.PLAIN, _logarithms),
+            samples=_samples(2),
+            laws=(
+                Law("sums to 0 along the axis", _sums_to_zero),
+                Law("takes from diff_dst in proportion to the probabilities", _takes_probabilities),
+            ),
+            gradient_of="LogSoftmax",
+        ),
+        Lowering(Role.row, decompose=_decompose_backward),
     ),
 )

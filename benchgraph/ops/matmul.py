@@ -24,7 +24,9 @@ from benchgraph.ops import fills, sums
 from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Array, Attr, Call, Computes, Contraction, Declared, Decomposer, F, Filling, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Computes, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, Declared, F
+from benchgraph.ops.spec.forms import Contraction
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.strategies import products
 from benchgraph.tir.ir import Expr
@@ -221,34 +223,42 @@ SAMPLES = (
 
 SPECS = (
     OpSpec(
-        kind="MatMul",
-        role=Role.anchor,
-        inputs=(Port("src"), Port("weights"), Port("bias")),
-        outputs=(Port("dst", "T1"),),
-        types={"T": F, "T1": F},
-        attrs={
-            "transpose_a": Attr("bool", default=False),
-            "transpose_b": Attr("bool", default=False),
-            "accumulation_mode": Attr("string", default="strict", choices=_MODES),
-        },
-        num_inputs=(2, 3),
-        infer=infer,
-        reference=reference,
-        in_f32=_in_f32,
-        flops=flops,
-        threshold=lambda call: 2 * sqrt(inner_size(call)) + 4,
-        fill=_numbers,
-        zero_limit=lambda call: 0.90,
-        computes=Computes.matmul,
-        fills_quantised=True,
-        follows_fpmath=True,
-        domain=domain,
-        samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
-        laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),
-        streamed=streamed,
-        check=check,
-        lower=Contraction(lambda call: (inner_size(call),), _operands, lambda call: call.outs[0].shape[-1]),
-        decompose=decompose,
-        is_canonical=is_canonical,
+        "MatMul",
+        Schema(
+            inputs=(Port("src"), Port("weights"), Port("bias")),
+            outputs=(Port("dst", "T1"),),
+            num_inputs=(2, 3),
+            types={"T": F, "T1": F},
+            attrs={
+                "transpose_a": Attr("bool", default=False),
+                "transpose_b": Attr("bool", default=False),
+                "accumulation_mode": Attr("string", default="strict", choices=_MODES),
+            },
+            check=check,
+        ),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=flops,
+            threshold=lambda call: 2 * sqrt(inner_size(call)) + 4,
+            f32_alternatives=_in_f32,
+            follows_fpmath=True,
+            computes=Computes.matmul,
+        ),
+        Testing(
+            fill=_numbers,
+            domain=domain,
+            samples=tuple(s if s.out_dtypes else Sample(s.shapes, s.attrs, s.dtypes, s.dtypes[:1] or (DType.f32,), s.why) for s in SAMPLES),
+            laws=(Law("the rows of dst sum to the summed rows of src times weights", _columns_sum_up),),
+            fills_quantised=True,
+            zero_limit=lambda call: 0.90,
+        ),
+        Lowering(
+            Role.anchor,
+            form=Contraction(lambda call: (inner_size(call),), _operands, lambda call: call.outs[0].shape[-1]),
+            decompose=decompose,
+            is_canonical=is_canonical,
+            column_block_ports=streamed,
+        ),
     ),
 )

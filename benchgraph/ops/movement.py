@@ -13,7 +13,9 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
-from benchgraph.ops.spec import Array, Attr, Call, Indices, Infer, Law, Movement, OpSpec, Port, Role, Sample, Strategy
+from benchgraph.ops.spec import Attr, Infer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
+from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import add, floordiv, index, mod, mul
@@ -26,7 +28,7 @@ def _row(
     kind: str,
     infer: Infer,
     move: Callable[[Call, Array], Array],
-    lower: Movement,
+    lower: DataMovement,
     samples: tuple[Sample, ...],
     laws: tuple[Law, ...],
     attrs: dict[str, Attr] | None = None,
@@ -37,20 +39,11 @@ def _row(
         return (move(call, ins[0]),)
 
     return OpSpec(
-        kind=kind,
-        role=Role.movement,
-        inputs=(Port("src"),),
-        outputs=(Port("dst"),),
-        attrs=attrs or {},
-        infer=infer,
-        reference=reference,
-        flops=lambda call: 0,
-        fill=fill,
-        zero_limit=lambda call: zero_limit,
-        domain=fills.PLAIN,
-        samples=samples,
-        laws=laws,
-        lower=lower,
+        kind,
+        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=attrs or {}),
+        Semantics(infer=infer, reference=reference, flops=lambda call: 0),
+        Testing(fill=fill, domain=fills.PLAIN, samples=samples, laws=laws, zero_limit=lambda call: zero_limit),
+        Lowering(Role.data_movement, form=lower),
     )
 
 
@@ -201,7 +194,7 @@ SPECS = (
         "StaticTranspose",
         _infer_transpose,
         lambda call, src: np.transpose(src, permutation(call.attrs, src.ndim)),
-        Movement(_transpose_source, _transpose_target, inverse=_transpose_back),
+        DataMovement(_transpose_source, _transpose_target, inverse=_transpose_back),
         (
             Sample(((5, 17),), Attrs(order=(1, 0)), why="a matrix, with a tail"),
             Sample(((2, 3, 4, 16),), Attrs(order=(0, 2, 1, 3)), why="attention heads: the last axis stays"),
@@ -220,7 +213,7 @@ SPECS = (
         "StaticReshape",
         _infer_reshape,
         lambda call, src: src.reshape(call.outs[0].shape),
-        Movement(_reshape_source, _reshape_target, inverse=_reshape_back),
+        DataMovement(_reshape_source, _reshape_target, inverse=_reshape_back),
         (
             Sample(((2, 5, 12),), _to(2, 5, 3, 4), why="a split: attention heads"),
             Sample(((2, 5, 3, 4),), _to(2, 5, 12), why="a merge"),
@@ -241,7 +234,7 @@ SPECS = (
         REORDER,
         same_shape,
         lambda call, src: src,
-        Movement(_unmoved, _unmoved),
+        DataMovement(_unmoved, _unmoved),
         (
             Sample(((5, 17),), why="a matrix, with a tail"),
             Sample(((2, 3, 4, 5),), why="rank 4"),

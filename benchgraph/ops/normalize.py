@@ -21,7 +21,8 @@ from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import EXACT, Arithmetic
 from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
-from benchgraph.ops.spec import Array, Attr, Call, Check, Declared, Decomposer, F, Infer, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Check, Decomposer, Infer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import fold, in_steps, reshaped, stored
 from benchgraph.ops.strategies import filling, norms
 
@@ -214,25 +215,30 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
         return Rows(real(ins[0]).reshape(norm.shape), dst, norm.axes, mean, variance)
 
     return OpSpec(
-        kind=kind,
-        role=Role.row,
-        inputs=(Port("src", "T1"), Port("gamma", "T2"), Port("beta", "T2")),
-        outputs=(Port("dst", "T1"), Port("mean", "T2"), Port("variance", "T2")),
-        types={"T1": F, "T2": STATS},
-        attrs=attrs,
-        num_inputs=(1, 3),
-        num_outputs=(1, 3),
-        infer=infer,
-        reference=reference,
-        flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=lambda call: walk(norm_of(call).folded),
-        in_f32=in_f32,
-        fill=filling.per_port(norms.paired(norm_of), norms.scale, norms.shift),
-        domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO, fills.PLAIN),
-        samples=samples,
-        laws=forward_laws(rows),
-        check=check_forward,
-        decompose=decompose,
+        kind,
+        Schema(
+            inputs=(Port("src", "T1"), Port("gamma", "T2"), Port("beta", "T2")),
+            outputs=(Port("dst", "T1"), Port("mean", "T2"), Port("variance", "T2")),
+            num_inputs=(1, 3),
+            num_outputs=(1, 3),
+            types={"T1": F, "T2": STATS},
+            attrs=attrs,
+            check=check_forward,
+        ),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: FLOPS * call.ins[0].elements,
+            threshold=lambda call: walk(norm_of(call).folded),
+            f32_alternatives=in_f32,
+        ),
+        Testing(
+            fill=filling.per_port(norms.paired(norm_of), norms.scale, norms.shift),
+            domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO, fills.PLAIN),
+            samples=samples,
+            laws=forward_laws(rows),
+        ),
+        Lowering(Role.row, decompose=decompose),
     )
 
 

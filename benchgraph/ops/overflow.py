@@ -1,4 +1,4 @@
-"""What f32 arithmetic gives where its range, or its digits, do not do for numbers on the way: rows say so in `OpSpec.in_f32`.
+"""What f32 arithmetic gives where its range, or its digits, do not do for numbers on the way: rows say so in `Semantics.f32_alternatives`.
 
 A sum that overflows on the way is infinite, or NaN where it did so both ways; which of them depends on its order. A sum is off by some eps
 of the sizes of its terms. Of what is left when the sum is taken away again, or multiplied by what is much larger than its neighbours, that
@@ -98,7 +98,7 @@ def in_float64(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[Ar
 
 
 def in_f32(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]]:
-    """`OpSpec.in_f32` of a row."""
+    """`Semantics.f32_alternatives` of a row."""
 
     def others(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         ways = (*(Arithmetic(lost) for lost in ANY), *(Arithmetic(off=off) for off in (ROUNDED, -ROUNDED)))

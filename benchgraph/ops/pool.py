@@ -31,7 +31,8 @@ from benchgraph.ops.spatial import (
     spatial_dims,
     windows,
 )
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window
+from benchgraph.ops.spec.call import Array, Call, Declared
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
@@ -292,41 +293,44 @@ def fill_apart(call: Call, port: int, rng: np.random.Generator) -> Array:
 
 SPECS = (
     OpSpec(
-        kind="AvgPool",
-        role=Role.anchor,
-        inputs=(Port("src"),),
-        outputs=(Port("dst"),),
-        attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING},
-        infer=infer,
-        reference=overflow.in_float64(_averaged),
-        in_f32=overflow.in_f32(_averaged),
-        flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
-        threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
-        fill=pointwise.pool(signed=False),
-        zero_limit=lambda call: 0.99,
-        fills_quantised=True,
-        domain=fills.MEAN_ONE,
-        samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
-        laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
-        check=check,
-        lower=Window(kernel, BinOp.add, 0.0, under, _mean, padding=lambda call: 0.0),
+        "AvgPool",
+        Schema(
+            inputs=(Port("src"),),
+            outputs=(Port("dst"),),
+            attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING},
+            check=check,
+        ),
+        Semantics(
+            infer=infer,
+            reference=overflow.in_float64(_averaged),
+            flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
+            threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
+            f32_alternatives=overflow.in_f32(_averaged),
+        ),
+        Testing(
+            fill=pointwise.pool(signed=False),
+            domain=fills.MEAN_ONE,
+            samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
+            laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
+            fills_quantised=True,
+            zero_limit=lambda call: 0.99,
+        ),
+        Lowering(Role.anchor, form=Window(kernel, BinOp.add, 0.0, under, _mean, padding=lambda call: 0.0)),
     ),
     OpSpec(
-        kind="MaxPool",
-        role=Role.anchor,
-        inputs=(Port("src"),),
-        outputs=(Port("dst"),),
-        attrs={**ATTRS, "dilations": DILATIONS, "rounding_type": ROUNDING},
-        infer=infer,
-        reference=_reference_max,
-        flops=lambda call: volume(call) * call.outs[0].elements,
-        fill=pointwise.pool(signed=True),
-        zero_limit=lambda call: 0.99,
-        fills_quantised=True,
-        domain=fill_apart,
-        samples=(*GEOMETRIES, *_CEIL, *DILATED),
-        laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
-        check=check,
-        lower=Window(kernel, BinOp.maximum, -inf, under, padding=lambda call: -inf),
+        "MaxPool",
+        Schema(
+            inputs=(Port("src"),), outputs=(Port("dst"),), attrs={**ATTRS, "dilations": DILATIONS, "rounding_type": ROUNDING}, check=check
+        ),
+        Semantics(infer=infer, reference=_reference_max, flops=lambda call: volume(call) * call.outs[0].elements),
+        Testing(
+            fill=pointwise.pool(signed=True),
+            domain=fill_apart,
+            samples=(*GEOMETRIES, *_CEIL, *DILATED),
+            laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
+            fills_quantised=True,
+            zero_limit=lambda call: 0.99,
+        ),
+        Lowering(Role.anchor, form=Window(kernel, BinOp.maximum, -inf, under, padding=lambda call: -inf)),
     ),
 )

@@ -19,7 +19,9 @@ from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Array, Attr, Call, F, Filling, Indices, Law, OpSpec, Port, Role, Sample, Source, Tap, Window
+from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, F
+from benchgraph.ops.spec.forms import Indices, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.strategies.filling import exactly
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
@@ -149,7 +151,7 @@ def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     found, largest = pool.under(call, at, tap, src), src(LARGEST, at)
     more = select(binary(BinOp.gt, largest, f32(-inf)), largest, f32(nan))  # to which nothing is equal
     is_largest = binary(BinOp.or_, binary(BinOp.eq, found.value, more), binary(BinOp.ne, found.value, found.value))
-    return Tap(select(is_largest, _number(call, tap), f32(inf)), found.when)
+    return Tap(select(is_largest, _number(call, tap), f32(inf)), found.conditions)
 
 
 def _or_first(call: Call, at: Indices, number: Expr) -> Expr:
@@ -253,56 +255,69 @@ def _integers(call: Call, port: int) -> Filling:
 
 SPECS = (
     OpSpec(
-        kind="AvgPoolBackward",
-        role=Role.anchor,
-        inputs=(Port("diff_dst"), Port("src_shape", "T1")),
-        outputs=(Port("diff_src"),),
-        types={"T": F, "T1": (DType.s32,)},
-        attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS)},
-        num_inputs=(1, 2),
-        infer=_infer_avg,
-        reference=overflow.in_float64(_averaged),
-        in_f32=overflow.in_f32(_averaged),
-        flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
-        threshold=_threshold,
-        fill=_integers,
-        zero_limit=lambda call: 0.99,
-        domain=fills.MEAN_ONE,
-        samples=_avg_samples(),
-        laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
-        check=pool.check,
-        sure_zeros=_uncovered,
-        gradient_of="AvgPool",
-        shape_attr="src_shape",
-        lower=Window(_covering, BinOp.add, 0.0, _average_share, padding=_padding),
+        "AvgPoolBackward",
+        Schema(
+            inputs=(Port("diff_dst"), Port("src_shape", "T1")),
+            outputs=(Port("diff_src"),),
+            num_inputs=(1, 2),
+            types={"T": F, "T1": (DType.s32,)},
+            attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS)},
+            check=pool.check,
+            shape_attr="src_shape",
+        ),
+        Semantics(
+            infer=_infer_avg,
+            reference=overflow.in_float64(_averaged),
+            flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
+            threshold=_threshold,
+            f32_alternatives=overflow.in_f32(_averaged),
+        ),
+        Testing(
+            fill=_integers,
+            domain=fills.MEAN_ONE,
+            samples=_avg_samples(),
+            laws=(Law("the shares of a window add up to its gradient", _shares_add_up),),
+            gradient_of="AvgPool",
+            zero_limit=lambda call: 0.99,
+            guaranteed_zeros=_uncovered,
+        ),
+        Lowering(Role.anchor, form=Window(_covering, BinOp.add, 0.0, _average_share, padding=_padding)),
     ),
     OpSpec(
-        kind="MaxPoolBackward",
-        role=Role.anchor,
-        inputs=(Port("src"), Port("diff_dst")),
-        outputs=(Port("diff_src"),),
-        attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
-        infer=_infer_max,
-        reference=overflow.in_float64(_to_largest),
-        in_f32=overflow.in_f32(_to_largest),
-        flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
-        threshold=_threshold,
-        fill=_integers,
-        zero_limit=lambda call: 0.99,
-        domain=fills.per_port(pool.fill_apart, fills.MEAN_ONE),
-        samples=_max_samples(),
-        laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
-        check=pool.check,
-        sure_zeros=_not_largest,
-        gradient_of="MaxPool",
-        lower=Window(
-            _covering,
-            BinOp.add,
-            0.0,
-            _share_of_largest,
-            before=(
-                (DIFF_DST, Window(kernel, BinOp.maximum, -inf, pool.under, padding=lambda call: -inf)),
-                (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, _or_first, padding=lambda call: -inf)),
+        "MaxPoolBackward",
+        Schema(
+            inputs=(Port("src"), Port("diff_dst")),
+            outputs=(Port("diff_src"),),
+            attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
+            check=pool.check,
+        ),
+        Semantics(
+            infer=_infer_max,
+            reference=overflow.in_float64(_to_largest),
+            flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
+            threshold=_threshold,
+            f32_alternatives=overflow.in_f32(_to_largest),
+        ),
+        Testing(
+            fill=_integers,
+            domain=fills.per_port(pool.fill_apart, fills.MEAN_ONE),
+            samples=_max_samples(),
+            laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
+            gradient_of="MaxPool",
+            zero_limit=lambda call: 0.99,
+            guaranteed_zeros=_not_largest,
+        ),
+        Lowering(
+            Role.anchor,
+            form=Window(
+                _covering,
+                BinOp.add,
+                0.0,
+                _share_of_largest,
+                prologue=(
+                    (DIFF_DST, Window(kernel, BinOp.maximum, -inf, pool.under, padding=lambda call: -inf)),
+                    (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, _or_first, padding=lambda call: -inf)),
+                ),
             ),
         ),
     ),

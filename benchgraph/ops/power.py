@@ -18,7 +18,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.formulas import add, div, exp, mul, where
 from benchgraph.ops.laws import real
 from benchgraph.ops.ranges import FINITE
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
 from benchgraph.tir.build import binary, f32, select, unary
@@ -98,34 +98,29 @@ _SCHEMA = {"beta": Attr("f32", required=True, range=FINITE)}
 
 SPECS = (
     OpSpec(
-        kind="Pow",
-        role=Role.pointwise,
-        family="eltwise",
-        inputs=(Port("src"),),
-        outputs=(Port("dst"),),
-        attrs=_SCHEMA,
-        infer=same_shape,
-        reference=reference,
-        flops=lambda call: call.outs[0].elements,
-        threshold=threshold,
-        fill=pointwise.activation(_SCHEMA),
-        zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
-        domain=domain,
-        samples=(
-            Sample(((17,),), Attrs(beta=2.0), why="a square, one element more than a vector of 16"),
-            Sample(((3, 5, 33),), Attrs(beta=0.3), why="no whole number, every dim odd"),
-            Sample(((),), Attrs(beta=-0.5), why="rank 0, the reciprocal of a root"),
-            Sample(((0, 3),), Attrs(beta=3.0), why="no elements"),
-            Sample(((2, 19),), Attrs(beta=-3.0), why="negative and odd"),
-            Sample(((2, 19),), Attrs(beta=0.0), why="always 1"),
-            Sample(((2, 19),), Attrs(beta=1.0), why="itself"),
-            Sample(((2, 19),), Attrs(beta=13.0), why="squarings and products"),
-            Sample(((2, 19),), Attrs(beta=-2.7), why="by logarithm, falling"),
-            Sample(((2, 19),), Attrs(beta=21.0), why="a whole power by logarithm: signs"),
-            Sample(((4, 15),), _SQUARE_ROOT_CUBED, (DType.bf16,), why="bf16, a half power"),
-            Sample(((2, 16),), _SQUARE_ROOT_CUBED, (DType.f16,), why="f16, whole vectors"),
+        "Pow",
+        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=_SCHEMA, family="eltwise"),
+        Semantics(infer=same_shape, reference=reference, flops=lambda call: call.outs[0].elements, threshold=threshold),
+        Testing(
+            fill=pointwise.activation(_SCHEMA),
+            domain=domain,
+            samples=(
+                Sample(((17,),), Attrs(beta=2.0), why="a square, one element more than a vector of 16"),
+                Sample(((3, 5, 33),), Attrs(beta=0.3), why="no whole number, every dim odd"),
+                Sample(((),), Attrs(beta=-0.5), why="rank 0, the reciprocal of a root"),
+                Sample(((0, 3),), Attrs(beta=3.0), why="no elements"),
+                Sample(((2, 19),), Attrs(beta=-3.0), why="negative and odd"),
+                Sample(((2, 19),), Attrs(beta=0.0), why="always 1"),
+                Sample(((2, 19),), Attrs(beta=1.0), why="itself"),
+                Sample(((2, 19),), Attrs(beta=13.0), why="squarings and products"),
+                Sample(((2, 19),), Attrs(beta=-2.7), why="by logarithm, falling"),
+                Sample(((2, 19),), Attrs(beta=21.0), why="a whole power by logarithm: signs"),
+                Sample(((4, 15),), _SQUARE_ROOT_CUBED, (DType.bf16,), why="bf16, a half power"),
+                Sample(((2, 16),), _SQUARE_ROOT_CUBED, (DType.f16,), why="f16, whole vectors"),
+            ),
+            laws=(Law("its logarithm is beta times that of |src|, its sign that of src for odd beta", _logarithms_scale),),
+            zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
         ),
-        laws=(Law("its logarithm is beta times that of |src|, its sign that of src for odd beta", _logarithms_scale),),
-        lower=Elementwise(lower),
+        Lowering(Role.pointwise, form=Elementwise(lower)),
     ),
 )

@@ -22,7 +22,8 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Decomposer, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.steps import as_dtype, reshaped, stored
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.ir import BinOp, Expr
@@ -161,50 +162,58 @@ _SHAPES = (
 
 SPECS = (
     OpSpec(
-        kind="PReLU",
-        role=Role.pointwise,
-        inputs=(Port("src"), Port("slope")),
-        outputs=(Port("dst"),),
-        attrs={"data_format": DATA_FORMAT, "per_channel_broadcast": Attr("bool", default=True)},
-        infer=_infer,
-        reference=_reference,
-        flops=lambda call: FLOPS * call.outs[0].elements,
-        threshold=lambda call: 2.0,  # one correctly rounded product, as for Multiply
-        fill=pointwise.prelu,
-        zero_limit=lambda call: 0.50,
-        domain=fills.PLAIN,
-        samples=(
-            *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
-            Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, whatever the data format"),
+        "PReLU",
+        Schema(
+            inputs=(Port("src"), Port("slope")),
+            outputs=(Port("dst"),),
+            attrs={"data_format": DATA_FORMAT, "per_channel_broadcast": Attr("bool", default=True)},
         ),
-        laws=(
-            relation("src itself above 0", lambda ins, dst, slack: (dst == ins[0]) | (ins[0] <= 0)),
-            Law("dst / src is the slope below 0", _has_slope),
+        Semantics(
+            infer=_infer,
+            reference=_reference,
+            flops=lambda call: FLOPS * call.outs[0].elements,
+            threshold=lambda call: 2.0,  # one correctly rounded product, as for Multiply
         ),
-        lower=Elementwise(_expr),
-        decompose=_decompose,
-        is_canonical=_is_canonical,
+        Testing(
+            fill=pointwise.prelu,
+            domain=fills.PLAIN,
+            samples=(
+                *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
+                Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, whatever the data format"),
+            ),
+            laws=(
+                relation("src itself above 0", lambda ins, dst, slack: (dst == ins[0]) | (ins[0] <= 0)),
+                Law("dst / src is the slope below 0", _has_slope),
+            ),
+            zero_limit=lambda call: 0.50,
+        ),
+        Lowering(Role.pointwise, form=Elementwise(_expr), decompose=_decompose, is_canonical=_is_canonical),
     ),
     OpSpec(
-        kind="PReLUBackward",
-        role=Role.row,
-        inputs=(Port("src"), Port("slope"), Port("diff_dst")),
-        outputs=(Port("diff_src"), Port("diff_slope")),
-        attrs={"data_format": DATA_FORMAT},
-        infer=_infer_backward,
-        reference=overflow.in_float64(_backward),
-        in_f32=overflow.in_f32(_backward),
-        flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
-        threshold=_threshold_backward,
-        fill=pointwise.prelu,
-        zero_limit=lambda call: 0.99,
-        domain=fills.per_port(fills.PLAIN, fills.PLAIN, fills.MEAN_ONE),
-        samples=tuple(Sample((src, slope, src), attrs, dtypes or (), why=why) for src, slope, attrs, dtypes, why in _SHAPES),
-        laws=(
-            Law("slope * diff_slope sums to the sum of src * diff_src below 0", _euler),
-            Law("diff_dst itself where src is above 0", _passes_above),
+        "PReLUBackward",
+        Schema(
+            inputs=(Port("src"), Port("slope"), Port("diff_dst")),
+            outputs=(Port("diff_src"), Port("diff_slope")),
+            attrs={"data_format": DATA_FORMAT},
         ),
-        gradient_of="PReLU",
-        decompose=_decompose_backward,
+        Semantics(
+            infer=_infer_backward,
+            reference=overflow.in_float64(_backward),
+            flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
+            threshold=_threshold_backward,
+            f32_alternatives=overflow.in_f32(_backward),
+        ),
+        Testing(
+            fill=pointwise.prelu,
+            domain=fills.per_port(fills.PLAIN, fills.PLAIN, fills.MEAN_ONE),
+            samples=tuple(Sample((src, slope, src), attrs, dtypes or (), why=why) for src, slope, attrs, dtypes, why in _SHAPES),
+            laws=(
+                Law("slope * diff_slope sums to the sum of src * diff_src below 0", _euler),
+                Law("diff_dst itself where src is above 0", _passes_above),
+            ),
+            gradient_of="PReLU",
+            zero_limit=lambda call: 0.99,
+        ),
+        Lowering(Role.row, decompose=_decompose_backward),
     ),
 )

@@ -23,7 +23,9 @@ from benchgraph.ops import fills
 from benchgraph.ops.laws import real
 from benchgraph.ops.reduce import infer as reduced
 from benchgraph.ops.reduce import reduced_axes
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Elementwise, Law, OpSpec, Port, Reduction, Role, Sample
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.forms import Elementwise, Reduction
 from benchgraph.ops.steps import as_dtype
 from benchgraph.ops.strategies import filling
 from benchgraph.ops.unary import same_shape
@@ -141,45 +143,42 @@ def _all_is_counted(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
 
 SPECS = (
     OpSpec(
-        kind=RECENTRE,
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": tuple(_OTHER), "T2": tuple(_OTHER)},
-        infer=same_shape,
-        reference=_recentre,
-        flops=lambda call: 0,
-        fill=filling.MOVED,
-        zero_limit=lambda call: 1.0,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((5, 67),), dtypes=(DType.u8,), out_dtypes=(DType.s8,), why="u8, a tail"),
-            Sample(((4, 32),), dtypes=(DType.s8,), out_dtypes=(DType.u8,), why="s8"),
+        RECENTRE,
+        Schema(inputs=(Port("src", "T1"),), outputs=(Port("dst", "T2"),), types={"T1": tuple(_OTHER), "T2": tuple(_OTHER)}),
+        Semantics(infer=same_shape, reference=_recentre, flops=lambda call: 0, is_conversion=True),
+        Testing(
+            fill=filling.MOVED,
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((5, 67),), dtypes=(DType.u8,), out_dtypes=(DType.s8,), why="u8, a tail"),
+                Sample(((4, 32),), dtypes=(DType.s8,), out_dtypes=(DType.u8,), why="s8"),
+            ),
+            laws=(Law("every distance stays what it was", _distances_stay),),
+            zero_limit=lambda call: 1.0,
         ),
-        laws=(Law("every distance stays what it was", _distances_stay),),
-        converts=True,
-        lower=Elementwise(_recentred_element),
+        Lowering(Role.pointwise, form=Elementwise(_recentred_element)),
     ),
     OpSpec(
-        kind=TOTAL,
-        role=Role.row,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": tuple(_OTHER), "T2": (DType.s32,)},
-        attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
-        infer=reduced,
-        reference=_totalled,
-        flops=lambda call: call.ins[0].elements,
-        fill=filling.MOVED,
-        zero_limit=lambda call: 1.0,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((5, 67),), Attrs(axes=(1,), keep_dims=True), (DType.u8,), (DType.s32,), why="rows of u8, with a tail"),
-            Sample(((17, 5),), Attrs(axes=(0,)), (DType.s8,), (DType.s32,), why="columns of s8"),
-            Sample(((3, 4, 64),), Attrs(axes=(-1, 0)), (DType.s8,), (DType.s32,), why="two axes"),
-            Sample(((2, 300),), Attrs(axes=(1,)), (DType.u8,), (DType.s32,), why="several vectors at once, then some"),
+        TOTAL,
+        Schema(
+            inputs=(Port("src", "T1"),),
+            outputs=(Port("dst", "T2"),),
+            types={"T1": tuple(_OTHER), "T2": (DType.s32,)},
+            attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
         ),
-        laws=(Law("dst sums to the sum of src", _all_is_counted),),
-        lower=Reduction(BinOp.add, 0.0, acc=DType.s32),
+        Semantics(infer=reduced, reference=_totalled, flops=lambda call: call.ins[0].elements),
+        Testing(
+            fill=filling.MOVED,
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((5, 67),), Attrs(axes=(1,), keep_dims=True), (DType.u8,), (DType.s32,), why="rows of u8, with a tail"),
+                Sample(((17, 5),), Attrs(axes=(0,)), (DType.s8,), (DType.s32,), why="columns of s8"),
+                Sample(((3, 4, 64),), Attrs(axes=(-1, 0)), (DType.s8,), (DType.s32,), why="two axes"),
+                Sample(((2, 300),), Attrs(axes=(1,)), (DType.u8,), (DType.s32,), why="several vectors at once, then some"),
+            ),
+            laws=(Law("dst sums to the sum of src", _all_is_counted),),
+            zero_limit=lambda call: 1.0,
+        ),
+        Lowering(Role.row, form=Reduction(BinOp.add, 0.0, acc=DType.s32)),
     ),
 )

@@ -23,7 +23,8 @@ from benchgraph.ops import fills
 from benchgraph.ops.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
-from benchgraph.ops.spec import Array, Attr, Call, Declared, Decomposer, Filling, Law, OpSpec, Port, Role, Sample, Types
+from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, Declared, Types
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.ops.strategies.noise import Noise
 
@@ -254,45 +255,55 @@ _SHAPES_AND_ATTRS = (
 
 SPECS = (
     OpSpec(
-        kind="Quantize",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": (DType.f32,), "T2": QUANTIZED},
-        attrs=_ATTRS,
-        infer=infer,
-        reference=_quantize,
-        flops=lambda call: 2 * call.outs[0].elements,  # divide, add
-        threshold=lambda call: 2.0,  # a division and an addition, each rounded once; at a tie dst may then go either way
-        fill=_in_steps,
-        zero_limit=lambda call: 0.80,
-        domain=_over_the_range,
-        samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
-        laws=(is_nearest(_steps),),
-        converts=True,
-        refit=refit,
-        check=_check_quantize,
-        decompose=_decompose_quantize,
+        "Quantize",
+        Schema(
+            inputs=(Port("src", "T1"),),
+            outputs=(Port("dst", "T2"),),
+            types={"T1": (DType.f32,), "T2": QUANTIZED},
+            attrs=_ATTRS,
+            check=_check_quantize,
+            refit=refit,
+        ),
+        Semantics(
+            infer=infer,
+            reference=_quantize,
+            flops=lambda call: 2 * call.outs[0].elements,  # divide, add
+            threshold=lambda call: 2.0,  # a division and an addition, each rounded once; at a tie dst may then go either way
+            is_conversion=True,
+        ),
+        Testing(
+            fill=_in_steps,
+            domain=_over_the_range,
+            samples=tuple(Sample((shape,), attrs, out_dtypes=(dtype,), why=why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
+            laws=(is_nearest(_steps),),
+            zero_limit=lambda call: 0.80,
+        ),
+        Lowering(Role.pointwise, decompose=_decompose_quantize),
     ),
     OpSpec(
-        kind="Dequantize",
-        role=Role.pointwise,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": QUANTIZED, "T2": (DType.f32,)},
-        attrs=_ATTRS,
-        infer=infer,
-        reference=_dequantize,
-        flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
-        threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
-        fill=pointwise.conversion,
-        zero_limit=lambda call: 0.80,
-        domain=fills.PLAIN,
-        samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
-        laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
-        converts=True,
-        refit=refit,
-        check=_check_dequantize,
-        decompose=_decompose_dequantize,
+        "Dequantize",
+        Schema(
+            inputs=(Port("src", "T1"),),
+            outputs=(Port("dst", "T2"),),
+            types={"T1": QUANTIZED, "T2": (DType.f32,)},
+            attrs=_ATTRS,
+            check=_check_dequantize,
+            refit=refit,
+        ),
+        Semantics(
+            infer=infer,
+            reference=_dequantize,
+            flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
+            threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
+            is_conversion=True,
+        ),
+        Testing(
+            fill=pointwise.conversion,
+            domain=fills.PLAIN,
+            samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
+            laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
+            zero_limit=lambda call: 0.80,
+        ),
+        Lowering(Role.pointwise, decompose=_decompose_dequantize),
     ),
 )

@@ -22,23 +22,10 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import (
-    Array,
-    Attr,
-    Call,
-    Declared,
-    Decompose,
-    Decomposer,
-    Domain,
-    F,
-    Law,
-    OpSpec,
-    Port,
-    Reduction,
-    Role,
-    Sample,
-    Strategy,
-)
+from benchgraph.ops.spec import Attr, Domain, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
+from benchgraph.ops.spec.call import Array, Call, Declared, F
+from benchgraph.ops.spec.forms import Reduction
+from benchgraph.ops.spec.lowering import Decompose, Decomposer
 from benchgraph.ops.strategies import rows
 from benchgraph.tir.build import binary, f32
 from benchgraph.tir.ir import BinOp, Expr
@@ -139,25 +126,24 @@ def _row(
         return ((np.where(is_lost, np.sqrt(total), right),),) if is_lost.any() else ()
 
     return OpSpec(
-        kind=kind,
-        role=Role.row,
-        in_f32=in_f32,
-        inputs=(Port("src", "T1"), Port("axes", "T2")),
-        outputs=(Port("dst", "T1"),),
-        types={"T1": F, "T2": (DType.s32,)},
-        attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
-        num_inputs=(1, 2),
-        infer=infer,
-        reference=reference,
-        flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
-        threshold=lambda call: 0.0 if is_exact else sqrt(folded(call)) + 4,
-        fill=fill or rows.total(folded),
-        domain=domain,
-        samples=SAMPLES,
-        laws=laws,
-        check=check,
-        lower=how if isinstance(how, Reduction) else None,
-        decompose=None if isinstance(how, Reduction) else how,
+        kind,
+        Schema(
+            inputs=(Port("src", "T1"), Port("axes", "T2")),
+            outputs=(Port("dst", "T1"),),
+            num_inputs=(1, 2),
+            types={"T1": F, "T2": (DType.s32,)},
+            attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
+            check=check,
+        ),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
+            threshold=lambda call: 0.0 if is_exact else sqrt(folded(call)) + 4,
+            f32_alternatives=in_f32,
+        ),
+        Testing(fill=fill or rows.total(folded), domain=domain, samples=SAMPLES, laws=laws),
+        Lowering(Role.row, form=how if isinstance(how, Reduction) else None, decompose=None if isinstance(how, Reduction) else how),
     )
 
 

@@ -15,7 +15,7 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.layer_norm import BEGIN, first_axis, norm, row_axes
 from benchgraph.ops.normalize import EPSILON
-from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold, in_steps
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
@@ -79,39 +79,44 @@ def _keeps_direction(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]
 
 SPECS = (
     OpSpec(
-        kind="RMSNorm",
-        role=Role.row,
-        inputs=(Port("src", "T1"), Port("gamma", "T2")),
-        outputs=(Port("dst", "T1"),),
-        types={"T1": F, "T2": F},
-        attrs={"begin_norm_axis": BEGIN, "epsilon": EPSILON},
-        num_inputs=(1, 2),
-        infer=infer,
-        reference=reference,
-        in_f32=_in_f32,
-        flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=lambda call: normalize.walk(norm(call).folded),
-        fill=per_port(norms.paired(norm), norms.scale),
-        domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO),
-        samples=(
-            Sample(((4, 17), (17,)), why="rows with gamma, a tail"),
-            Sample(((3, 16),), why="no gamma, whole vectors"),
-            Sample(((2, 3, 4, 5), (4, 5)), Attrs(begin_norm_axis=2), why="rows of two dims, gamma in their shape"),
-            Sample(((2, 3, 5), (5,)), Attrs(begin_norm_axis=0), why="everything is one row"),
-            Sample(((2, 3, 15), (3, 1)), why="a gamma per row"),
-            Sample(((5, 1), (1,)), why="a row of one is gamma's size with src's sign"),
-            Sample(((1000,),), why="a long vector"),
-            Sample(((3, 7), (7,)), Attrs(epsilon=0.5), why="an epsilon that matters"),
-            Sample(((4, 33), (33,)), dtypes=(DType.bf16, DType.f32), why="bf16 with an f32 gamma"),
-            Sample(((4, 19), (19,)), dtypes=(DType.bf16, DType.bf16), why="bf16 throughout"),
-            Sample(((3, 31), (31,)), dtypes=(DType.f16, DType.f16), why="f16 throughout"),
-            Sample(((3, 8), (8,)), dtypes=(DType.f16, DType.f32), why="f16 with an f32 gamma"),
+        "RMSNorm",
+        Schema(
+            inputs=(Port("src", "T1"), Port("gamma", "T2")),
+            outputs=(Port("dst", "T1"),),
+            num_inputs=(1, 2),
+            types={"T1": F, "T2": F},
+            attrs={"begin_norm_axis": BEGIN, "epsilon": EPSILON},
+            check=_check,
         ),
-        laws=(
-            Law("over gamma, the mean square is that of src over itself plus epsilon", _has_power_one),
-            Law("over gamma, rows point where src's do", _keeps_direction),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: FLOPS * call.ins[0].elements,
+            threshold=lambda call: normalize.walk(norm(call).folded),
+            f32_alternatives=_in_f32,
         ),
-        check=_check,
-        decompose=decompose,
+        Testing(
+            fill=per_port(norms.paired(norm), norms.scale),
+            domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO),
+            samples=(
+                Sample(((4, 17), (17,)), why="rows with gamma, a tail"),
+                Sample(((3, 16),), why="no gamma, whole vectors"),
+                Sample(((2, 3, 4, 5), (4, 5)), Attrs(begin_norm_axis=2), why="rows of two dims, gamma in their shape"),
+                Sample(((2, 3, 5), (5,)), Attrs(begin_norm_axis=0), why="everything is one row"),
+                Sample(((2, 3, 15), (3, 1)), why="a gamma per row"),
+                Sample(((5, 1), (1,)), why="a row of one is gamma's size with src's sign"),
+                Sample(((1000,),), why="a long vector"),
+                Sample(((3, 7), (7,)), Attrs(epsilon=0.5), why="an epsilon that matters"),
+                Sample(((4, 33), (33,)), dtypes=(DType.bf16, DType.f32), why="bf16 with an f32 gamma"),
+                Sample(((4, 19), (19,)), dtypes=(DType.bf16, DType.bf16), why="bf16 throughout"),
+                Sample(((3, 31), (31,)), dtypes=(DType.f16, DType.f16), why="f16 throughout"),
+                Sample(((3, 8), (8,)), dtypes=(DType.f16, DType.f32), why="f16 with an f32 gamma"),
+            ),
+            laws=(
+                Law("over gamma, the mean square is that of src over itself plus epsilon", _has_power_one),
+                Law("over gamma, rows point where src's do", _keeps_direction),
+            ),
+        ),
+        Lowering(Role.row, decompose=decompose),
     ),
 )

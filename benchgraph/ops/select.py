@@ -13,7 +13,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.broadcast import AUTO_BROADCAST, broadcast, broadcast_to, equal
 from benchgraph.ops.laws import relation
-from benchgraph.ops.spec import Array, Call, Computes, Elementwise, F, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Computes, Elementwise, F, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import select
 
@@ -38,30 +38,30 @@ _FLOAT_DTYPES = (DType.boolean, DType.f32, DType.f32)
 
 SPECS = (
     OpSpec(
-        kind="Select",
-        role=Role.pointwise,
-        family="binary",
-        inputs=(Port("cond", "T1"), Port("src_0", "T2"), Port("src_1", "T2")),
-        outputs=(Port("dst", "T2"),),
-        types={"T1": (DType.boolean,), "T2": F},
-        attrs={"auto_broadcast": AUTO_BROADCAST},
-        infer=infer,
-        reference=reference,
-        flops=lambda call: call.outs[0].elements,
-        fill=pointwise.select,
-        computes=Computes.choice,
-        fills_quantised=True,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((5, 17), (5, 17), (5, 17)), dtypes=_FLOAT_DTYPES, why="equal shapes, a tail"),
-            Sample(((1, 1, 7, 7), (2, 3, 7, 7), ()), dtypes=_FLOAT_DTYPES, why="an attention mask: the other source is a scalar"),
-            Sample(((16,), (1,), (3, 16)), dtypes=_FLOAT_DTYPES, why="every operand broadcasts"),
-            Sample(((3, 1), (3, 15), (15,)), dtypes=_FLOAT_DTYPES, why="one condition per row"),
-            Sample(((2, 3), (2, 3), (2, 3)), Attrs(auto_broadcast="none"), _FLOAT_DTYPES, why="no broadcasting"),
-            Sample(((4, 33), (4, 33), (33,)), dtypes=(DType.boolean, DType.bf16, DType.bf16), why="bf16"),
-            Sample(((9,), (9,), (9,)), dtypes=(DType.boolean, DType.f16, DType.f16), why="f16"),
+        "Select",
+        Schema(
+            inputs=(Port("cond", "T1"), Port("src_0", "T2"), Port("src_1", "T2")),
+            outputs=(Port("dst", "T2"),),
+            types={"T1": (DType.boolean,), "T2": F},
+            attrs={"auto_broadcast": AUTO_BROADCAST},
+            family="binary",
         ),
-        laws=(_CHOSEN,),
-        lower=Elementwise(lambda attrs, ins: select(*ins)),
+        Semantics(infer=infer, reference=reference, flops=lambda call: call.outs[0].elements, computes=Computes.choice),
+        Testing(
+            fill=pointwise.select,
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((5, 17), (5, 17), (5, 17)), dtypes=_FLOAT_DTYPES, why="equal shapes, a tail"),
+                Sample(((1, 1, 7, 7), (2, 3, 7, 7), ()), dtypes=_FLOAT_DTYPES, why="an attention mask: the other source is a scalar"),
+                Sample(((16,), (1,), (3, 16)), dtypes=_FLOAT_DTYPES, why="every operand broadcasts"),
+                Sample(((3, 1), (3, 15), (15,)), dtypes=_FLOAT_DTYPES, why="one condition per row"),
+                Sample(((2, 3), (2, 3), (2, 3)), Attrs(auto_broadcast="none"), _FLOAT_DTYPES, why="no broadcasting"),
+                Sample(((4, 33), (4, 33), (33,)), dtypes=(DType.boolean, DType.bf16, DType.bf16), why="bf16"),
+                Sample(((9,), (9,), (9,)), dtypes=(DType.boolean, DType.f16, DType.f16), why="f16"),
+            ),
+            laws=(_CHOSEN,),
+            fills_quantised=True,
+        ),
+        Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: select(*ins))),
     ),
 )

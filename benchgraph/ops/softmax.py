@@ -20,7 +20,8 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, extent, kept
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Array, Attr, Call, Computes, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Computes, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import as_dtype
 from benchgraph.ops.strategies import rows
 
@@ -92,38 +93,43 @@ def _logs_differ_as_inputs(call: Call, ins: tuple[Array, ...], outs: tuple[Array
 
 SPECS = (
     OpSpec(
-        kind="SoftMax",
-        role=Role.row,
-        inputs=(Port("src", "T1"),),
-        outputs=(Port("dst", "T2"), Port("stats", "T3")),
-        types={"T1": F, "T2": F, "T3": (DType.f32,)},
-        attrs={"axis": Attr("s64", default=1), "mode": Attr("string", default="none", choices=("none", "inf_as_zero"))},
-        num_outputs=(1, 2),
-        infer=infer,
-        reference=reference,
-        flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=lambda call: 16 + sqrt(extent(call)) / 4,
-        fill=rows.softmax(axis_of_call),
-        zero_limit=lambda call: rows.softmax_zeros(extent(call)),
-        computes=Computes.softmax,
-        domain=fills.uniform(-4, 4),
-        samples=(
-            Sample(((4, 17),), why="rows, by the default axis"),
-            Sample(((3, 16),), Attrs(axis=-1), why="whole vectors"),
-            Sample(((2, 33, 5),), Attrs(axis=1), why="a strided axis"),
-            Sample(((7, 3),), Attrs(axis=0), why="the outermost axis"),
-            Sample(((2, 3, 4, 15),), Attrs(axis=3), why="attention scores"),
-            Sample(((5, 1),), why="a row of one is 1"),
-            Sample(((2, 3, 19),), Attrs(axis=-1), out_dtypes=(DType.f32, DType.f32), why="with stats"),
-            Sample(((3, 11),), Attrs(mode="inf_as_zero"), out_dtypes=(DType.f32, DType.f32), why="the mode that survives masked rows"),
-            Sample(((4, 33),), Attrs(axis=-1), (DType.bf16,), (DType.bf16,), why="bf16"),
-            Sample(((4, 16),), Attrs(axis=-1), (DType.bf16,), (DType.f32,), why="bf16 into f32"),
-            Sample(((2, 15),), Attrs(axis=-1, mode="inf_as_zero"), (DType.f16,), (DType.f16, DType.f32), why="f16 with f32 stats"),
+        "SoftMax",
+        Schema(
+            inputs=(Port("src", "T1"),),
+            outputs=(Port("dst", "T2"), Port("stats", "T3")),
+            num_outputs=(1, 2),
+            types={"T1": F, "T2": F, "T3": (DType.f32,)},
+            attrs={"axis": Attr("s64", default=1), "mode": Attr("string", default="none", choices=("none", "inf_as_zero"))},
         ),
-        laws=(
-            Law("never negative, and the sums along the axis are 1", _sums_to_one),
-            Law("log(dst) and src differ by one number per row, the stats", _logs_differ_as_inputs),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: FLOPS * call.ins[0].elements,
+            threshold=lambda call: 16 + sqrt(extent(call)) / 4,
+            computes=Computes.softmax,
         ),
-        decompose=decompose,
+        Testing(
+            fill=rows.softmax(axis_of_call),
+            domain=fills.uniform(-4, 4),
+            samples=(
+                Sample(((4, 17),), why="rows, by the default axis"),
+                Sample(((3, 16),), Attrs(axis=-1), why="whole vectors"),
+                Sample(((2, 33, 5),), Attrs(axis=1), why="a strided axis"),
+                Sample(((7, 3),), Attrs(axis=0), why="the outermost axis"),
+                Sample(((2, 3, 4, 15),), Attrs(axis=3), why="attention scores"),
+                Sample(((5, 1),), why="a row of one is 1"),
+                Sample(((2, 3, 19),), Attrs(axis=-1), out_dtypes=(DType.f32, DType.f32), why="with stats"),
+                Sample(((3, 11),), Attrs(mode="inf_as_zero"), out_dtypes=(DType.f32, DType.f32), why="the mode that survives masked rows"),
+                Sample(((4, 33),), Attrs(axis=-1), (DType.bf16,), (DType.bf16,), why="bf16"),
+                Sample(((4, 16),), Attrs(axis=-1), (DType.bf16,), (DType.f32,), why="bf16 into f32"),
+                Sample(((2, 15),), Attrs(axis=-1, mode="inf_as_zero"), (DType.f16,), (DType.f16, DType.f32), why="f16 with f32 stats"),
+            ),
+            laws=(
+                Law("never negative, and the sums along the axis are 1", _sums_to_one),
+                Law("log(dst) and src differ by one number per row, the stats", _logs_differ_as_inputs),
+            ),
+            zero_limit=lambda call: rows.softmax_zeros(extent(call)),
+        ),
+        Lowering(Role.row, decompose=decompose),
     ),
 )

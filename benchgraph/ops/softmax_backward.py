@@ -16,7 +16,7 @@ from benchgraph.ops import fills, normalize, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold, in_steps
 from benchgraph.ops.strategies import filling, rows
 
@@ -85,37 +85,42 @@ def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
 
 SPECS = (
     OpSpec(
-        kind="SoftMaxBackward",
-        gradient_of="SoftMax",
-        role=Role.row,
-        inputs=(Port("diff_dst", "T1"), Port("dst", "T1")),
-        outputs=(Port("diff_src", "T2"),),
-        types={"T1": F, "T2": F},
-        attrs={"axis": Attr("s64", default=1)},
-        infer=infer,
-        reference=overflow.in_float64(_formula),
-        in_f32=overflow.in_f32(_formula),
-        flops=lambda call: FLOPS * call.ins[0].elements,
-        threshold=threshold,
-        fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
-        domain=fills.per_port(fills.PLAIN, _probabilities),
-        samples=(
-            Sample(((4, 17),) * 2, why="rows, by the default axis"),
-            Sample(((3, 16),) * 2, Attrs(axis=-1), why="whole vectors"),
-            Sample(((2, 33, 5),) * 2, Attrs(axis=1), why="a strided axis"),
-            Sample(((7, 3),) * 2, Attrs(axis=0), why="the outermost axis"),
-            Sample(((2, 3, 4, 15),) * 2, Attrs(axis=3), why="attention scores"),
-            Sample(((5, 1),) * 2, why="a row of one has no gradient"),
-            Sample(((2, 1000),) * 2, why="a long row of small probabilities"),
-            Sample(((4, 33),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.bf16,), "bf16"),
-            Sample(((4, 16),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.f32,), "bf16 into f32"),
-            Sample(((2, 15),) * 2, Attrs(axis=-1), (DType.f16,) * 2, (DType.f16,), "f16"),
+        "SoftMaxBackward",
+        Schema(
+            inputs=(Port("diff_dst", "T1"), Port("dst", "T1")),
+            outputs=(Port("diff_src", "T2"),),
+            types={"T1": F, "T2": F},
+            attrs={"axis": Attr("s64", default=1)},
         ),
-        laws=(
-            Law("sums to 0 along the axis", _sums_to_zero),
-            Law("over dst, it differs along the axis as diff_dst does", _gaps_are_diff_dsts),
-            Law("its product with diff_dst is diff_dst's variance under dst", _is_orthogonal),
+        Semantics(
+            infer=infer,
+            reference=overflow.in_float64(_formula),
+            flops=lambda call: FLOPS * call.ins[0].elements,
+            threshold=threshold,
+            f32_alternatives=overflow.in_f32(_formula),
         ),
-        decompose=decompose,
+        Testing(
+            fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
+            domain=fills.per_port(fills.PLAIN, _probabilities),
+            samples=(
+                Sample(((4, 17),) * 2, why="rows, by the default axis"),
+                Sample(((3, 16),) * 2, Attrs(axis=-1), why="whole vectors"),
+                Sample(((2, 33, 5),) * 2, Attrs(axis=1), why="a strided axis"),
+                Sample(((7, 3),) * 2, Attrs(axis=0), why="the outermost axis"),
+                Sample(((2, 3, 4, 15),) * 2, Attrs(axis=3), why="attention scores"),
+                Sample(((5, 1),) * 2, why="a row of one has no gradient"),
+                Sample(((2, 1000),) * 2, why="a long row of small probabilities"),
+                Sample(((4, 33),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.bf16,), "bf16"),
+                Sample(((4, 16),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.f32,), "bf16 into f32"),
+                Sample(((2, 15),) * 2, Attrs(axis=-1), (DType.f16,) * 2, (DType.f16,), "f16"),
+            ),
+            laws=(
+                Law("sums to 0 along the axis", _sums_to_zero),
+                Law("over dst, it differs along the axis as diff_dst does", _gaps_are_diff_dsts),
+                Law("its product with diff_dst is diff_dst's variance under dst", _is_orthogonal),
+            ),
+            gradient_of="SoftMax",
+        ),
+        Lowering(Role.row, decompose=decompose),
     ),
 )

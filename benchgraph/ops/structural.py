@@ -12,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.spec import Array, Call, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import filling, pointwise
 
 WILDCARD = "Wildcard"  # how frameworks show a library where its ops end
@@ -37,43 +37,39 @@ _COMPUTES_NOTHING = Law("there are no outputs", lambda call, ins, outs, rtol: no
 
 SPECS = (
     OpSpec(
-        kind="End",
-        role=Role.none,
-        inputs=(Port("src"),),
-        outputs=(),
-        types={"T": (DType.f32, DType.f16, DType.bf16, DType.s8, DType.u8, DType.s32, DType.undef)},
-        infer=_nothing,
-        reference=_no_outputs,
-        flops=lambda call: 0,
-        fill=filling.always(pointwise.ZERO),
-        zero_limit=lambda call: 1.0,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((2, 3),), why="marks a tensor"),
-            Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor"),
+        "End",
+        Schema(
+            inputs=(Port("src"),), outputs=(), types={"T": (DType.f32, DType.f16, DType.bf16, DType.s8, DType.u8, DType.s32, DType.undef)}
         ),
-        laws=(_COMPUTES_NOTHING,),
-        unsupported="End only marks a tensor as an output of the graph",
+        Semantics(infer=_nothing, reference=_no_outputs, flops=lambda call: 0),
+        Testing(
+            fill=filling.always(pointwise.ZERO),
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((2, 3),), why="marks a tensor"),
+                Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor"),
+            ),
+            laws=(_COMPUTES_NOTHING,),
+            zero_limit=lambda call: 1.0,
+        ),
+        Lowering(Role.none, unsupported="End only marks a tensor as an output of the graph"),
     ),
     OpSpec(
-        kind=WILDCARD,
-        role=Role.none,
-        inputs=(Port("src", "any"),),
-        outputs=(Port("dst", "any"),),
-        types={},
-        infer=_nothing,
-        reference=_unknown,
-        flops=lambda call: 0,
-        fill=filling.always(pointwise.ZERO),
-        zero_limit=lambda call: 1.0,
-        domain=fills.PLAIN,
-        samples=(
-            Sample(((2, 3), (4,)), dtypes=(DType.f32, DType.s8), why="any number of inputs of any type"),
-            Sample((), why="nothing at all"),
+        WILDCARD,
+        Schema(
+            inputs=(Port("src", "any"),), outputs=(Port("dst", "any"),), variadic_inputs=_NO_LIMIT, variadic_outputs=_NO_LIMIT, types={}
         ),
-        laws=(_COMPUTES_NOTHING,),
-        variadic=_NO_LIMIT,
-        variadic_outputs=_NO_LIMIT,
-        unsupported="a Wildcard stands for an unknown operation",
+        Semantics(infer=_nothing, reference=_unknown, flops=lambda call: 0),
+        Testing(
+            fill=filling.always(pointwise.ZERO),
+            domain=fills.PLAIN,
+            samples=(
+                Sample(((2, 3), (4,)), dtypes=(DType.f32, DType.s8), why="any number of inputs of any type"),
+                Sample((), why="nothing at all"),
+            ),
+            laws=(_COMPUTES_NOTHING,),
+            zero_limit=lambda call: 1.0,
+        ),
+        Lowering(Role.none, unsupported="a Wildcard stands for an unknown operation"),
     ),
 )

@@ -22,7 +22,8 @@ from benchgraph.ops import fills
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
 from benchgraph.ops.ranges import FINITE_NOT_ZERO, REAL
-from benchgraph.ops.spec import Array, Attr, Call, Computes, Domain, Elementwise, Law, OpSpec, Port, Role, Sample
+from benchgraph.ops.spec import Attr, Computes, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -78,26 +79,25 @@ def _row(
             return (real(compute(call.attrs, real(ins[0]))),)
 
     return OpSpec(
-        kind=kind,
-        role=Role.pointwise,
-        family="eltwise",
-        inputs=(Port("src"),),
-        outputs=(Port("dst"),),
-        attrs=attrs or {},
-        extensions=extensions or {},
-        infer=same_shape,
-        reference=reference,
-        flops=lambda call: flops * call.outs[0].elements,
-        threshold=lambda call: threshold,
-        sure_zeros=lambda call: float(sure_zeros(call.attrs)),
-        fill=pointwise.activation(attrs or {}, first, alpha_beta),
-        zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
-        domain=domain,
-        computes=computes,
-        least=least,
-        samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
-        laws=laws,
-        lower=Elementwise(lambda a, ins: expr(a, ins[0])),
+        kind,
+        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=attrs or {}, extensions=extensions or {}, family="eltwise"),
+        Semantics(
+            infer=same_shape,
+            reference=reference,
+            flops=lambda call: flops * call.outs[0].elements,
+            threshold=lambda call: threshold,
+            computes=computes,
+            lower_bound=least,
+        ),
+        Testing(
+            fill=pointwise.activation(attrs or {}, first, alpha_beta),
+            domain=domain,
+            samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
+            laws=laws,
+            zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
+            guaranteed_zeros=lambda call: float(sure_zeros(call.attrs)),
+        ),
+        Lowering(Role.pointwise, form=Elementwise(lambda a, ins: expr(a, ins[0]))),
     )
 
 

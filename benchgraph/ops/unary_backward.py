@@ -22,7 +22,8 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import overflow, unary, unary_gradient_data
 from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
-from benchgraph.ops.spec import Array, Attr, Call, Domain, Elementwise, Law, OpSpec, Port, Role, Sample, Strategy
+from benchgraph.ops.spec import Attr, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
+from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.unary_gradient_data import uses_dst
 from benchgraph.tir import build
@@ -96,25 +97,30 @@ def _row(
         return (steep,), (np.where(np.isinf(v) & has_limit, np.nan, steep),)
 
     return OpSpec(
-        kind=kind,
-        role=Role.pointwise,
-        family="eltwise",
-        inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
-        outputs=(Port("diff_src"),),
-        attrs=schema,
-        infer=infer,
-        reference=reference,
-        in_f32=in_f32,
-        flops=lambda call: flops * call.outs[0].elements,
-        threshold=lambda call: threshold,
-        sure_zeros=lambda call: float(sure_zeros(call.attrs)),
-        fill=fill or unary_gradient_data.pattern_of(forward),
-        zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
-        domain=domain or unary_gradient_data.like(forward),
-        samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
-        laws=laws,
-        gradient_of=forward.kind,
-        lower=Elementwise(lambda a, ins: expr(a, *ins)),
+        kind,
+        Schema(
+            inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
+            outputs=(Port("diff_src"),),
+            attrs=schema,
+            family="eltwise",
+        ),
+        Semantics(
+            infer=infer,
+            reference=reference,
+            flops=lambda call: flops * call.outs[0].elements,
+            threshold=lambda call: threshold,
+            f32_alternatives=in_f32,
+        ),
+        Testing(
+            fill=fill or unary_gradient_data.pattern_of(forward),
+            domain=domain or unary_gradient_data.like(forward),
+            samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
+            laws=laws,
+            gradient_of=forward.kind,
+            zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
+            guaranteed_zeros=lambda call: float(sure_zeros(call.attrs)),
+        ),
+        Lowering(Role.pointwise, form=Elementwise(lambda a, ins: expr(a, *ins))),
     )
 
 

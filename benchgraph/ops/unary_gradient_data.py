@@ -23,14 +23,14 @@ def like(forward: OpSpec) -> Domain:
         if port == 1:
             return _GRADIENTS(call, port, rng)
         before = Call(forward.kind, _forward_attrs(call, forward), call.ins[:1], call.ins[:1])
-        src = forward.domain(before, 0, rng)
-        return fills.rounded(forward.reference(before, (src,))[0], call.ins[0].dtype) if uses_dst(call.attrs) else src
+        src = forward.testing.domain(before, 0, rng)
+        return fills.rounded(forward.semantics.reference(before, (src,))[0], call.ins[0].dtype) if uses_dst(call.attrs) else src
 
     return fill
 
 
 def _forward_attrs(call: Call, forward: OpSpec) -> Attrs:
-    return Attrs({k: v for k, v in call.attrs.items() if k in forward.attrs})
+    return Attrs({k: v for k, v in call.attrs.items() if k in forward.schema.attrs})
 
 
 def off_the_kinks(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -52,22 +52,22 @@ def pattern_of(forward: OpSpec) -> Strategy:
     """The forward op's pattern for both, or, for use_dst, what it makes of that."""
 
     def strategy(call: Call, port: int) -> Filling:
-        pattern = forward.fill(call, 0)
+        pattern = forward.testing.fill(call, 0)
         if port == 1 or not uses_dst(call.attrs):
             return pattern
 
         def made(t: TensorType, noise: Noise) -> Array:
             before = Call(forward.kind, _forward_attrs(call, forward), (t,), (t,))
-            return stored(forward.reference(before, (pattern.make(t, noise),))[0], t.dtype)
+            return stored(forward.semantics.reference(before, (pattern.make(t, noise),))[0], t.dtype)
 
-        return Filling(f"{forward.kind} of {pattern.says}", made)
+        return Filling(f"{forward.kind} of {pattern.description}", made)
 
     return strategy
 
 
 def pattern_off_the_kinks(call: Call, port: int) -> Filling:
     """The forward op's, but for half of those on the flat sides, where two of three are, which go to the slope."""
-    pattern, alpha, beta = _HARD_SIGMOID.fill(call, port), call.attrs.real("alpha"), call.attrs.real("beta")
+    pattern, alpha, beta = _HARD_SIGMOID.testing.fill(call, port), call.attrs.real("alpha"), call.attrs.real("beta")
     if port == 1 or alpha == 0:
         return pattern
 
@@ -78,7 +78,7 @@ def pattern_off_the_kinks(call: Call, port: int) -> Filling:
         sloped = np.where(moves, (noise.integers(1, 3, at, lane=1) / 4 - beta) / alpha, src)
         return stored(_moved_off_the_kinks(call.attrs, sloped), t.dtype).reshape(t.shape)
 
-    return Filling(f"{pattern.says}, half of the flat sides' moved to the slope, off the kinks", made)
+    return Filling(f"{pattern.description}, half of the flat sides' moved to the slope, off the kinks", made)
 
 
 def uses_dst(attrs: Attrs) -> bool:

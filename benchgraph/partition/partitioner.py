@@ -55,7 +55,7 @@ def _alone(position: int, op: Op) -> _Piece | None:
     """The piece of an op that nothing can compute, else None."""
     if op.kind == END:
         return _Piece(1 << position, END_KIND, END_REASON)
-    reason = spec(op.kind).unsupported
+    reason = spec(op.kind).lowering.unsupported
     return _Piece(1 << position, UNSUPPORTED_KIND, reason) if reason else None
 
 

@@ -27,11 +27,11 @@ def streamed(graph: Graph) -> frozenset[int]:
 def _streams(op: Op, id: int, found: Container[int]) -> bool:
     """Whether a reader of a tensor is a product that goes through it, or passes it on to such. found: what its results may be."""
     row = spec(op.kind)
-    if row.role is Role.pointwise:
+    if row.lowering.role is Role.pointwise:
         return all(t.id in found for t in op.outputs)
-    ports = row.streamed(with_defaults(op.kind, op.attrs))
+    ports = row.lowering.column_block_ports(with_defaults(op.kind, op.attrs))
     return all(port in ports for port, t in enumerate(op.inputs) if t.id == id)
 
 
 def _is_prepared(graph: Graph, id: int) -> bool:
-    return not graph.consumers.get(id) and spec(graph.producers[id].kind).role is Role.movement
+    return not graph.consumers.get(id) and spec(graph.producers[id].kind).lowering.role is Role.data_movement

@@ -16,10 +16,10 @@ off by one pass too, as long as they are no more than max(1/1024, rtol) of all, 
 different sides of a tie now and then, and only now and then.
 
 A graph with bf16 or f16 between its ops has two right answers, and ties and numbers that cancel have several (answers.py). So have rows
-that say so where numbers on the way are beyond f32 (OpSpec.in_f32): the squares of a norm of 1e19. Subnormal numbers of bf16 may be 0 in
-whatever computes, exact ops among it (evaluate.InF32).
+whose arithmetic exceeds the range of f32 on the way (Semantics.f32_alternatives): the squares of a norm of 1e19. Subnormal numbers of bf16
+may be 0 in any op, exact ones too (evaluate.InF32).
 
-Zeros prove little. Output that passes but holds more of them than the op that made it should give is mistrusted (OpSpec.zero_limit).
+Zeros prove little. Output that passes but holds more of them than the op that made it should give is mistrusted (Testing.zero_limit).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def zero_limit(graph: Graph, tensor: int, sure: float = 0.0, whole: Graph | None
     It holds for what is not 0 for sure. sure: the share of the output that is; more than that when an op of the graph is sure of more.
     whole: a graph that this one is a part of, which knows more of what made the tensors that come in.
     """
-    sure = max((sure, *(spec(op.kind).sure_zeros(call_of(op)) for op in graph.ops)))
+    sure = max((sure, *(spec(op.kind).testing.guaranteed_zeros(call_of(op)) for op in graph.ops)))
     return sure + (1 - sure) * max(_own_limit(graph, tensor), 0.0 if whole is None else _own_limit(whole, tensor))
 
 
@@ -125,9 +125,9 @@ def _own_limit(graph: Graph, tensor: int) -> float:
     while left:
         maker = graph.producers[left.pop()]
         row = spec(maker.kind)
-        limit = max(limit, row.zero_limit(call_of(maker)))
-        carries_all = row.is_product or row.role is Role.movement or isinstance(row.lower, Reduction)
-        operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.factors else ())}
+        limit = max(limit, row.testing.zero_limit(call_of(maker)))
+        carries_all = row.semantics.is_product or row.lowering.role is Role.data_movement or isinstance(row.lowering.form, Reduction)
+        operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.testing.factors else ())}
         left += (new := [id for id in operands if id in graph.producers and id not in seen])
         seen.update(new)
     return limit
@@ -145,7 +145,7 @@ def tolerance(graph: Graph) -> float:
     read = {t.id for op in graph.ops if op.kind != END for t in op.inputs}  # an output may be read as well
     rtol = 0.0
     for op in graph.ops:
-        rtol += spec(op.kind).threshold(call_of(op)) * DType.f32.eps + fpmath_tolerance(op, graph.fpmath_mode)
+        rtol += spec(op.kind).semantics.threshold(call_of(op)) * DType.f32.eps + fpmath_tolerance(op, graph.fpmath_mode)
         for t in op.outputs:
             if t.id not in read:
                 continue
@@ -160,7 +160,7 @@ def fpmath_tolerance(op: Op, mode: str) -> float:
     """What an op may be off by because of the math mode: each operand as a narrow result that is summed up, 2 eps, and their roundings are
     independent, so that those of both are worth sqrt(2) times one.
     """
-    if not spec(op.kind).follows_fpmath or all(t.dtype is not DType.f32 for t in op.inputs):
+    if not spec(op.kind).semantics.follows_fpmath or all(t.dtype is not DType.f32 for t in op.inputs):
         return 0.0
     return 2.0 * sqrt(2.0) * FPMATH_EPS[mode]
 

@@ -70,12 +70,12 @@ class Dial:
 
 def sums_products(op: Op) -> bool:
     """A product of matrices, or a convolution: an op whose f32 operands a math mode lets be rounded."""
-    return spec(op.kind).follows_fpmath
+    return spec(op.kind).semantics.follows_fpmath
 
 
 def summed(op: Op) -> int:
     """How many products one element of the result sums up."""
-    return max(spec(op.kind).flops(call_of(op)) // (2 * max(op.outputs[0].type.elements, 1)), 1)
+    return max(spec(op.kind).semantics.flops(call_of(op)) // (2 * max(op.outputs[0].type.elements, 1)), 1)
 
 
 def is_deep(graph: Graph) -> bool:
@@ -84,7 +84,7 @@ def is_deep(graph: Graph) -> bool:
     for op in graph.order:
         row = spec(op.kind)
         layers = max((depth.get(t.id, 0.0) for t in op.inputs), default=0.0)
-        layers += 1.0 if sums_products(op) else FACTOR if row.is_product or row.factors else 0.0
+        layers += 1.0 if sums_products(op) else FACTOR if row.semantics.is_product or row.testing.factors else 0.0
         grown = _grown(op, size)
         for t in op.outputs:
             depth[t.id], size[t.id] = layers, grown
@@ -101,20 +101,20 @@ def _grown(op: Op, size: dict[int, float]) -> float:
         operands = (size.get(t.id, _drawn(op, port)) for port, t in enumerate(op.inputs[:2]))
         return sum(operands) + log2(summed(op)) / 2 if call.outs[0].elements else 0.0
     given = [size.get(t.id, OTHERS) for t in op.inputs] or [0.0]
-    if row.computes is Computes.softmax:
+    if row.semantics.computes is Computes.softmax:
         return 0.0
-    if row.role is Role.row:
+    if row.lowering.role is Role.row:
         return OTHERS
-    if row.converts and into is not None and not is_wide_float(into):
+    if row.semantics.is_conversion and into is not None and not is_wide_float(into):
         return min(max(given), log2(into.dtype.range[1]))
-    return sum(size.get(t.id, 0.0) for t in op.inputs) if row.is_product else max(given)
+    return sum(size.get(t.id, 0.0) for t in op.inputs) if row.semantics.is_product else max(given)
 
 
 def _drawn(op: Op, port: int) -> float:
     """log2 of the size of what the op's own strategy draws for a port."""
     call = call_of(op)
     few = TensorType(call.ins[port].dtype, (256,))
-    values = spec(op.kind).fill(call, port).make(few, Noise(0, 0)).astype(np.float64)
+    values = spec(op.kind).testing.fill(call, port).make(few, Noise(0, 0)).astype(np.float64)
     return log2(max(float(np.sqrt(np.mean(values**2))), 2.0**-10))
 
 
@@ -144,10 +144,10 @@ def _dial(op: Op, free: list[tuple[int, LogicalTensor, tuple[tuple[Op, int], ...
         if weights and not is_square:
             port, t, path = max(weights, key=lambda x: (x[1].is_constant, x[0]))
             yield Dial(t, path, op, port, wanted.get(out, SIZE))
-    elif (row.is_product or row.factors) and len(free) == 1 and (is_wide_float(free[0][1])):
+    elif (row.semantics.is_product or row.testing.factors) and len(free) == 1 and (is_wide_float(free[0][1])):
         port, t, path = free[0]
         slack = 2.0 if out in wanted else 8.0
-        yield Dial(t, path, op, port, wanted.get(out, SIZE), bool(row.product_kind) and port == 1, slack)
+        yield Dial(t, path, op, port, wanted.get(out, SIZE), bool(row.semantics.product_kind) and port == 1, slack)
 
 
 def _origin(graph: Graph, t: LogicalTensor) -> tuple[LogicalTensor, tuple[tuple[Op, int], ...]]:
@@ -169,7 +169,7 @@ def _origin(graph: Graph, t: LogicalTensor) -> tuple[LogicalTensor, tuple[tuple[
 
 def _scales(graph: Graph, op: Op) -> int:
     """The port of the scales by which an op dequantises what is given; -1 where it does not."""
-    names = [port.name for port in spec(op.kind).inputs[: len(op.inputs)]]
+    names = [port.name for port in spec(op.kind).schema.inputs[: len(op.inputs)]]
     is_given = all(t.id not in graph.producers for t in op.inputs)
     return names.index("scales") if dequantises(op) and "scales" in names and is_given else -1
 
@@ -188,11 +188,11 @@ def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[i
     row = spec(op.kind)
     if not op.outputs:
         return inf
-    if row.computes in (Computes.softmax, Computes.exp):
+    if row.semantics.computes in (Computes.softmax, Computes.exp):
         return SCORES
     out, computed = op.outputs[0], [t for t in op.inputs if t.id in graph.producers]
     size = wanted.get(out.id, inf)
-    if row.converts and not is_wide_float(out) and is_wide_float(op.inputs[0]):
+    if row.semantics.is_conversion and not is_wide_float(out) and is_wide_float(op.inputs[0]):
         scales = np.abs(call_of(op).attrs.reals("scales"))
         low, high = out.dtype.range
         reach = (high - low) if out.dtype.is_integer else 2 * min(high, 2.0**5)
@@ -200,16 +200,16 @@ def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[i
     if sums_products(op):
         is_both = all(_origin(graph, t)[0].id in graph.producers for t in op.inputs[:2])
         return sqrt(min(size, SIZE) / sqrt(summed(op))) if is_both else inf
-    if len(op.inputs) == 1 and row.is_pointwise and not row.converts and out.dtype.is_float:
+    if len(op.inputs) == 1 and row.lowering.is_pointwise and not row.semantics.is_conversion and out.dtype.is_float:
         return _bent(op, size)
-    if row.role is Role.pointwise and len(op.inputs) > AFFINE and size == inf:
+    if row.lowering.role is Role.pointwise and len(op.inputs) > AFFINE and size == inf:
         return SHIFTED
-    if row.role not in (Role.pointwise, Role.movement) or size == inf:
+    if row.lowering.role not in (Role.pointwise, Role.data_movement) or size == inf:
         return inf
-    if row.is_product or row.factors:
+    if row.semantics.is_product or row.testing.factors:
         free = [t for t in op.inputs if t.id not in graph.producers and t.id not in claimed and is_wide_float(t)]
         return inf if len(free) == 1 else size
-    if row.computes is Computes.sum and len(computed) > 1:
+    if row.semantics.computes is Computes.sum and len(computed) > 1:
         return size * BRANCH
     return size
 
@@ -217,7 +217,7 @@ def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[i
 def _bent(op: Op, size: float) -> float:
     """The size that an activation asks of what it reads; size: what is asked of its result."""
     row, calm = spec(op.kind), _calm(op.kind, call_of(op).attrs, op.inputs[0].dtype)
-    if size < inf and row.least is None:
+    if size < inf and row.semantics.lower_bound is None:
         size = min(max(size, BENDS[0]), BENDS[1])
     return min(size, calm) if calm < SIZE else size
 
@@ -235,7 +235,9 @@ def _calm(kind: str, attrs: Attrs, dtype: DType) -> float:
     call = Call(kind, attrs, (t,), (t,))
     with np.errstate(all="ignore"):
         for size in SIZES:
-            below, at, above = (spec(kind).reference(call, (size * normal + step,))[0].astype(np.float64) for step in (-STEP, 0.0, STEP))
+            below, at, above = (
+                spec(kind).semantics.reference(call, (size * normal + step,))[0].astype(np.float64) for step in (-STEP, 0.0, STEP)
+            )
             slope = (above - below) / (2 * STEP)
             growth.append(float(size**2 * np.mean(slope**2) / max(float(np.mean(np.square(at))), 1e-30)))
             zeros.append(float(np.mean(at == 0)))

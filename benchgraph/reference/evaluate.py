@@ -31,7 +31,7 @@ class Disturbance(Protocol):
 
 @dataclass
 class InF32:
-    """What f32 arithmetic may give instead of the reference (OpSpec.in_f32), one answer at a time.
+    """What f32 arithmetic may give instead of the reference (Semantics.f32_alternatives), one answer at a time.
 
     Subnormal numbers of bf16 are 0 to the instructions that multiply them, or convert to bf16: in what products read, and in whatever is
     computed. What moves elements keeps them. which: of those that a row has, the last if there are less. count: how many there are, of the
@@ -43,11 +43,11 @@ class InF32:
 
     def results(self, row: OpSpec, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         """This answer of an op; the reference's where its row has no other."""
-        ins = self._normal(call.ins, ins) if row.follows_fpmath else ins
-        others = row.in_f32(call, ins)
+        ins = self._normal(call.ins, ins) if row.semantics.follows_fpmath else ins
+        others = row.semantics.f32_alternatives(call, ins)
         self.count = max(self.count, len(others))
-        outs = others[min(self.which, len(others) - 1)] if others else row.reference(call, ins)
-        return outs if row.role is Role.movement else self._normal(call.outs, outs)
+        outs = others[min(self.which, len(others) - 1)] if others else row.semantics.reference(call, ins)
+        return outs if row.lowering.role is Role.data_movement else self._normal(call.outs, outs)
 
     def _normal(self, types: tuple[TensorType, ...], arrays: tuple[Array, ...]) -> tuple[Array, ...]:
         """With 0 for the subnormal numbers of bf16 tensors."""
@@ -100,12 +100,12 @@ def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool, in_f32: InF32 | No
     Infinities and NaN are answers like others: a scale of 0 at execution is an input that oneDNN takes, too.
     """
     row, call = spec(op.kind), call_of(op)
-    is_cast = row.converts and row.is_elementwise and call.ins[0].dtype.is_float and call.outs[0].dtype.is_float
+    is_cast = row.semantics.is_conversion and row.lowering.is_elementwise and call.ins[0].dtype.is_float and call.outs[0].dtype.is_float
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is no number, and nothing to tell about
         if is_cast and not rounds:
             return ins
-        return row.reference(call, ins) if in_f32 is None else in_f32.results(row, call, ins)
+        return row.semantics.reference(call, ins) if in_f32 is None else in_f32.results(row, call, ins)
 
 
 def narrow_between(graph: Graph) -> frozenset[int]:

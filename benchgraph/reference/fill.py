@@ -44,7 +44,9 @@ class Planned:
     def __str__(self) -> str:
         t, dial = self.tensor, self.dial
         scaled = f", scaled so that {dial.op.label} makes numbers of size {dial.size:.3g}" if dial is not None else ""
-        return f"%{t.id} {t.dtype.value}:{'x'.join(map(str, t.known_shape))}: {self.filling.says}{scaled} ({self.rule or self.reader})"
+        return (
+            f"%{t.id} {t.dtype.value}:{'x'.join(map(str, t.known_shape))}: {self.filling.description}{scaled} ({self.rule or self.reader})"
+        )
 
 
 # The rules that stay in force in deep graphs: what is masked, or follows from other tensors, is so at any depth. The others say what makes
@@ -79,12 +81,12 @@ def _reals(graph: Graph, t: LogicalTensor) -> Filling:
 
 def _by_first_reader(graph: Graph, t: LogicalTensor) -> Planned:
     """The strategy of the first op, in topological order, that computes with the tensor; zeros when none does."""
-    op = graph.first_reader(t.id, lambda reader: not spec(reader.kind).unsupported)
+    op = graph.first_reader(t.id, lambda reader: not spec(reader.kind).lowering.unsupported)
     if op is None:
         return Planned(t, constant(0), "read by nothing that computes")
     port = [s.id for s in op.inputs].index(t.id)
     row = spec(op.kind)
-    return Planned(t, row.fill(call_of(op), port), f"{op.label}, {port_of(row.inputs, port).name}")
+    return Planned(t, row.testing.fill(call_of(op), port), f"{op.label}, {port_of(row.schema.inputs, port).name}")
 
 
 def fill(graph: Graph, seed: int) -> dict[int, Array]:
@@ -114,7 +116,7 @@ def settled(graph: Graph, turned: Sequence[Dial], made: Mapping[int, Array], dra
 
 def _small_integers(dial: Dial, t: TensorType, noise: Noise) -> Array:
     """The strategy of the op that reads a dial."""
-    return spec(dial.op.kind).fill(call_of(dial.op), dial.port).make(t, noise)
+    return spec(dial.op.kind).testing.fill(call_of(dial.op), dial.port).make(t, noise)
 
 
 def _made(p: Planned, seed: int) -> Array:

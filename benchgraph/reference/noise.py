@@ -52,4 +52,4 @@ class Noise:
 
 
 def _allowed(op: Op) -> float:
-    return spec(op.kind).threshold(call_of(op))
+    return spec(op.kind).semantics.threshold(call_of(op))

@@ -1,6 +1,6 @@
 """Real numbers with full mantissas for an input of a graph: of the kind that the op that first computes with them meets in use.
 
-Movement ops and casts are looked through, so a transposed weight is filled as the MatMul behind the transpose asks. A Dequantize is
+Data movement ops and casts are looked through, so a transposed weight is filled as the MatMul behind the transpose asks. A Dequantize is
 looked through as well: its input gets the integers that stand for the numbers wanted behind it. Integers over the whole range would drive
 every Quantize further down into saturation, where hardly any mistake shows.
 """
@@ -41,7 +41,7 @@ def real_values(graph: Graph, t: LogicalTensor, rng: np.random.Generator) -> Arr
         return np.zeros(t.known_shape)
     path = _path(graph, first)
     values = _wanted(path[-1], t, rng)
-    if path[-1].port == 0 and spec(path[-1].op.kind).role is Role.anchor and _feeds_quantised_rows(graph, path[-1].op):
+    if path[-1].port == 0 and spec(path[-1].op.kind).lowering.role is Role.anchor and _feeds_quantised_rows(graph, path[-1].op):
         values = values.astype(np.float64) * SHARPNESS
     return standing_for(values, [use.op for use in path[:-1]], t, rng)
 
@@ -51,7 +51,7 @@ def standing_for(values: Array, path: Sequence[Op], t: LogicalTensor, rng: np.ra
     for op in reversed(path):
         into = op.inputs[0]
         values = np.resize(values, into.known_shape)
-        if spec(op.kind).converts and not is_wide_float(into):
+        if spec(op.kind).semantics.is_conversion and not is_wide_float(into):
             values = _quantised(op, values, rng)
     return np.resize(values, t.known_shape)
 
@@ -59,7 +59,7 @@ def standing_for(values: Array, path: Sequence[Op], t: LogicalTensor, rng: np.ra
 def _first_use(graph: Graph, id: int) -> _Use | None:
     """The first computing op that reads a tensor; None when none does."""
     for op in graph.consumers.get(id, ()):
-        if not spec(op.kind).unsupported:
+        if not spec(op.kind).lowering.unsupported:
             return _Use(op, [t.id for t in op.inputs].index(id))
     return None
 
@@ -81,19 +81,19 @@ def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
     while (following := _first_use(graph, use.op.outputs[0].id)) is not None:
         use = following
         row = spec(use.op.kind)
-        if row.role is Role.row:
+        if row.lowering.role is Role.row:
             seen_rows = True
-        elif row.role not in (Role.pointwise, Role.movement):
+        elif row.lowering.role not in (Role.pointwise, Role.data_movement):
             return False
-        elif row.converts and not is_wide_float(use.op.outputs[0]):
+        elif row.semantics.is_conversion and not is_wide_float(use.op.outputs[0]):
             return seen_rows
     return False
 
 
 def _is_transparent(use: _Use) -> bool:
     row = spec(use.op.kind)
-    is_cast = row.converts and is_wide_float(use.op.outputs[0])
-    return (row.role is Role.movement or is_cast) and len(use.op.inputs) == 1
+    is_cast = row.semantics.is_conversion and is_wide_float(use.op.outputs[0])
+    return (row.lowering.role is Role.data_movement or is_cast) and len(use.op.inputs) == 1
 
 
 def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array:
@@ -103,7 +103,7 @@ def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array
     dtype = source.dtype if t.dtype.is_float and is_wide_float(source) else t.dtype
     t = TensorType(dtype, t.shape)
     call = replace(call, ins=(*call.ins[: use.port], t, *call.ins[use.port + 1 :]))
-    return spec(use.op.kind).domain(call, use.port, rng)
+    return spec(use.op.kind).testing.domain(call, use.port, rng)
 
 
 def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
@@ -133,5 +133,5 @@ def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
 def _result(call: Call, number: int) -> Reals:
     """What a one-input op makes of an input full of one number."""
     src = call.ins[0]
-    (dst,) = spec(call.kind).reference(call, (np.full(src.shape, number, src.dtype.numpy),))
+    (dst,) = spec(call.kind).semantics.reference(call, (np.full(src.shape, number, src.dtype.numpy),))
     return dst.astype(np.float64)

@@ -79,7 +79,7 @@ class _Turning:
             return arrays
         given = self._turned(dial, self._given, gain)
         with np.errstate(all="ignore"):
-            return spec(op.kind).reference(call_of(op), given)
+            return spec(op.kind).semantics.reference(call_of(op), given)
 
     def _drawn(self, dial: Dial) -> Array:
         """What the dial is turned from: numbers of either sign for the weights of a product, else what the tensor holds anyway."""
@@ -111,7 +111,7 @@ class _Turning:
         """What comes out of ops that move or convert the values, of which each reads them at a port, and inputs of the graph at others."""
         for op, port in path:
             ins = tuple(_exact(values if i == port else self._made[t.id]) for i, t in enumerate(op.inputs))
-            (values,) = spec(op.kind).reference(call_of(op), ins)
+            (values,) = spec(op.kind).semantics.reference(call_of(op), ins)
         return _exact(values)
 
     def _carry(self, tensor: int, values: Array) -> None:

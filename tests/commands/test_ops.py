@@ -25,7 +25,7 @@ def test_every_row_prints_in_full(kind: str) -> None:
     code, text = run(f"--kind={kind}")
     assert code == 0
     assert text.startswith(f"{kind}: ")
-    assert text.count("  sample ") == len(OPS[kind].samples)
+    assert text.count("  sample ") == len(OPS[kind].testing.samples)
 
 
 def test_one_row_shows_ports_attributes_and_laws() -> None:

@@ -108,8 +108,8 @@ def test_memory_grows_for_padded_blocks_and_a_reused_one_does_not() -> None:
 
 
 def samples() -> list[pytest.ParameterSet]:
-    rows = [row for row in ROWS.values() if row.outputs and not row.variadic_outputs and not row.unsupported]
-    return [pytest.param(row, row.samples[0], id=row.kind) for row in rows]
+    rows = [row for row in ROWS.values() if row.schema.outputs and not row.schema.variadic_outputs and not row.lowering.unsupported]
+    return [pytest.param(row, row.testing.samples[0], id=row.kind) for row in rows]
 
 
 @pytest.mark.parametrize(("row", "sample"), samples())
@@ -122,7 +122,7 @@ def test_every_op_by_numpy_is_the_op_tables_reference(row: OpSpec, sample: Sampl
         layout = Layout((1, 0, *range(2, t.ndims)), ((1, 4),)) if fits else None
         ins.append(NDArray.of(values[t.id], t.dtype, f"tensor {t.id}", layout))
     dst = [NDArray.empty(t.shape, t.dtype, f"output {k}") for k, t in enumerate(call.outs)]
-    want = row.reference(call, tuple(_exact(a.numpy()) for a in ins))
+    want = row.semantics.reference(call, tuple(_exact(a.numpy()) for a in ins))
     invoke(Op(0, row.kind, sample.attrs), ins, dst, path=Path.fallback)
     for a, w in zip(dst, want, strict=True):
         with np.errstate(over="ignore", invalid="ignore"):

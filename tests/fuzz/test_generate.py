@@ -52,7 +52,7 @@ def test_the_work_is_bounded(index: int) -> None:
         assert t.type.elements <= MAX_ELEMENTS
         assert len(t.known_shape) <= MAX_RANK
     for op in graph.ops:
-        assert op.kind == END or spec(op.kind).flops(call_of(op)) <= MAX_FLOPS
+        assert op.kind == END or spec(op.kind).semantics.flops(call_of(op)) <= MAX_FLOPS
 
 
 def test_results_are_fair_whatever_the_noise() -> None:
@@ -66,7 +66,7 @@ def test_the_graphs_differ_and_have_everything() -> None:
     ops = [op for graph in graphs() for op in graph.ops]
     tensors = [t for graph in graphs() for t in graph.tensors.values()]
     assert len({op.kind for op in ops}) > 50
-    assert len({spec(op.kind).role for op in ops}) == 5
+    assert len({spec(op.kind).lowering.role for op in ops}) == 5
     assert {t.dtype for t in tensors} >= set(GRAPH_DTYPES) - {DType.undef, DType.s64, DType.f8_e4m3, DType.f8_e5m2}
     assert {t.property_type for t in tensors} == set(PropertyType)
     assert {len(t.known_shape) for t in tensors} >= {0, 1, 2, 3, 4, 5}
@@ -118,7 +118,7 @@ def test_one_op_is_the_least() -> None:
 def test_every_kind_that_computes_can_be_drawn() -> None:
     """Each row on its own, so that none is left out for want of legal draws."""
     for row in OPS.values():
-        if not row.unsupported:
+        if not row.lowering.unsupported:
             assert any(draw(Random(f"{row.kind}{i}"), row, ANYTHING, Tally()) for i in range(5)), row.kind
 
 

@@ -46,7 +46,7 @@ def is_read_as_given(g: Graph) -> bool:
     """No op has the weights but the product."""
     given = {v for v in g.ins if g.value(v).type.elements == K * N}
     readers = [op for n in nests(g) for op in n.ops if given & {g.root(v) for v in op.ins}]
-    return all(spec(op.kind).is_contraction for op in readers)
+    return all(spec(op.kind).lowering.is_contraction for op in readers)
 
 
 def test_a_gated_perceptron_of_one_row(golden) -> None:

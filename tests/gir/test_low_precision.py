@@ -214,7 +214,7 @@ def stored_windows(zps: int | tuple[int, ...], wei_zp: int = 0, dtype: DType = D
 
     g = up_to(gir(build), "schedule", EMULATED_DOTS)
     ops = [op for node in g.nodes if isinstance(node, Fused) for op in node.ops]
-    (windows,) = (op for op in ops if spec(op.kind).is_window)
+    (windows,) = (op for op in ops if spec(op.kind).lowering.is_window)
     return windows, g
 
 
@@ -281,7 +281,7 @@ def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
     assert products(g) == [(DType.bf16, DType.bf16, DType.f32)] * 2
     assert dead_op(g, EMULATED_DOTS) is g
     deferred = up_to(gir(build), "defer-scaling", EMULATED_DOTS)
-    last = next(op for op in reversed(deferred.nodes) if spec(op.kind).is_product)
+    last = next(op for op in reversed(deferred.nodes) if spec(op.kind).semantics.is_product)
     assert deferred.value(last.outs[0]).shape == (4, 64, 16)
 
 
@@ -361,5 +361,5 @@ def test_quantised_attention_is_one_nest(golden) -> None:
         b.op("Quantize", dst, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor")
 
     done = run(PIPELINE, gir(build), EMULATED_DOTS, show=print_gir, verify=verify, observe=lambda *_: None)
-    assert sum(any(spec(op.kind).is_contraction for op in n.ops) for n in done.nodes if isinstance(n, Fused)) == 1
+    assert sum(any(spec(op.kind).lowering.is_contraction for op in n.ops) for n in done.nodes if isinstance(n, Fused)) == 1
     golden(print_gir(done))

@@ -86,7 +86,7 @@ def test_what_is_deferred_among_constants_is_left_to_init() -> None:
 
     g = up_to(gir(build), "defer-scaling")
     *made, last = (op for op in g.nodes if isinstance(op, Op))
-    assert [spec(op.kind).is_product for op in made[-2:]] == [False, True]
+    assert [spec(op.kind).semantics.is_product for op in made[-2:]] == [False, True]
     assert all(g.value(op.outs[0]).is_constant for op in made)
     assert not g.value(last.outs[0]).is_constant
     verify(g)
@@ -266,7 +266,7 @@ def test_weights_that_are_only_converted_go_into_panels_from_where_they_lie(shap
         b.op("MatMul", b.input((3, 17, 40), DType.f16), b.op("Tanh", given) if is_made else given, transpose_b=True)
 
     g = up_to(gir(keys), "propagate-layout")
-    (product,) = (op for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
+    (product,) = (op for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_contraction)
     assert bool(g.value(product.ins[1]).layout.blocks) == (not is_made or len(shape) == 2)
 
 

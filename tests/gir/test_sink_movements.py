@@ -13,7 +13,7 @@ from benchgraph.gir.ir import Op
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Movement
+from benchgraph.ops.spec import DataMovement
 from tests.support.graph_ir import gir, up_to
 from tests.support.reference_check import matches_reference
 from tests.support.targets import EMULATED_DOTS
@@ -152,7 +152,7 @@ def test_a_kernel_of_one_position_has_images_for_rows(data_format: str, weights_
         b.op("Add", x, b.input(x.known_shape))
 
     g = up_to(gir(build), "dead-op", EMULATED_DOTS)
-    (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
+    (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_contraction)
     assert dst == (2, 20, 9)
     assert not any(_is_movement(op.kind) for op in g.nodes if isinstance(op, Op) and op.outs[0] not in g.outs and op.kind != "Reorder")
     assert matches_reference(build)
@@ -164,7 +164,7 @@ def test_windows_that_are_not_the_elements_keep_their_dims(windows: dict[str, Sh
         b.op("ReLU", b.op("Convolution", b.input((2, 6, 4, 5)), b.constant((9, 6, 1, 1)), **{**WINDOWS, **windows}))
 
     g = up_to(gir(build), "dead-op", EMULATED_DOTS)
-    (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_contraction)
+    (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_contraction)
     assert len(dst) == 4
     assert matches_reference(build)
 
@@ -223,7 +223,7 @@ def test_as_many_sink_as_leave_one_value() -> None:
 
 
 def _is_movement(kind: str) -> bool:
-    return isinstance(spec(kind).lower, Movement)
+    return isinstance(spec(kind).lowering.form, DataMovement)
 
 
 # ---- the rows' inverses ----------------------------------------------------------------------------------------------
@@ -244,16 +244,16 @@ def _is_movement(kind: str) -> bool:
     ],
 )
 def test_what_goes_with_a_reshape_is_reshaped_back_by_whole_dims(src: Shape, dst: Shape, shape: Shape, want: Shape | None) -> None:
-    how = spec("StaticReshape").lower
-    assert isinstance(how, Movement)
+    how = spec("StaticReshape").lowering.form
+    assert isinstance(how, DataMovement)
     assert how.inverse is not None
     got = how.inverse(Attrs(shape=dst), src, dst, shape)
     assert (None if got is None else got.integers("shape")) == want
 
 
 def test_a_transposition_is_undone() -> None:
-    how = spec("StaticTranspose").lower
-    assert isinstance(how, Movement)
+    how = spec("StaticTranspose").lowering.form
+    assert isinstance(how, DataMovement)
     assert how.inverse is not None
     back = how.inverse(Attrs(order=(2, 0, 1)), (2, 3, 4), (4, 2, 3), (4, 1, 3))
     assert back == Attrs(order=(1, 2, 0))

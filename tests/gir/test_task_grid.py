@@ -24,7 +24,7 @@ from tests.support.targets import TARGET
 
 
 def matmul(m: int, k: int, n: int, dtype: DType = DType.f32, batch: tuple[int, ...] = ()) -> Product:
-    how = spec("MatMul").lower
+    how = spec("MatMul").lowering.form
     assert isinstance(how, Contraction)
     src, wei, dst = (
         TensorType(t, shape) for t, shape in ((dtype, (*batch, m, k)), (dtype, (*(1,) * len(batch), k, n)), (DType.f32, (*batch, m, n)))

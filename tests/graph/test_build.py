@@ -87,7 +87,7 @@ def test_a_graph_needs_an_op() -> None:
 
 @pytest.mark.parametrize("kind", OPS)
 def test_every_sample_makes_a_legal_graph_that_round_trips(kind: str) -> None:
-    for sample in OPS[kind].samples:
+    for sample in OPS[kind].testing.samples:
         g = sample_graph(OPS[kind], sample)
         assert [t.shape for t in g.ops[0].inputs] == list(sample.shapes)
         assert infer_shapes(g) is g

@@ -144,7 +144,7 @@ def test_ops_with_several_outputs_come_back() -> None:
 
 @pytest.mark.parametrize("kind", OPS)
 def test_every_sample_comes_back(kind: str) -> None:
-    for sample in OPS[kind].samples:
+    for sample in OPS[kind].testing.samples:
         g = sample_graph(OPS[kind], sample)
         assert parse_graph(print_graph(g)) == g
 

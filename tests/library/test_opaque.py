@@ -255,7 +255,11 @@ def samples() -> list[pytest.ParameterSet]:
     """The first two samples of every row that have a f32 tensor of two dims to put in blocks."""
     chosen = []
     for row in OPS.values():
-        fit = [s for s in row.samples if not row.unsupported and any(len(s_) >= 2 and 0 not in s_ for s_ in s.shapes) and not s.dtypes]
+        fit = [
+            s
+            for s in row.testing.samples
+            if not row.lowering.unsupported and any(len(s_) >= 2 and 0 not in s_ for s_ in s.shapes) and not s.dtypes
+        ]
         chosen += [pytest.param(row, s, id=f"{row.kind}-{i}") for i, s in enumerate(fit[:2])]
     return chosen
 
@@ -269,7 +273,7 @@ def in_blocks(t: LogicalTensor, size: int) -> LogicalTensor:
 def test_every_op_reads_and_writes_blocks(row: OpSpec, sample: Sample) -> None:
     """Converted inside where it cannot be otherwise; blocks of 4 fall in the middle of everything."""
     b = GraphBuilder()
-    outs = tuple(sample.out_dtypes) or (None,) * max(1, min(row.num_outputs or (len(row.outputs),)))
+    outs = tuple(sample.out_dtypes) or (None,) * max(1, min(row.schema.num_outputs or (len(row.schema.outputs),)))
     b.append(row.kind, tuple(b.input(s) for s in sample.shapes), sample.attrs, outs)
     g = b.graph()
     values = fill(g, seed=1)

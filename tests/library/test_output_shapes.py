@@ -27,7 +27,7 @@ from benchgraph.partition import ir
 from tests.library.run import built
 
 ENGINE = Engine()
-ROWS = [row for row in OPS.values() if not row.unsupported]
+ROWS = [row for row in OPS.values() if not row.lowering.unsupported]
 TOLD = ("ConvolutionBackwardWeights", "ConvTransposeBackwardWeights", "AvgPoolBackward")  # several shapes may have led to their inputs
 
 
@@ -76,10 +76,12 @@ def settled(op: Op, ins: list[LogicalTensor], outs: list[LogicalTensor]) -> tupl
 @pytest.mark.parametrize("row", ROWS, ids=[row.kind for row in ROWS])
 def test_unknown_ranks_and_dims_of_outputs_are_inferred(row: OpSpec) -> None:
     """S0-12, S2-4: from the inputs' dims alone, for every sample."""
-    for sample in row.samples:
+    for sample in row.testing.samples:
         call = call_of(row.kind, sample)
         rng = np.random.default_rng(1)
-        want = tuple(o.shape for o in row.reference(call, tuple(row.domain(call, port, rng) for port in range(len(call.ins)))))
+        want = tuple(
+            o.shape for o in row.semantics.reference(call, tuple(row.testing.domain(call, port, rng) for port in range(len(call.ins))))
+        )
         op = op_of(call, sample)
         for outs in ([opened(t, UNKNOWN_NDIMS) for t in op.outputs], [opened(t, t.ndims) for t in op.outputs]):
             assert settled(op, op.inputs, outs) == want, sample
@@ -88,10 +90,10 @@ def test_unknown_ranks_and_dims_of_outputs_are_inferred(row: OpSpec) -> None:
             assert settled(op, op.inputs, [partly, *op.outputs[1:]]) == want, sample
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.shape_attr], ids=lambda row: row.kind)
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.schema.shape_attr], ids=lambda row: row.kind)
 def test_a_wrong_dim_of_an_output_is_refused(row: OpSpec) -> None:
     """S0-12. Not for ops that take their output's dims as told."""
-    for sample in row.samples:
+    for sample in row.testing.samples:
         op = op_of(call_of(row.kind, sample), sample)
         shape = op.outputs[0].get_dims()
         if not shape:
@@ -107,13 +109,13 @@ def test_a_wrong_dim_of_an_output_is_refused(row: OpSpec) -> None:
 @pytest.mark.parametrize("kind", TOLD)
 def test_what_cannot_be_deduced_is_an_error_that_says_what_is_needed(kind: str) -> None:
     """S0-12, S4-2: the shape comes from the attribute, or from the output; told by neither, compile says so."""
-    row, sample = OPS[kind], OPS[kind].samples[0]
+    row, sample = OPS[kind], OPS[kind].testing.samples[0]
     call = call_of(kind, sample)
-    untold = op_of(call, replace(sample, attrs=sample.attrs.without(row.shape_attr)))
+    untold = op_of(call, replace(sample, attrs=sample.attrs.without(row.schema.shape_attr)))
     shape = untold.outputs[0].get_dims()
     assert settled(untold, untold.inputs, untold.outputs) == (shape,)
     (partition,) = built([replace(untold.described, outputs=(opened(untold.outputs[0], -1),))]).get_partitions()
-    with pytest.raises(InvalidShape, match=rf"op 7: {kind}: .*{row.shape_attr}"):
+    with pytest.raises(InvalidShape, match=rf"op 7: {kind}: .*{row.schema.shape_attr}"):
         partition.compile(untold.inputs, [opened(untold.outputs[0], -1)], ENGINE)
 
 

@@ -70,11 +70,11 @@ def test_flops_count_no_padding(pad: int, stride: int, dilation: int) -> None:
     """As benchdnn has it; so no share of the peak is above 1 for what is left out."""
     src, wei = TensorType(DType.f32, (2, 9, 8, 16)), TensorType(DType.f32, (3, 5, 16, OUT))
     attrs = with_defaults("Convolution", Attrs(**attributes(2, (pad, 1), (stride, 1), (dilation, 1))))
-    (shape,) = spec("Convolution").infer(attrs, (src, wei))
+    (shape,) = spec("Convolution").semantics.infer(attrs, (src, wei))
     call = Call("Convolution", attrs, (src, wei), (TensorType(DType.f32, shape),))
     of_padding = sum(max(-(first + 2 * dilation), 0) > 0 or first > 8 for first in range(-pad, 9 + pad - 2 * dilation, stride))
     pairs = met(9, 3, pad, stride, dilation) - of_padding  # a row of results of padding alone is a sum for all that
-    assert spec("Convolution").flops(call) == 2 * 2 * pairs * met(8, 5, 1) * 16 * OUT
+    assert spec("Convolution").semantics.flops(call) == 2 * 2 * pairs * met(8, 5, 1) * 16 * OUT
 
 
 @pytest.mark.parametrize("columns", [7, 21, 22])
@@ -132,6 +132,6 @@ def test_sums_of_integers_are_exact(data_format: str, spatial: Shape, kernel: Sh
     dst = compiled("Convolution", attrs, src, wei)
     types = tuple(TensorType(DType.f32, a.shape) for a in (src, wei))
     call = Call("Convolution", with_defaults("Convolution", attrs), types, (TensorType(DType.f32, dst.shape),))
-    (want,) = spec("Convolution").reference(call, (src, wei))
+    (want,) = spec("Convolution").semantics.reference(call, (src, wei))
     assert np.array_equal(dst, want)
     assert prod(dst.shape) > 0

@@ -160,7 +160,7 @@ BY_COLUMNS = {"m": 2, "n": 130, "wei": "columns"}
 
 
 def forms(g: Graph) -> Iterator[Thin | None]:
-    return (thin(g, op) for n in g.nodes if isinstance(n, Fused) for op in n.ops if spec(op.kind).is_contraction)
+    return (thin(g, op) for n in g.nodes if isinstance(n, Fused) for op in n.ops if spec(op.kind).lowering.is_contraction)
 
 
 @pytest.mark.parametrize(

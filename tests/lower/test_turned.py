@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from benchgraph.tir.widen import CLOSE
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor

@@ -30,7 +30,7 @@ def attrs_of(source: Graph, version: tuple[int, int] = NEW) -> list[tuple[int, s
 def test_the_tables_are_complete() -> None:
     assert set(KINDS) == set(OPS)
     assert [k.code for k in KINDS.values()] == list(range(88))
-    assert {name for row in OPS.values() for name in row.attrs} == set(ATTRS)
+    assert {name for row in OPS.values() for name in row.schema.attrs} == set(ATTRS)
     assert set(DTYPES) == {d.value for d in GRAPH_DTYPES}
     assert set(PROPERTIES) == {p.value for p in PropertyType}
 

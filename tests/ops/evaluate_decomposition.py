@@ -30,12 +30,14 @@ class Evaluator:
     def op(self, kind: str, *ins: int, attrs: Attrs = NONE, shape: Shape | None = None, dtype: DType | None = None) -> int:
         row, full = spec(kind), with_defaults(kind, attrs)
         types = tuple(self.types[v] for v in ins)
-        out = TensorType(dtype or types[0].dtype, row.infer(full, types)[0] if shape is None else shape)
+        out = TensorType(dtype or types[0].dtype, row.semantics.infer(full, types)[0] if shape is None else shape)
         call = Call(kind, full, types, (out,))
-        assert row.decompose is None or (row.is_canonical is not None and row.is_canonical(call)), f"{kind} is not a basic op"
+        assert row.lowering.decompose is None or (row.lowering.is_canonical is not None and row.lowering.is_canonical(call)), (
+            f"{kind} is not a basic op"
+        )
         self.kinds.append(kind)
         with np.errstate(all="ignore"):
-            return self.put(out, row.reference(call, tuple(self.arrays[v] for v in ins))[0])
+            return self.put(out, row.semantics.reference(call, tuple(self.arrays[v] for v in ins))[0])
 
     def const(self, value: Array | float, dtype: DType = DType.f32) -> int:
         array = np.asarray(value).astype(dtype.numpy)
@@ -49,7 +51,7 @@ def evaluate(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], tup
     """The outputs of a decomposed call, their types, and the kinds it was decomposed into."""
     d = Evaluator()
     values = tuple(d.put(t, a) for t, a in zip(call.ins, ins, strict=True))
-    decompose = spec(call.kind).decompose
+    decompose = spec(call.kind).lowering.decompose
     assert decompose is not None
     outs = decompose(d, call, values)
     return tuple(d.arrays[v] for v in outs), tuple(d.types[v] for v in outs), d.kinds

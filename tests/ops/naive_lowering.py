@@ -9,7 +9,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import spec
 from benchgraph.ops.reduce import reduced_axes
-from benchgraph.ops.spec import Call, Elementwise, Movement, Reduction, Window
+from benchgraph.ops.spec import Call, DataMovement, Elementwise, Reduction, Window
 from benchgraph.tir.build import binary, cast, f32, index, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Alloc, Expr, For, Func, If, Load, Scope, Stmt, Store, Tensor, Var, tensor
@@ -20,16 +20,16 @@ def naive(call: Call) -> Func:
     srcs = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins))
     dst, *more = dsts = tuple(_param(f"dst{i}", t) for i, t in enumerate(call.outs))
     at = _vars("d", dst.shape)
-    match spec(call.kind).lower:
+    match spec(call.kind).lowering.form:
         case Elementwise() as how:
             values = how.values(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
             names = iter(f"r{i}" for i in range(1000))
             shared, values = eliminate_common_subexpressions(values[: len(dsts)], lambda: next(names))
             stores = (Store(d, at, cast(value, d.dtype)) for d, value in zip(dsts, values, strict=True))
             return Func(call.kind, (*srcs, *dsts), _nest(at, dst.shape, seq(*shared, *stores)))
-        case Movement(source, parts=None):
+        case DataMovement(source, parts=None):
             body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))
-        case Movement():
+        case DataMovement():
             return moved_back(call)
         case Reduction() as reduction:
             body = _reduce(call, reduction, srcs[0], dst)
@@ -44,8 +44,8 @@ def naive(call: Call) -> Func:
 def moved_back(call: Call) -> Func:
     """A movement the other way about: every element of every source is written to its target."""
     srcs, dst = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins)), _param("dst", call.outs[0])
-    how = spec(call.kind).lower
-    assert isinstance(how, Movement)
+    how = spec(call.kind).lowering.form
+    assert isinstance(how, DataMovement)
     nests = []
     for i, (src, part) in enumerate(zip(srcs, movement_parts(call), strict=True)):
         at = _vars(f"s{i}_", src.shape)
@@ -56,8 +56,8 @@ def moved_back(call: Call) -> Func:
 def there_and_back(call: Call) -> Func:
     """Of the sources of a movement and a copy of each: copy[source(target(i))] = src[i]."""
     srcs, copies = (tuple(_param(f"{name}{i}", t) for i, t in enumerate(call.ins)) for name in ("src", "copy"))
-    how, dst = spec(call.kind).lower, call.outs[0].shape
-    assert isinstance(how, Movement)
+    how, dst = spec(call.kind).lowering.form, call.outs[0].shape
+    assert isinstance(how, DataMovement)
     nests = []
     for i, (src, copy, part) in enumerate(zip(srcs, copies, movement_parts(call), strict=True)):
         at = _vars(f"s{i}_", src.shape)
@@ -68,8 +68,8 @@ def there_and_back(call: Call) -> Func:
 
 def movement_parts(call: Call) -> tuple[Attrs, ...]:
     """The attributes with which a movement speaks of each of its sources."""
-    how = spec(call.kind).lower
-    assert isinstance(how, Movement)
+    how = spec(call.kind).lowering.form
+    assert isinstance(how, DataMovement)
     return (call.attrs,) if how.parts is None else how.parts(call.attrs, tuple(t.shape for t in call.ins))
 
 
@@ -92,7 +92,7 @@ def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
 def _windows(call: Call, window: Window, srcs: tuple[Tensor, ...], dst: Tensor) -> Stmt:
     """The windows that run first, into temporaries, and then the window itself."""
     sources, stmts = list(srcs), list[Stmt]()
-    for i, (port, first) in enumerate(window.before):
+    for i, (port, first) in enumerate(window.prologue):
         made = tensor(f"before{i}", DType.f32, srcs[port].shape)
         stmts += [Alloc(made), _window(call, first, sources, made, f"b{i}")]
         sources.append(made)
@@ -105,7 +105,7 @@ def _window(call: Call, window: Window, sources: list[Tensor], dst: Tensor, stem
     acc = tensor(f"{stem}acc", DType.f32, (), Scope.register)
     found = window.tap(call, at, tap, lambda port, index: _widened(Load(sources[port], index)))
     fold: Stmt = Store(acc, (), found.value if window.op is None else binary(window.op, Load(acc, ()), found.value))
-    for condition in found.when:
+    for condition in found.conditions:
         fold = If(condition, fold)
     total: Expr = Load(acc, ()) if window.finish is None else window.finish(call, at, Load(acc, ()))
     body = seq(Alloc(acc), Store(acc, (), f32(window.start(call))), _nest(tap, box, fold), Store(dst, at, cast(total, dst.dtype)))

@@ -19,7 +19,9 @@ def ports_of(ports: tuple[Port, ...], count: int) -> tuple[Port, ...]:
 
 def variables(row: OpSpec, call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The type variable of each input and of each output."""
-    return tuple(p.type for p in ports_of(row.inputs, len(call.ins))), tuple(p.type for p in ports_of(row.outputs, len(call.outs)))
+    return tuple(p.type for p in ports_of(row.schema.inputs, len(call.ins))), tuple(
+        p.type for p in ports_of(row.schema.outputs, len(call.outs))
+    )
 
 
 def used(row: OpSpec, sample: Sample) -> set[tuple[str, DType]]:
@@ -31,7 +33,7 @@ def used(row: OpSpec, sample: Sample) -> set[tuple[str, DType]]:
 
 def in_every_dtype(row: OpSpec) -> tuple[tuple[Sample, ...], ...]:
     """Every sample in every legal combination of dtypes; nothing where nothing is computed."""
-    return () if row.unsupported else tuple(tuple(_every_dtype(row, s)) for s in row.samples)
+    return () if row.lowering.unsupported else tuple(tuple(_every_dtype(row, s)) for s in row.testing.samples)
 
 
 def retyped(row: OpSpec) -> tuple[Sample, ...]:
@@ -45,12 +47,12 @@ def retyped(row: OpSpec) -> tuple[Sample, ...]:
     for s in (s for options in samples for s in options):
         by_dtypes.setdefault((s.dtypes, s.out_dtypes), []).append(s)
     chosen = [options[(i + 1) % len(options)] for i, options in enumerate(samples[::2])]
-    shown = {pair for s in (*row.samples, *chosen) for pair in _pairs(row, s)}
+    shown = {pair for s in (*row.testing.samples, *chosen) for pair in _pairs(row, s)}
     for i, options in enumerate(by_dtypes.values()):
         if not _pairs(row, options[0]) <= shown:
             chosen.append(options[i % len(options)])
             shown |= _pairs(row, chosen[-1])
-    own = [call_of(row.kind, s) for s in row.samples]
+    own = [call_of(row.kind, s) for s in row.testing.samples]
     return tuple(s for s in chosen if call_of(row.kind, s) not in own)
 
 
@@ -62,11 +64,11 @@ def _pairs(row: OpSpec, sample: Sample) -> set[tuple[tuple[str, DType], ...]]:
 
 def refused_variables(row: OpSpec) -> set[str]:
     """Type variables that no legal op can show: a check of the row refuses the one port they belong to, whatever its dtype."""
-    call = call_of(row.kind, max(row.samples, key=lambda s: _count(row, s)))
+    call = call_of(row.kind, max(row.testing.samples, key=lambda s: _count(row, s)))
     ins: tuple[Declared, ...] = tuple((t.dtype, t.shape) for t in call.ins)
     found = set[str]()
-    for port in row.inputs[len(ins) :]:
-        longer = [(*ins, (dtype, None)) for dtype in row.types[port.type]]
+    for port in row.schema.inputs[len(ins) :]:
+        longer = [(*ins, (dtype, None)) for dtype in row.schema.types[port.type]]
         if not any(_is_legal(row, call, more) for more in longer):
             found.add(port.type)
         ins = longer[0]
@@ -81,7 +83,7 @@ def _count(row: OpSpec, sample: Sample) -> int:
 def _every_dtype(row: OpSpec, sample: Sample) -> Iterator[Sample]:
     ins, outs = variables(row, call_of(row.kind, sample))
     names = sorted({*ins, *outs})
-    for chosen in product(*(row.types[v] for v in names)):
+    for chosen in product(*(row.schema.types[v] for v in names)):
         dtype = dict(zip(names, chosen, strict=True))
         new = replace(sample, dtypes=tuple(dtype[v] for v in ins), out_dtypes=tuple(dtype[v] for v in outs))
         call = call_of(row.kind, new)

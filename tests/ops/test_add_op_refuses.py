@@ -28,28 +28,28 @@ class Mistake:
 
 
 def legal(row: OpSpec) -> Op:
-    call = call_of(row.kind, row.samples[0])
+    call = call_of(row.kind, row.testing.samples[0])
     ins = tuple(LogicalTensor(i, t.dtype, t.shape) for i, t in enumerate(call.ins))
     outs = tuple(LogicalTensor(100 + i, t.dtype, t.shape) for i, t in enumerate(call.outs))
-    return Op(7, row.kind, row.samples[0].attrs, ins, outs)
+    return Op(7, row.kind, row.testing.samples[0].attrs, ins, outs)
 
 
 def missing_attributes(row: OpSpec) -> Iterator[Mistake]:
-    for name, attr in row.attrs.items():
+    for name, attr in row.schema.attrs.items():
         if attr.required:
             op = replace(legal(row), attrs=legal(row).attrs.without(name))
             yield Mistake(op, InvalidGraphOp, f"attribute '{name}' is missing; give it a value of type {attr.type}")
 
 
 def attributes_of_the_wrong_type(row: OpSpec) -> Iterator[Mistake]:
-    for name, attr in row.attrs.items():
+    for name, attr in row.schema.attrs.items():
         value = WRONG_VALUE[attr.type]
         op = replace(legal(row), attrs=legal(row).attrs.updated(**{name: value}))
         yield Mistake(op, InvalidGraphOp, f"attribute '{name}' is {value!r}; give it a value of type {attr.type}")
 
 
 def values_that_are_no_choice(row: OpSpec) -> Iterator[Mistake]:
-    for name, attr in row.attrs.items():
+    for name, attr in row.schema.attrs.items():
         if attr.choices:
             op = replace(legal(row), attrs=legal(row).attrs.updated(**{name: "zzzzz"}))
             yield Mistake(op, InvalidGraphOp, f"attribute '{name}' is 'zzzzz'; choose {' or '.join(attr.choices)}")
@@ -63,8 +63,8 @@ def unknown_attributes(row: OpSpec) -> Iterator[Mistake]:
 def wrong_counts(row: OpSpec) -> Iterator[Mistake]:
     op = legal(row)
     for side, ports, counts, limits in (
-        ("inputs", row.inputs, row.num_inputs, row.variadic),
-        ("outputs", row.outputs, row.num_outputs, row.variadic_outputs),
+        ("inputs", row.schema.inputs, row.schema.num_inputs, row.schema.variadic_inputs),
+        ("outputs", row.schema.outputs, row.schema.num_outputs, row.schema.variadic_outputs),
     ):
         least, most = limits or (min(counts, default=len(ports)), max(counts, default=len(ports)))
         have: tuple[LogicalTensor, ...] = getattr(op, side)
@@ -76,14 +76,14 @@ def wrong_counts(row: OpSpec) -> Iterator[Mistake]:
 
 
 def forbidden_dtypes(row: OpSpec) -> Iterator[Mistake]:
-    for side, ports in (("inputs", row.inputs), ("outputs", row.outputs)):
+    for side, ports in (("inputs", row.schema.inputs), ("outputs", row.schema.outputs)):
         tensors: tuple[LogicalTensor, ...] = getattr(legal(row), side)
         for i, t in enumerate(tensors):
             port = _port(ports, i)
-            forbidden = [d for d in GRAPH_DTYPES if d not in row.types.get(port.type, tuple(DType))]
+            forbidden = [d for d in GRAPH_DTYPES if d not in row.schema.types.get(port.type, tuple(DType))]
             if forbidden:
                 wrong = (*tensors[:i], replace(t, dtype=forbidden[0]), *tensors[i + 1 :])
-                allowed = " or ".join(d.value for d in row.types[port.type])
+                allowed = " or ".join(d.value for d in row.schema.types[port.type])
                 says = f"{side.removesuffix('s')} {port.name} has dtype {forbidden[0].value}; use {allowed}"
                 yield Mistake(replace(legal(row), **{side: wrong}), InvalidDataType, says)  # type: ignore[arg-type]
 
@@ -91,15 +91,15 @@ def forbidden_dtypes(row: OpSpec) -> Iterator[Mistake]:
 def dtypes_that_disagree(row: OpSpec) -> Iterator[Mistake]:
     """Ports of one type variable, the second of another allowed dtype. Within a port that repeats that is legal, and not implemented."""
     op = legal(row)
-    ports = [("inputs", i, _port(row.inputs, i)) for i in range(len(op.inputs))]
-    ports += [("outputs", i, _port(row.outputs, i)) for i in range(len(op.outputs))]
+    ports = [("inputs", i, _port(row.schema.inputs, i)) for i in range(len(op.inputs))]
+    ports += [("outputs", i, _port(row.schema.outputs, i)) for i in range(len(op.outputs))]
     for n, (side, i, port) in enumerate(ports):
         first = next((p for _, _, p in ports[:n] if p.type == port.type), None)
         tensors: tuple[LogicalTensor, ...] = getattr(op, side)
-        other = [d for d in row.types.get(port.type, ()) if d is not tensors[i].dtype]
+        other = [d for d in row.schema.types.get(port.type, ()) if d is not tensors[i].dtype]
         if first is not None and other:
             wrong = (*tensors[:i], replace(tensors[i], dtype=other[0]), *tensors[i + 1 :])
-            repeats = side == "inputs" and i >= len(row.inputs)
+            repeats = side == "inputs" and i >= len(row.schema.inputs)
             says = f"{side.removesuffix('s')} {i if repeats else port.name} has dtype {other[0].value} where "
             yield Mistake(replace(op, **{side: wrong}), Unimplemented if repeats else InvalidDataType, says)  # type: ignore[arg-type]
 
@@ -141,7 +141,9 @@ def test_add_op_names_the_op_the_mistake_and_the_remedy(mistake: Mistake) -> Non
     assert str(raised.value).startswith(f"op 7: {mistake.op.kind}: {mistake.says}"), mistake
     assert raised.value.fix
     assert g.add_op(mistake.op, allow_exception=False) is mistake.error.status
-    assert g.add_op(replace(mistake.op, kind="End", attrs=OPS["End"].samples[0].attrs, inputs=(LogicalTensor(0, DType.f32),), outputs=()))
+    assert g.add_op(
+        replace(mistake.op, kind="End", attrs=OPS["End"].testing.samples[0].attrs, inputs=(LogicalTensor(0, DType.f32),), outputs=())
+    )
 
 
 def test_every_kind_of_mistake_is_made_often() -> None:
@@ -150,7 +152,7 @@ def test_every_kind_of_mistake_is_made_often() -> None:
     assert made["unknown_attributes"] == len(OPS)
     assert made["wrong_counts"] >= len(OPS) - 1  # Wildcard takes any number
     assert made["forbidden_dtypes"] >= len(OPS) - 1  # and any dtype
-    assert made["attributes_of_the_wrong_type"] == sum(1 for row in OPS.values() if row.attrs)
-    assert made["missing_attributes"] == sum(1 for row in OPS.values() if any(a.required for a in row.attrs.values()))
-    assert made["values_that_are_no_choice"] == sum(1 for row in OPS.values() if any(a.choices for a in row.attrs.values()))
+    assert made["attributes_of_the_wrong_type"] == sum(1 for row in OPS.values() if row.schema.attrs)
+    assert made["missing_attributes"] == sum(1 for row in OPS.values() if any(a.required for a in row.schema.attrs.values()))
+    assert made["values_that_are_no_choice"] == sum(1 for row in OPS.values() if any(a.choices for a in row.schema.attrs.values()))
     assert made["dtypes_that_disagree"] > len(OPS) // 2

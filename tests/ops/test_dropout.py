@@ -90,7 +90,7 @@ def test_nothing_is_kept_at_probability_1_or_none(p: float) -> None:
     assert not mask.any()
     assert (dst == 0).all()
     numbers = np.array(SEED), np.array(OFFSET), np.array(p)
-    for want in spec("Dropout").reference(call_of("Dropout", with_a_mask(src.shape)), (src.astype(np.float64), *numbers)):
+    for want in spec("Dropout").semantics.reference(call_of("Dropout", with_a_mask(src.shape)), (src.astype(np.float64), *numbers)):
         assert not want.any(), "the reference says so too"
 
 
@@ -184,5 +184,5 @@ def test_it_joins_the_nest_of_the_product_before_it(build) -> None:  # type: ign
 def test_more_than_one_seed_is_refused(shape: Shape, name: str) -> None:
     types = (TensorType(DType.f32, (4,)), TensorType(DType.s64, shape), TensorType(DType.s64, ()), TensorType(DType.f32, ()))
     with pytest.raises(InvalidShape) as caught:
-        spec("Dropout").infer(Attrs(), types)
+        spec("Dropout").semantics.infer(Attrs(), types)
     assert str(caught.value) == f"{name} has shape {shape}, which is {shape[0]} numbers; give one number, of shape () or (1,)"

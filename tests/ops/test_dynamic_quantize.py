@@ -32,12 +32,12 @@ def test_given_the_same_scales_they_are_the_static_ops(qtype: str, axis: int) ->
     fixed = attrs.updated(scales=SCALES[:n], zps=ZPS[:n])
     given = np.array(SCALES[:n]), np.array(ZPS[:n], np.uint8)
     shapes = ((4, 3, 5), (n,), (n,))
-    static = spec("Quantize").reference(call_of("Quantize", Sample(shapes[:1], fixed, out_dtypes=(u8,))), (src,))[0]
+    static = spec("Quantize").semantics.reference(call_of("Quantize", Sample(shapes[:1], fixed, out_dtypes=(u8,))), (src,))[0]
     dynamic = call_of("DynamicQuantize", Sample(shapes, attrs, (f32, f32, u8), (u8,)))
-    assert np.array_equal(spec("DynamicQuantize").reference(dynamic, (src, *given))[0], static)
-    back = spec("Dequantize").reference(call_of("Dequantize", Sample(shapes[:1], fixed, (u8,), (f32,))), (static,))[0]
+    assert np.array_equal(spec("DynamicQuantize").semantics.reference(dynamic, (src, *given))[0], static)
+    back = spec("Dequantize").semantics.reference(call_of("Dequantize", Sample(shapes[:1], fixed, (u8,), (f32,))), (static,))[0]
     dynamic = call_of("DynamicDequantize", Sample(shapes, attrs, (u8, f32, u8), (f32,)))
-    assert np.array_equal(spec("DynamicDequantize").reference(dynamic, (static, *given))[0], back)
+    assert np.array_equal(spec("DynamicDequantize").semantics.reference(dynamic, (static, *given))[0], back)
 
 
 def both(kind: str, sample: Sample, ins: list[Array], target: Target | None = None) -> tuple[Array, Array]:
@@ -120,7 +120,7 @@ def test_four_bit_integers_are_legal_sources_and_zero_points(dtype: DType) -> No
     attrs = Attrs(qtype="per_group", group_shape=(1, 1, 8, 1), axis=2)
     check_op("DynamicDequantize", attrs, ((dtype, None), (DType.bf16, None), (dtype, None)), (DType.bf16,))
     types = (TensorType(dtype, (1, 32, 128, 32)), *(TensorType(t, (1, 32, 16, 32)) for t in (DType.bf16, dtype)))
-    assert spec("DynamicDequantize").infer(with_defaults("DynamicDequantize", attrs), types) == ((1, 32, 128, 32),)
+    assert spec("DynamicDequantize").semantics.infer(with_defaults("DynamicDequantize", attrs), types) == ((1, 32, 128, 32),)
 
 
 @pytest.mark.parametrize(
@@ -182,5 +182,5 @@ def test_a_wrong_qtype_is_refused(kind: str, attrs: dict[str, object], message: 
 def test_wrong_shapes_are_refused(shapes: tuple[Shape, ...], attrs: dict[str, object], message: str) -> None:
     types = tuple(TensorType(t, shape) for t, shape in zip((s8, f32, s32), shapes, strict=False))
     with pytest.raises(InvalidShape) as caught:
-        spec("DynamicDequantize").infer(with_defaults("DynamicDequantize", Attrs(attrs)), types)
+        spec("DynamicDequantize").semantics.infer(with_defaults("DynamicDequantize", Attrs(attrs)), types)
     assert str(caught.value) == message

@@ -18,9 +18,10 @@ from benchgraph.core.tensor import MAX_NDIMS, LogicalTensor, dense_strides
 from benchgraph.graph.build import sample_graph
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.text import parse_graph, print_graph
-from benchgraph.ops import INTERNAL, OPS, call_of, check_op, schema
+from benchgraph.ops import INTERNAL, OPS, call_of, check_op
 from benchgraph.ops.laws import near
-from benchgraph.ops.spec import Array, Call, Category, Elementwise, Movement, OpSpec, Reduction, Sample, Window
+from benchgraph.ops.spec import Array, Call, Category, DataMovement, Elementwise, OpSpec, Reduction, Sample, Window
+from benchgraph.ops.spec.checks import has_type
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
@@ -34,7 +35,7 @@ from tests.support.table import by_row
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 # modules of ops/ that hold no rows
-SHARED_PIECES = {"spec", "schema", "broadcast", "axis", "spatial", "fills", "laws", "affine", "formulas", "normalize", "steps"} | {
+SHARED_PIECES = {"broadcast", "axis", "spatial", "fills", "laws", "affine", "formulas", "normalize", "steps"} | {
     "heads",
     "overflow",
     "ranges",
@@ -54,9 +55,9 @@ F32_EPS = DType.f32.eps
 GUARD = 64  # bytes before and after an output that must stay as they are
 
 ROWS = OPS | INTERNAL
-SAMPLES = [(row.kind, f"{row.kind}-{i}", (row, s)) for row in ROWS.values() for i, s in enumerate(row.samples)]
+SAMPLES = [(row.kind, f"{row.kind}-{i}", (row, s)) for row in ROWS.values() for i, s in enumerate(row.testing.samples)]
 PUBLIC = [(kind, name, (row, s)) for kind, name, (row, s) in SAMPLES if not row.is_internal]
-COMPUTING = [(kind, name, (row, s)) for kind, name, (row, s) in SAMPLES if not row.unsupported]
+COMPUTING = [(kind, name, (row, s)) for kind, name, (row, s) in SAMPLES if not row.lowering.unsupported]
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 every_public_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
 every_sample = by_row(SAMPLES)
@@ -64,7 +65,7 @@ every_sample = by_row(SAMPLES)
 
 def filled(row: OpSpec, call: Call, seed: int = 1) -> tuple[Array, ...]:
     rng = np.random.default_rng(seed)
-    return tuple(row.domain(call, port, rng) for port in range(len(call.ins)))
+    return tuple(row.testing.domain(call, port, rng) for port in range(len(call.ins)))
 
 
 def stored(arrays: tuple[Array, ...], call: Call) -> list[Array]:
@@ -80,7 +81,7 @@ def as_reference(a: Array, dtype: DType) -> Array:
 def tolerance(row: OpSpec, call: Call, port: int = 0) -> float:
     """What f32 arithmetic may err by, and half a step of a narrower dst."""
     dtype = call.outs[port].dtype
-    return row.threshold(call) * F32_EPS + (dtype.eps if dtype is not DType.f32 else 0.0)
+    return row.semantics.threshold(call) * F32_EPS + (dtype.eps if dtype is not DType.f32 else 0.0)
 
 
 def graph_of(row: OpSpec, sample: Sample) -> Graph:
@@ -106,17 +107,17 @@ def agrees(got: Array, want: Array, row: OpSpec, call: Call, port: int = 0) -> b
 
 @every_row
 def test_the_row_is_complete(row: OpSpec) -> None:
-    assert row.samples
-    assert row.laws
-    assert all(s.why and s.why != "plain" for s in row.samples), "a sample says what it is there to catch"
-    assert len({s.why for s in row.samples if s.why != "other attributes"}) >= len(row.samples) - 2
-    assert len({law.name for law in row.laws}) == len(row.laws)
+    assert row.testing.samples
+    assert row.testing.laws
+    assert all(s.why and s.why != "plain" for s in row.testing.samples), "a sample says what it is there to catch"
+    assert len({s.why for s in row.testing.samples if s.why != "other attributes"}) >= len(row.testing.samples) - 2
+    assert len({law.name for law in row.testing.laws}) == len(row.testing.laws)
 
 
 @every_row
 def test_there_is_exactly_one_way_to_compile(row: OpSpec) -> None:
-    ways = [row.lower is not None, row.decompose is not None, bool(row.unsupported)]
-    if row.is_canonical is not None:
+    ways = [row.lowering.form is not None, row.lowering.decompose is not None, bool(row.lowering.unsupported)]
+    if row.lowering.is_canonical is not None:
         assert ways == [True, True, False]
     else:
         assert sum(ways) == 1
@@ -124,14 +125,14 @@ def test_there_is_exactly_one_way_to_compile(row: OpSpec) -> None:
 
 @every_row
 def test_ports_and_attributes_are_well_formed(row: OpSpec) -> None:
-    for port in (*row.inputs, *row.outputs):
-        assert port.type in row.types or not row.types
-    for counts, ports in ((row.num_inputs, row.inputs), (row.num_outputs, row.outputs)):
+    for port in (*row.schema.inputs, *row.schema.outputs):
+        assert port.type in row.schema.types or not row.schema.types
+    for counts, ports in ((row.schema.num_inputs, row.schema.inputs), (row.schema.num_outputs, row.schema.outputs)):
         assert all(n <= len(ports) for n in counts)
-    for attr in row.attrs.values():
+    for attr in row.schema.attrs.values():
         assert attr.type in ("bool", "s64", "f32", "string", "s64[]", "f32[]")
         assert not (attr.required and attr.default is not None)
-        assert attr.default is None or schema.has_type(attr.default, attr.type)
+        assert attr.default is None or has_type(attr.default, attr.type)
         assert not attr.choices or attr.default is None or attr.default in attr.choices
 
 
@@ -141,15 +142,18 @@ def test_the_schema_agrees_with_the_published_facts(row: OpSpec) -> None:
     if not facts_file.exists():
         pytest.skip(f"{facts_file} is absent")
     fact = next(f for f in json.loads(facts_file.read_text())["ops"] if f["kind"] == row.kind)
-    assert [(p.name, p.type) for p in row.inputs] == [(p["name"], p["type"]) for p in fact["inputs"]]
-    assert [(p.name, p.type) for p in row.outputs] == [(p["name"], p["type"]) for p in fact["outputs"]]
-    assert {v: {d.value for d in allowed} for v, allowed in row.types.items()} == {v: set(a) for v, a in fact["types"].items()}
-    for side, counts, limits in (("input", row.num_inputs, row.variadic), ("output", row.num_outputs, row.variadic_outputs)):
+    assert [(p.name, p.type) for p in row.schema.inputs] == [(p["name"], p["type"]) for p in fact["inputs"]]
+    assert [(p.name, p.type) for p in row.schema.outputs] == [(p["name"], p["type"]) for p in fact["outputs"]]
+    assert {v: {d.value for d in allowed} for v, allowed in row.schema.types.items()} == {v: set(a) for v, a in fact["types"].items()}
+    for side, counts, limits in (
+        ("input", row.schema.num_inputs, row.schema.variadic_inputs),
+        ("output", row.schema.num_outputs, row.schema.variadic_outputs),
+    ):
         assert (limits is not None) == (fact.get(f"{side}s_option") == "variadic")
         assert limits is not None or list(counts or (len(fact[f"{side}s"]),)) == fact[f"num_{side}s"]
     published = {a["name"]: (a["type"], a["required"], _frozen(a.get("default")), set(a.get("choices", ()))) for a in fact["attrs"]}
-    assert {n: (a.type, a.required, a.default, set(a.choices)) for n, a in row.attrs.items()} == published
-    assert row.commutative == (fact.get("commutative") == [0, 1])
+    assert {n: (a.type, a.required, a.default, set(a.choices)) for n, a in row.schema.attrs.items()} == published
+    assert row.semantics.is_commutative == (fact.get("commutative") == [0, 1])
 
 
 def _frozen(value: object) -> object:
@@ -165,20 +169,20 @@ def _frozen(value: object) -> object:
 @every_public_row
 def test_every_dtype_of_the_schema_is_compiled(row: OpSpec) -> None:
     """By a sample or one retyped; but for ports that a check of the row refuses whatever they hold."""
-    if row.unsupported:
-        pytest.skip(row.unsupported)
-    shown = {pair for s in (*row.samples, *retyped(row)) for pair in used(row, s)}
-    missing = {(v, d) for v, allowed in row.types.items() for d in allowed} - shown
+    if row.lowering.unsupported:
+        pytest.skip(row.lowering.unsupported)
+    shown = {pair for s in (*row.testing.samples, *retyped(row)) for pair in used(row, s)}
+    missing = {(v, d) for v, allowed in row.schema.types.items() for d in allowed} - shown
     assert {v for v, _ in missing} <= refused_variables(row)
 
 
 @every_public_row
 def test_a_dtype_beyond_the_schema_is_refused_by_name(row: OpSpec) -> None:
-    for sample in row.samples:
+    for sample in row.testing.samples:
         call = call_of(row.kind, sample)
-        ports = (*ports_of(row.inputs, len(call.ins)), *ports_of(row.outputs, len(call.outs)))
+        ports = (*ports_of(row.schema.inputs, len(call.ins)), *ports_of(row.schema.outputs, len(call.outs)))
         for at, port in enumerate(ports):
-            for dtype in set(DType) - set(row.types.get(port.type, DType)):
+            for dtype in set(DType) - set(row.schema.types.get(port.type, DType)):
                 dtypes = [t.dtype for t in (*call.ins, *call.outs)]
                 dtypes[at] = dtype
                 ins = tuple((d, None) for d in dtypes[: len(call.ins)])
@@ -218,14 +222,14 @@ def test_the_known_kinds_are_the_published_ones() -> None:
 
 def test_commutative_rows_commute() -> None:
     for row in OPS.values():
-        if row.commutative:
-            call = call_of(row.kind, row.samples[0])
+        if row.semantics.is_commutative:
+            call = call_of(row.kind, row.testing.samples[0])
             a, b = filled(row, call)
-            assert np.array_equal(row.reference(call, (a, b))[0], row.reference(call, (b, a))[0])
+            assert np.array_equal(row.semantics.reference(call, (a, b))[0], row.semantics.reference(call, (b, a))[0])
 
 
 def test_categories() -> None:
-    by_category = {c: {k for k, row in OPS.items() if row.category is c} for c in Category}
+    by_category = {c: {k for k, row in OPS.items() if row.lowering.category is c} for c in Category}
     assert by_category[Category.tunable] >= {"MatMul"}
     assert by_category[Category.complex] >= {"SoftMax", "BiasAdd", "Quantize", "Dequantize"}
     assert by_category[Category.fusible] >= {"ReLU", "Add", "ReduceSum", "StaticTranspose"}
@@ -243,7 +247,7 @@ def test_the_sample_is_legal(row: OpSpec, sample: Sample) -> None:
 @every_sample
 def test_the_inferred_shape_is_that_of_the_reference(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
-    outs = row.reference(call, filled(row, call))
+    outs = row.semantics.reference(call, filled(row, call))
     assert all(isinstance(o, np.ndarray) for o in outs), "rank 0 too is an array"
     assert tuple(o.shape for o in outs) == tuple(t.shape for t in call.outs)
 
@@ -262,8 +266,8 @@ def test_the_fill_fits_its_port_and_repeats(row: OpSpec, sample: Sample) -> None
 def test_the_laws_hold_for_the_reference(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
-    outs = row.reference(call, ins)
-    for law in row.laws:
+    outs = row.semantics.reference(call, ins)
+    for law in row.testing.laws:
         assert law.holds(call, ins, outs, 1e-9), law.name
 
 
@@ -271,7 +275,7 @@ def test_the_laws_hold_for_the_reference(row: OpSpec, sample: Sample) -> None:
 def test_the_laws_notice_a_wrong_element(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
-    outs = row.reference(call, ins)
+    outs = row.semantics.reference(call, ins)
     if outs[0].size == 0:
         return  # no element to spoil
     if outs[0].dtype == np.bool_:
@@ -281,33 +285,33 @@ def test_the_laws_notice_a_wrong_element(row: OpSpec, sample: Sample) -> None:
         wrong = outs[0].astype(np.float64)
         sizes = np.abs(wrong[np.isfinite(wrong)])
         wrong.flat[-1] = np.nan_to_num(wrong.flat[-1]) - 1 - np.max(sizes, initial=0.0)
-    assert not all(law.holds(call, ins, (wrong, *outs[1:]), 1e-6) for law in row.laws)
+    assert not all(law.holds(call, ins, (wrong, *outs[1:]), 1e-6) for law in row.testing.laws)
 
 
 @every_sample
 def test_sure_zeros_are_zeros_of_the_reference(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
-    share = row.sure_zeros(call)
+    share = row.testing.guaranteed_zeros(call)
     assert 0 <= share <= 1
-    if row.flops(call) and share:
-        dst = row.reference(call, filled(row, call))[0]
+    if row.semantics.flops(call) and share:
+        dst = row.semantics.reference(call, filled(row, call))[0]
         assert np.mean(dst == 0) >= share - 1e-9
 
 
 @every_sample
 def test_costs_and_tolerances_are_not_negative(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
-    assert row.flops(call) >= 0
-    assert row.threshold(call) >= 0
+    assert row.semantics.flops(call) >= 0
+    assert row.semantics.threshold(call) >= 0
 
 
 @pytest.mark.parametrize("kind", INTERNAL)
 def test_no_graph_may_name_an_op_of_the_compilers_own(kind: str) -> None:
     with pytest.raises(NoSuchOpKind, match="the compiler's own"):
-        sample_graph(INTERNAL[kind], INTERNAL[kind].samples[0])
+        sample_graph(INTERNAL[kind], INTERNAL[kind].testing.samples[0])
 
 
-@by_row(case for case in PUBLIC if not case[2][0].unsupported)
+@by_row(case for case in PUBLIC if not case[2][0].lowering.unsupported)
 def test_the_graph_of_one_op_prints_and_parses_back(row: OpSpec, sample: Sample) -> None:
     graph = sample_graph(row, sample)
     assert parse_graph(print_graph(graph)) == graph
@@ -317,7 +321,9 @@ def test_the_graph_of_one_op_prints_and_parses_back(row: OpSpec, sample: Sample)
 
 
 def needs_decomposing(row: OpSpec, sample: Sample) -> bool:
-    return row.decompose is not None and not (row.is_canonical is not None and row.is_canonical(call_of(row.kind, sample)))
+    return row.lowering.decompose is not None and not (
+        row.lowering.is_canonical is not None and row.lowering.is_canonical(call_of(row.kind, sample))
+    )
 
 
 @by_row(case for case in SAMPLES if needs_decomposing(*case[2]))
@@ -326,14 +332,14 @@ def test_the_decomposition_computes_the_same(row: OpSpec, sample: Sample) -> Non
     ins = filled(row, call)
     outs, types, kinds = evaluate(call, ins)
     assert types == call.outs
-    assert all(ROWS[k].lower is not None for k in kinds)
-    for port, (got, want) in enumerate(zip(outs, row.reference(call, ins), strict=True)):
+    assert all(ROWS[k].lowering.form is not None for k in kinds)
+    for port, (got, want) in enumerate(zip(outs, row.semantics.reference(call, ins), strict=True)):
         narrow = call.outs[port].dtype.eps if call.outs[port].dtype is not DType.f32 else 0.0
         assert near(got, want, 1e-9 + narrow)
 
 
 def is_naive(row: OpSpec, sample: Sample) -> bool:
-    return isinstance(row.lower, Elementwise | Movement | Reduction | Window) and not needs_decomposing(row, sample)
+    return isinstance(row.lowering.form, Elementwise | DataMovement | Reduction | Window) and not needs_decomposing(row, sample)
 
 
 @by_row(case for case in SAMPLES if is_naive(*case[2]))
@@ -342,15 +348,15 @@ def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) 
     ins = filled(row, call)
     outs = [np.zeros(t.shape, t.dtype.numpy) for t in call.outs]
     interpret(naive(call), [*stored(ins, call), *outs])
-    for port, (got, want) in enumerate(zip(outs, row.reference(call, ins), strict=True)):
+    for port, (got, want) in enumerate(zip(outs, row.semantics.reference(call, ins), strict=True)):
         assert agrees(as_reference(got, call.outs[port].dtype), want, row, call, port)
 
 
 # in a movement without target some elements of src have no place in dst
-MOVING = [case for case in SAMPLES if isinstance(case[2][0].lower, Movement) and case[2][0].lower.target is not None]
+MOVING = [case for case in SAMPLES if isinstance(case[2][0].lowering.form, DataMovement) and case[2][0].lowering.form.target is not None]
 
 
-@by_row(case for case in MOVING if case[2][0].lower.parts is None)
+@by_row(case for case in MOVING if case[2][0].lowering.form.parts is None)
 def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     (src,) = stored(filled(row, call), call)
@@ -380,7 +386,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_compiled_is_the_reference_in_every_dtype(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
-    if any(beyond(a, t.dtype) for a, t in zip(row.reference(call, filled(row, call)), call.outs, strict=True)):
+    if any(beyond(a, t.dtype) for a, t in zip(row.semantics.reference(call, filled(row, call)), call.outs, strict=True)):
         pytest.skip("numbers that dst cannot hold prove nothing")
     test_compiled_is_the_reference_and_obeys_the_laws(row, sample)
 
@@ -402,9 +408,9 @@ def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sampl
     )
     assert all((b[:GUARD] == 0xFF).all() and (b[-GUARD:] == 0xFF).all() for b in buffers), "written beside an output"
     got = tuple(as_reference(a, t.dtype) for a, t in zip(outs, call.outs, strict=True))
-    for port, want in enumerate(row.reference(call, ins)):
+    for port, want in enumerate(row.semantics.reference(call, ins)):
         assert agrees(got[port], want, row, call, port)
-    for law in row.laws:
+    for law in row.testing.laws:
         assert law.holds(call, ins, got, tolerance(row, call)), law.name
     for pair in executable.inplace:
         for alone, shared in zip(outs, in_place(executable, stored(ins, call), outs, pair), strict=True):

@@ -24,8 +24,8 @@ STEP = 2.0**-16  # the error of a central difference is then about STEP**2 times
 DIRECTIONS = 4
 RTOL = 1e-6
 
-BACKWARD = [row for row in OPS.values() if row.gradient_of]
-SAMPLES = [(row.kind, f"{row.kind}-{i}", (row, s)) for row in BACKWARD for i, s in enumerate(row.samples)]
+BACKWARD = [row for row in OPS.values() if row.testing.gradient_of]
+SAMPLES = [(row.kind, f"{row.kind}-{i}", (row, s)) for row in BACKWARD for i, s in enumerate(row.testing.samples)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Problem:
     ins: dict[str, Reals]
 
     def forward_outs(self, ins: dict[str, Reals]) -> tuple[Array, ...]:
-        return spec(self.forward.kind).reference(self.forward, tuple(ins.values()))
+        return spec(self.forward.kind).semantics.reference(self.forward, tuple(ins.values()))
 
 
 def as_f32(t: TensorType) -> TensorType:
@@ -48,21 +48,21 @@ def problem_of(row: OpSpec, sample: Sample, seed: int) -> Problem:
     """Forward inputs as the forward row fills them, in f32 whatever the sample's float type, so that hardly any is at a kink."""
     given = call_of(row.kind, sample)
     backward = Call(row.kind, given.attrs, tuple(map(as_f32, given.ins)), tuple(map(as_f32, given.outs)))
-    forward = spec(row.gradient_of)
+    forward = spec(row.testing.gradient_of)
     shapes = forward_shapes(row, backward)
-    attrs = with_defaults(forward.kind, Attrs({k: v for k, v in backward.attrs.items() if k in forward.attrs}))
+    attrs = with_defaults(forward.kind, Attrs({k: v for k, v in backward.attrs.items() if k in forward.schema.attrs}))
     types = tuple(TensorType(DType.f32, s) for s in shapes.values())
-    results = tuple(TensorType(DType.f32, s) for s in forward.infer(attrs, types))
+    results = tuple(TensorType(DType.f32, s) for s in forward.semantics.infer(attrs, types))
     call = Call(forward.kind, attrs, types, results)
     rng = np.random.default_rng(seed)
-    ins = {name: real(forward.domain(call, i, rng)) for i, name in enumerate(shapes)}
-    given_names = {port.name for port, _ in zip(row.inputs, backward.ins, strict=False)}
+    ins = {name: real(forward.testing.domain(call, i, rng)) for i, name in enumerate(shapes)}
+    given_names = {port.name for port, _ in zip(row.schema.inputs, backward.ins, strict=False)}
     neutral = {name: np.ones(a.shape) for name, a in list(ins.items())[least_inputs(forward) :] if name not in given_names}
     return Problem(backward, call, ins | neutral)
 
 
 def least_inputs(row: OpSpec) -> int:
-    return min(row.num_inputs, default=len(row.inputs))
+    return min(row.schema.num_inputs, default=len(row.schema.inputs))
 
 
 def forward_shapes(row: OpSpec, call: Call) -> dict[str, Shape]:
@@ -71,11 +71,11 @@ def forward_shapes(row: OpSpec, call: Call) -> dict[str, Shape]:
     An optional forward input takes part when its gradient is asked for: without diff_gamma, a gamma plays no role, and one
     that the backward op is not told is 1.
     """
-    known = {port.name: t.shape for port, t in zip(row.inputs, call.ins, strict=False)}
-    known |= {port.name: t.shape for port, t in zip(row.outputs, call.outs, strict=False)}
-    forward = spec(row.gradient_of)
+    known = {port.name: t.shape for port, t in zip(row.schema.inputs, call.ins, strict=False)}
+    known |= {port.name: t.shape for port, t in zip(row.schema.outputs, call.outs, strict=False)}
+    forward = spec(row.testing.gradient_of)
     found: dict[str, Shape] = {}
-    for i, port in enumerate(forward.inputs):
+    for i, port in enumerate(forward.schema.inputs):
         if i >= least_inputs(forward) and f"diff_{port.name}" not in known:
             break
         names = (f"diff_{port.name}", port.name, f"{port.name}/dst", "diff_dst")
@@ -84,11 +84,11 @@ def forward_shapes(row: OpSpec, call: Call) -> dict[str, Shape]:
 
 
 def backward_ins(row: OpSpec, p: Problem, diff_dst: Reals) -> tuple[Array, ...]:
-    results = dict(zip((port.name for port in spec(row.gradient_of).outputs), p.forward_outs(p.ins), strict=False))
+    results = dict(zip((port.name for port in spec(row.testing.gradient_of).schema.outputs), p.forward_outs(p.ins), strict=False))
     tensors: dict[str, Array] = {**p.ins, "diff_dst": diff_dst, **results}
     tensors |= {name.removeprefix("batch_"): a for name, a in results.items() if name.startswith("batch_")}
     tensors["src/dst"] = tensors["dst" if p.backward.attrs.get("use_dst") else "src"]
-    unused = {port.name: np.ones(t.shape) for port, t in zip(row.inputs, p.backward.ins, strict=False)}
+    unused = {port.name: np.ones(t.shape) for port, t in zip(row.schema.inputs, p.backward.ins, strict=False)}
     return tuple(tensors.get(name, ones) for name, ones in unused.items())
 
 
@@ -104,9 +104,9 @@ def check(row: OpSpec, p: Problem, rng: np.random.Generator) -> bool:
     False when two steps do not give the same derivative: there is a kink between them.
     """
     diff_dst = rng.standard_normal(p.forward.outs[0].shape)
-    gradients = row.reference(p.backward, backward_ins(row, p, diff_dst))
+    gradients = row.semantics.reference(p.backward, backward_ins(row, p, diff_dst))
     assert len(gradients) == len(p.backward.outs)
-    for port, gradient in zip(row.outputs, gradients, strict=False):
+    for port, gradient in zip(row.schema.outputs, gradients, strict=False):
         name = port.name.removeprefix("diff_")
         assert gradient.shape == p.ins[name].shape
         for _ in range(DIRECTIONS):
@@ -126,14 +126,14 @@ def test_the_gradient_is_the_numerical_derivative_of_the_forward_reference(row: 
 
 
 def test_every_backward_row_says_whose_gradient_it_is() -> None:
-    assert [row.kind for row in OPS.values() if row.kind.endswith("Backward") and not row.gradient_of] == []
+    assert [row.kind for row in OPS.values() if row.kind.endswith("Backward") and not row.testing.gradient_of] == []
 
 
 @pytest.mark.parametrize("row", BACKWARD, ids=lambda row: row.kind)
 def test_a_gradient_of_the_wrong_sign_is_noticed(row: OpSpec) -> None:
     def negated(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(-real(a) for a in row.reference(call, ins))
+        return tuple(-real(a) for a in row.semantics.reference(call, ins))
 
-    problem = problem_of(row, row.samples[0], 0)
+    problem = problem_of(row, row.testing.samples[0], 0)
     with pytest.raises(AssertionError, match="is not the slope"):
-        check(replace(row, reference=negated), problem, np.random.default_rng(7))
+        check(replace(row, semantics=replace(row.semantics, reference=negated)), problem, np.random.default_rng(7))

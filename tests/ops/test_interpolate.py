@@ -25,7 +25,7 @@ F32 = DType.f32
 
 
 def of_kind(kind: str) -> list:
-    return [pytest.param(s, id=s.why) for s in spec(kind).samples if set(s.dtypes) == {F32} and s.shapes[0][0]]
+    return [pytest.param(s, id=s.why) for s in spec(kind).testing.samples if set(s.dtypes) == {F32} and s.shapes[0][0]]
 
 
 FORWARD, BACKWARD = of_kind("Interpolate"), of_kind("InterpolateBackward")
@@ -56,11 +56,11 @@ def test_an_affine_function_stays_affine_where_nothing_is_clamped(sample: Sample
 def elements(kind: str, shapes: tuple[Shape, ...], attrs: Attrs) -> Iterator[tuple[Tap, list[Tap]]]:
     """Of each tap of each element of dst: as it is, and as it is not clamped along each of the axes. Indices are numbers."""
     row, attrs = spec(kind), with_defaults(kind, attrs)
-    window = row.lower
+    window = row.lowering.form
     assert isinstance(window, Window)
     assert window.unclamped is not None
     types = tuple(TensorType(F32, shape) for shape in shapes)
-    call = Call(kind, attrs, types, tuple(TensorType(F32, shape) for shape in row.infer(attrs, types)))
+    call = Call(kind, attrs, types, tuple(TensorType(F32, shape) for shape in row.semantics.infer(attrs, types)))
     src = tensor("src", F32, shapes[0])
     for at, tap in product(np.ndindex(*call.outs[0].shape), np.ndindex(*window.taps(call))):
         given = (call, tuple(map(Const, at)), tuple(map(Const, tap)), lambda port, index: Load(src, index))
@@ -74,10 +74,10 @@ def test_a_tap_that_is_not_clamped_is_the_same_where_it_says_so(shape: Shape, si
     attrs = Attrs(mode="linear", sizes=sizes, coordinate_transformation_mode=coordinates)
     holds = []
     for tap, unclamped in elements("Interpolate", (shape,), attrs):
-        assert not tap.when
+        assert not tap.conditions
         for free in unclamped:
-            holds += [all(constant(simplify_expr(c, {})) for c in free.when)] if free.when else []
-            if not free.when or holds[-1]:
+            holds += [all(constant(simplify_expr(c, {})) for c in free.conditions)] if free.conditions else []
+            if not free.conditions or holds[-1]:
                 assert simplify_expr(free.value, {}) == simplify_expr(tap.value, {})
     assert any(holds)
 
@@ -90,7 +90,7 @@ def test_every_ratio_of_small_sizes(coordinates: str) -> None:
         attrs = Attrs(mode="linear", sizes=(count,), data_format="NCX", coordinate_transformation_mode=coordinates)
         row, kept = spec("Interpolate"), src[..., :size].astype(np.float32)
         types = (TensorType(F32, kept.shape),), (TensorType(F32, (1, 2, count)),)
-        (want,) = row.reference(Call(row.kind, with_defaults(row.kind, attrs), *types), (kept,))
+        (want,) = row.semantics.reference(Call(row.kind, with_defaults(row.kind, attrs), *types), (kept,))
         found[f"{size} to {count}"] = (compiled(row.kind, attrs, kept), want)
     assert {name for name, (got, want) in found.items() if not np.allclose(got, want, rtol=1e-5, atol=1e-6)} == set()
 
@@ -113,7 +113,9 @@ def test_every_ratio_of_small_sizes(coordinates: str) -> None:
 def test_dims_that_grow_go_one_after_the_other(shape: Shape, attrs: dict, dtype: DType, at_once: bool) -> None:
     full = with_defaults("Interpolate", Attrs(**{"mode": "linear", "data_format": "NCX"} | attrs))
     types = (TensorType(dtype, shape),)
-    assert is_at_once(Call("Interpolate", full, types, (TensorType(dtype, spec("Interpolate").infer(full, types)[0]),))) is at_once
+    assert (
+        is_at_once(Call("Interpolate", full, types, (TensorType(dtype, spec("Interpolate").semantics.infer(full, types)[0]),))) is at_once
+    )
 
 
 @pytest.mark.parametrize("sample", FORWARD)
@@ -198,7 +200,7 @@ def test_add_op_refuses(attrs: dict, message: str, ins: int) -> None:
 )
 def test_shapes_that_do_not_fit_are_refused(shape: Shape, attrs: dict, error: type[BenchgraphError], message: str) -> None:
     with pytest.raises(error) as caught:
-        spec("Interpolate").infer(with_defaults("Interpolate", Attrs({"mode": "linear", **attrs})), (TensorType(F32, shape),))
+        spec("Interpolate").semantics.infer(with_defaults("Interpolate", Attrs({"mode": "linear", **attrs})), (TensorType(F32, shape),))
     assert str(caught.value).startswith(message)
 
 
@@ -207,11 +209,11 @@ def test_a_gradient_of_another_batch_is_refused() -> None:
     with pytest.raises(
         InvalidShape, match=r"diff_dst \(3, 4, 1\) does not belong to src \(2, 5, 1\); give it src's batch and channels: \(2, 4, 1\)"
     ):
-        spec("InterpolateBackward").infer(attrs, (TensorType(F32, (2, 5, 1)), TensorType(F32, (3, 4, 1))))
+        spec("InterpolateBackward").semantics.infer(attrs, (TensorType(F32, (2, 5, 1)), TensorType(F32, (3, 4, 1))))
 
 
 def test_scales_round_down_in_f32() -> None:
     """As oneDNN does: 5 * 0.6 is 3.0000001 in f64 but 3 in f32, and 7 * (1 / 7) stays 1."""
     for size, scale, want in ((5, 0.6, 3), (7, 1 / 7, 1), (17, 1.235294, 20), (3, 1.66667, 5)):
         attrs = with_defaults("Interpolate", Attrs(mode="linear", scales=(scale,)))
-        assert spec("Interpolate").infer(attrs, (TensorType(F32, (1, size, 1)),)) == ((1, want, 1),)
+        assert spec("Interpolate").semantics.infer(attrs, (TensorType(F32, (1, size, 1)),)) == ((1, want, 1),)

@@ -43,8 +43,8 @@ def is_legal(row: OpSpec, sample: Sample) -> bool:
 CASES = [
     (row.kind, f"{row.kind}-{i}-axis{axis}", (row, empty))
     for row in OPS.values()
-    if not row.unsupported
-    for i, sample in enumerate(row.samples[:SAMPLES_PER_ROW])
+    if not row.lowering.unsupported
+    for i, sample in enumerate(row.testing.samples[:SAMPLES_PER_ROW])
     for axis, empty in emptied(sample)
     if is_legal(row, empty)
 ]
@@ -63,5 +63,5 @@ def test_no_elements_are_no_trouble(row: OpSpec, sample: Sample) -> None:
     (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)
     outs = [np.full(t.shape, 7).astype(t.dtype.numpy) for t in call.outs]
     compile_partition(partition).bind(stored(ins, call), outs)()
-    for port, want in enumerate(row.reference(call, ins)):
+    for port, want in enumerate(row.semantics.reference(call, ins)):
         assert agrees(as_reference(outs[port], call.outs[port].dtype), want, row, call, port)

@@ -20,9 +20,9 @@ Forward = Callable[..., Array]
 
 
 def run(kind: str, attrs: Attrs, ins: tuple[Array, ...], outs: int) -> tuple[Array, ...]:
-    f32 = spec(kind).types.get("T") or spec(kind).types["T1"]
+    f32 = spec(kind).schema.types.get("T") or spec(kind).schema.types["T1"]
     call = call_of(kind, Sample(tuple(a.shape for a in ins), attrs, out_dtypes=(f32[0],) * outs))
-    return spec(kind).reference(call, ins)
+    return spec(kind).semantics.reference(call, ins)
 
 
 def slopes(forward: Forward, ins: tuple[Reals, ...], port: int, diff_dst: Reals) -> Reals:
@@ -103,5 +103,5 @@ def test_the_gradient_of_a_row_of_one_is_zero_on_real_data() -> None:
     """And not what rounding in float64 leaves of it: code that computes in f32 gives 0."""
     row, shape = spec("LogSoftmaxBackward"), (64, 1)
     call = call_of(row.kind, Sample((shape, shape), Attrs(axis=1)))
-    (want,) = row.reference(call, tuple(row.domain(call, port, np.random.default_rng(0)) for port in range(2)))
+    (want,) = row.semantics.reference(call, tuple(row.testing.domain(call, port, np.random.default_rng(0)) for port in range(2)))
     assert not want.any()

@@ -274,5 +274,5 @@ def test_a_wrong_norm_is_refused(
 )
 def test_wrong_shapes_are_refused(kind: str, shapes: tuple[Shape, ...], attrs: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidShape) as caught:
-        spec(kind).infer(with_defaults(kind, Attrs(attrs)), tuple(TensorType(f32, s) for s in shapes))
+        spec(kind).semantics.infer(with_defaults(kind, Attrs(attrs)), tuple(TensorType(f32, s) for s in shapes))
     assert str(caught.value) == message

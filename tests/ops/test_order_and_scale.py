@@ -10,32 +10,32 @@ from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Const
 
-ORDERED = [row.kind for row in OPS.values() if row.monotone]
-SCALING = [row.kind for row in OPS.values() if row.is_homogeneous]
+ORDERED = [row.kind for row in OPS.values() if row.semantics.monotonicity]
+SCALING = [row.kind for row in OPS.values() if row.semantics.is_homogeneous]
 
 
 @pytest.mark.parametrize("kind", ORDERED)
 def test_dst_rises_and_falls_as_the_row_says(kind: str) -> None:
     row = spec(kind)
-    call, rng = call_of(kind, row.samples[0]), np.random.default_rng(1)
-    assert len(row.monotone) == len(call.ins)
+    call, rng = call_of(kind, row.testing.samples[0]), np.random.default_rng(1)
+    assert len(row.semantics.monotonicity) == len(call.ins)
     ins = [rng.normal(size=t.shape) for t in call.ins]
-    (before,) = row.reference(call, tuple(ins))
-    for port, way in enumerate(row.monotone):
+    (before,) = row.semantics.reference(call, tuple(ins))
+    for port, way in enumerate(row.semantics.monotonicity):
         more = [a + 2 * rng.random(a.shape) if i == port else a for i, a in enumerate(ins)]
-        change = row.reference(call, tuple(more))[0].astype(float) - before.astype(float)
+        change = row.semantics.reference(call, tuple(more))[0].astype(float) - before.astype(float)
         assert np.all(change * way >= 0)
         assert np.any(change * way > 0) if way else np.all(change == 0)
 
 
-@pytest.mark.parametrize("kind", [k for k in ORDERED if getattr(spec(k).lower, "place", None) is not None])
+@pytest.mark.parametrize("kind", [k for k in ORDERED if getattr(spec(k).lowering.form, "position", None) is not None])
 def test_what_stands_further_on_is_no_less(kind: str) -> None:
     row = spec(kind)
-    call, how = call_of(kind, row.samples[0]), row.lower
+    call, how = call_of(kind, row.testing.samples[0]), row.lowering.form
     assert isinstance(how, Elementwise)
-    assert how.place is not None
+    assert how.position is not None
     shape = call.outs[0].shape
-    places = [how.place(call.attrs, shape, tuple(Const(i) for i in at)) for at in np.ndindex(shape)]
+    places = [how.position(call.attrs, shape, tuple(Const(i) for i in at)) for at in np.ndindex(shape)]
     (numbers,) = zip(*places, strict=True)
     grid = np.array([constant(c) for c in numbers]).reshape(shape)
     for axis in range(grid.ndim):
@@ -45,9 +45,9 @@ def test_what_stands_further_on_is_no_less(kind: str) -> None:
 @pytest.mark.parametrize("kind", SCALING)
 def test_scaling_src_scales_dst(kind: str) -> None:
     row = spec(kind)
-    call, rng = call_of(kind, row.samples[0]), np.random.default_rng(1)
+    call, rng = call_of(kind, row.testing.samples[0]), np.random.default_rng(1)
     src = rng.normal(size=call.ins[0].shape)
     others = [np.full(t.shape, 0.25 if t.dtype.is_float else 3) for t in call.ins[1:]]
-    once, four_times = (row.reference(call, (s, *others))[0] for s in (src, 4 * src))
+    once, four_times = (row.semantics.reference(call, (s, *others))[0] for s in (src, 4 * src))
     assert np.any(once)
     np.testing.assert_array_equal(four_times, 4 * once)  # a power of two: roundings scale along

@@ -17,15 +17,15 @@ from benchgraph.ops.spec import Sample
 from tests.ops.compiled import compiled
 
 F32 = DType.f32
-AVG = [pytest.param(s, id=s.why) for s in spec("AvgPool").samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
-MAX = [pytest.param(s, id=s.why) for s in spec("MaxPool").samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
+AVG = [pytest.param(s, id=s.why) for s in spec("AvgPool").testing.samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
+MAX = [pytest.param(s, id=s.why) for s in spec("MaxPool").testing.samples if s.dtypes[0] is F32 and 0 not in s.shapes[0]]
 
 
 def counts(sample: Sample) -> Reals:
     """How many elements of src each window holds, counted one by one along each spatial dim."""
     attrs, (shape,) = with_defaults("AvgPool", sample.attrs), sample.shapes
     spatial = shape[2:] if attrs.string("data_format") == "NCX" else shape[1:-1]
-    (dst,) = spec("AvgPool").infer(attrs, (TensorType(F32, shape),))
+    (dst,) = spec("AvgPool").semantics.infer(attrs, (TensorType(F32, shape),))
     outs = dst[2:] if attrs.string("data_format") == "NCX" else dst[1:-1]
     begin = attrs.integers("pads_begin") or (0,) * len(spatial)
     sides = []
@@ -84,7 +84,7 @@ def test_both_data_formats_give_the_same_numbers(kind: str) -> None:
 
 
 def of_kind(kind: str) -> list:
-    return [pytest.param(s, id=s.why) for s in spec(kind).samples if set(s.dtypes) == {F32}]
+    return [pytest.param(s, id=s.why) for s in spec(kind).testing.samples if set(s.dtypes) == {F32}]
 
 
 @pytest.mark.parametrize("sample", of_kind("AvgPoolBackward"))
@@ -162,9 +162,11 @@ def test_a_gradient_of_another_shape_is_refused() -> None:
     attrs = Attrs(kernel=(3,), strides=(2,), pads_begin=(0,), pads_end=(0,), exclude_pad=True, src_shape=(1, 6, 1))
     message = r"diff_dst \(1, 4, 1\) is not the shape that pooling a src of \(1, 6, 1\) gives; give it \(1, 2, 1\) or \(1, 3, 1\)"
     with pytest.raises(InvalidShape, match=message):
-        spec("MaxPoolBackward").infer(with_defaults("MaxPoolBackward", attrs.without("exclude_pad", "src_shape")), (src, diff_dst))
+        spec("MaxPoolBackward").semantics.infer(
+            with_defaults("MaxPoolBackward", attrs.without("exclude_pad", "src_shape")), (src, diff_dst)
+        )
     with pytest.raises(InvalidShape, match=message):
-        spec("AvgPoolBackward").infer(with_defaults("AvgPoolBackward", attrs), (diff_dst,))
+        spec("AvgPoolBackward").semantics.infer(with_defaults("AvgPoolBackward", attrs), (diff_dst,))
 
 
 def test_the_shape_of_src_is_an_attribute() -> None:
@@ -172,11 +174,15 @@ def test_the_shape_of_src_is_an_attribute() -> None:
     attrs = with_defaults("AvgPoolBackward", Attrs(GIVEN, exclude_pad=True))
     diff_dst, shape = TensorType(F32, (1, 4, 4, 1)), TensorType(DType.s32, (4,))
     with pytest.raises(Unimplemented, match=r"src_shape comes as a tensor, .*; set the attribute 'src_shape'"):
-        spec("AvgPoolBackward").infer(attrs, (diff_dst, shape))
+        spec("AvgPoolBackward").semantics.infer(attrs, (diff_dst, shape))
     with pytest.raises(InvalidShape, match="attribute 'src_shape' is missing; give it the dims of the forward op's src"):
-        spec("AvgPoolBackward").infer(attrs, (diff_dst,))
+        spec("AvgPoolBackward").semantics.infer(attrs, (diff_dst,))
     given = attrs.updated(src_shape=(1, 5, 5, 1))
-    assert spec("AvgPoolBackward").infer(given, (diff_dst, shape)) == spec("AvgPoolBackward").infer(given, (diff_dst,)) == ((1, 5, 5, 1),)
+    assert (
+        spec("AvgPoolBackward").semantics.infer(given, (diff_dst, shape))
+        == spec("AvgPoolBackward").semantics.infer(given, (diff_dst,))
+        == ((1, 5, 5, 1),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,6 +197,6 @@ def test_the_shape_of_src_is_an_attribute() -> None:
 )
 def test_shapes_that_do_not_fit_are_refused(shape: Shape, attrs: dict, message: str) -> None:
     with pytest.raises(BenchgraphError) as caught:
-        spec("MaxPool").infer(with_defaults("MaxPool", Attrs({**GIVEN, **attrs})), (TensorType(F32, shape),))
+        spec("MaxPool").semantics.infer(with_defaults("MaxPool", Attrs({**GIVEN, **attrs})), (TensorType(F32, shape),))
     assert isinstance(caught.value, InvalidShape)
     assert str(caught.value).startswith(message)

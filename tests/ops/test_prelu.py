@@ -18,7 +18,7 @@ LAST = Attrs(data_format="NCX", per_channel_broadcast=False)
 
 
 def infer(kind: str, *shapes: Shape, **attrs: object) -> tuple[Shape, ...]:
-    return spec(kind).infer(with_defaults(kind, Attrs(attrs)), tuple(TensorType(DType.f32, s) for s in shapes))
+    return spec(kind).semantics.infer(with_defaults(kind, Attrs(attrs)), tuple(TensorType(DType.f32, s) for s in shapes))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_diff_dst_has_the_shape_of_src() -> None:
 
 def test_at_zero_the_gradient_is_the_slope_and_none_of_it_is_the_slopes() -> None:
     call = call_of("PReLUBackward", Sample(((1,), (1,), (1,)), why="a test"))
-    diff_src, diff_slope = spec("PReLUBackward").reference(call, (np.zeros(1), np.full(1, 0.25), np.full(1, 8.0)))
+    diff_src, diff_slope = spec("PReLUBackward").semantics.reference(call, (np.zeros(1), np.full(1, 0.25), np.full(1, 8.0)))
     assert (diff_src.tolist(), diff_slope.tolist()) == ([2.0], [0.0])
 
 

@@ -21,7 +21,7 @@ def refusal(kind: str, ins: tuple[DType, ...], outs: tuple[DType, ...], **attrs:
 
 
 def infer(kind: str, *shapes: Shape, **attrs: object) -> tuple[Shape, ...]:
-    return spec(kind).infer(with_defaults(kind, Attrs(attrs)), tuple(TensorType(f32, s) for s in shapes))
+    return spec(kind).semantics.infer(with_defaults(kind, Attrs(attrs)), tuple(TensorType(f32, s) for s in shapes))
 
 
 def test_an_unknown_kind_gets_a_suggestion() -> None:

@@ -212,9 +212,9 @@ def test_running_statistics_beside_an_infinite_variance() -> None:
 
 GRADIENTS = [
     ("SoftMaxBackward", Sample(((4, 17),) * 2, why="rows"), (0,), (1.0, 3e38)),  # a constant gradient leaves what dst's sums lack to 1
-    ("LayerNormBackward", OPS["LayerNormBackward"].samples[0], (1, 4), (1e30, 3e38)),
-    ("BatchNormTrainingBackward", OPS["BatchNormTrainingBackward"].samples[1], (1, 2), (1e30, 3e38)),
-    ("BatchNormTrainingBackward", OPS["BatchNormTrainingBackward"].samples[2], (3,), (1e-40,)),
+    ("LayerNormBackward", OPS["LayerNormBackward"].testing.samples[0], (1, 4), (1e30, 3e38)),
+    ("BatchNormTrainingBackward", OPS["BatchNormTrainingBackward"].testing.samples[1], (1, 2), (1e30, 3e38)),
+    ("BatchNormTrainingBackward", OPS["BatchNormTrainingBackward"].testing.samples[2], (3,), (1e-40,)),
     ("LayerNorm", Sample(((4, 17), (17,), (17,)), Attrs(keep_stats=False), why="gamma and beta"), (1, 2), (1e30, 3e38)),
     ("MatMul", Sample(((15, 7), (7, 17)), why="every sum is of numbers that large"), (0,), (3e38,)),
 ]
@@ -226,7 +226,7 @@ def test_what_is_left_of_huge_terms(isa: Isa) -> None:
     found = []
     for kind, sample, ports, sizes in GRADIENTS:
         call, rng = call_of(kind, sample), np.random.default_rng(9)
-        plain = [np.array(OPS[kind].domain(call, port, rng)) for port in range(len(call.ins))]
+        plain = [np.array(OPS[kind].testing.domain(call, port, rng)) for port in range(len(call.ins))]
         for chosen in (*((port,) for port in ports), ports):
             for size in sizes:
                 for whole in (True, False):
@@ -279,7 +279,7 @@ def test_the_reference_of_a_convolution_multiplies_no_padding() -> None:
     sample = Sample(((1, 4, 5, 1), (3, 3, 1, 1)), Attrs(_CONV), why="one channel")
     wei = np.ones(sample.shapes[1])
     wei[0, 0] = INF
-    (dst,) = OPS["Convolution"].reference(call_of("Convolution", sample), (np.ones(sample.shapes[0]), wei))
+    (dst,) = OPS["Convolution"].semantics.reference(call_of("Convolution", sample), (np.ones(sample.shapes[0]), wei))
     assert np.isfinite(dst[0, 0]).all()
     assert np.isfinite(dst[0, :, 0]).all()
     assert (dst[0, 1:, 1:] == INF).all()
@@ -307,7 +307,7 @@ def test_what_f32_may_give_instead_excuses_nothing_else() -> None:
 def test_a_sum_that_cancels_is_excused_by_few_eps_of_its_terms() -> None:
     sample = Sample(((4, 17),) * 2, why="a constant gradient")
     graph, row = sample_graph(OPS["SoftMaxBackward"], sample), OPS["SoftMaxBackward"]
-    dst = np.array(row.domain(call_of(row.kind, sample), 1, np.random.default_rng(10)), np.float32)
+    dst = np.array(row.testing.domain(call_of(row.kind, sample), 1, np.random.default_rng(10)), np.float32)
     given = {t.id: a for t, a in zip(graph.inputs, (np.ones((4, 17), np.float32), dst), strict=True)}
     (out,) = graph.outputs
     right = evaluate(graph, given)[out.id]
@@ -372,12 +372,14 @@ SPRINKLED += ["GELUBackward", "MishBackward", "SigmoidBackward", "SqrtBackward"]
 def test_few_special_values_among_others(kind: str) -> None:
     """In one operand and in all; with the first samples of the row, at the widest level."""
     row, found = OPS[kind], []
-    for sample in [s for s in row.samples if not any(0 in shape for shape in s.shapes) and not {BF16, F16, DType.s32} & {*s.dtypes}][:3]:
+    for sample in [
+        s for s in row.testing.samples if not any(0 in shape for shape in s.shapes) and not {BF16, F16, DType.s32} & {*s.dtypes}
+    ][:3]:
         call = call_of(kind, sample)
         for values in ((NAN,), (INF, -INF), (0.0, -0.0, 1e-40, 1e-30), (1e19, -1e30), (3e38,)):
             for ports in (range(len(call.ins)), (0,)):
                 rng = np.random.default_rng(8)
-                ins = [np.array(row.domain(call, port, rng)) for port in range(len(call.ins))]
+                ins = [np.array(row.testing.domain(call, port, rng)) for port in range(len(call.ins))]
                 for port in ports:
                     places = rng.choice(ins[port].size, min(3, ins[port].size), replace=False)
                     ins[port].reshape(-1)[places] = rng.choice(values, places.size)

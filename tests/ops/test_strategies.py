@@ -21,7 +21,7 @@ BITS = {F32: 24, BF16: 8, F16: 11}
 
 
 def made(call: Call, port: int, seed: int = 3) -> Array:
-    return spec(call.kind).fill(call, port).make(call.ins[port], Noise(seed, port))
+    return spec(call.kind).testing.fill(call, port).make(call.ins[port], Noise(seed, port))
 
 
 def one(kind: str, *shapes: Shape, dtype: DType = F32, out: DType | None = None, **attrs: object) -> Call:
@@ -34,18 +34,18 @@ def matmul(k: int, dtype: DType = F32) -> Call:
 
 @pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
 def test_every_row_fills_its_samples_with_what_the_dtype_holds(row: OpSpec) -> None:
-    for sample in row.samples:
+    for sample in row.testing.samples:
         call = call_of(row.kind, sample)
         for port, t in enumerate(call.ins):
-            found = row.fill(call, port)
+            found = row.testing.fill(call, port)
             array = found.make(t, NOISE)
             assert (array.dtype, array.shape) == (t.dtype.numpy, t.shape)
-            assert found.says
-            assert array.tobytes() == row.fill(call, port).make(t, NOISE).tobytes()
+            assert found.description
+            assert array.tobytes() == row.testing.fill(call, port).make(t, NOISE).tobytes()
             if not t.dtype.is_float:
                 low, high = t.dtype.range
                 assert np.all((array >= low) & (array <= high)), "s4 and u4 take a byte, but not all of its numbers"
-        assert 0 <= row.zero_limit(call) <= 1
+        assert 0 <= row.testing.zero_limit(call) <= 1
 
 
 @pytest.mark.parametrize(("dtype", "src", "wei"), [(F32, 64, 128), (BF16, 4, 2), (F16, 4, 2)])
@@ -89,9 +89,9 @@ def test_ranges_of_quantised_operands() -> None:
     ("kind", "sparse", "dense"), [("Convolution", 0, 1), ("ConvolutionBackwardData", 0, 1), ("ConvolutionBackwardWeights", 1, 0)]
 )
 def test_the_gradient_or_else_src_is_the_sparse_one(kind: str, sparse: int, dense: int) -> None:
-    narrow = [bf16(call_of(kind, s)) for s in spec(kind).samples]
-    assert any("%" in spec(kind).fill(call, sparse).says for call in narrow)
-    assert not any("%" in spec(kind).fill(call, dense).says for call in narrow)
+    narrow = [bf16(call_of(kind, s)) for s in spec(kind).testing.samples]
+    assert any("%" in spec(kind).testing.fill(call, sparse).description for call in narrow)
+    assert not any("%" in spec(kind).testing.fill(call, dense).description for call in narrow)
 
 
 def bf16(call: Call) -> Call:
@@ -229,7 +229,7 @@ def test_prelu_interpolation_conversion_and_concat() -> None:
 
 
 def test_scales_of_dynamic_quantisation() -> None:
-    for sample in spec("DynamicDequantize").samples:
+    for sample in spec("DynamicDequantize").testing.samples:
         call = call_of("DynamicDequantize", sample)
         scales = set(np.unique(made(call, 1).astype(np.float64)))
         grouped = call.attrs.get("qtype") == "per_group"

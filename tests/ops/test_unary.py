@@ -23,7 +23,7 @@ from benchgraph.partition.partitioner import partitions
 EXTREMES = (1e30, -1e30, 3e38, -3e38, 200, -200, 87, -87, 45, -45, 20, -20, 1e-30, -1e-30, 0, np.nan, 3, -3)
 FARTHER = 16  # exponents are up to 88 here, in the rows' own data about 5: so much more does their rounding move exp
 ROWS = (*unary.SPECS, *unary_backward.SPECS, *power.SPECS)
-USES = dict.fromkeys((row.kind, with_defaults(row.kind, s.attrs)) for row in ROWS for s in row.samples)
+USES = dict.fromkeys((row.kind, with_defaults(row.kind, s.attrs)) for row in ROWS for s in row.testing.samples)
 FORWARD = [(kind, attrs) for kind, attrs in USES if kind in {row.kind for row in unary.SPECS}]
 FROM_SRC = [(kind, attrs) for kind, attrs in USES if not attrs.get("use_dst")]
 
@@ -40,13 +40,13 @@ def compiled(row: OpSpec, attrs: Attrs, *ins: Reals) -> Reals:
 @pytest.mark.parametrize(("kind", "attrs"), FROM_SRC, ids=[f"{kind}-{i}" for i, (kind, _) in enumerate(FROM_SRC)])
 def test_extreme_arguments_give_what_the_reference_gives(kind: str, attrs: Attrs) -> None:
     row, src = spec(kind), real(np.array(EXTREMES, np.float32))
-    ins = (src, np.full(src.shape, 0.5))[: len(row.inputs)]
+    ins = (src, np.full(src.shape, 0.5))[: len(row.schema.inputs)]
     call = call_of(kind, Sample(tuple(a.shape for a in ins), attrs, why="a test"))
     with np.errstate(over="ignore"):
-        want = real(row.reference(call, ins)[0].astype(np.float32))
+        want = real(row.semantics.reference(call, ins)[0].astype(np.float32))
     got = compiled(row, attrs, *ins)
     with np.errstate(invalid="ignore"):
-        close = np.abs(got - want) <= FARTHER * row.threshold(call) * DType.f32.eps * np.abs(want) + 1e-6
+        close = np.abs(got - want) <= FARTHER * row.semantics.threshold(call) * DType.f32.eps * np.abs(want) + 1e-6
     right = close | (got == want) | (np.isnan(got) & np.isnan(want))
     assert right.all(), [(float(x), float(w), float(g)) for x, w, g in zip(src[~right], want[~right], got[~right], strict=True)]
 
@@ -73,7 +73,7 @@ def test_numbers_that_are_not_finite(kind: str, attrs: Attrs, src: tuple[float, 
     """The same in whole vectors, in the elements after them, and in the reference."""
     given, expected = np.resize(src, 40), np.resize(want, 40)
     call = call_of(kind, Sample((given.shape,), attrs, why="a test"))
-    np.testing.assert_array_equal(spec(kind).reference(call, (given,))[0], expected)
+    np.testing.assert_array_equal(spec(kind).semantics.reference(call, (given,))[0], expected)
     np.testing.assert_array_equal(compiled(spec(kind), attrs, given), expected)
 
 
@@ -89,7 +89,7 @@ def test_numbers_that_are_not_finite(kind: str, attrs: Attrs, src: tuple[float, 
 def test_small_results_keep_their_digits(kind: str, attrs: Attrs, exact: Callable[[Reals], Reals]) -> None:
     """Far out all that is left is e**-|x|: 1 - dst, or log(1 + t) as written, would have no digits of it."""
     src = np.linspace(-40, -16, 49)
-    ins = (src, np.ones(src.shape))[: len(spec(kind).inputs)]
+    ins = (src, np.ones(src.shape))[: len(spec(kind).schema.inputs)]
     assert np.allclose(compiled(spec(kind), attrs, *ins), exact(src), rtol=1e-5, atol=0)
 
 
@@ -100,8 +100,8 @@ def test_small_arguments_keep_their_digits(kind: str, attrs: Attrs) -> None:
     src = np.concatenate([src, -src])
     call = call_of(kind, Sample((src.shape,), attrs, why="a test"))
     with np.errstate(invalid="ignore"):
-        (want,) = row.reference(call, (src,))
-    assert np.allclose(compiled(row, attrs, src), want, rtol=max(row.threshold(call), 1) * DType.f32.eps, atol=0, equal_nan=True)
+        (want,) = row.semantics.reference(call, (src,))
+    assert np.allclose(compiled(row, attrs, src), want, rtol=max(row.semantics.threshold(call), 1) * DType.f32.eps, atol=0, equal_nan=True)
 
 
 def test_the_normal_distribution_keeps_its_digits_too() -> None:
@@ -115,7 +115,7 @@ def test_gelu_takes_nothing_from_an_infinity() -> None:
     got = compiled(row, Attrs(), src)
     np.testing.assert_array_equal(got, [np.inf, 0, 0, 0, np.nan])
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(row.reference(call_of("GELU", Sample((src.shape,))), (src,))[0], got)
+        np.testing.assert_array_equal(row.semantics.reference(call_of("GELU", Sample((src.shape,))), (src,))[0], got)
     assert list(np.signbit(got[2:4])) == [False, True]
 
 
@@ -142,5 +142,5 @@ def test_by_default_the_first_input_of_a_gradient_is_dst() -> None:
 def test_diff_dst_of_another_shape_is_refused() -> None:
     ins = (TensorType(DType.f32, (2, 3)), TensorType(DType.f32, (3,)))
     with pytest.raises(InvalidShape) as caught:
-        spec("AbsBackward").infer(Attrs(), ins)
+        spec("AbsBackward").semantics.infer(Attrs(), ins)
     assert str(caught.value) == "diff_dst (3,) differs from the first input (2, 3); give both the shape of the forward op's tensors"

@@ -32,9 +32,9 @@ def graphs(draw: st.DrawFn, most: int = 14) -> Graph:
     for id in range(draw(st.integers(1, most))):
         row = OPS[draw(st.sampled_from(sorted(OPS)))]
         recent = st.sampled_from(tensors[-6:])
-        ins = tuple(draw(recent) for _ in row.inputs)
-        dtypes = st.sampled_from((DType.f32, DType.u8)) if row.converts else st.just(DType.f32)
-        outs = tuple(LogicalTensor(len(tensors) + n, draw(dtypes), (8, 8)) for n in range(len(row.outputs)))
+        ins = tuple(draw(recent) for _ in row.schema.inputs)
+        dtypes = st.sampled_from((DType.f32, DType.u8)) if row.semantics.is_conversion else st.just(DType.f32)
+        outs = tuple(LogicalTensor(len(tensors) + n, draw(dtypes), (8, 8)) for n in range(len(row.schema.outputs)))
         tensors += outs
         ops.append(Op(id, row.kind, inputs=ins, outputs=outs))
     ports = draw(st.none() | st.lists(st.sampled_from([t.id for t in tensors[3:]]), unique=True).map(tuple)) if tensors[3:] else None
@@ -115,7 +115,7 @@ def test_fused_has_fewest_partitions_and_one_op_each_one_op_in_each(graph: Graph
 @given(graphs(), policies)
 def test_what_cannot_be_computed_stands_alone_with_a_reason(graph: Graph, policy: Policy) -> None:
     for p in partitions(graph, policy):
-        if any(spec(op.kind).unsupported for op in p.ops):
+        if any(spec(op.kind).lowering.unsupported for op in p.ops):
             assert len(p.ops) == 1
             assert not p.is_supported
             assert (p.kind == "end") == (p.ops[0].kind == END)
@@ -127,7 +127,7 @@ def test_what_cannot_be_computed_stands_alone_with_a_reason(graph: Graph, policy
 @given(graphs())
 def test_post_ops_partitions_have_one_anchor_and_no_interior_outputs(graph: Graph) -> None:
     for p in partitions(graph, Policy.post_ops):
-        anchors = [op for op in p.ops if spec(op.kind).role is Role.anchor]
+        anchors = [op for op in p.ops if spec(op.kind).lowering.role is Role.anchor]
         assert len(anchors) <= 1
         assert {t.id for t in p.outputs} <= {t.id for t in p.ops[-1].outputs} or len(p.ops) == 1
 
@@ -229,7 +229,11 @@ def test_an_empty_graph_has_no_partitions() -> None:
 
 def test_both_sides_of_a_border_see_the_producers_description() -> None:
     x, y, z = (LogicalTensor(i, DType.f32, (4, 4), strides) for i, strides in ((0, None), (1, (1, 4)), (2, None)))
-    relu = next(k for k, row in OPS.items() if row.role is Role.pointwise and len(row.inputs) == 1 and not row.converts)
+    relu = next(
+        k
+        for k, row in OPS.items()
+        if row.lowering.role is Role.pointwise and len(row.schema.inputs) == 1 and not row.semantics.is_conversion
+    )
     graph = Graph((Op(0, relu, inputs=(x,), outputs=(y,)), Op(1, relu, inputs=(LogicalTensor(1, DType.f32, (4, 4)),), outputs=(z,))))
     first, second = partitions(graph, Policy.one_op_each)
     assert first.outputs == second.inputs == (y,)

@@ -121,7 +121,9 @@ def test_columns_make_way_in_their_order() -> None:
 def test_ops_folds_between_words(terminal: None) -> None:
     text = overview()
     assert widest(text) <= 80
-    words = {word for row in OPS.values() for word in (row.kind, *row.attrs, *(p.name for p in (*row.inputs, *row.outputs)))}
+    words = {
+        word for row in OPS.values() for word in (row.kind, *row.schema.attrs, *(p.name for p in (*row.schema.inputs, *row.schema.outputs)))
+    }
     lines = text.splitlines()[2:-1]
     assert {word for line in lines for word in line.replace("|", " ").split()} - {"->"} == words
 

@@ -140,7 +140,7 @@ def test_early_layers_show_in_the_result() -> None:
 def test_graphs_of_few_layers_hold_what_they_held() -> None:
     graph = perceptron(5)
     assert not is_deep(graph)
-    assert all(p.dial is None and "integers" in p.filling.says for p in plan(graph))
+    assert all(p.dial is None and "integers" in p.filling.description for p in plan(graph))
     assert is_deep(perceptron(6))
     assert is_deep(perceptron(4, DType.f16, width=1024)), "their sums are larger than f16"
 
@@ -179,7 +179,7 @@ def test_a_tensor_is_a_dial_of_the_first_op_that_computes_with_it() -> None:
     graph = tied(8)
     (dial,) = dials(graph, ())
     assert (dial.op.id, dial.is_tied) == (graph.order[0].id, True)
-    assert all(spec(d.op.kind).follows_fpmath for d in dials(DEEP["convolutions"], ()))
+    assert all(spec(d.op.kind).semantics.follows_fpmath for d in dials(DEEP["convolutions"], ()))
 
 
 def test_products_of_products_stay_in_the_range_of_f16() -> None:

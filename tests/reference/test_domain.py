@@ -19,7 +19,7 @@ def graph(body: str) -> Graph:
 
 def weight_range(g: Graph) -> tuple[float, float]:
     """What the last op's row fills its second input with."""
-    weights = spec(g.ops[-1].kind).domain(call_of(g.ops[-1]), 1, np.random.default_rng(9))
+    weights = spec(g.ops[-1].kind).testing.domain(call_of(g.ops[-1]), 1, np.random.default_rng(9))
     return float(weights.min()), float(weights.max())
 
 

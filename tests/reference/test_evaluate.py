@@ -99,10 +99,10 @@ def test_what_overflows_is_infinite_for_what_follows() -> None:
 @pytest.mark.parametrize("special", [0.0, np.inf, np.nan, -1.0, 3e38])
 def test_special_numbers_are_answered_without_a_warning(special: float) -> None:
     """By every row, in any of its inputs; warnings are errors here. A probability is a share, and NaN is none."""
-    for row in (row for row in OPS.values() if not row.unsupported):
-        graph = sample_graph(row, row.samples[0])
+    for row in (row for row in OPS.values() if not row.lowering.unsupported):
+        graph = sample_graph(row, row.testing.samples[0])
         given = domain(graph, 0)
-        shares = {t.id for t, port in zip(graph.ops[0].inputs, row.inputs, strict=False) if port.name == "probability"}
+        shares = {t.id for t, port in zip(graph.ops[0].inputs, row.schema.inputs, strict=False) if port.name == "probability"}
         for t in (t for t in graph.inputs if t.dtype.is_float and t.id not in shares):
             array = given[t.id].copy()
             array.flat[::2] = array.dtype.type(special)

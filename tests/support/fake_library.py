@@ -146,7 +146,7 @@ class Bound:
         for op in p.ops:
             types = (tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
             call = Call(op.kind, with_defaults(op.kind, op.attrs), *types)
-            results = spec(op.kind).reference(call, tuple(live[t.id] for t in op.inputs))
+            results = spec(op.kind).semantics.reference(call, tuple(live[t.id] for t in op.inputs))
             live.update({t.id: library.spoil(op.kind, np.asarray(r)) for t, r in zip(op.outputs, results, strict=True)})
         for t, array in zip(p.outputs, self.outputs, strict=True):
             array[...] = live[t.id]

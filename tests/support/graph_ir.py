@@ -73,5 +73,5 @@ def products(g: Graph) -> list[tuple[DType, DType, DType]]:
     return [
         (g.value(op.ins[0]).dtype, g.value(op.ins[1]).dtype, g.value(op.outs[0]).dtype)
         for op in ops
-        if isinstance(op, Op) and spec(op.kind).is_contraction
+        if isinstance(op, Op) and spec(op.kind).lowering.is_contraction
     ]

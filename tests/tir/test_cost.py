@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from benchgraph.tir.work import nanoseconds, pays_in_parallel
 
 from benchgraph.codegen.emit import PARALLEL, emit
 from benchgraph.core.config import override

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchgraph.tir.visible import VerifyError
 from hypothesis import given, settings
 from numpy.typing import NDArray
 

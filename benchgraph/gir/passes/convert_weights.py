@@ -39,7 +39,7 @@ def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | N
     """Nest j, which reads something of i, with i as a stage at its panel anchor, or None."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
-    if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).is_contraction:
+    if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).lowering.is_contraction:
         return None
     if nests.is_used_beyond(first.outs, (i, j)):
         return None
@@ -61,7 +61,7 @@ def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | N
 
 def _is_wei(g: Graph, reader: Reader) -> bool:
     """A matrix that a product without batch entries and taps sums over the rows of."""
-    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).is_contraction or thin(g, reader.op) is not None:
+    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).lowering.is_contraction or thin(g, reader.op) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
@@ -83,7 +83,7 @@ def _pays(g: Graph, node: Fused, kernel: Stage, maker: Stage, found: Cuts, targe
 
 def _times(g: Graph, node: Fused, target: Target) -> int:
     """How often each piece is made. A product alone has as many rows to a task as it takes."""
-    kernels = [s for s in node.stages if spec(s.ops[0].kind).is_contraction]
+    kernels = [s for s in node.stages if spec(s.ops[0].kind).lowering.is_contraction]
     rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
-    is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
+    is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lowering.form, Reduction) for op in node.ops)
     return 1 if is_tiled else times_converted(rows[-1], target)

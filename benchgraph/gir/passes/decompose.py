@@ -18,7 +18,7 @@ from benchgraph.ops.spec import Call
 
 def _must_decompose(call: Call) -> bool:
     row = spec(call.kind)
-    return row.decompose is not None and not (row.is_canonical is not None and row.is_canonical(call))
+    return row.lowering.decompose is not None and not (row.lowering.is_canonical is not None and row.lowering.is_canonical(call))
 
 
 def decompose(g: Graph, target: Target) -> Graph:
@@ -43,8 +43,8 @@ def decompose(g: Graph, target: Target) -> Graph:
 def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
     """The ops that replace `op`; the last writers are renamed so that they write op's own outputs."""
     row = spec(op.kind)
-    assert row.decompose is not None
-    results = row.decompose(builder, call, op.ins)
+    assert row.lowering.decompose is not None
+    results = row.lowering.decompose(builder, call, op.ins)
     new, builder.nodes = builder.nodes, []
     made = {v for o in new for v in o.outs}
     rename: dict[int, int] = {}

@@ -39,7 +39,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
     moved: dict[int, _Deferred] = {}  # by the id of the MatMul op
     for op in g.nodes:
         assert isinstance(op, Op)
-        if spec(op.kind).is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
+        if spec(op.kind).lowering.is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
             moved[id(op)] = found
     if not moved:
         return g
@@ -68,14 +68,14 @@ def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
     while (maker := g.producer.get(v)) is not None and isinstance(maker, Op):
         if v in g.outs or g.consumers[v] != (reader,) or reader.ins.count(v) > 1:
             return None
-        if spec(maker.kind).is_product:
+        if spec(maker.kind).semantics.is_product:
             position = _scale_operand(g, maker, matmul)
             scaled = None if position is None else maker.ins[1 - position]
             fits = all(g.value(op.outs[0]).dtype in _WIDE for op in between)
             is_right = scaled is not None and (fits or _is_at_most_one(g, scaled))
             return _Deferred(maker, position, tuple(between)) if position is not None and is_right else None
         types = g.value(maker.ins[0]), g.value(v)
-        if not spec(maker.kind).is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
+        if not spec(maker.kind).semantics.is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
             return None
         if types[0].shape != types[1].shape:
             return None
@@ -100,8 +100,8 @@ def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
 def _is_at_most_one(g: Graph, id: int) -> bool:
     """The exponential of a difference, as softmax takes it to a row's maximum."""
     exp = g.producer.get(id)
-    difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and spec(exp.kind).computes is Computes.exp else None
-    if not isinstance(difference, Op) or spec(difference.kind).computes is not Computes.difference:
+    difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and spec(exp.kind).semantics.computes is Computes.exp else None
+    if not isinstance(difference, Op) or spec(difference.kind).semantics.computes is not Computes.difference:
         return False
     return _is_maximum(g, difference.ins[1])
 
@@ -114,9 +114,9 @@ def _is_maximum(g: Graph, id: int) -> bool:
         if not isinstance(op, Op):
             continue
         row = spec(op.kind)
-        if row.folds_with in (BinOp.max, BinOp.maximum):
+        if row.lowering.reduces_with in (BinOp.max, BinOp.maximum):
             return True
-        if row.computes is Computes.maximum:
+        if row.semantics.computes is Computes.maximum:
             work += {*op.ins} - seen
             seen.update(op.ins)
     return False

@@ -100,7 +100,7 @@ def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: 
 
     What would be made again for each entry may as well be made before, all at once, where the entries would leave a core idle for long.
     """
-    work = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if spec(op.kind).is_contraction)
+    work = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if spec(op.kind).lowering.is_contraction)
     own = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
     for deep in range(depth(along), len(along) + 1) if made > 1 else (len(along),):
         entries = prod(rows[:deep])
@@ -120,7 +120,7 @@ def _keep_busy(entries: int, target: Target) -> bool:
 
 def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | str:
     """The stages of first, then those of second, on the same rows; or why not."""
-    if not any(spec(op.kind).is_contraction for op in (*first.ops, *second.ops)):
+    if not any(spec(op.kind).lowering.is_contraction for op in (*first.ops, *second.ops)):
         return "neither holds a product"
     rows, other = _rows(g, first), _rows(g, second)
     if rows is None or other is None:
@@ -134,7 +134,13 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     if _made(g, [stage for stage in first.stages if stage.sums_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
     by_row = shared - _made(g, [stage for stage in first.stages if stage.is_per_entry])
-    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not spec(op.kind).is_movement for v in op.outs}
+    in_place = {
+        v
+        for stage in first.stages
+        for op in stage.ops
+        if op is stage.ops[0] or not spec(op.kind).lowering.is_data_movement
+        for v in op.outs
+    }
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
         return MORE
     if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_per_entry):
@@ -154,7 +160,7 @@ def _by(rows: Shape) -> str:
 def _kernel_rows(g: Graph, node: Fused) -> Shape | None:
     """The extents of batch and rows of the nest's tunable ops, None when it has none or they differ."""
     ops = (op for stage in node.stages if not stage.sums_rows for op in stage.ops)
-    found = {g.value(op.outs[0]).shape[:-1] for op in ops if spec(op.kind).is_contraction}
+    found = {g.value(op.outs[0]).shape[:-1] for op in ops if spec(op.kind).lowering.is_contraction}
     return found.pop() if len(found) == 1 else None
 
 
@@ -181,7 +187,7 @@ def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape)
         if g.root(v) not in shared:
             continue
         value = g.value(v)
-        needs_more = row.is_movement or (row.is_contraction and (position == 1 or not product(g, op).is_row_wise))
+        needs_more = row.lowering.is_data_movement or (row.lowering.is_contraction and (position == 1 or not product(g, op).is_row_wise))
         if stage.is_per_entry or value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
     return True
@@ -208,7 +214,7 @@ def _by_sums(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
         return None
     (stage,) = stages
     kernel = stage.ops[0]
-    if not spec(kernel.kind).is_contraction or not _keep_busy(prod(rows[:-1]), target):
+    if not spec(kernel.kind).lowering.is_contraction or not _keep_busy(prod(rows[:-1]), target):
         return None
     if group_of(g, kernel) > 1 and columns_of_src(g, kernel) is None:
         return None

@@ -125,7 +125,7 @@ def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, is_read: Call
 
 
 def _is_pointwise(ops: Iterable[Op]) -> bool:
-    return all(spec(op.kind).is_elementwise for op in ops)
+    return all(spec(op.kind).lowering.is_elementwise for op in ops)
 
 
 def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
@@ -135,15 +135,17 @@ def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
 
 def _that_read_it(groups: list[list[Op]], op: Op) -> list[int]:
     """For a fold of what comes from outside: the groups without a product that read this too, so that it is read once."""
-    if not isinstance(spec(op.kind).lower, Reduction):
+    if not isinstance(spec(op.kind).lowering.form, Reduction):
         return []
-    return [i for i, ops in enumerate(groups) if not spec(ops[0].kind).is_contraction and any(op.ins[0] in other.ins for other in ops)]
+    return [
+        i for i, ops in enumerate(groups) if not spec(ops[0].kind).lowering.is_contraction and any(op.ins[0] in other.ins for other in ops)
+    ]
 
 
 def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Target) -> Domain | str:
     """The domain of a group of ops with one more op; why the op cannot join it if it cannot."""
     first = ops[0]
-    if spec(op.kind).is_contraction:
+    if spec(op.kind).lowering.is_contraction:
         return "a product begins a nest of its own"
     if _is_constant(g, op) != _is_constant(g, first):
         return "one is computed once, by init, the other at every execution"
@@ -152,7 +154,7 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
     domain = None if group is None else extended(g, group, op)
     if domain is None:
         return f"its elements do not run over the axes of the nest of {first.kind}"
-    if not domain.reduced or not spec(first.kind).is_contraction:
+    if not domain.reduced or not spec(first.kind).lowering.is_contraction:
         return domain
     if not domain.reduced <= {len(domain.extents) - 1}:
         return f"it reduces over rows that {first.kind} makes in several tasks"
@@ -177,4 +179,6 @@ def _is_constant(g: Graph, op: Op) -> bool:
 def _changes_blocks(g: Graph, op: Op) -> bool:
     """A copy or a conversion into or out of blocks is walked block by block, which suits no other op."""
     row = spec(op.kind)
-    return (row.is_movement or row.converts) and len({g.value(v).layout.blocks for v in (*op.ins, *op.outs)}) > 1
+    return (row.lowering.is_data_movement or row.semantics.is_conversion) and len(
+        {g.value(v).layout.blocks for v in (*op.ins, *op.outs)}
+    ) > 1

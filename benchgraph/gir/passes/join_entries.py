@@ -102,7 +102,7 @@ def join_entries(g: Graph, target: Target) -> Graph:
 def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op, Joint]]:
     for op in g.nodes:
         assert isinstance(op, Op)
-        if spec(op.kind).is_contraction and op not in left_alone and (joint := _joint(g, op, target)) is not None:
+        if spec(op.kind).lowering.is_contraction and op not in left_alone and (joint := _joint(g, op, target)) is not None:
             yield op, joint
 
 
@@ -122,7 +122,7 @@ def _joint(g: Graph, op: Op, target: Target) -> Joint | None:
 def _has_joined_rows(g: Graph, op: Op, joint: Joint) -> bool:
     """Whether a product, given src in the other shape, makes dst in it. A convolution of one row by a stride of 2 skips the next row."""
     src, wei = (g.value(v).type for v in op.ins[:2])
-    made = spec(op.kind).infer(op.attrs, (replace(src, shape=joint.joined(src.shape)), wei))[0]
+    made = spec(op.kind).semantics.infer(op.attrs, (replace(src, shape=joint.joined(src.shape)), wei))[0]
     return made == joint.joined(g.value(op.outs[0]).shape)
 
 
@@ -140,7 +140,7 @@ def _group(g: Graph, seed: Op, joint: Joint) -> list[Op] | None:
             if _can_join(g, near, joint):
                 ops.append(near)
                 work.append(near)
-            elif not (spec(near.kind).is_contraction or (movement(near) is not None and _keeps_rows(g, near, v))):
+            elif not (spec(near.kind).lowering.is_contraction or (movement(near) is not None and _keeps_rows(g, near, v))):
                 return None
     return ops
 
@@ -154,12 +154,12 @@ def _keeps_rows(g: Graph, move: Op, v: int) -> bool:
 def _can_join(g: Graph, op: Op, joint: Joint) -> bool:
     """Whether an op, of which a value has the entries, does the same to each of their rows."""
     ins, row = [g.value(v).shape for v in op.ins], spec(op.kind)
-    if row.is_contraction:
+    if row.lowering.is_contraction:
         by_rows = joint.is_in(ins[0]) and joint.is_missed_by((*ins[1][:-2], 1, 1))
         return by_rows and product(g, op).is_matrix_product and _has_joined_rows(g, op, joint)
-    if isinstance(row.lower, Reduction):
+    if isinstance(row.lowering.form, Reduction):
         return op.attrs.flag("keep_dims") and joint.is_in(ins[0]) and joint.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
-    return row.is_pointwise and all(joint.is_in(shape) or joint.is_missed_by(shape) for shape in ins)
+    return row.lowering.is_pointwise and all(joint.is_in(shape) or joint.is_missed_by(shape) for shape in ins)
 
 
 # ---- the graph with them joined ------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from benchgraph.gir.packed_blocks import MOST_TIMES, times_converted
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
-from benchgraph.ops.spec import Elementwise, Movement
+from benchgraph.ops.spec import DataMovement, Elementwise
 
 # Rows up to which weights are widened at every execution: as far as was measured.
 MOST_KEPT_ROWS = 128
@@ -48,7 +48,7 @@ def keep_narrow(g: Graph, target: Target) -> Graph:
 
 def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
     """The ops from narrow constants to the weights of a product that is worth it, in order."""
-    if not spec(op.kind).is_contraction or not _is_worth_it(g, op, target):
+    if not spec(op.kind).lowering.is_contraction or not _is_worth_it(g, op, target):
         return None
     wei = g.value(op.ins[1])
     ops: list[Op] = []
@@ -56,7 +56,11 @@ def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
     while isinstance(maker := g.producer.get(id), Op):
         row = spec(maker.kind)
         is_alone = g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id not in g.outs and len(maker.outs) == 1
-        if not (is_alone and isinstance(row.lower, Elementwise | Movement) and g.value(maker.ins[0]).type.elements == wei.type.elements):
+        if not (
+            is_alone
+            and isinstance(row.lowering.form, Elementwise | DataMovement)
+            and g.value(maker.ins[0]).type.elements == wei.type.elements
+        ):
             return None
         ops.insert(0, maker)
         id, reader = maker.ins[0], maker
@@ -77,9 +81,9 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
     """Whether rows of the weights are rows of what they are made from; or whether a conversion is all there is but for a transposition."""
-    moves = [op for op in ops if spec(op.kind).is_movement]
+    moves = [op for op in ops if spec(op.kind).lowering.is_data_movement]
     straight = all(_keeps_columns(g, op) for op in moves)
-    return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and spec(ops[0].kind).converts)
+    return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and spec(ops[0].kind).semantics.is_conversion)
 
 
 def _keeps_columns(g: Graph, op: Op) -> bool:

@@ -38,7 +38,7 @@ from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
-from benchgraph.ops.spec import Computes, Movement, Role
+from benchgraph.ops.spec import Computes, DataMovement, Role
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
 
@@ -79,10 +79,10 @@ def low_precision(g: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     for op in g.nodes:
         assert isinstance(op, Op)
-        if spec(op.kind).is_contraction:
+        if spec(op.kind).lowering.is_contraction:
             result = _rewritten(g, op, builder, target)
         else:
-            result = None if spec(op.kind).shared_weights is None else _windows_of_stored(g, op, builder)
+            result = None if spec(op.kind).lowering.channel_weights is None else _windows_of_stored(g, op, builder)
         if result is not None:
             last = builder.nodes.pop()
             nodes += builder.nodes
@@ -245,13 +245,13 @@ def _peeled(g: Graph, id: int) -> _Operand:
     found, moves = _Operand(), tuple[Op, ...]()
     while isinstance(maker := g.producer.get(id), Op):
         row, value = spec(maker.kind), g.value(id)
-        if row.role is Role.movement and len(maker.ins) == 1:
+        if row.lowering.role is Role.data_movement and len(maker.ins) == 1:
             moves += (maker,)
-        elif row.is_product and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
+        elif row.semantics.is_product and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
             found.scales += ((maker.ins[1], moves),)
-        elif row.computes is Computes.difference and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
+        elif row.semantics.computes is Computes.difference and found.zero is None and value.dtype.is_float and _broadcasts(g, maker):
             found.zero = maker.ins[1], moves
-        elif row.converts and row.is_elementwise:
+        elif row.semantics.is_conversion and row.lowering.is_elementwise:
             src = g.value(maker.ins[0]).dtype
             if src in _STORED and value.dtype.is_float:
                 found.stored = maker.ins[0], moves
@@ -326,7 +326,7 @@ def _permutes(g: Graph, move: Op) -> bool:
 
 def _adds_zeros(move: Op) -> bool:
     """Whether it puts zeros between the elements. Those are no zero points, but zeros of whatever dtype and scale."""
-    return not isinstance(spec(move.kind).lower, Movement)
+    return not isinstance(spec(move.kind).lowering.form, DataMovement)
 
 
 def _moved(g: Graph, d: Builder, id: int, moves: Moves, shifted: Moves = (), padding: int = 0) -> int:

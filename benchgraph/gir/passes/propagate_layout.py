@@ -72,7 +72,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and spec(op.kind).is_contraction and thin(g, op) is not Thin.folded:
+        if isinstance(op, Op) and spec(op.kind).lowering.is_contraction and thin(g, op) is not Thin.folded:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and columns_of_src(g, op)):
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
@@ -99,7 +99,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
 def _across_channels(g: Graph, op: Op) -> int | None:
     """The port of a window's weights, if channels of what it reads lie side by side, and those of a tap do not, or would be converted for
     each vector of channels."""
-    if (port := spec(op.kind).shared_weights) is None:
+    if (port := spec(op.kind).lowering.channel_weights) is None:
         return None
     src, wei = g.value(op.ins[0]), g.value(op.ins[port])
     channel = channel_axis(op.attrs, len(src.shape))
@@ -152,7 +152,7 @@ def _is_lost_as_it_lies(g: Graph, op: Op, rows: int, least: int, target: Target)
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     """A weight that is made by a conversion, for this product alone: what converts it can pack it too."""
     maker = g.producer.get(wei)
-    is_conversion = isinstance(maker, Op) and spec(maker.kind).converts and spec(maker.kind).is_elementwise
+    is_conversion = isinstance(maker, Op) and spec(maker.kind).semantics.is_conversion and spec(maker.kind).lowering.is_elementwise
     return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.consumers[wei] == (op,) and wei not in g.outs
 
 
@@ -223,7 +223,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     """Column-block every result of a MatMul that reaches the next one's src through pointwise ops only."""
     flow, blocked = _Flow(g, target), list[tuple[int, Layout]]()
     for op in g.nodes:
-        if not isinstance(op, Op) or not spec(op.kind).is_contraction or rows_in_turn(g, op, target):
+        if not isinstance(op, Op) or not spec(op.kind).lowering.is_contraction or rows_in_turn(g, op, target):
             continue
         block = result_block(product(g, op), target)
         if not block:
@@ -285,13 +285,13 @@ def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] 
         return None
     for user in g.consumers[id]:
         assert isinstance(user, Op)
-        if spec(user.kind).is_contraction:
+        if spec(user.kind).lowering.is_contraction:
             if user.ins[1] == id or product(g, user).operands[0][-1] != K or thin(g, user) is Thin.folded:
                 return None
             if target.in_tiles(v.dtype) or rows_in_turn(g, user, target):
                 return None  # a tile is read row by row, wherever rows begin; a piece of k may be shorter than a block
             feeds_product = True
-        elif spec(user.kind).is_elementwise and g.value(user.outs[0]).shape == v.shape:
+        elif spec(user.kind).lowering.is_elementwise and g.value(user.outs[0]).shape == v.shape:
             onwards[user.outs[0]] = None
         else:
             return None

@@ -42,7 +42,7 @@ def round_operands(g: Graph, target: Target) -> Graph:
 
 
 def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
-    if not spec(op.kind).is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
+    if not spec(op.kind).lowering.is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
         return False
     p = product(g, op)
     if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
@@ -54,7 +54,7 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
 def _narrowest(g: Graph, id: int) -> DType:
     """Of the dtypes on the way to a value, along first operands."""
     found = g.value(id).dtype
-    while isinstance(maker := g.producer.get(id), Op) and maker.ins and not spec(maker.kind).is_contraction:
+    while isinstance(maker := g.producer.get(id), Op) and maker.ins and not spec(maker.kind).lowering.is_contraction:
         id = maker.ins[0]
         found = min(found, g.value(id).dtype, key=lambda dtype: dtype.bits)
     return found

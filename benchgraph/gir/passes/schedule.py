@@ -61,7 +61,7 @@ def schedule(g: Graph, target: Target) -> Graph:
 
 def _together(g: Graph, op: Op, target: Target) -> int:
     """How many windows may be folded beside each other."""
-    ins, out, how = tuple(g.value(v).type for v in op.ins), g.value(op.outs[0]).type, spec(op.kind).lower
+    ins, out, how = tuple(g.value(v).type for v in op.ins), g.value(op.outs[0]).type, spec(op.kind).lowering.form
     assert isinstance(how, Window)
     taps = prod(how.taps(Call(op.kind, op.attrs, ins, (out,)))) * out.elements
     is_far = any(target.is_far(t.nbytes) for t in (*ins, out))
@@ -69,14 +69,14 @@ def _together(g: Graph, op: Op, target: Target) -> int:
 
 
 def _scheduled(g: Graph, node: Fused, target: Target) -> Node:
-    kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).is_contraction and not stage.sums_rows]
+    kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).lowering.is_contraction and not stage.sums_rows]
     sums = any(stage.sums_rows for stage in node.stages)
-    if spec(node.ops[0].kind).is_window:
+    if spec(node.ops[0].kind).lowering.is_window:
         return replace(node, together=_together(g, node.ops[0], target))
     if not kernels:
         return node
     rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
-    works_on_rows = any(isinstance(spec(op.kind).lower, Reduction) for op in node.ops)
+    works_on_rows = any(isinstance(spec(op.kind).lowering.form, Reduction) for op in node.ops)
     alone = product(g, kernels[0].ops[0]) if len(kernels) == 1 and not sums else None
     forced = None if alone is None else alone.forced
     in_pieces = online(g, node)
@@ -189,7 +189,7 @@ def _is_on_grid(stages: list[Stage]) -> bool:
 
 
 def _is_pointwise(stage: Stage) -> bool:
-    return not stage.is_per_entry and all(spec(op.kind).is_elementwise for op in stage.ops)
+    return not stage.is_per_entry and all(spec(op.kind).lowering.is_elementwise for op in stage.ops)
 
 
 def _is_tiled(stage: Stage) -> bool:
@@ -230,7 +230,7 @@ def _prefetching(g: Graph, node: Fused, kernels: list[Stage], rows: Shape, colum
 def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, target: Target) -> bool:
     """Whether panels of packed weights come from beyond L2, one after the other, and rows enough are multiplied by each to fetch the next
     meanwhile. Not by init, which has just packed them."""
-    wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).is_contraction}
+    wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).lowering.is_contraction}
     own = wei[stage.ops[0].ins[1]]
     is_packed = own.is_constant and bool(own.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
     streamed = is_packed and own.shape[-1] > nb
@@ -239,7 +239,7 @@ def _streams_panels(g: Graph, node: Fused, stage: Stage, mb: int, nb: int, targe
 
 
 def _with_anchors(g: Graph, node: Fused, stage: Stage, rows: Rows, target: Target) -> Stage:
-    if not spec(stage.ops[0].kind).is_contraction:
+    if not spec(stage.ops[0].kind).lowering.is_contraction:
         return stage
     p, src, nb = product(g, stage.ops[0]), g.value(stage.ops[0].ins[0]), columns_per_call(g, stage.ops[0], target)
     *batch, m, n = p.call.outs[0].shape

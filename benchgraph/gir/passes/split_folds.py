@@ -82,7 +82,7 @@ class _Split:
     def _telling(self, op: Op) -> Op:
         """The op, reading for each element what it reads of a group."""
         shape = self.g.value(op.outs[0]).shape
-        if shape not in self.axes or not isinstance(spec(op.kind).lower, Elementwise):
+        if shape not in self.axes or not isinstance(spec(op.kind).lowering.form, Elementwise):
             return op
         ins = tuple(self._told(v, shape, self.axes[shape]) for v in op.ins)
         return op if ins == op.ins else replace(op, ins=ins)
@@ -99,7 +99,7 @@ class _Split:
 
 def _few(g: Graph, op: Op) -> int | None:
     """The axis of few elements that lie together, beside those of a kept one, if there are others to fold."""
-    how = spec(op.kind).lower
+    how = spec(op.kind).lowering.form
     if not isinstance(how, Reduction) or how.acc is not DType.f32:
         return None
     shape = g.value(op.ins[0]).shape
@@ -133,4 +133,4 @@ def _made_of(g: Graph, value: int) -> tuple[list[Op], list[int]]:
 
 
 def _is_pointwise(g: Graph, op: Op) -> bool:
-    return spec(op.kind).is_pointwise and len(op.outs) == 1 and g.value(op.outs[0]).view is None
+    return spec(op.kind).lowering.is_pointwise and len(op.outs) == 1 and g.value(op.outs[0]).view is None

@@ -23,7 +23,7 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
-from benchgraph.ops.spec import Movement, Reduction
+from benchgraph.ops.spec import DataMovement, Reduction
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Step:
     position: int
 
     @property
-    def is_movement(self) -> bool:
-        return spec(self.op.kind).is_movement
+    def is_data_movement(self) -> bool:
+        return spec(self.op.kind).lowering.is_data_movement
 
     @property
     def src(self) -> int:
@@ -60,7 +60,7 @@ def split_heads(g: Graph, target: Target) -> Graph:
 def _split_once(g: Graph) -> Graph:
     for op in g.nodes:
         assert isinstance(op, Op)
-        if not spec(op.kind).is_contraction or not product(g, op).is_matrix_product:
+        if not spec(op.kind).lowering.is_contraction or not product(g, op).is_matrix_product:
             continue
         d = Builder(g.values)
         if after := _until_apart(g, op):
@@ -77,7 +77,7 @@ def _split_once(g: Graph) -> Graph:
 def _again(d: Builder, steps: Steps, value: int) -> int:
     """The steps on a value that nothing needs to move."""
     for step in steps:
-        if not step.is_movement:
+        if not step.is_data_movement:
             ins = (value if i == step.position else v for i, v in enumerate(step.op.ins))
             value = d.op(step.op.kind, *ins, attrs=step.op.attrs, shape=d.type(value).shape, dtype=d.type(step.dst).dtype)
     return value
@@ -105,7 +105,7 @@ def _until_apart(g: Graph, op: Op) -> Steps:
         if step is None or step.src != id:
             break
         steps, id = (*steps, step), step.dst
-        if step.is_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
+        if step.is_data_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
             return steps if _has_folded_rows(g, id) else ()
     return ()
 
@@ -118,7 +118,7 @@ def _until_together(g: Graph, op: Op) -> Steps:
         if step is None:
             break
         steps, id, reader = (step, *steps), step.src, step.op
-        if step.is_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
+        if step.is_data_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
             return steps if _has_folded_rows(g, id) else ()
     return ()
 
@@ -126,12 +126,14 @@ def _until_together(g: Graph, op: Op) -> Steps:
 def _step(g: Graph, op: Node) -> Step | None:
     assert isinstance(op, Op)
     large = [i for i, v in enumerate(op.ins) if g.value(v).type.elements != 1]
-    how = spec(op.kind).lower
+    how = spec(op.kind).lowering.form
     if len(large) != 1 or len(op.outs) != 1:
         return None
-    if isinstance(how, Movement):
+    if isinstance(how, DataMovement):
         return Step(op, 0) if len(op.ins) == 1 and how.target is not None else None
-    return Step(op, large[0]) if spec(op.kind).is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
+    return (
+        Step(op, large[0]) if spec(op.kind).lowering.is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
+    )
 
 
 def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
@@ -140,8 +142,8 @@ def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
         return False
     at, is_first = any_element(shape), g.value(steps[0].src).shape == shape
     for step in steps if is_first else reversed(steps):
-        how = spec(step.op.kind).lower
-        if isinstance(how, Movement):
+        how = spec(step.op.kind).lowering.form
+        if isinstance(how, DataMovement):
             place = how.target if is_first else how.source
             assert place is not None
             at = place(step.op.attrs, g.value(step.src).shape, g.value(step.dst).shape, at)
@@ -155,9 +157,13 @@ def _has_folded_rows(g: Graph, id: int) -> bool:
         v = work.pop()
         for op in (*g.consumers[v], *((g.producer[v],) if v in g.producer else ())):
             assert isinstance(op, Op)
-            if isinstance(spec(op.kind).lower, Reduction) and op.ins[0] == v and reduction_axes(op, len(shape)) == (len(shape) - 1,):
+            if (
+                isinstance(spec(op.kind).lowering.form, Reduction)
+                and op.ins[0] == v
+                and reduction_axes(op, len(shape)) == (len(shape) - 1,)
+            ):
                 return True
-            if spec(op.kind).is_elementwise:
+            if spec(op.kind).lowering.is_elementwise:
                 near = {w for w in (*op.ins, *op.outs) if g.value(w).shape == shape} - seen
                 seen |= near
                 work.extend(near)

@@ -24,9 +24,9 @@ def widen_intermediates(g: Graph, target: Target) -> Graph:
     for op in g.nodes:
         assert isinstance(op, Op)
         row = spec(op.kind)
-        if not (row.is_movement or isinstance(row.lower, Elementwise | Reduction)):
+        if not (row.lowering.is_data_movement or isinstance(row.lowering.form, Elementwise | Reduction)):
             narrow -= set(op.ins)
-    while mixed := [op for op in g.nodes if isinstance(op, Op) and spec(op.kind).is_movement and _is_mixed(op, narrow)]:
+    while mixed := [op for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_data_movement and _is_mixed(op, narrow)]:
         narrow -= {v for op in mixed for v in (*op.ins, *op.outs)}
     changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}
     return _without_casts(g.changed(changed)) if changed else g
@@ -45,7 +45,12 @@ def _without_casts(g: Graph) -> Graph:
         assert isinstance(op, Op)
         op = replace(op, ins=tuple(instead.get(v, v) for v in op.ins))
         row = spec(op.kind)
-        if row.converts and row.is_elementwise and op.outs[0] not in g.outs and g.value(op.ins[0]).type == g.value(op.outs[0]).type:
+        if (
+            row.semantics.is_conversion
+            and row.lowering.is_elementwise
+            and op.outs[0] not in g.outs
+            and g.value(op.ins[0]).type == g.value(op.outs[0]).type
+        ):
             instead[op.outs[0]] = op.ins[0]
         else:
             nodes.append(op)

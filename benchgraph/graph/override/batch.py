@@ -74,7 +74,7 @@ def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
     ports = tuple(p for p, t in enumerate(op.inputs) if t.id in batched and _may_carry(graph, row, op, p))
     new = [TensorType(t.dtype, (2 * t.known_shape[0] or 2, *t.known_shape[1:])) if p in ports else t.type for p, t in enumerate(op.inputs)]
     try:
-        shapes = row.infer(op.full_attrs, tuple(new))
+        shapes = row.semantics.infer(op.full_attrs, tuple(new))
     except InvalidShape:
         return _Flow(ports, (0,)) if target_attr(row) else _Flow((), ())
     followers = []
@@ -95,13 +95,13 @@ def _may_carry(graph: Graph, row: OpSpec, op: Op, port: int) -> bool:
     t = op.inputs[port]
     if not t.known_shape:
         return False
-    if row.role not in (Role.anchor, Role.pointwise) and row.variadic is None:
+    if row.lowering.role not in (Role.anchor, Role.pointwise) and row.schema.variadic_inputs is None:
         return t.known_shape == op.inputs[0].known_shape[: len(t.known_shape)]
     if not op.outputs:
         return True
     out = op.outputs[0].known_shape
     aligned = len(t.known_shape) == len(out) and t.known_shape[0] == out[0]
-    if isinstance(row.lower, Contraction) and port == 1:
+    if isinstance(row.lowering.form, Contraction) and port == 1:
         return aligned and len(out) > 2 and not (t.is_constant and out[0] == 1)
     whole = t.known_shape == out and len(out) > 2 and not t.is_constant
     return aligned and (out[0] != 1 or port == 0 or t.id in graph.producers or whole)

@@ -88,7 +88,7 @@ def _laid_out(draft: Draft, op: Op, position: int, t: LogicalTensor, ins: tuple[
     if not draft.relaid:
         return resized(op.outputs[position], shape)
     row = ops.spec(op.kind)
-    moves = row.role is Role.movement and row.variadic is None
+    moves = row.lowering.role is Role.data_movement and row.schema.variadic_inputs is None
     follows = position == 0 and not moves and bool(ins) and len(ins[0].known_shape) == len(shape)
     return replace(t, strides=strides_in(shape, axes_of(ins[0])) if follows else dense_strides(shape))
 
@@ -96,12 +96,12 @@ def _laid_out(draft: Draft, op: Op, position: int, t: LogicalTensor, ins: tuple[
 def _refitted(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> tuple[tuple[LogicalTensor, ...], Attrs]:
     """Inputs and attributes after the row has had its say about what must change with them. Raises InvalidArguments."""
     row = ops.spec(op.kind)
-    if row.refit is None or not all(t.has_known_shape for t in op.inputs):
+    if row.schema.refit is None or not all(t.has_known_shape for t in op.inputs):
         return ins, attrs
     old, new = tuple(t.type for t in op.inputs), tuple(t.type for t in ins)
-    ports = {port.name for port, t in zip(row.inputs, ins, strict=False) if t.id in draft.inputs}
-    fitted, shapes = row.refit(ops.with_defaults(op.kind, attrs), old, new, draft.named.get(op.id, frozenset()) | ports)
-    changed = {name: value for name, value in fitted.items() if name in attrs or name in row.attrs}
+    ports = {port.name for port, t in zip(row.schema.inputs, ins, strict=False) if t.id in draft.inputs}
+    fitted, shapes = row.schema.refit(ops.with_defaults(op.kind, attrs), old, new, draft.named.get(op.id, frozenset()) | ports)
+    changed = {name: value for name, value in fitted.items() if name in attrs or name in row.schema.attrs}
     for t, shape in zip(ins, shapes, strict=True):
         if shape != t.known_shape and t.id in draft.graph.producers:
             what = f"input {t.id} would have to become {shape} from {t.known_shape}, but it is computed"
@@ -115,7 +115,7 @@ def scaled_target(op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Attrs
     if not name:
         return attrs
     try:
-        ops.spec(op.kind).infer(ops.with_defaults(op.kind, attrs), tuple(t.type for t in ins))
+        ops.spec(op.kind).semantics.infer(ops.with_defaults(op.kind, attrs), tuple(t.type for t in ins))
     except InvalidShape:
         old, new = prod(op.inputs[0].known_shape), prod(ins[0].known_shape)
         target = attrs.integers(name)
@@ -128,4 +128,4 @@ def scaled_target(op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Attrs
 
 def target_attr(row: OpSpec) -> str:
     """The attribute that says what shape the output has; '' when there is none."""
-    return row.shape_attr or ("shape" if row.role is Role.movement and "shape" in row.attrs else "")
+    return row.schema.shape_attr or ("shape" if row.lowering.role is Role.data_movement and "shape" in row.schema.attrs else "")

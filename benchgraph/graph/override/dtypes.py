@@ -24,7 +24,7 @@ def with_dtype(graph: Graph, dtype: DType) -> Graph:
         return graph
     if dtype not in F:
         raise InvalidArguments(f"{dtype.value} for the whole graph", fix=f"use {', '.join(d.value for d in F)}, or set tensors one by one")
-    converting = next((op for op in graph.ops if ops.spec(op.kind).converts), None)
+    converting = next((op for op in graph.ops if ops.spec(op.kind).semantics.is_conversion), None)
     if converting is not None:
         raise InvalidArguments("it converts between dtypes", where=converting.label, fix="set tensors one by one, as in --dt=0:bf16+3:bf16")
     fixed = {t.id for op in graph.ops for t, is_open in _uses(op.kind, op.inputs, op.outputs) if not is_open}
@@ -44,8 +44,8 @@ def with_dtypes(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
 def _uses(kind: str, ins: tuple[LogicalTensor, ...], outs: tuple[LogicalTensor, ...]) -> list[tuple[LogicalTensor, bool]]:
     """Each tensor of an op, and whether its port takes every float type."""
     row = ops.spec(kind)
-    ports = [(port_of(side, i), t) for side, ts in ((row.inputs, ins), (row.outputs, outs)) for i, t in enumerate(ts)]
-    return [(t, set(F) <= set(row.types.get(port.type) or F)) for port, t in ports]
+    ports = [(port_of(side, i), t) for side, ts in ((row.schema.inputs, ins), (row.schema.outputs, outs)) for i, t in enumerate(ts)]
+    return [(t, set(F) <= set(row.schema.types.get(port.type) or F)) for port, t in ports]
 
 
 def _retyped(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:

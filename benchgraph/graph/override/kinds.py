@@ -18,7 +18,7 @@ UNARY, BINARY = 1, 2
 def with_kinds(graph: Graph, kinds: Mapping[int, str]) -> Graph:
     """The graph with these ops exchanged or taken out, by op id.
 
-    A kind stands in for another of its family (`OpSpec.family`); inputs, outputs and attributes stay as they are. `undef` takes an op
+    A kind stands in for another of its family (`Schema.family`); inputs, outputs and attributes stay as they are. `undef` takes an op
     out: behind one of two inputs, the input that is computed is passed on. Raises InvalidArguments for an op that does not exist, a
     kind of another family, and an op that cannot go.
     """
@@ -30,9 +30,9 @@ def with_kinds(graph: Graph, kinds: Mapping[int, str]) -> Graph:
 
 
 def _exchanged(graph: Graph, op: Op, kind: str) -> Graph:
-    old, new = ops.spec(op.kind).family, ops.spec(kind).family
+    old, new = ops.spec(op.kind).schema.family, ops.spec(kind).schema.family
     if kind != op.kind and (not old or old != new):
-        legal = sorted(k for k, row in ops.OPS.items() if old and row.family == old)
+        legal = sorted(k for k, row in ops.OPS.items() if old and row.schema.family == old)
         fix = f"choose one of {', '.join(legal)}" if legal else "only ops of the families binary and eltwise have one"
         raise InvalidArguments(f"{kind} cannot take its place", fix=fix)
     return replace(graph, ops=tuple(replace(o, kind=kind) if o.id == op.id else o for o in graph.ops))
@@ -56,7 +56,7 @@ def _without(graph: Graph, op: Op) -> Graph:
 
 def _passed_on(graph: Graph, op: Op) -> LogicalTensor:
     """The input that takes the place of the output."""
-    if not ops.spec(op.kind).family or len(op.outputs) != 1 or len(op.inputs) not in (UNARY, BINARY):
+    if not ops.spec(op.kind).schema.family or len(op.outputs) != 1 or len(op.inputs) not in (UNARY, BINARY):
         raise InvalidArguments("it cannot be taken out", fix="only eltwise and binary ops with one output and one or two inputs can go")
     if len(op.inputs) == UNARY:
         return op.inputs[0]

@@ -1,4 +1,4 @@
-"""What mode C tests an op on: benchdnn's strategies, of which every row of the op table names its own (`OpSpec.fill`).
+"""What mode C tests an op on: benchdnn's strategies, of which every row of the op table names its own (`Testing.fill`).
 
 noise         random numbers that depend on nothing but seed, tensor and element
 filling       what a strategy is; the simple ones: integers, choices, cycles, ramps

@@ -24,7 +24,7 @@ def _without_zeros(filling: Filling) -> Filling:
         made = filling.make(t, noise)
         return np.where(made == 0, np.ones((), made.dtype), made)
 
-    return Filling(f"{filling.says}, 1 for 0", make)
+    return Filling(f"{filling.description}, 1 for 0", make)
 
 
 _FIRST, _SECOND = integers(-8, 8, scale=0.5), _without_zeros(integers(-8, 8))

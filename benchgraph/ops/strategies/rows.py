@@ -97,7 +97,9 @@ def total(folded: Callable[[Call], int], shift: int = 0) -> Strategy:
         if not shift:
             return integers(-LARGEST, LARGEST, density, starts_positive=True)
         plain = integers(-LARGEST, LARGEST, density)
-        return Filling(f"{plain.says}, plus {shift}", lambda t, noise: stored(plain.make(t, noise).astype(np.float64) + shift, t.dtype))
+        return Filling(
+            f"{plain.description}, plus {shift}", lambda t, noise: stored(plain.make(t, noise).astype(np.float64) + shift, t.dtype)
+        )
 
     return strategy
 
@@ -128,6 +130,6 @@ def product(folded: Callable[[Call], int]) -> Strategy:
             kept = noise.chance(share, np.arange(t.elements), lane=2).reshape(t.shape)
             return np.where(kept, made, np.ones((), made.dtype))
 
-        return Filling(f"1, and {share:.2%} {factors.says}", make)
+        return Filling(f"1, and {share:.2%} {factors.description}", make)
 
     return strategy

@@ -146,7 +146,7 @@ graph engine=cpu fpmath=strict {
 RULE = Rule(
     name="chain",
     starts=role_in(Role.anchor),
-    joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.movement),
+    joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.data_movement),
     samples=(
         ATTENTION,
         CAUSAL_ATTENTION,

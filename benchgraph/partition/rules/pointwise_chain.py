@@ -58,8 +58,8 @@ graph engine=cpu fpmath=strict {
 
 RULE = Rule(
     name="pointwise_chain",
-    starts=role_in(Role.pointwise, Role.row, Role.movement),
-    joins=role_in(Role.pointwise, Role.row, Role.movement),
+    starts=role_in(Role.pointwise, Role.row, Role.data_movement),
+    joins=role_in(Role.pointwise, Role.row, Role.data_movement),
     samples=(NORMALISED, SHUFFLE, REQUANTIZED, CONCATENATED),
     near_misses=(
         NearMiss(WITH_ANCHOR, "the anchor takes its operand along"),

@@ -54,7 +54,7 @@ class Rule:
 def role_in(*roles: Role) -> Ask:
     """Is the op's role one of these?"""
     wanted = frozenset(roles)
-    return lambda op: spec(op.kind).role in wanted
+    return lambda op: spec(op.kind).lowering.role in wanted
 
 
 def nothing(op: Op) -> bool:
@@ -72,10 +72,10 @@ def _is_computed_in(dtype: DType) -> bool:
 
 def widens_operand(op: Op) -> bool:
     """A cast or dequantisation that makes an operand to compute with: Dequantize, TypeCast, but not Quantize."""
-    return spec(op.kind).converts and _is_computed_in(op.outputs[0].dtype)
+    return spec(op.kind).semantics.is_conversion and _is_computed_in(op.outputs[0].dtype)
 
 
 def follows_in_place(op: Op) -> bool:
     """A pointwise op on a running value, casts and Quantize included; a Dequantize prepares the next op instead."""
     row = spec(op.kind)
-    return row.role is Role.pointwise and (_is_computed_in(op.inputs[0].dtype) or not row.converts)
+    return row.lowering.role is Role.pointwise and (_is_computed_in(op.inputs[0].dtype) or not row.semantics.is_conversion)

@@ -31,7 +31,7 @@ def find(graph: Graph) -> Iterator[Displaced]:
 
 def _made(graph: Graph, t: LogicalTensor, how: Computes) -> Op | None:
     op = graph.producers.get(t.id)
-    return op if op is not None and spec(op.kind).computes is how else None
+    return op if op is not None and spec(op.kind).semantics.computes is how else None
 
 
 def _given(graph: Graph, op: Op) -> LogicalTensor | None:

@@ -25,7 +25,7 @@ from benchgraph.reference.evaluate import call_of
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in computing(graph, Computes.sum):
         behind = next_computing(graph, op)
-        if behind is None or spec(behind.kind).computes not in (Computes.softmax, Computes.difference):
+        if behind is None or spec(behind.kind).semantics.computes not in (Computes.softmax, Computes.difference):
             continue
         operands = [source(graph, t) for t in op.inputs]
         masks = [s for s in operands if s is not None]
@@ -41,11 +41,11 @@ def _is_mask(found: Source) -> bool:
 def takes_masked_rows(op: Op) -> bool:
     """Does the op give numbers for a row of nothing but -inf? The reference of its row says so."""
     call = call_of(op)
-    if spec(op.kind).computes is not Computes.softmax:
+    if spec(op.kind).semantics.computes is not Computes.softmax:
         return True
     one = replace(call, ins=tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in call.ins))
     one = replace(one, outs=tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in call.outs))
-    return not np.isnan(spec(op.kind).reference(one, (np.full(one.ins[0].shape, -np.inf),))[0]).any()
+    return not np.isnan(spec(op.kind).semantics.reference(one, (np.full(one.ins[0].shape, -np.inf),))[0]).any()
 
 
 def _causal(rows: int, masks_a_row: bool) -> Filling:

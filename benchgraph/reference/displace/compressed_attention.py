@@ -35,14 +35,14 @@ def find(graph: Graph) -> Iterator[Displaced]:
         call = call_of(op)
         drawn = DType.s8 if data.dtype is DType.u8 else data.dtype
         typed = replace(call, ins=(call.ins[0], TensorType(drawn, call.ins[1].shape), *call.ins[2:]))
-        yield Displaced(data.id, _halved(spec(op.kind).fill(typed, WEIGHTS), drawn))
+        yield Displaced(data.id, _halved(spec(op.kind).testing.fill(typed, WEIGHTS), drawn))
 
 
 def _reads_softmax(graph: Graph, op: Op) -> bool:
     """Is its src what a softmax made?"""
     made = graph.producers.get(op.inputs[0].id)
-    while made is not None and spec(made.kind).computes is not Computes.softmax:
-        if spec(made.kind).computes is Computes.matmul or not made.inputs:
+    while made is not None and spec(made.kind).semantics.computes is not Computes.softmax:
+        if spec(made.kind).semantics.computes is Computes.matmul or not made.inputs:
             return False
         made = graph.producers.get(made.inputs[0].id)
     return made is not None
@@ -55,4 +55,4 @@ def _halved(filling: Filling, drawn: DType) -> Filling:
         values = np.trunc(filling.make(TensorType(drawn, t.shape), noise).astype(np.float64) / 2)
         return np.maximum(values, t.dtype.range[0]).astype(t.dtype.numpy)
 
-    return Filling(f"{filling.says}, halved", make)
+    return Filling(f"{filling.description}, halved", make)

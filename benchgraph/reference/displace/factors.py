@@ -15,7 +15,7 @@ from benchgraph.reference.displace.rule import Displaced, source
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in graph.order:
-        numbers = spec(op.kind).factors
+        numbers = spec(op.kind).testing.factors
         sources = [source(graph, t) for t in op.inputs] if numbers else []
         for found in sources:
             if found is not None and None in sources and not found.is_dequantised:

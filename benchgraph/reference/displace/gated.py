@@ -19,7 +19,7 @@ VALUES, PER_ROW = (2.0**-12, 2.0**-13, 2.0**-14), 3
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for gate in graph.order:
-        if not spec(gate.kind).is_product or not _goes_into_matmul(graph, gate):
+        if not spec(gate.kind).semantics.is_product or not _goes_into_matmul(graph, gate):
             continue
         products = [_matmul_above(graph, t.id) for t in gate.inputs]
         first, second = products
@@ -34,8 +34,8 @@ def find(graph: Graph) -> Iterator[Displaced]:
 def _matmul_above(graph: Graph, id: int) -> Op | None:
     """The MatMul that a value was made of by pointwise ops alone, along first computed operands."""
     made = graph.producers.get(id)
-    while made is not None and spec(made.kind).computes is not Computes.matmul:
-        if spec(made.kind).role is not Role.pointwise:
+    while made is not None and spec(made.kind).semantics.computes is not Computes.matmul:
+        if spec(made.kind).lowering.role is not Role.pointwise:
             return None
         made = next((graph.producers[t.id] for t in made.inputs if t.id in graph.producers), None)
     return made
@@ -44,8 +44,8 @@ def _matmul_above(graph: Graph, id: int) -> Op | None:
 def _goes_into_matmul(graph: Graph, gate: Op) -> bool:
     for op in downstream(graph, gate):
         row = spec(op.kind)
-        if row.computes is Computes.matmul:
+        if row.semantics.computes is Computes.matmul:
             return True
-        if not (row.converts or row.is_product):
+        if not (row.semantics.is_conversion or row.semantics.is_product):
             return False
     return False

@@ -28,19 +28,19 @@ OPERANDS = 2  # a product's; its bias is f32
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in graph.order:
-        if not spec(op.kind).fills_quantised:
+        if not spec(op.kind).testing.fills_quantised:
             continue
         sources = [source(graph, t) for t in op.inputs]
         call = quantised_call(op, sources)
         for port, found in enumerate(sources):
             if found is not None and _is_claimed(op, found):
-                yield Displaced(found.tensor.id, _from_zero_point(spec(op.kind).fill(call, port), found))
+                yield Displaced(found.tensor.id, _from_zero_point(spec(op.kind).testing.fill(call, port), found))
 
 
 def _is_claimed(op: Op, found: Source) -> bool:
-    is_anchor = spec(op.kind).role is Role.anchor
+    is_anchor = spec(op.kind).lowering.role is Role.anchor
     if not found.is_dequantised:
-        return is_anchor and bool(found.path) and all(spec(o.kind).role is Role.movement for o in found.path)
+        return is_anchor and bool(found.path) and all(spec(o.kind).lowering.role is Role.data_movement for o in found.path)
     return not is_wide_float(found.tensor) and (found.tensor.dtype.is_integer or is_anchor)
 
 
@@ -65,8 +65,8 @@ def _from_zero_point(filling: Filling, found: Source) -> Filling:
         return filling
 
     def make(made: TensorType, noise: Noise) -> Array:
-        at_0, at_1 = (np.float64(spec(call.kind).reference(call, (np.full(made.shape, n, made.dtype.numpy),))[0]) for n in (0, 1))
+        at_0, at_1 = (np.float64(spec(call.kind).semantics.reference(call, (np.full(made.shape, n, made.dtype.numpy),))[0]) for n in (0, 1))
         zero = np.rint(-at_0 / (at_1 - at_0))  # the op is affine: its zero point follows from two of its results
         return np.asarray(np.clip(filling.make(made, noise) + zero, *made.dtype.range).astype(made.dtype.numpy))
 
-    return Filling(f"{filling.says}, from the zero point on", make)
+    return Filling(f"{filling.description}, from the zero point on", make)

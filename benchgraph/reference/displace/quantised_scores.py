@@ -37,7 +37,7 @@ def _is_quantised(graph: Graph, softmax: Op) -> bool:
     for op in downstream(graph, softmax):
         if not is_transparent(op):
             return False
-        if spec(op.kind).converts and not is_wide_float(op.outputs[0]):
+        if spec(op.kind).semantics.is_conversion and not is_wide_float(op.outputs[0]):
             return True
     return False
 

@@ -37,7 +37,7 @@ class Source:
 
     @property
     def is_moved(self) -> bool:
-        return any(spec(op.kind).role is Role.movement for op in self.path)
+        return any(spec(op.kind).lowering.role is Role.data_movement for op in self.path)
 
 
 def is_wide_float(t: LogicalTensor) -> bool:
@@ -46,13 +46,13 @@ def is_wide_float(t: LogicalTensor) -> bool:
 
 
 def dequantises(op: Op) -> bool:
-    return spec(op.kind).converts and not is_wide_float(op.inputs[0]) and is_wide_float(op.outputs[0])
+    return spec(op.kind).semantics.is_conversion and not is_wide_float(op.inputs[0]) and is_wide_float(op.outputs[0])
 
 
 def is_transparent(op: Op) -> bool:
     """One tensor in, the same numbers out: a movement, a cast, a (de)quantisation with constant scales."""
     row = spec(op.kind)
-    return (row.role is Role.movement or row.converts) and len(op.inputs) == 1
+    return (row.lowering.role is Role.data_movement or row.semantics.is_conversion) and len(op.inputs) == 1
 
 
 def source(graph: Graph, t: LogicalTensor) -> Source | None:
@@ -68,12 +68,12 @@ def source(graph: Graph, t: LogicalTensor) -> Source | None:
 
 def computing(graph: Graph, what: Computes) -> Iterator[Op]:
     """The ops that compute this, in topological order."""
-    return (op for op in graph.order if spec(op.kind).computes is what)
+    return (op for op in graph.order if spec(op.kind).semantics.computes is what)
 
 
 def first_consumer(graph: Graph, op: Op) -> Op | None:
     """Of the first output, in topological order; None when nobody computes with it."""
-    return graph.first_reader(op.outputs[0].id, lambda reader: not spec(reader.kind).unsupported) if op.outputs else None
+    return graph.first_reader(op.outputs[0].id, lambda reader: not spec(reader.kind).lowering.unsupported) if op.outputs else None
 
 
 def downstream(graph: Graph, op: Op) -> Iterator[Op]:
@@ -94,9 +94,11 @@ def softmax_behind(graph: Graph, op: Op) -> Op | None:
     before = op
     for o in downstream(graph, op):
         row = spec(o.kind)
-        if row.computes is Computes.softmax or (row.computes is Computes.exp and spec(before.kind).computes is Computes.difference):
+        if row.semantics.computes is Computes.softmax or (
+            row.semantics.computes is Computes.exp and spec(before.kind).semantics.computes is Computes.difference
+        ):
             return o
-        if row.role not in (Role.pointwise, Role.movement):
+        if row.lowering.role not in (Role.pointwise, Role.data_movement):
             return None
         if not is_transparent(o):
             before = o

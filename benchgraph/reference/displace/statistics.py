@@ -24,7 +24,7 @@ def find(graph: Graph) -> Iterator[Displaced]:
     for op in computing(graph, Computes.difference):
         following = next_computing(graph, op)
         scores, stats = op.inputs[0], source(graph, op.inputs[1])
-        is_exp = following is not None and spec(following.kind).computes is Computes.exp
+        is_exp = following is not None and spec(following.kind).semantics.computes is Computes.exp
         if not is_exp or stats is None or stats.path or scores.id not in graph.producers or _hangs_on(graph, scores, stats.tensor):
             continue
         axes = _folded(scores, stats.tensor)

@@ -22,9 +22,9 @@ def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
 
     The same object when nothing changes.
     """
-    absent = {name: a.default for name, a in row.attrs.items() if a.default is not None and name not in attrs}
+    absent = {name: a.default for name, a in row.schema.attrs.items() if a.default is not None and name not in attrs}
     full = Attrs(absent, **attrs) if absent else attrs
-    rounded = {name: as_f32(v) for name, a in row.attrs.items() if a.type == "f32" and isinstance(v := full.get(name), float)}
+    rounded = {name: as_f32(v) for name, a in row.schema.attrs.items() if a.type == "f32" and isinstance(v := full.get(name), float)}
     return full if all(full[name] == v for name, v in rounded.items()) else full.updated(**rounded)
 
 
@@ -35,14 +35,14 @@ def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tupl
     """
     given, attrs = attrs, fill_defaults(row, attrs)
     bound: dict[str, tuple[str, DType]] = {}
-    _check_count(row.inputs, row.num_inputs, row.variadic, len(ins), "input")
-    _check_dtypes(row, row.inputs, tuple(dtype for dtype, _ in ins), "input", bound)
-    _check_count(row.outputs, row.num_outputs, row.variadic_outputs, len(out_dtypes), "output")
-    _check_dtypes(row, row.outputs, out_dtypes, "output", bound)
-    _check_attrs(row.attrs | row.extensions, given)
-    if row.check is None:
+    _check_count(row.schema.inputs, row.schema.num_inputs, row.schema.variadic_inputs, len(ins), "input")
+    _check_dtypes(row, row.schema.inputs, tuple(dtype for dtype, _ in ins), "input", bound)
+    _check_count(row.schema.outputs, row.schema.num_outputs, row.schema.variadic_outputs, len(out_dtypes), "output")
+    _check_dtypes(row, row.schema.outputs, out_dtypes, "output", bound)
+    _check_attrs(row.schema.attrs | row.schema.extensions, given)
+    if row.schema.check is None:
         return
-    message = row.check(attrs, ins, out_dtypes)
+    message = row.schema.check(attrs, ins, out_dtypes)
     if message:
         what, _, fix = message.partition("; ")
         raise InvalidGraphOp(what, fix=fix)
@@ -53,9 +53,9 @@ def check_form(row: OpSpec, attrs: Attrs, num_inputs: int, num_outputs: int) -> 
 
     Others and words are not looked at. Raises InvalidGraphOp.
     """
-    _check_count(row.inputs, row.num_inputs, row.variadic, num_inputs, "input")
-    _check_count(row.outputs, row.num_outputs, row.variadic_outputs, num_outputs, "output")
-    _check_values(row.attrs, attrs)
+    _check_count(row.schema.inputs, row.schema.num_inputs, row.schema.variadic_inputs, num_inputs, "input")
+    _check_count(row.schema.outputs, row.schema.num_outputs, row.schema.variadic_outputs, num_outputs, "output")
+    _check_values(row.schema.attrs, attrs)
 
 
 def call_of(row: OpSpec, sample: Sample) -> Call:
@@ -67,21 +67,21 @@ def call_of(row: OpSpec, sample: Sample) -> Call:
     attrs = fill_defaults(row, sample.attrs)
     dtypes = sample.dtypes or (DType.f32,) * len(sample.shapes)
     ins = tuple(TensorType(dtype, shape) for dtype, shape in zip(dtypes, sample.shapes, strict=True))
-    bound = {port_of(row.inputs, i).type: dtype for i, dtype in reversed(list(enumerate(dtypes)))}
-    outs = sample.out_dtypes or tuple(_out_dtype(row, port, bound) for port in row.outputs[: _least_outputs(row)])
-    shapes = row.infer(attrs, ins)
+    bound = {port_of(row.schema.inputs, i).type: dtype for i, dtype in reversed(list(enumerate(dtypes)))}
+    outs = sample.out_dtypes or tuple(_out_dtype(row, port, bound) for port in row.schema.outputs[: _least_outputs(row)])
+    shapes = row.semantics.infer(attrs, ins)
     return Call(row.kind, attrs, ins, tuple(TensorType(dtype, shape) for dtype, shape in zip(outs, shapes, strict=False)))
 
 
 def _out_dtype(row: OpSpec, port: Port, bound: Mapping[str, DType]) -> DType:
-    allowed = row.types.get(port.type) or (DType.f32,)
+    allowed = row.schema.types.get(port.type) or (DType.f32,)
     return bound.get(port.type) or (DType.f32 if DType.f32 in allowed else allowed[0])
 
 
 def _least_outputs(row: OpSpec) -> int:
-    if row.variadic_outputs is not None:
-        return row.variadic_outputs[0]
-    return min(row.num_outputs, default=len(row.outputs))
+    if row.schema.variadic_outputs is not None:
+        return row.schema.variadic_outputs[0]
+    return min(row.schema.num_outputs, default=len(row.schema.outputs))
 
 
 def _check_count(ports: tuple[Port, ...], counts: tuple[int, ...], limits: tuple[int, int] | None, got: int, side: str) -> None:
@@ -107,7 +107,7 @@ def _check_dtypes(row: OpSpec, ports: tuple[Port, ...], dtypes: tuple[DType, ...
     for index, dtype in enumerate(dtypes):
         port = port_of(ports, index)
         label = f"{side} {port.name if len(dtypes) <= len(ports) else index}"
-        allowed = row.types.get(port.type)
+        allowed = row.schema.types.get(port.type)
         if not allowed:
             continue
         if dtype not in allowed:
