@@ -1,4 +1,4 @@
-"""The README and the docs: every command of a code block is understood; with --commands the README's are run in an empty folder, in order.
+"""The README and the docs: every command of a code block is understood; with --commands those that users begin with run in an empty folder.
 
 A command runs as it stands in the document but for `SHORTER`: options at its end that make it take fewer cases, or shorter ones.
 """
@@ -21,6 +21,7 @@ from benchgraph.options.argv import parse
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUN = ("README.md", "usage.md")  # documents whose commands are run, in order
 
 PROGRAMS = ("benchgraph", "pip", "pytest", "python")
 ELSEWHERE = ("../shared", "PASS", "...")  # of the corpus, or with a placeholder
@@ -135,11 +136,11 @@ def run(step: str, folder: Path, environment: dict[str, str]) -> str:
     return f"{step}: exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-1000:]}\n"
 
 
-def test_the_commands_of_the_readme_run(folder: Path, environment: dict[str, str], request: pytest.FixtureRequest) -> None:
+def test_the_commands_of_the_readme_and_of_usage_run(folder: Path, environment: dict[str, str], request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--commands"):
         pytest.skip("takes minutes; pytest --commands runs it")
     failed = []
-    for command in (c for c in ALL if c.document.name == "README.md"):
+    for command in (c for name in RUN for c in ALL if c.document.name == name):
         for step in (shorter(step) for step in command.steps if step != "pytest"):
             if DATABASE in step:
                 step = step.replace(DATABASE, shlex.quote(request.getfixturevalue("postgresql")))
