@@ -27,7 +27,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir import ir as tir
 from benchgraph.tir.affine import Linear, linear, to_expr
 from benchgraph.tir.build import add, mul
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Func, Load, Overwrite, Ramp, Scope, Seq, Store, Tensor, Var
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Func, Load, InplacePair, Ramp, Scope, Seq, Store, Tensor, Var
 from benchgraph.tir.visit import map_parts, statements
 
 ROW, VECTOR = Var("row"), Var("vector")
@@ -95,13 +95,13 @@ class Writer:
             f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, None)
 
 
-def taken_out(g: Brgemm, inplace: tuple[Overwrite, ...]) -> tuple[PostOps, Given]:
+def taken_out(g: Brgemm, inplace: tuple[InplacePair, ...]) -> tuple[PostOps, Given]:
     """The post-ops of g, which has some, and what they are given. inplace: of the function that g is in."""
     out = _Taken(g)
     body, operands = Seq(out.stores()), tuple(out.operands.values())
     over = {frozenset((pair.dst, pair.src)) for pair in inplace}
     overlaps = tuple(
-        Overwrite(a.tensor.name, b.tensor.name)
+        InplacePair(a.tensor.name, b.tensor.name)
         for k, a in enumerate(operands)
         for b in operands[:k]
         if (x := _memory(a.given)) == (y := _memory(b.given)) or frozenset((x, y)) in over

@@ -24,7 +24,7 @@ from benchgraph.core.target import Target
 from benchgraph.runtime.executable import Executable, Signature, Unlinked
 from benchgraph.runtime.jit import Unit, bind
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import Func, Overwrite, Scope, Tensor
+from benchgraph.tir.ir import Func, InplacePair, Scope, Tensor
 from benchgraph.tir.module import Module
 
 Json: TypeAlias = Mapping[str, Any]
@@ -88,7 +88,7 @@ def _inflated(text: bytes) -> str:
     return zlib.decompress(text).decode()
 
 
-def _members(value: Tensor | Func | Overwrite) -> dict[str, Any]:
+def _members(value: Tensor | Func | InplacePair) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
@@ -114,5 +114,5 @@ def _func_to_json(f: Func, places: dict[Tensor, int]) -> Json:
 
 
 def _func(d: Json, tensors: Sequence[Tensor]) -> Func:
-    params, inplace = tuple(tensors[i] for i in d["params"]), tuple(Overwrite(**o) for o in d["inplace"])
+    params, inplace = tuple(tensors[i] for i in d["params"]), tuple(InplacePair(**o) for o in d["inplace"])
     return Func(**{**d, "params": params, "inplace": inplace, "body": seq()})

@@ -312,7 +312,7 @@ Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Pack | Prefetch
 
 
 @dataclass(frozen=True)
-class Overwrite:
+class InplacePair:
     """The parameter named dst may lie on the whole of the one named src: every element is loaded before it is stored over."""
 
     dst: str
@@ -333,4 +333,4 @@ class Func:
     runs_once: bool = False
     shared_bytes: int = 0
     thread_bytes: int = 0
-    inplace: tuple[Overwrite, ...] = ()
+    inplace: tuple[InplacePair, ...] = ()

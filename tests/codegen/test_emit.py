@@ -34,7 +34,7 @@ from benchgraph.tir.ir import (
     If,
     Load,
     LoopKind,
-    Overwrite,
+    InplacePair,
     Pack,
     PostOps,
     Ramp,
@@ -353,7 +353,7 @@ def test_a_load_stays_before_the_store_that_may_overwrite_it() -> None:
     """The same loop, but dst may lie over bia: the load stays in it."""
     bia, dst = param("bia", F32, 4096), param("dst", F32, 4096)
     body = For(VAR_I, Const(4096), Store(dst, (VAR_I,), unary(UnOp.neg, Load(bia, (Const(0),)))))
-    f = Func("main", (bia, dst), body, inplace=(Overwrite("dst", "bia"),))
+    f = Func("main", (bia, dst), body, inplace=(InplacePair("dst", "bia"),))
     text = jit(emit([f], host()), host()).optimized_ir()
     loop = text[text.index("i.body:") :]
     assert "load float" in loop[: loop.index("br i1")]

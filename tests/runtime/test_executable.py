@@ -28,7 +28,7 @@ from benchgraph.tir.ir import (
     Func,
     Load,
     LoopKind,
-    Overwrite,
+    InplacePair,
     Scope,
     Store,
     Tensor,
@@ -281,7 +281,7 @@ def negated() -> Executable:
             Store(b, (VAR_I,), Binary(BinOp.add, Load(y, (VAR_I,)), Const(1.0, F32))),
         ),
     )
-    return executable(Func("main", (x, y, a, b), body, inplace=(Overwrite("a", "x"),)), called((x, y), (a, b)))
+    return executable(Func("main", (x, y, a, b), body, inplace=(InplacePair("a", "x"),)), called((x, y), (a, b)))
 
 
 def test_an_output_may_lie_over_the_input_it_is_paired_with() -> None:

@@ -19,7 +19,7 @@ from benchgraph.tir.ir import (
     Flat,
     Func,
     Load,
-    Overwrite,
+    InplacePair,
     PostOps,
     Ramp,
     Scope,
@@ -269,9 +269,9 @@ def test_what_may_not_stays_where_it_is() -> None:
 
 def test_a_result_that_may_lie_on_an_operand_is_stored_behind_the_product() -> None:
     f = lowered(product(scaled, n=16, m=6))
-    on_rows = replace(f, inplace=(Overwrite("y", "x"),))
+    on_rows = replace(f, inplace=(InplacePair("y", "x"),))
     assert attach_post_ops(on_rows, TARGET) is on_rows
-    assert post_ops(attach_post_ops(replace(f, inplace=(Overwrite("y", "r"),)), TARGET)) == []  # r is read at other places
+    assert post_ops(attach_post_ops(replace(f, inplace=(InplacePair("y", "r"),)), TARGET)) == []  # r is read at other places
     assert len(post_ops(attach_post_ops(f, TARGET))) == 1
 
 
@@ -308,5 +308,5 @@ def test_verify_holds_post_ops_to_their_vector() -> None:
 def test_weights_that_the_result_may_lie_on_are_read_to_the_end_first() -> None:
     """As many rows as the product is deep: mark-inplace says that y may be given w's memory."""
     f = lowered(product(scaled, m=K))
-    assert Overwrite("y", "w") in f.inplace
+    assert InplacePair("y", "w") in f.inplace
     assert attach_post_ops(f, TARGET) is f

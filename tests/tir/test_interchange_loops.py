@@ -6,7 +6,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq
-from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Scope, Store, Tensor
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, LoopKind, InplacePair, Scope, Store, Tensor
 from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
@@ -163,7 +163,7 @@ def test_all_else_stays(f: Func) -> None:
 
 def test_what_may_lie_over_each_other_stays() -> None:
     f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
-    over = Func(f.name, f.params, f.body, inplace=(Overwrite("y", "x"),))
+    over = Func(f.name, f.params, f.body, inplace=(InplacePair("y", "x"),))
     assert interchange_loops(over, TARGET) is over
 
 

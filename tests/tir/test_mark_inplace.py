@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If, Overwrite, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If, InplacePair, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
@@ -114,7 +114,7 @@ def test_what_may_be_overwritten_is_marked(case: str) -> None:
 def test_what_is_needed_again_is_not_marked(case: str) -> None:
     f = UNSAFE[case]
     assert "y over x" not in marks(f)
-    assert not is_same_over(f, Overwrite("y", "x"), f), "the case is there to be wrong when marked"
+    assert not is_same_over(f, InplacePair("y", "x"), f), "the case is there to be wrong when marked"
 
 
 @pytest.mark.parametrize("case", NOT_MARKED)
@@ -131,7 +131,7 @@ def flat_arguments(f: Func) -> dict[str, NDArray[np.generic]]:
     return {p.name: rng.uniform(-1, 1, p.nbytes // p.dtype.numpy.itemsize).astype(p.dtype.numpy) for p in f.params}
 
 
-def is_same_over(f: Func, over: Overwrite, original: Func) -> bool:
+def is_same_over(f: Func, over: InplacePair, original: Func) -> bool:
     """Whether f with dst laid over src gives the results of original, where dst has its own; parallel loops run in a random order."""
     want, got = flat_arguments(original), flat_arguments(f)
     interpret(original, list(want.values()))
@@ -180,12 +180,12 @@ def test_the_text_shows_marks() -> None:
 
 def test_marks_stay_when_loops_have_become_vectors() -> None:
     once = run(PROGRAMS[0](), TARGET)
-    assert once.inplace == (Overwrite("y", "x"),)
+    assert once.inplace == (InplacePair("y", "x"),)
     assert mark_inplace(once, TARGET) is once
 
 
-@pytest.mark.parametrize("over", [Overwrite("y", "y"), Overwrite("t", "x")])
-def test_a_mark_names_two_parameters(over: Overwrite) -> None:
+@pytest.mark.parametrize("over", [InplacePair("y", "y"), InplacePair("t", "x")])
+def test_a_mark_names_two_parameters(over: InplacePair) -> None:
     with pytest.raises(VerifyError, match="only a parameter lies over another one"):
         verify(replace(SAFE["in parallel"][1], inplace=(over,)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, block_size, cast, f32, floordiv, minimum, mod, mul, sub
-from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, Overwrite, Pack, Store
+from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, InplacePair, Pack, Store
 from benchgraph.tir.passes.transpose_copies import transpose_copies
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute_all, walk
@@ -171,7 +171,7 @@ def test_all_else_stays(f: Func) -> None:
 
 def test_what_may_lie_over_each_other_stays() -> None:
     f = copy()
-    over = Func(f.name, f.params, f.body, inplace=(Overwrite("y", "x"),))
+    over = Func(f.name, f.params, f.body, inplace=(InplacePair("y", "x"),))
     assert transpose_copies(over, TARGET) is over
 
 

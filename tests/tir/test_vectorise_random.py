@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, cast, minimum, mul, sub
-from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, LoopKind, Overwrite, Random, Scope, Select
+from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, LoopKind, InplacePair, Random, Scope, Select
 from benchgraph.tir.passes.vectorise_random import MOST, vectorise_random
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
@@ -111,7 +111,7 @@ def test_streams_stand_still() -> None:
     words = param("words", 64, dtype=DType.s64)
     over = Func("over", (SEED, words), loop(j, 64, put(words, j, value=cast(number(j), DType.s64))))
     assert len(drawn(over)) == 1
-    bound = replace(over, inplace=(Overwrite("words", "seed"),))
+    bound = replace(over, inplace=(InplacePair("words", "seed"),))
     assert vectorise_random(bound, TARGET) is bound
 
 

@@ -22,7 +22,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, For, Func, If, Overwrite, Pack, Seq, Stmt, Store, Tensor
+from benchgraph.tir.ir import Brgemm, For, Func, If, InplacePair, Pack, Seq, Stmt, Store, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, walk, written
 
@@ -36,7 +36,7 @@ def mark_inplace(f: Func, target: Target) -> Func:
     loaded = _loaded(f.body) - stored
     sources = [src for src in f.params if src.name in loaded]
     found = (
-        Overwrite(dst.name, src.name)
+        InplacePair(dst.name, src.name)
         for dst in f.params
         if dst.name in stored
         for src in sources
