@@ -17,7 +17,7 @@ from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.target import Target
 from benchgraph.tir.build import add
 from benchgraph.tir.groups import GROUPS
-from benchgraph.tir.ir import Brgemm, Expr, Flat, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
+from benchgraph.tir.ir import Brgemm, Expr, FlatSlice, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
 from benchgraph.tir.visit import children, walk
 
 FULL = 400
@@ -147,7 +147,7 @@ def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> 
         yield Call(part.function, places, part.numbers)
 
 
-def _flat(*pieces: Slice | Flat) -> Iterable[Flat]:
+def _flat(*pieces: Slice | FlatSlice) -> Iterable[FlatSlice]:
     for piece in pieces:
         if isinstance(piece, Slice):
             raise TypeError(f"emit takes Tensor IR after flatten-index; {piece.tensor.name} is still sliced")

@@ -31,7 +31,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     Func,
     If,
@@ -205,10 +205,10 @@ class _Writer:
             guard = "" if s.mask is None else f"if {mask}: "
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
-    def piece(self, p: Slice | Flat, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
+    def piece(self, p: Slice | FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
         """Source for (tensor, first index, how rows, columns and batch step, rows, cols, rows that lie together)."""
         name = self.name(p.tensor.name, "t")
-        if isinstance(p, Flat):
+        if isinstance(p, FlatSlice):
             return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols}, {group})"
         return f"piece({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
 

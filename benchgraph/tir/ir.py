@@ -217,7 +217,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Flat:
+class FlatSlice:
     """A Slice after flatten-index: the tensor is 1-d; strides, in elements, are those of rows, columns and each axis of the batch."""
 
     tensor: Tensor
@@ -267,9 +267,9 @@ class Brgemm:
     place of its being stored to acc, which holds nothing afterwards.
     """
 
-    src: Slice | Flat
-    wei: Slice | Flat
-    acc: Slice | Flat
+    src: Slice | FlatSlice
+    wei: Slice | FlatSlice
+    acc: Slice | FlatSlice
     m: int
     n: int
     k: int
@@ -296,8 +296,8 @@ class Pack:
     convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. turns: dst[k, n] = src[k, n], s8 as u8 128 more.
     """
 
-    src: Slice | Flat
-    dst: Slice | Flat
+    src: Slice | FlatSlice
+    dst: Slice | FlatSlice
     k: int
     n: int
     turns: bool = False

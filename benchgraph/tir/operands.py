@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.tir.ir import Brgemm, Flat, Pack, Slice
+from benchgraph.tir.ir import Brgemm, FlatSlice, Pack, Slice
 
 
 @dataclass(frozen=True)
 class Operand:
     """One slice of a statement. extents: of rows, columns and batch, in steps of the slice. group: elements from each step's place on."""
 
-    piece: Slice | Flat
+    piece: Slice | FlatSlice
     extents: tuple[int, ...]
     group: int = 1
 
@@ -28,7 +28,7 @@ class Operand:
 
     def stride(self, axis: int) -> int:
         """Elements between two rows (0), columns (1) or entries of an axis of the batch."""
-        if isinstance(self.piece, Flat):
+        if isinstance(self.piece, FlatSlice):
             return self.piece.strides[axis]
         dim, step = self.piece.axes[axis]
         return self.piece.tensor.strides[dim] * step

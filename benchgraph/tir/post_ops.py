@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.tir.affine import Linear, linear
-from benchgraph.tir.ir import Brgemm, Const, Flat, For, PostOps
+from benchgraph.tir.ir import Brgemm, Const, FlatSlice, For, PostOps
 
 
 def loops(g: Brgemm, p: PostOps) -> For:
@@ -13,7 +13,7 @@ def loops(g: Brgemm, p: PostOps) -> For:
 
 def place_in_acc(g: Brgemm, p: PostOps) -> Linear | None:
     """Where the vector at hand begins in g's acc; None before flatten-index. What has only one value counts nothing."""
-    if not isinstance(g.acc, Flat):
+    if not isinstance(g.acc, FlatSlice):
         return None
     rows = Linear({p.row: g.acc.strides[0]} if g.m > 1 else {})
     return linear(g.acc.offset).plus(rows).plus(Linear({p.vector: p.lanes} if g.n > p.lanes else {}))

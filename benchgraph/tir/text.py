@@ -29,7 +29,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     Func,
     If,
@@ -158,7 +158,7 @@ def _prefetch(s: Prefetch) -> str:
 
 def _slice(o: Operand) -> str:
     s = o.piece
-    if isinstance(s, Flat):
+    if isinstance(s, FlatSlice):
         columns = "" if s.strides[1] == 1 else f", {s.strides[1]}"
         return f"{s.tensor.name}[{_expr(s.offset)}, {s.strides[0]}{columns}]"
     span = {dim: f":+{extent}" + (f"*{step}" if step != 1 else "") for extent, (dim, step) in zip(o.extents[:2], s.axes, strict=False)}
@@ -167,8 +167,8 @@ def _slice(o: Operand) -> str:
     return f"{s.tensor.name}[{', '.join(_expr(i) + span.get(d, '') for d, i in enumerate(s.index))}]"
 
 
-def _batch(s: Slice | Flat) -> str:
-    if isinstance(s, Flat):
+def _batch(s: Slice | FlatSlice) -> str:
+    if isinstance(s, FlatSlice):
         return f"by {'x'.join(str(stride) for stride in s.strides[2:])}"
     return "dim " + ", ".join(f"{dim} by {step}" for dim, step in s.axes[2:])
 

@@ -6,7 +6,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds, to_expr
 from benchgraph.tir.build import binary, constant
 from benchgraph.tir.groups import PACKED_FROM
-from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, Flat, For, Load, LoopKind, Pack, Scope, Stmt, Store, Var
+from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, FlatSlice, For, Load, LoopKind, Pack, Scope, Stmt, Store, Var
 from benchgraph.tir.visit import statements
 
 LEAST_BYTES = 16  # of a row of dst; rows of fewer are stored in less than a vector of the smallest kind
@@ -32,7 +32,7 @@ def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
         rows, columns = constant(k.extent), constant(n.extent)
         if rows is None or columns is None or dst[1] < columns or not _pays(rows, columns, load.tensor.dtype, store.tensor.dtype):
             continue
-        pieces = Flat(load.tensor, to_expr(src[0], ranges), src[1:]), Flat(store.tensor, to_expr(dst[0], ranges), dst[1:])
+        pieces = FlatSlice(load.tensor, to_expr(src[0], ranges), src[1:]), FlatSlice(store.tensor, to_expr(dst[0], ranges), dst[1:])
         return Pack(*pieces, rows, columns, turns=load.tensor.dtype.bits == store.tensor.dtype.bits)
     return None
 

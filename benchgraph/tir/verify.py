@@ -25,7 +25,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     Func,
     If,
@@ -346,13 +346,13 @@ def _pack(s: Pack, scope: VerifierState) -> None:
 def _operands(s: Brgemm | Pack, scope: VerifierState) -> None:
     for o in operands(s):
         _tensor(s, o.piece.tensor, scope)
-        if isinstance(o.piece, Flat):
+        if isinstance(o.piece, FlatSlice):
             _flat(s, o.piece, o, scope)
         else:
             _slice(s, o.piece, o, scope)
 
 
-def _flat(s: Brgemm | Pack, piece: Flat, o: Operand, scope: VerifierState) -> None:
+def _flat(s: Brgemm | Pack, piece: FlatSlice, o: Operand, scope: VerifierState) -> None:
     _scalar(s, piece.offset, INDEX, scope)
     if len(piece.tensor.shape) != 1:
         fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")

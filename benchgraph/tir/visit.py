@@ -17,7 +17,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     If,
     Load,
@@ -137,12 +137,12 @@ def reads_memory(e: Expr) -> bool:
 # ---- statements ------------------------------------------------------------------------------------------------------
 
 
-def slice_exprs(s: Slice | Flat) -> tuple[Expr, ...]:
+def slice_exprs(s: Slice | FlatSlice) -> tuple[Expr, ...]:
     return s.index if isinstance(s, Slice) else (s.offset,)
 
 
-def _map_slice(s: Slice | Flat, fn: ExprMap) -> Slice | Flat:
-    if isinstance(s, Flat):
+def _map_slice(s: Slice | FlatSlice, fn: ExprMap) -> Slice | FlatSlice:
+    if isinstance(s, FlatSlice):
         offset = fn(s.offset)
         return s if offset is s.offset else replace(s, offset=offset)
     index = map_tuple(s.index, fn)
@@ -349,7 +349,7 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
         e = map_parts(e, expr)
         return replace(e, tensor=new[e.tensor.name]) if isinstance(e, Load) and e.tensor.name in new else e
 
-    def piece(p: Slice | Flat) -> Slice | Flat:
+    def piece(p: Slice | FlatSlice) -> Slice | FlatSlice:
         return replace(p, tensor=new.get(p.tensor.name, p.tensor))
 
     s = map_exprs(map_children(s, lambda c: map_tensors(c, new)), expr)

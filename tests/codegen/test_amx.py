@@ -18,7 +18,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import seq
 from benchgraph.tir.groups import DTypes
-from benchgraph.tir.ir import Brgemm, Const, Flat, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor
+from benchgraph.tir.ir import Brgemm, Const, FlatSlice, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor
 from tests.support.table import all_hold
 
 BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
@@ -108,7 +108,7 @@ def task(*products: tuple[int, int, int]) -> str:
             for name, dtype, size in zip("swa", BF16, (m * k * entries, k * entries * 16, m * 16), strict=True)
         )
         params += [src, wei, acc]
-        pieces = Flat(src, Const(0), (k * entries, 1, k)), Flat(wei, Const(0), (32, 1, k * 16)), Flat(acc, Const(0), (16, 1))
+        pieces = FlatSlice(src, Const(0), (k * entries, 1, k)), FlatSlice(wei, Const(0), (32, 1, k * 16)), FlatSlice(acc, Const(0), (16, 1))
         statements.append(Brgemm(*pieces, m, 16, k, (entries,)))
     body = For(i, Const(2), seq(*statements), LoopKind.parallel)
     return "".join(emit([Func("main", tuple(params), body)], Target(ISAS["avx512_core_amx"], 48 << 10, 2 << 20, 2)))

@@ -28,7 +28,7 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, current, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
-from benchgraph.tir.ir import Brgemm, Const, Flat, Func, Prefetch, Scope, tensor
+from benchgraph.tir.ir import Brgemm, Const, FlatSlice, Func, Prefetch, Scope, tensor
 from tests.support.guard_pages import fenced
 from tests.support.table import all_hold
 
@@ -462,7 +462,7 @@ def test_src_has_more_where_there_is_memory_of_ours_behind_it(scope: Scope, dtyp
     src = replace(tensor("t", dtypes[0], (64,), scope), offset=0 if arena else None)
     wei, acc = tensor("w", dtypes[1], (256,), Scope.param), tensor("a", dtypes[2], (64,), Scope.param)
     group = GROUPS[dtypes]
-    body = Brgemm(Flat(src, Const(0), (k, 1)), Flat(wei, Const(0), (16 * group, 1)), Flat(acc, Const(0), (16, 1)), 4, 16, k)
+    body = Brgemm(FlatSlice(src, Const(0), (k, 1)), FlatSlice(wei, Const(0), (16 * group, 1)), FlatSlice(acc, Const(0), (16, 1)), 4, 16, k)
     params = (wei, acc) if arena else (src, wei, acc)
     (product,) = products(Func("main", params, body, **arena), host()).values()
     assert product.kernel.has_more is has_more

@@ -16,7 +16,7 @@ from benchgraph.tir.ir import (
     Brgemm,
     Const,
     Expr,
-    Flat,
+    FlatSlice,
     Func,
     Load,
     InplacePair,
@@ -280,7 +280,7 @@ def test_a_result_that_shares_bytes_with_the_rows_is_stored_behind_the_product()
     rows, acc = (Tensor(name, DType.f32, (256,), (1,), Scope.shared, offset=at) for name, at in (("a", 0), ("t", 4096)))
     for offset, count in ((1024, 1), (512, 0)):
         y = Tensor("y", DType.f32, (256,), (1,), Scope.shared, offset=offset)
-        call = Brgemm(Flat(rows, ZERO, (16, 1)), Flat(param("w", 256), ZERO, (16, 1)), Flat(acc, ZERO, (16, 1)), 16, 16, 16)
+        call = Brgemm(FlatSlice(rows, ZERO, (16, 1)), FlatSlice(param("w", 256), ZERO, (16, 1)), FlatSlice(acc, ZERO, (16, 1)), 16, 16, 16)
         at_hand = Load(acc, (_ramp(i),))
         nest = loop(i, 16, put(y, _ramp(i), value=at_hand))
         f = Func("f", (param("w", 256),), seq(call, nest), shared_bytes=8192)

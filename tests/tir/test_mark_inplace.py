@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Flat, Func, If, InplacePair, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, FlatSlice, Func, If, InplacePair, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
@@ -35,7 +35,7 @@ def exp(t: Tensor, index: Expr) -> Expr:
 
 
 def product(dst: Tensor) -> Brgemm:
-    return Brgemm(Flat(X, Const(0), ROWS_COLS), Flat(Z, Const(0), ROWS_COLS), Flat(dst, Const(0), ROWS_COLS), 8, 8, 8)
+    return Brgemm(FlatSlice(X, Const(0), ROWS_COLS), FlatSlice(Z, Const(0), ROWS_COLS), FlatSlice(dst, Const(0), ROWS_COLS), 8, 8, 8)
 
 
 def func(*body: Stmt, params: tuple[Tensor, ...] = (X, Y, Z)) -> Func:

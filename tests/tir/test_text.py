@@ -14,7 +14,7 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     Load,
     Prefetch,
@@ -78,13 +78,13 @@ def test_expression(e: Expr, text: str) -> None:
 
 
 def test_flat_batch_reduce_shows_strides() -> None:
-    flat = Flat(X, i, (4, 1, 64))
+    flat = FlatSlice(X, i, (4, 1, 64))
     text = "brgemm (2x3x4) x[i, 4] += x[i, 4] @ x[i, 4] batch 5 (src by 64, wei by 64)"
     assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, (5,), accumulate=True)) == text
 
 
 def test_what_a_product_fetches_ahead_stands_behind_it() -> None:
-    flat = Flat(X, i, (4, 1))
+    flat = FlatSlice(X, i, (4, 1))
     ahead = Prefetch(X, (op(BinOp.add, i, j),), 6, runs=3, pitch=40), Prefetch(X, (j,), 1, is_store=True)
     text = "brgemm (2x3x4) x[i, 4] = x[i, 4] @ x[i, 4], prefetch x[i + j] 6 lines 3 times by 40, prefetch x[j] 1 lines to write"
     assert print_tir(Brgemm(flat, flat, flat, 2, 3, 4, ahead=ahead)) == text

@@ -32,7 +32,7 @@ from benchgraph.tir.ir import (
     Alloc,
     Brgemm,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     Func,
     Load,
@@ -107,7 +107,7 @@ def _attached(s: Stmt, found: Mapping[int, PostOps]) -> Stmt:
 
 def _post_ops(f: Func, g: Brgemm, nest: Stmt, lanes: int) -> _Found | None:
     """The statement after g as its post-ops; None where it is not of that kind. lanes: of the microkernel's vectors."""
-    if g.accumulate or not isinstance(g.acc, Flat) or g.acc.tensor.offset is None:
+    if g.accumulate or not isinstance(g.acc, FlatSlice) or g.acc.tensor.offset is None:
         return None
     peeled = _peeled(g, nest, lanes)
     if peeled is None:

@@ -15,7 +15,7 @@ from benchgraph.core.tensor import Shape, reach
 from benchgraph.tir.accesses import position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Flat, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, FlatSlice, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor, Var
 from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memory
 
 
@@ -73,11 +73,11 @@ def _stmt(s: Stmt, at: _Positions) -> Stmt:
         e = map_parts(e, expr)
         return Load(_flat(e.tensor), at.index(e.tensor, e.index), e.mask) if isinstance(e, Load) else e
 
-    def piece(p: Slice | Flat) -> Slice | Flat:
-        if isinstance(p, Flat):
+    def piece(p: Slice | FlatSlice) -> Slice | FlatSlice:
+        if isinstance(p, FlatSlice):
             return p
         strides = p.tensor.strides
-        return Flat(_flat(p.tensor), at.of(p.tensor, p.index), tuple(strides[dim] * step for dim, step in p.axes))
+        return FlatSlice(_flat(p.tensor), at.of(p.tensor, p.index), tuple(strides[dim] * step for dim, step in p.axes))
 
     def fetched(p: Prefetch) -> Prefetch:
         return replace(p, tensor=_flat(p.tensor), index=at.index(p.tensor, p.index))

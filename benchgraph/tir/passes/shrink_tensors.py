@@ -31,7 +31,7 @@ from benchgraph.tir.ir import (
     Alloc,
     Brgemm,
     Expr,
-    Flat,
+    FlatSlice,
     For,
     Func,
     If,
@@ -262,7 +262,7 @@ def _shifted(s: Stmt, name: str, new: Tensor, shift: tuple[Linear, ...], ranges:
         e = map_parts(e, expr)
         return Load(new, index(e.index), e.mask) if isinstance(e, Load) and e.tensor.name == name else e
 
-    def piece(p: Slice | Flat) -> Slice | Flat:
+    def piece(p: Slice | FlatSlice) -> Slice | FlatSlice:
         return replace(p, tensor=new, index=index(p.index)) if isinstance(p, Slice) and p.tensor.name == name else p
 
     s = map_exprs(s, expr)
