@@ -94,7 +94,7 @@ def _statement(f: Frame, s: Stmt) -> None:
         case Store():
             base, stride, lanes = place(f, s.tensor, s.index)
             mask = None if s.mask is None else evaluate(f, s.mask)
-            f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask, past_caches=s.past_caches)
+            f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask, non_temporal=s.non_temporal)
         case Brgemm() | Pack():
             _call(f, f.calls[id(s)])
         case Prefetch():

@@ -190,9 +190,9 @@ class Frame:
         lanes: int,
         mask: ir.Value | None,
         *,
-        past_caches: bool = False,
+        non_temporal: bool = False,
     ) -> None:
-        """The counterpart of load: lanes that the mask switches off keep what they hold. past_caches: as in `tir.ir.Store`."""
+        """The counterpart of load: lanes that the mask switches off keep what they hold. non_temporal: as in `tir.ir.Store`."""
         b = self.builder
         stored = to_memory(b, value, t.dtype)
         if index is None:
@@ -204,14 +204,14 @@ class Frame:
         if 1 < stride <= closest(t.dtype) and lanes > stride:
             stored, mask = _spread(b, stored, mask, stride)
             lanes, stride = lanes * stride, 1
-        if past_caches:
-            self._store_past_caches(t, at, stored)
+        if non_temporal:
+            self._store_non_temporal(t, at, stored)
         elif mask is None and (stride == 1 or lanes == 1):
             b.store(stored, at, align=_align(t), memory=self.memory(t))
         else:
             self._masked_store(t, at, stride, stored, lanes, mask)
 
-    def _store_past_caches(self, t: Tensor, at: ir.Value, stored: ir.Value) -> None:
+    def _store_non_temporal(self, t: Tensor, at: ir.Value, stored: ir.Value) -> None:
         """The processor wants whole lines for it, and where a user's tensor begins is known when the code runs.
 
         Narrow floats as words, in a way that LLVM does not see through: of a vector of bfloat or half 22 forgets where it goes.
@@ -223,7 +223,7 @@ class Frame:
         within = b.and_(b.ptrtoint(self.bases[_base(t)], I64), I64(LINE_BYTES - 1))
         with b.if_else(b.icmp_signed("==", within, I64(0))) as (on_line, otherwise):
             with on_line:
-                b.store(stored, at, align=LINE_BYTES, memory=self.memory(t), past_caches=True)
+                b.store(stored, at, align=LINE_BYTES, memory=self.memory(t), non_temporal=True)
             with otherwise:
                 b.store(stored, at, align=_align(t), memory=self.memory(t))
 

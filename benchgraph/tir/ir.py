@@ -190,13 +190,13 @@ class Alloc:
 class Store:
     """tensor[index] = value. A vector store's index rules are those of Load; masked-off lanes keep their old contents.
 
-    past_caches: it writes a whole line of memory, if the tensor begins where a line does, that nobody reads soon."""
+    non_temporal: it writes a whole line of memory, if the tensor begins where a line does, that nobody reads soon."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
     value: Expr
     mask: Expr | None = None
-    past_caches: bool = False
+    non_temporal: bool = False
 
 
 Axis: TypeAlias = tuple[int, int]  # (dim, step)

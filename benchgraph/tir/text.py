@@ -120,7 +120,7 @@ def _stmt(s: Stmt) -> list[str]:
         case Alloc():
             return [f"alloc {_declare(s.tensor)} {s.tensor.scope.value}"]
         case Store():
-            return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}{' past caches' * s.past_caches}"]
+            return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}{' past caches' * s.non_temporal}"]
         case Brgemm():
             return [_brgemm(s)] if s.post_ops is None else [f"{_brgemm(s)}, then {_rows(s.post_ops)} {{", *_body(s.post_ops.body), "}"]
         case Pack():

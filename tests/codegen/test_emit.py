@@ -425,7 +425,7 @@ def test_what_goes_past_the_caches_arrives_wherever_memory_begins(run: Run, isa:
     """On lines of memory and beside them; a fence is behind it."""
     src, dst, lanes = param("src", F32, 64), param("dst", F32, 64), LINE_BYTES // 4
     at = Ramp(mul(VAR_I, lanes), 1, lanes)
-    func = Func("main", (src, dst), For(VAR_I, Const(4), Store(dst, (at,), Load(src, (at,)), past_caches=True), LoopKind.parallel))
+    func = Func("main", (src, dst), For(VAR_I, Const(4), Store(dst, (at,), Load(src, (at,)), non_temporal=True), LoopKind.parallel))
     x = values(5, 64)
     for shift in range(0, LINE_BYTES, 4):
         np.testing.assert_array_equal(run(func, [x], isa=isa, threads=2, runtime="threadpool", shift=shift)[0], x)
@@ -439,7 +439,7 @@ def test_narrow_numbers_go_past_the_caches_too(dtype: DType) -> None:
     """LLVM forgets it of stores whose vector it takes for one of bfloat or half."""
     isa, lanes = ISAS["avx512_core"], LINE_BYTES * 8 // dtype.bits
     src, dst, at = param("src", F32, 4 * lanes), param("dst", dtype, 4 * lanes), (Ramp(mul(VAR_I, lanes), 1, lanes),)
-    func = Func("main", (src, dst), For(VAR_I, Const(4), Store(dst, at, cast(Load(src, at), dtype), past_caches=True)))
+    func = Func("main", (src, dst), For(VAR_I, Const(4), Store(dst, at, cast(Load(src, at), dtype), non_temporal=True)))
     assert "movnt" in assembly("".join(emit([func], replace(host(), isa=isa))), isa)
 
 

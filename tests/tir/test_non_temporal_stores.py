@@ -24,7 +24,7 @@ def streamed(f: Func, target: Target = SMALL) -> int:
     """How many stores go past the caches, once it is in vectors."""
     after = run(f, target)
     assert_same(after, f)
-    return sum(isinstance(s, Store) and s.past_caches for s in walk(after.body))
+    return sum(isinstance(s, Store) and s.non_temporal for s in walk(after.body))
 
 
 def doubled(*more: Expr, rows: int = 64, columns: int = 32, dtype: DType = DType.f32) -> Func:

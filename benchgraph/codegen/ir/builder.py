@@ -93,9 +93,9 @@ class IRBuilder:
         """align: bytes; 0 for what the type has by itself."""
         return self._read(typ, _load(typ, pointer, align), memory)
 
-    def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE, *, past_caches: bool = False) -> None:
-        """past_caches: unless `align` is less than the value has bytes."""
-        hint = ", !nontemporal !{i32 1}" if past_caches else ""
+    def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE, *, non_temporal: bool = False) -> None:
+        """non_temporal: unless `align` is less than the value has bytes."""
+        hint = ", !nontemporal !{i32 1}" if non_temporal else ""
         self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}{hint}", memory)
         self.block.reads(memory)[_load(value.type, pointer, align)] = value
 

@@ -38,7 +38,7 @@ def _stmt(s: Stmt, results: frozenset[str], loop: For) -> Stmt:
     """loop: the innermost one around."""
     if isinstance(s, Store):
         streams = s.tensor.name in results and _fills_lines(s, loop) and _vectors_read(s) <= MOST_READ
-        return replace(s, past_caches=True) if streams else s
+        return replace(s, non_temporal=True) if streams else s
     return map_children(s, lambda c: _stmt(c, results, s if isinstance(s, For) else loop))
 
 
