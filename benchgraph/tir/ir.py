@@ -263,7 +263,7 @@ class Brgemm:
     groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
     rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
 
-    ahead: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it. post_ops run on each register tile in
+    prefetches: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it. post_ops run on each register tile in
     place of its being stored to acc, which holds nothing afterwards.
     """
 
@@ -275,7 +275,7 @@ class Brgemm:
     k: int
     batch: tuple[int, ...] = ()
     accumulate: bool = False
-    ahead: tuple[Prefetch, ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
     post_ops: PostOps | None = None
 
     @property

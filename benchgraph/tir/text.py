@@ -143,8 +143,8 @@ def _brgemm(s: Brgemm) -> str:
     src, wei, acc = (_slice(o) for o in operands(s))
     size = "x".join(str(extent) for extent in s.batch)
     batch = f" batch {size} (src {_batch(s.src)}, wei {_batch(s.wei)})" if s.batch else ""
-    ahead = "".join(f", {_prefetch(p)}" for p in s.ahead)
-    return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}{ahead}"
+    prefetches = "".join(f", {_prefetch(p)}" for p in s.prefetches)
+    return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}{prefetches}"
 
 
 def _rows(p: PostOps) -> str:

@@ -303,7 +303,7 @@ def _brgemm(s: Brgemm, scope: VerifierState) -> None:
             fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {o.stride(1)}, not {o.group}")
     if isinstance(s.acc, Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
         fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
-    for p in s.ahead:
+    for p in s.prefetches:
         _prefetch(p, scope)
     if s.post_ops is not None:
         _post_ops(s, s.post_ops, scope)

@@ -166,7 +166,7 @@ def exprs(s: Stmt) -> tuple[Expr, ...]:
         case If():
             return (s.cond,)
         case Brgemm():
-            return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc), *(e for p in s.ahead for e in p.index))
+            return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc), *(e for p in s.prefetches for e in p.index))
         case Pack():
             return (*slice_exprs(s.src), *slice_exprs(s.dst))
         case Prefetch():
@@ -189,9 +189,9 @@ def map_exprs(s: Stmt, fn: ExprMap) -> Stmt:
             return s if cond is s.cond else replace(s, cond=cond)
         case Brgemm():
             src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
-            ahead = tuple(_map_prefetch(p, fn) for p in s.ahead)
-            is_same = src is s.src and wei is s.wei and acc is s.acc and all(a is b for a, b in zip(ahead, s.ahead, strict=True))
-            return s if is_same else replace(s, src=src, wei=wei, acc=acc, ahead=ahead)
+            prefetches = tuple(_map_prefetch(p, fn) for p in s.prefetches)
+            is_same = src is s.src and wei is s.wei and acc is s.acc and all(a is b for a, b in zip(prefetches, s.prefetches, strict=True))
+            return s if is_same else replace(s, src=src, wei=wei, acc=acc, prefetches=prefetches)
         case Pack():
             src, dst = _map_slice(s.src, fn), _map_slice(s.dst, fn)
             return s if src is s.src and dst is s.dst else replace(s, src=src, dst=dst)
@@ -268,7 +268,7 @@ def own_tensors(s: Stmt) -> Iterator[Tensor]:
         case Alloc() | Store() | Prefetch():
             yield s.tensor
         case Brgemm():
-            yield from (s.src.tensor, s.wei.tensor, s.acc.tensor, *(p.tensor for p in s.ahead))
+            yield from (s.src.tensor, s.wei.tensor, s.acc.tensor, *(p.tensor for p in s.prefetches))
         case Pack():
             yield from (s.src.tensor, s.dst.tensor)
 
@@ -357,8 +357,8 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
         case Store() | Alloc() | Prefetch() if s.tensor.name in new:
             return replace(s, tensor=new[s.tensor.name])
         case Brgemm():
-            ahead = tuple(replace(p, tensor=new.get(p.tensor.name, p.tensor)) for p in s.ahead)
-            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), ahead=ahead)
+            prefetches = tuple(replace(p, tensor=new.get(p.tensor.name, p.tensor)) for p in s.prefetches)
+            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), prefetches=prefetches)
         case Pack():
             return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s

@@ -112,7 +112,7 @@ def test_calls_fetch_the_next_entrys_keys_and_values_and_the_next_tasks_rows(row
     tasks = -(-rows // nest.mb)
     for at, call in calls(lower(g).main.body, {}):
         b, h, task = (value for name, value in at.items() if name[:2] in ("b0", "b1", "mo"))
-        for p in call.ahead:
+        for p in call.prefetches:
             tensors[p.tensor.name] = p.tensor
             number_ = b * 4 + h if p.tensor.name not in by_task else (b * 4 + h) * tasks + task
             found.setdefault((p.tensor.name, number_), Counter()).update(lines(p, at))
@@ -159,7 +159,7 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
     g = scheduled(mlp(128, 512), TARGET)
     seen = 0
     for at, call in calls(lower(g).main.body, {}):
-        (p,) = call.ahead
+        (p,) = call.prefetches
         assert p.tensor == call.wei.tensor
         panel = p.tensor.nbytes // LINE_BYTES // p.tensor.shape[0]
         no = number(call.wei.index[0], at)
@@ -174,7 +174,7 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
 def test_fewer_rows_do_where_weights_come_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
     """Two MiB are twice what half of a last-level cache of one has."""
     g = scheduled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
-    found = {bool(call.ahead) for _, call in calls(lower(g).main.body, {})}
+    found = {bool(call.prefetches) for _, call in calls(lower(g).main.body, {})}
     assert found == {is_fetched}
 
 
@@ -190,7 +190,7 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
     (p,) = (s.parameters for n in g.nodes if isinstance(n, Fused) for s in n.stages if s.parameters is not None)
     found = dict[At, Counter[int]]()
     for at, call in calls(lower(g).main.body, {}):
-        (ahead,) = call.ahead
+        (ahead,) = call.prefetches
         assert ahead.tensor.name == "v1"
         piece = number(call.acc.index[-1], at) // p.ns, number(call.src.index[-1], at) // p.ks
         found.setdefault(piece, Counter()).update(lines(ahead, at))
@@ -226,7 +226,7 @@ def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
 def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> None:
     written = [s for s in walk(lowered(graph, TARGET).main.body) if isinstance(s, Brgemm)]
     assert written
-    assert not any(call.ahead for call in written), why
+    assert not any(call.prefetches for call in written), why
 
 
 def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> None:
@@ -237,7 +237,7 @@ def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> 
     assert lower_init is not None
     written = [s for s in walk(lower_init().body) if isinstance(s, Brgemm)]
     assert written
-    assert not any(call.ahead for call in written)
+    assert not any(call.prefetches for call in written)
 
 
 def test_explain_gives_the_reason() -> None:

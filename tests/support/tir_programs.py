@@ -104,7 +104,7 @@ def batch_reduce() -> Func:
     src, wei = Slice(x, (ZERO, ZERO), (*ROWS_COLS, (1, 8))), Slice(w, (no, ZERO, ZERO), (*LAST_TWO, (1, 8)))
     out = Slice(acc, (ZERO, mul(no, 16)), ROWS_COLS)
     ahead = (Prefetch(w, (add(no, 1), ZERO, ZERO), 24),)
-    calls = [Brgemm(src, wei, out, 8, 16, 8, (3,), ahead=ahead), Brgemm(src, wei, out, 8, 16, 8, (3,), accumulate=True)]
+    calls = [Brgemm(src, wei, out, 8, 16, 8, (3,), prefetches=ahead), Brgemm(src, wei, out, 8, 16, 8, (3,), accumulate=True)]
     copy = loop(i, 8, loop(j, 32, put(y, i, j, value=at(acc, i, j))))
     return Func("batch_reduce", (x, w, y), seq(Alloc(acc), loop(no, 2, *calls), copy))
 

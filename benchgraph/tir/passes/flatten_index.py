@@ -91,7 +91,7 @@ def _stmt(s: Stmt, at: _Positions) -> Stmt:
         case Prefetch():
             return fetched(s)
         case Brgemm():
-            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), ahead=tuple(map(fetched, s.ahead)))
+            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), prefetches=tuple(map(fetched, s.prefetches)))
         case Pack():
             return replace(s, src=piece(s.src), dst=piece(s.dst))
     return s
