@@ -128,7 +128,7 @@ def _has_more(src: Tensor, s: Brgemm, func: Func) -> bool:
 
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:
     src, dst = _flat(s.src, s.dst)
-    if s.turns:
+    if s.transposes:
         turning = turn.Turning(s.k, s.n, src.tensor.dtype, dst.tensor.dtype, src.strides[1], dst.strides[0])
         yield Call(turn.define(module, turning, target), ((src.tensor, src.offset), (dst.tensor, dst.offset)))
         return

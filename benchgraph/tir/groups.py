@@ -45,4 +45,4 @@ PACKED_FROM: dict[DType, frozenset[DType]] = {
 SIDE_BY_SIDE = 8
 
 # What is turned into another dtype, beside each into itself.
-TURNED = {(DType.s8, DType.u8)}
+TRANSPOSED_TO = {(DType.s8, DType.u8)}

@@ -293,19 +293,19 @@ class Pack:
     """wei[k // g][n][k % g] = convert(src[k, n]): a matrix as Brgemm reads wei of dst's dtype, in groups of g along k.
 
     src: rows k, columns n, of which one is unit stride. dst: rows are groups, columns n, as in Brgemm. Zeros fill the last group. To floats
-    convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. turns: dst[k, n] = src[k, n], s8 as u8 128 more.
+    convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. transposes: dst[k, n] = src[k, n], s8 as u8 128 more.
     """
 
     src: Slice | FlatSlice
     dst: Slice | FlatSlice
     k: int
     n: int
-    turns: bool = False
+    transposes: bool = False
 
     @property
     def group(self) -> int:
         """Elements of k that lie together in dst; 1 for dtypes that nothing is packed to."""
-        return 1 if self.turns else WEI_GROUPS.get(self.dst.tensor.dtype, 1)
+        return 1 if self.transposes else WEI_GROUPS.get(self.dst.tensor.dtype, 1)
 
 
 Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Pack | Prefetch

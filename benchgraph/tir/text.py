@@ -125,7 +125,7 @@ def _stmt(s: Stmt) -> list[str]:
             return [_brgemm(s)] if s.post_ops is None else [f"{_brgemm(s)}, then {_rows(s.post_ops)} {{", *_body(s.post_ops.body), "}"]
         case Pack():
             src, dst = (_slice(o) for o in operands(s))
-            return [f"{'turn' if s.turns else 'pack'} ({s.k}x{s.n}) {dst} = {src}"]
+            return [f"{'turn' if s.transposes else 'pack'} ({s.k}x{s.n}) {dst} = {src}"]
         case Prefetch():
             return [_prefetch(s)]
 

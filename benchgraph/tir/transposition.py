@@ -33,7 +33,7 @@ def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
         if rows is None or columns is None or dst[1] < columns or not _pays(rows, columns, load.tensor.dtype, store.tensor.dtype):
             continue
         pieces = FlatSlice(load.tensor, to_expr(src[0], ranges), src[1:]), FlatSlice(store.tensor, to_expr(dst[0], ranges), dst[1:])
-        return Pack(*pieces, rows, columns, turns=load.tensor.dtype.bits == store.tensor.dtype.bits)
+        return Pack(*pieces, rows, columns, transposes=load.tensor.dtype.bits == store.tensor.dtype.bits)
     return None
 
 

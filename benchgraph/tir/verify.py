@@ -13,7 +13,7 @@ from math import inf
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.groups import GROUPS, PACKED_FROM, TURNED
+from benchgraph.tir.groups import GROUPS, PACKED_FROM, TRANSPOSED_TO
 from benchgraph.tir.ir import (
     FOLDS,
     INDEX,
@@ -329,9 +329,9 @@ def _pack(s: Pack, scope: VerifierState) -> None:
     if min(s.k, s.n) < 1:
         fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
-    if s.turns and source is not dtype and (source, dtype) not in TURNED:
+    if s.transposes and source is not dtype and (source, dtype) not in TRANSPOSED_TO:
         fail(s, scope, f"{source.value} is turned to {dtype.value}, which is another dtype")
-    if not s.turns and source not in PACKED_FROM.get(dtype, ()):
+    if not s.transposes and source not in PACKED_FROM.get(dtype, ()):
         fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")
     _operands(s, scope)
     src, dst = operands(s)
@@ -339,7 +339,7 @@ def _pack(s: Pack, scope: VerifierState) -> None:
         fail(s, scope, f"the columns of {s.dst.tensor.name} have stride {dst.stride(1)}, not {s.group}")
     if 1 not in (src.stride(0), src.stride(1)):
         fail(s, scope, f"neither rows nor columns of {s.src.tensor.name} have stride 1")
-    if s.turns and src.stride(0) != 1:
+    if s.transposes and src.stride(0) != 1:
         fail(s, scope, f"rows of {s.src.tensor.name} have stride {src.stride(0)}, and what is turned 1")
 
 

@@ -227,11 +227,11 @@ def _read_only() -> Array:
 
 
 GOOD_SRC, GOOD_DST = np.zeros((2, 5), np.float32)[:, :3], np.zeros((2, 3), np.float32)
-WIDE, TURNED = GOOD_SRC.astype(np.float64), np.zeros((3, 2), np.float32)
+WIDE, TRANSPOSED_TO = GOOD_SRC.astype(np.float64), np.zeros((3, 2), np.float32)
 REFUSED = {
     "count": ([], [GOOD_DST], "bind: 0 inputs given, 1 needed"),
     "dtype": ([WIDE], [GOOD_DST], "bind: input 0 (src): dtype float64, compiled for f32; pass numpy dtype float32"),
-    "shape": ([GOOD_SRC], [TURNED], "bind: output 0 (dst): shape (3, 2) with strides (2, 1), compiled for shape (2, 3)"),
+    "shape": ([GOOD_SRC], [TRANSPOSED_TO], "bind: output 0 (dst): shape (3, 2) with strides (2, 1), compiled for shape (2, 3)"),
     "strides": ([GOOD_DST], [GOOD_DST.copy()], "strides (3, 1), compiled for shape (2, 3) with strides (5, 1); copy it"),
     "read-only": ([GOOD_SRC], [_read_only()], "bind: output 0 (dst): the array is read-only; pass a writeable one"),
 }

@@ -69,7 +69,7 @@ def test_borders_are_told_apart(golden) -> None:
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
 def test_of_all_widths(dtype: DType) -> None:
     (found,) = turns(copy(dtype=dtype))
-    assert (found.k, found.n, found.turns, found.group) == (6, 20, True, 1)
+    assert (found.k, found.n, found.transposes, found.group) == (6, 20, True, 1)
 
 
 def in_blocks(rows: int, columns: int, size: int = 8, height: Expr | None = None) -> Func:
@@ -126,7 +126,7 @@ def test_to_f32_on_the_way(dtype: DType) -> None:
     x, y = param("x", 600, dtype=dtype), param("y", 600)
     line = loop(j, 20, put(y, add(mul(i, 24), j), value=cast(at(x, add(i, mul(j, 7))), DType.f32)))
     (found,) = turns(Func("copy", (x, y), loop(i, 6, line)))
-    assert (found.k, found.n, found.turns) == (6, 20, False)
+    assert (found.k, found.n, found.transposes) == (6, 20, False)
 
 
 def test_the_outer_loop_may_be_the_dense_one_of_dst() -> None:
