@@ -27,7 +27,7 @@ from benchgraph.core.target import Target
 from benchgraph.tir import ir as tir
 from benchgraph.tir.affine import Linear, linear, to_expr
 from benchgraph.tir.build import add, mul
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, Func, Load, InplacePair, Ramp, Scope, Seq, Store, Tensor, Var
+from benchgraph.tir.ir import Alloc, Brgemm, Expr, Func, InplacePair, Load, Ramp, Scope, Seq, Store, Tensor, Var
 from benchgraph.tir.visit import map_parts, statements
 
 ROW, VECTOR = Var("row"), Var("vector")

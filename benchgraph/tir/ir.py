@@ -263,8 +263,8 @@ class Brgemm:
     groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
     rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
 
-    prefetches: what is fetched meanwhile, a line now and then, so that the multipliers never wait for it. post_ops run on each register tile in
-    place of its being stored to acc, which holds nothing afterwards.
+    prefetches: what is fetched meanwhile, a line now and then. post_ops run on each register tile, which is then not stored to acc: acc
+    holds nothing afterwards.
     """
 
     src: Slice | FlatSlice

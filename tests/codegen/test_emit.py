@@ -32,9 +32,9 @@ from benchgraph.tir.ir import (
     For,
     Func,
     If,
+    InplacePair,
     Load,
     LoopKind,
-    InplacePair,
     Pack,
     PostOps,
     Ramp,
@@ -480,7 +480,13 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
     src, wei, dst = param("src", F32, 200), param("wei", F32, 400), param("dst", F32, 100)
     acc = Tensor("acc", F32, (m * 32,), (1,), Scope.shared, offset=64)
     call = Brgemm(
-        FlatSlice(src, Const(2), (12, 1, 50)), FlatSlice(wei, Const(3), (24, 1, 150)), FlatSlice(acc, Const(0), (32, 1)), m, n, k, batch=(batch,)
+        FlatSlice(src, Const(2), (12, 1, 50)),
+        FlatSlice(wei, Const(3), (24, 1, 150)),
+        FlatSlice(acc, Const(0), (32, 1)),
+        m,
+        n,
+        k,
+        batch=(batch,),
     )
     copy = For(VAR_I, Const(m), For(VAR_J, Const(n), Store(dst, (add(mul(VAR_I, n), VAR_J),), Load(acc, (add(mul(VAR_I, 32), VAR_J),)))))
     a, b = values(11, 200), values(12, 400)

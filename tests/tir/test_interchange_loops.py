@@ -6,7 +6,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq
-from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, Load, LoopKind, InplacePair, Scope, Store, Tensor
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, InplacePair, Load, LoopKind, Scope, Store, Tensor
 from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk

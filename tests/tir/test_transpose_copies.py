@@ -9,7 +9,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, block_size, cast, f32, floordiv, minimum, mod, mul, sub
-from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, Load, LoopKind, InplacePair, Pack, Store
+from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, InplacePair, Load, LoopKind, Pack, Store
 from benchgraph.tir.passes.transpose_copies import transpose_copies
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute_all, walk

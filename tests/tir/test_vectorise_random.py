@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, cast, minimum, mul, sub
-from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, LoopKind, InplacePair, Random, Scope, Select
+from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, InplacePair, LoopKind, Random, Scope, Select
 from benchgraph.tir.passes.vectorise_random import MOST, vectorise_random
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk

@@ -144,7 +144,10 @@ BAD: dict[str, tuple[Stmt, str]] = {
         Pack(Slice(X, (ZERO, ZERO), ((1, 1), (0, 1))), Slice(C, (ZERO, ZERO), ROWS_COLS), 4, 4, transposes=True),
         "f32 is turned to s32, which is another dtype",
     ),
-    "turn_rows": (Pack(Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(Y, (ZERO, ZERO), ROWS_COLS), 4, 4, transposes=True), "rows of x have stride"),
+    "turn_rows": (
+        Pack(Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(Y, (ZERO, ZERO), ROWS_COLS), 4, 4, transposes=True),
+        "rows of x have stride",
+    ),
     "pack_to_wide": (Pack(Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(C, (ZERO, ZERO), ROWS_COLS), 4, 4), "f32 is packed to s32"),
     "pack_too_far": (pack(Slice(B, (Const(2), ZERO), ROWS_COLS)), "`2` + 0..6 of b reaches 2..2, outside dim 0"),
     "pack_strides": (pack(Slice(SPARSE, (ZERO, ZERO), ROWS_COLS)), "neither rows nor columns of sparse have stride 1"),
