@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,33 +9,11 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, current
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.partition.ir import Partition, Policy
-from benchgraph.partition.partitioner import partitions
+from tests.support.bf16_products import SHAPES, WAYS, check_padding_is_unused, check_two_products, close, target
+from tests.support.partitions import partition_of
 
-SHAPES = ((1, 13, 1), (5, 13, 70), (33, 479, 64), (3, 4, 17), (17, 130, 15), (40, 1, 33))  # m, k, n: whole, ragged, one
-WAYS = (  # transposed weights, constant weights, batch
-    (False, True, ()),
-    (True, True, ()),
-    (False, False, (2, 3)),
-    (True, False, (2,)),
-)
 BYTES = (DType.u8, DType.s8)
-
-
-def target(*emulated: DType) -> Target:
-    return replace(current(), emulated=frozenset(emulated))
-
-
-def one(b: GraphBuilder) -> Partition:
-    (partition,) = partitions(b.graph(), Policy.fused)
-    return partition
-
-
-def close(got: np.ndarray, want: np.ndarray, rtol: float) -> bool:
-    scale = max(float(np.abs(want).max()), 1.0)
-    return bool(np.abs(got.astype(np.float64) - want).max() <= rtol * scale)
 
 
 PAIRS = tuple(product(BYTES, repeat=2))
@@ -64,34 +41,16 @@ def test_quantised_products(dtypes: tuple[DType, DType], zps: tuple[int, int], p
         w = (w.swapaxes(-1, -2) if transposed else w) * np.array(scales, np.float32).astype(np.float64)
         for multiplied in (DType.u8, DType.s16):
             dst = np.full((*batch, m, n), np.nan, np.float32)
-            compile_partition(one(b), target(multiplied)).bind(data, [dst])()
+            compile_partition(partition_of(b.graph()), target(multiplied)).bind(data, [dst])()
             assert close(dst, 0.25 * a @ w, 1e-6), (m, k, n, multiplied)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_bf16_products_feed_each_other(way: tuple[bool, bool, tuple[int, ...]]) -> None:
     """What the first makes goes into the second in bf16; weights that are not constant are packed in pairs."""
-    rng, (transposed, constant, batch) = np.random.default_rng(2), way
-    for m, k, n in SHAPES:
-        b, shape = GraphBuilder(), (*batch, n, k) if transposed else (*batch, k, n)
-        x = b.input((*batch, m, k), DType.bf16)
-        h = b.op("Abs", b.op("MatMul", x, (b.constant if constant else b.input)(shape, DType.bf16), transpose_b=transposed))
-        b.op("MatMul", h, b.constant((n, 24), DType.bf16))
-        data = [rng.standard_normal(t.known_shape).astype(DType.bf16.numpy) for t in b.graph().inputs]
-        dst = np.zeros((*batch, m, 24), DType.bf16.numpy)
-        compile_partition(one(b), target(DType.bf16)).bind(data, [dst])()
-        a, w, v = (x.astype(np.float64) for x in data)
-        hidden = np.abs(a @ (w.swapaxes(-1, -2) if transposed else w)).astype(DType.bf16.numpy).astype(np.float64)
-        assert close(dst, hidden @ v, 2 * DType.bf16.eps), (m, k, n)
+    check_two_products(way)
 
 
 def test_padding_is_never_computed_with() -> None:
     """NaN in src's next row and in weights beyond k would show in every sum."""
-    b = GraphBuilder()
-    b.op("MatMul", b.input((3, 5), DType.bf16), b.input((5, 4), DType.bf16))
-    memory = np.full((3 * 5 + 32,), np.nan, DType.bf16.numpy)
-    src = memory[:15].reshape(3, 5)
-    src[...] = 1
-    wei, dst = np.ones((5, 4), DType.bf16.numpy), np.zeros((3, 4), DType.bf16.numpy)
-    compile_partition(one(b), target(DType.bf16)).bind([src, wei], [dst])()
-    assert np.all(dst == 5)
+    check_padding_is_unused()

@@ -37,12 +37,12 @@ def check_kernels() -> None:
     import numpy as np
 
     from benchgraph.core.config import override
-    from tests.codegen.test_amx import BF16, U8_S8
-    from tests.codegen.test_microkernel import dense, operands, run, twin
+    from benchgraph.tir.groups import BYTES
     from tests.support.guard_pages import fenced
+    from tests.support.microkernels import BF16, dense, operands, run, twin
 
     with override(isa="avx512_core_amx"):
-        for dtypes in (BF16, U8_S8):
+        for dtypes in (BF16, BYTES):
             for m, n, k, entries, gap, accumulate in KERNELS:
                 kernel = dense(m, n, k, entries, gap=gap, accumulate=accumulate, dtypes=dtypes, odd=bool(gap))
                 src, wei, acc = map(fenced, operands(kernel))

@@ -11,16 +11,16 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import Isa
 from benchgraph.tir.ir import Cast
 from tests.bf16.conftest import BELOW, BF16, Cpu
-from tests.bf16.test_trap import numbers, to_bf16
-from tests.codegen import test_pack as pack
-from tests.codegen.conftest import Mapping, _mapped
+from tests.bf16.rounding import numbers, to_bf16
+from tests.support.packings import check_packing
+from tests.support.tir_maps import Mapping, run_maps
 
 TO_BF16 = partial(Cast, dtype=DType.bf16)
 
 
 def rounded(x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
     """The bits of x in bf16."""
-    (found,) = _mapped([Mapping(TO_BF16, [x], [DType.f32], DType.bf16)], isa, lanes)
+    (found,) = run_maps([Mapping(TO_BF16, [x], [DType.f32], DType.bf16)], isa, lanes)
     return found.view(np.uint16)
 
 
@@ -43,4 +43,4 @@ def test_subnormal_numbers_are_the_difference_to_the_level_below(cpu: Cpu) -> No
 @pytest.mark.parametrize("dense", ["rows", "columns"])
 def test_weights_are_rounded_on_the_way_to_their_place(dense: str, cpu: Cpu) -> None:
     with cpu.executes("vcvtneps2bf16"):
-        pack.test_every_element_is_converted_to_its_place(DType.f32, DType.bf16, dense, BF16)
+        check_packing(DType.f32, DType.bf16, dense, BF16)

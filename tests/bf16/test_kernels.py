@@ -13,13 +13,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import current
 from benchgraph.measure import peak
 from tests.bf16.conftest import BELOW, BF16, Cpu
-from tests.codegen import test_dot as step
-from tests.codegen import test_microkernel as microkernel
-from tests.codegen.test_microkernel import REALS, dense, operands, run, sizes, twin
+from tests.support.dot_products import check_pairs_of_bf16
+from tests.support.microkernels import COUNTS, REALS, check_bounds, check_integers, dense, operands, run, sampled, sizes, twin
 from tests.support.table import all_hold
 
 DTYPES = (DType.bf16, DType.bf16, DType.f32)
-SAMPLED = {k.name: k for k in microkernel.sampled(*microkernel.COUNTS) if k.dtypes == DTYPES}
+SAMPLED = {k.name: k for k in sampled(*COUNTS) if k.dtypes == DTYPES}
 LONG = {k.name: k for k in (dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=DTYPES) for m, n, k, b, gap, acc in REALS)}
 TINY = np.float32(2.0**-126)  # the smallest normal number
 
@@ -32,13 +31,13 @@ def products(kernel: Kernel) -> int:
 
 def test_the_step_multiplies_exactly_and_adds_the_odd_product_first(cpu: Cpu) -> None:
     with cpu.executes("vdpbf16ps"):
-        step.test_pairs_of_bf16_are_multiplied_exactly_and_the_odd_one_is_added_first(BF16)
+        check_pairs_of_bf16(BF16)
 
 
 def test_integers_are_exact_only_acc_is_written_and_no_product_is_wasted(cpu: Cpu, tuned_for: str) -> None:
     def check(kernel: Kernel) -> None:
         before = cpu.executed()["vdpbf16ps"]
-        microkernel.test_integers_are_exact_and_only_acc_is_written(kernel, current())
+        check_integers(kernel, current())
         assert cpu.trap is None or cpu.executed()["vdpbf16ps"] - before == products(kernel)
 
     all_hold(check, {name: (kernel,) for name, kernel in SAMPLED.items()})
@@ -48,7 +47,7 @@ def test_integers_are_exact_only_acc_is_written_and_no_product_is_wasted(cpu: Cp
 @pytest.mark.parametrize("shape", [(7, 17, 13, 1, True), (5, 100, 65, 2, False), (1, 31, 64, 1, True), (3, 5, 6, 2, True)], ids=str)
 def test_nothing_beyond_the_operands_is_touched(cpu: Cpu, shape: tuple[int, int, int, int, bool], end: bool) -> None:
     with cpu.executes("vdpbf16ps"):
-        microkernel.test_nothing_beyond_the_operands_is_touched(end, shape, DTYPES, current())
+        check_bounds(end, shape, DTYPES, current())
 
 
 def both(kernel: Kernel, *data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,14 +14,13 @@ from benchgraph.codegen.emit import emit
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel import define
 from benchgraph.core import target
-from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.tir.build import seq
-from benchgraph.tir.groups import DTypes
+from benchgraph.tir.groups import BYTES, DTypes
 from benchgraph.tir.ir import Brgemm, Const, FlatSlice, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor
+from tests.support.microkernels import BF16
 from tests.support.table import all_hold
 
-BF16, U8_S8 = (DType.bf16, DType.bf16, DType.f32), (DType.u8, DType.s8, DType.s32)
 EXTENTS = (1, 2, 13, 16, 17, 31, 32, 33, 48, 64, 65, 100, 479)
 
 
@@ -55,7 +54,7 @@ def test_blocks_cover_acc_once_and_fit_the_registers() -> None:
     all_hold(check, {f"{m} x {n}": (m, n) for m in EXTENTS for n in EXTENTS})
 
 
-@pytest.mark.parametrize("dtypes", [BF16, U8_S8], ids=["bf16", "u8"])
+@pytest.mark.parametrize("dtypes", [BF16, BYTES], ids=["bf16", "u8"])
 def test_steps_and_the_rest_are_all_of_k(dtypes: DTypes) -> None:
     def check(k: int) -> None:
         one = kernel(16, 16, k, dtypes)

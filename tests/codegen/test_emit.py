@@ -49,11 +49,11 @@ from benchgraph.tir.ir import (
 )
 from benchgraph.tir.passes import run as run_passes
 from benchgraph.tir.visit import walk
-from tests.codegen.conftest import Mapping, Together, levels
 from tests.support.guard_pages import fenced
+from tests.support.post_op_programs import HOLDS
 from tests.support.table import all_hold
+from tests.support.tir_maps import Mapping, Together, isa_levels
 from tests.support.tir_programs import arguments, matmul_bf16, matmul_u8_s8, packed_matmul
-from tests.tir.test_attach_post_ops import HOLDS
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]
@@ -458,8 +458,8 @@ def test_levels_that_products_alone_tell_apart_make_the_same_code() -> None:
     ]
     func = Func("main", (*srcs, *dsts), seq(*stores))
     assemblies = {isa.name: assembly("".join(emit([func], replace(host(), isa=isa))), isa) for isa in ISAS.values() if not missing(isa)}
-    for name in assemblies.keys() - levels():
-        same = [level for level in levels() if assemblies[level] == assemblies[name]]
+    for name in assemblies.keys() - isa_levels():
+        same = [level for level in isa_levels() if assemblies[level] == assemblies[name]]
         assert same, f"{name} makes code of its own"
         assert ISAS[same[0]].lanes == ISAS[name].lanes
 

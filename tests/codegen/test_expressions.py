@@ -38,8 +38,8 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
-from tests.codegen.conftest import Mapping, Together
 from tests.support.table import all_hold
+from tests.support.tir_maps import Mapping, Together
 
 Array = NDArray[np.generic]
 Same = Callable[[Array, Array], None]

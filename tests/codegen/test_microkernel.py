@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import random
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from math import ceil
 
@@ -22,39 +20,37 @@ from benchgraph.codegen.intrinsics import has_f16c
 from benchgraph.codegen.kernel import F32, Ahead, Kernel
 from benchgraph.codegen.microkernel import MOST_LINES, define, steps, stream
 from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
-from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, current, host
+from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, FlatSlice, Func, Prefetch, Scope, tensor
-from tests.support.guard_pages import fenced
+from tests.support.microkernels import (
+    BF16,
+    COUNTS,
+    ENTRY,
+    REALS,
+    N,
+    check_bounds,
+    check_integers,
+    dense,
+    integers,
+    operands,
+    run,
+    sampled,
+    sizes,
+    text_of,
+    twin,
+)
 from tests.support.table import all_hold
+from tests.support.targets import MACHINE_LEVELS
 
-M, N, K, BATCH = (1, 2, 5, 6, 7, 13, 14, 15, 29), (1, 4, 7, 8, 15, 16, 17, 33, 63, 64, 65, 100), (1, 2, 3, 13, 64, 65), (1, 2, 3)
-BF16 = DType.bf16, DType.bf16, DType.f32
 WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # wei is widened as it is loaded
-COUNTS = (24, 12, 12, 12, 12, 12)  # kernels that are drawn for each key of GROUPS
-ENTRY = "entry"
-GUARD = -77
 APART = 16  # lines between streams
 STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruction does all of it)
     (F32, True): r"vfmadd.*", (F32, False): r"mul[ps]s.*", (BF16, True): r"vdpbf16ps.*", (BF16, False): r"vfmadd.*|mul[ps]s.*",
     (BYTES, True): r"vpdpbusd.*", (BYTES, False): r"pmaddwd.*", (WORDS, False): r"pmaddwd.*|vpdpwssd.*",
 }  # fmt: skip
-
-
-def supported() -> dict[str, Target]:
-    """This machine at each ISA level it has."""
-    found = {}
-    for name in ISAS:
-        with suppress(Unimplemented), override(isa=name):
-            found[name] = current()
-    return found
-
-
-TARGETS = supported()
 
 
 def way(dtypes: DTypes, target: Target) -> tuple[int, bool, bool]:
@@ -65,106 +61,21 @@ def way(dtypes: DTypes, target: Target) -> tuple[int, bool, bool]:
 def levels(dtypes: DTypes) -> dict[str, Target]:
     """Of the levels that multiply such operands alike, the highest; the others make the same kernels, as a test shows."""
     found: dict[tuple[int, bool, bool], str] = {}
-    for name, target in TARGETS.items():
+    for name, target in MACHINE_LEVELS.items():
         found.setdefault(way(dtypes, target), name)
-    return {name: TARGETS[name] for name in found.values()}
+    return {name: MACHINE_LEVELS[name] for name in found.values()}
 
 
 def label(dtypes: DTypes) -> str:
     return "-".join(dict.fromkeys(dtype.value for dtype in dtypes[:2]))
 
 
-target_of_every_isa = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+target_of_every_isa = pytest.mark.parametrize("target", MACHINE_LEVELS.values(), ids=MACHINE_LEVELS)
 target_and_dtypes = pytest.mark.parametrize(
     ("dtypes", "target"),
     [pytest.param(dtypes, target, id=f"{label(dtypes)}-{name}") for dtypes in GROUPS for name, target in levels(dtypes).items()],
 )
 all_dtypes = pytest.mark.parametrize("dtypes", GROUPS, ids=label)
-
-
-def places(kernel: Kernel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where src[batch, m, k], wei[batch, k, n] and acc[m, n] lie, in elements."""
-    m, n, k = (np.arange(extent) for extent in (kernel.m, kernel.n, kernel.k))
-    entries = list(np.ndindex(*(extent for extent, _, _ in kernel.batch)))
-    src0, wei0 = (np.array([sum(i * axis[side] for i, axis in zip(at, kernel.batch, strict=True)) for at in entries]) for side in (1, 2))
-    src = src0[:, None, None] + m[:, None] * kernel.src_row_stride + k * kernel.src_col_stride
-    row = k // kernel.group * kernel.wei_row_stride + k % kernel.group
-    return src, wei0[:, None, None] + row[:, None] + n * kernel.group, m[:, None] * kernel.acc_row_stride + n
-
-
-def twin(kernel: Kernel, src: np.ndarray, wei: np.ndarray, acc: np.ndarray) -> np.ndarray:
-    """The definition: acc, 1-d as all operands, after the kernel ran, in float64."""
-    out = acc.astype(np.float64)
-    at_src, at_wei, at_acc = places(kernel)
-    total = (src[at_src].astype(np.float64) @ wei[at_wei].astype(np.float64)).sum(0)
-    out[at_acc] = (out[at_acc] if kernel.accumulate else 0.0) + total
-    return out
-
-
-def sizes(kernel: Kernel) -> tuple[int, int, int]:
-    """Elements from the first to the last one that src, wei and acc reach; of wei whole groups."""
-    src, wei, acc = (int(at.max()) + 1 for at in places(kernel))
-    return src, -(-wei // kernel.group) * kernel.group, acc
-
-
-def text_of(kernel: Kernel, target: Target) -> str:
-    """IR of the kernel behind an external function of the same parameters."""
-    module = ir.Module()
-    body = define(module, kernel, target)
-    entry = ir.Function(module, body.function_type, ENTRY)
-    builder = ir.IRBuilder(entry.append_basic_block())
-    builder.call(body, entry.args)
-    builder.ret_void()
-    return str(module)
-
-
-def run(kernel: Kernel, target: Target, *operands: np.ndarray) -> None:
-    code = load(text_of(kernel, target), target.isa, {})
-    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(code.address(ENTRY))(*(a.ctypes.data for a in operands))
-
-
-def dense(
-    m: int, n: int, k: int, batch: int = 1, *, gap: int = 0, accumulate: bool = False, dtypes: DTypes = F32, odd: bool = False
-) -> Kernel:
-    """Row-major operands, batch entries one after the other, `gap` unused elements (groups, in wei) after each row and each entry.
-
-    odd: src has one more, so that groups of k do not begin at multiples of their size.
-    """
-    group = GROUPS[dtypes]
-    row_strides = {"src_row_stride": k + gap + odd, "wei_row_stride": (n + gap) * group, "acc_row_stride": n + gap}
-    strides = m * row_strides["src_row_stride"] + gap, -(-k // group) * row_strides["wei_row_stride"] + gap * group
-    return Kernel(m, n, k, batch=((batch, *strides),), **row_strides, accumulate=accumulate, dtypes=dtypes)
-
-
-def integers(rng: np.random.Generator, size: int, dtype: DType = DType.f32) -> np.ndarray:
-    """All of an integer dtype of 8 bits; in others so small that every sum here is exact."""
-    least, most = dtype.range if dtype.bits == 8 else (-8, 8)
-    return rng.integers(int(least), int(most) + 1, size).astype(dtype.numpy)
-
-
-def operands(kernel: Kernel, seed: int = 0) -> list[np.ndarray]:
-    """src, wei and acc. What no element of k owns is NaN in floats, and anything in integers."""
-    rng = np.random.default_rng(seed)
-    made = [integers(rng, size, dtype) for size, dtype in zip(sizes(kernel), kernel.dtypes, strict=True)]
-    for array, at in zip(made, places(kernel), strict=True):
-        unowned = np.setdiff1d(np.arange(array.size), at)
-        if unowned.size and array.dtype.kind not in "iu":
-            array[unowned] = np.nan
-    return made
-
-
-def sampled(*counts: int) -> list[Kernel]:
-    """Each value of every axis at least once for each of the dtypes, in shuffled company."""
-    draw = random.Random(20)
-    found = []
-    for dtypes, count in zip(GROUPS, counts, strict=True):
-        axes = [[*axis, *draw.choices(axis, k=count - len(axis))] for axis in (M, N, K, BATCH, (0, 3), (False, True), (False, True))]
-        for axis in axes:
-            draw.shuffle(axis)
-        found += [
-            dense(m, n, k, b, gap=gap, accumulate=acc, dtypes=dtypes, odd=odd) for m, n, k, b, gap, acc, odd in zip(*axes, strict=True)
-        ]
-    return found
 
 
 def at_every_level(kernels: Iterable[Kernel]) -> pytest.MarkDecorator:
@@ -174,18 +85,7 @@ def at_every_level(kernels: Iterable[Kernel]) -> pytest.MarkDecorator:
 
 @at_every_level(sampled(*COUNTS))
 def test_integers_are_exact_and_only_acc_is_written(kernel: Kernel, target: Target) -> None:
-    src, wei, acc = operands(kernel, seed=kernel.m * 1000 + kernel.n)
-    guarded = np.full(acc.size + 128, GUARD, acc.dtype)
-    got, (_, _, owned) = guarded[64:-64], places(kernel)
-    got[owned] = acc[owned]
-    want = twin(kernel, src, wei, got)
-    run(kernel, target, src, wei, got)
-    np.testing.assert_array_equal(got, want)
-    assert (guarded[:64] == GUARD).all()
-    assert (guarded[-64:] == GUARD).all()
-
-
-REALS = [(29, 100, 513, 1, 0, False), (13, 65, 64, 3, 5, True)]
+    check_integers(kernel, target)
 
 
 @at_every_level(dense(*shape, gap=gap, accumulate=acc, dtypes=dtypes) for *shape, gap, acc in REALS for dtypes in (F32, BF16, *WIDE))
@@ -205,11 +105,7 @@ def test_reals_are_within_the_error_of_a_long_sum(kernel: Kernel, target: Target
 )
 @pytest.mark.parametrize("end", [True, False], ids=["end", "start"])
 def test_nothing_beyond_the_operands_is_touched(end: bool, shape: tuple[int, int, int, int, bool], dtypes: DTypes, target: Target) -> None:
-    kernel = dense(*shape[:4], accumulate=shape[4], dtypes=dtypes)
-    src, wei, acc = (fenced(a, end=end) for a in operands(kernel))
-    want = twin(kernel, src, wei, acc)
-    run(kernel, target, src, wei, acc)  # a touch of the fence would kill the process
-    np.testing.assert_array_equal(acc, want)
+    check_bounds(end, shape, dtypes, target)
 
 
 @target_of_every_isa
@@ -271,9 +167,9 @@ def test_few_columns_take_narrower_registers(dtypes: DTypes, target: Target) -> 
 def test_levels_that_multiply_alike_make_the_same_kernels(dtypes: DTypes) -> None:
     """Which is why other tests leave out the lower ones."""
     kernel = dense(53, 100, 13, 2, gap=3, accumulate=True, dtypes=dtypes)
-    assemblies = {name: assembly(text_of(kernel, target), target.isa) for name, target in TARGETS.items()}
+    assemblies = {name: assembly(text_of(kernel, target), target.isa) for name, target in MACHINE_LEVELS.items()}
     kept = {way(dtypes, target): name for name, target in levels(dtypes).items()}
-    for name, target in TARGETS.items():
+    for name, target in MACHINE_LEVELS.items():
         assert assemblies[name] == assemblies[kept[way(dtypes, target)]], name
 
 
@@ -329,11 +225,15 @@ def test_runs_of_a_stream_are_fetched_one_after_the_other(dtypes: DTypes) -> Non
         begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
         own = [at for at in fetched if begin <= at < end]
         assert own == sorted(own)
-        for run in range(runs):
-            first = begin + run * (lines + APART) * LINE_BYTES
+        for number in range(runs):
+            first = begin + number * (lines + APART) * LINE_BYTES
             here = [at for at in own if first <= at < first + (lines + APART) * LINE_BYTES]
             assert here[-1] < first + lines * LINE_BYTES + ahead.steps, "paces are whole bytes"
-            assert {at // LINE_BYTES for at in here} >= set(range(first // LINE_BYTES, first // LINE_BYTES + lines)), (kernel, lines, run)
+            assert {at // LINE_BYTES for at in here} >= set(range(first // LINE_BYTES, first // LINE_BYTES + lines)), (
+                kernel,
+                lines,
+                number,
+            )
         assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in fetched)
 
 
@@ -504,8 +404,10 @@ def test_panels_are_the_preferred_ones_where_l1_holds_one_row_of_src() -> None:
 
 
 def test_the_preferred_tiles() -> None:
-    tiles = {name: [(p.vectors, p.rows) for p in register_tiles(64, t, F32, m=64, src_row_stride=256)] for name, t in TARGETS.items()}
-    assert tiles == {name: [(4 if t.isa.registers == 32 else 2, 6)] for name, t in TARGETS.items()}
+    tiles = {
+        name: [(p.vectors, p.rows) for p in register_tiles(64, t, F32, m=64, src_row_stride=256)] for name, t in MACHINE_LEVELS.items()
+    }
+    assert tiles == {name: [(4 if t.isa.registers == 32 else 2, 6)] for name, t in MACHINE_LEVELS.items()}
 
 
 @pytest.mark.parametrize(("m", "vectors"), [(1, 8), (2, 4), (64, 4)])

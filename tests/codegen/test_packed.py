@@ -37,9 +37,9 @@ from benchgraph.tir.ir import (
     tensor,
 )
 from benchgraph.tir.verify import verify
-from tests.codegen.conftest import Mapping, Together
 from tests.support.guard_pages import fenced
 from tests.support.table import all_hold
+from tests.support.tir_maps import Mapping, Together
 
 Array = NDArray[np.generic]
 Mapped = Callable[..., Array]

@@ -12,15 +12,15 @@ from benchgraph.codegen import ir, turn
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target, host
 from benchgraph.runtime.code import load
-from tests.codegen.test_microkernel import TARGETS
 from tests.support.guard_pages import fenced
+from tests.support.targets import MACHINE_LEVELS
 
 STORED = {DType.u8: np.uint8, DType.bf16: np.uint16, DType.f32: np.uint32}
 ROWS, COLUMNS = (1, 3, 15, 16, 17, 33, 56), (1, 3, 4, 5, 16, 31, 33, 64, 65, 100)
 
 
 @pytest.mark.parametrize("dtype", STORED, ids=lambda dtype: dtype.value)
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", MACHINE_LEVELS.values(), ids=MACHINE_LEVELS)
 def test_every_element_changes_places_and_nothing_else_is_touched(target: Target, dtype: DType) -> None:
     """Columns of src and rows of dst have gaps between them; both end beside pages that nobody may touch."""
     rng = np.random.default_rng(0)
@@ -52,13 +52,13 @@ def test_every_row_is_stored_once(k: int, stores: int) -> None:
 
 
 def test_a_turning_is_defined_once_per_module() -> None:
-    module, target = ir.Module(), next(iter(TARGETS.values()))
+    module, target = ir.Module(), next(iter(MACHINE_LEVELS.values()))
     one = turn.Turning(16, 64, DType.u8, DType.u8, 100, 64)
     assert turn.define(module, one, target) is turn.define(module, one, target)
     assert turn.define(module, turn.Turning(16, 64, DType.s8, DType.u8, 100, 64), target) is not turn.define(module, one, target)
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", MACHINE_LEVELS.values(), ids=MACHINE_LEVELS)
 def test_s8_becomes_u8_128_more(target: Target) -> None:
     module = ir.Module()
     function = turn.define(module, turn.Turning(17, 70, DType.s8, DType.u8, 17, 70), target)

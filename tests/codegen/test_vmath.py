@@ -16,11 +16,11 @@ from benchgraph.codegen import ir, vmath
 from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, has_scaling, vector
 from benchgraph.core.target import Isa, host
 from benchgraph.runtime.code import Code, load
-from tests.codegen.conftest import levels
 from tests.support.table import all_hold
+from tests.support.tir_maps import isa_levels
 
 F = np.float32
-LEVELS = "exp", "normal_tail", "gauss"  # which are computed in other ways on other levels
+LEVELS = "exp", "normal_tail", "gauss"  # which are computed in other ways on other isa_levels
 BOUNDS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], float]] = {
     "exp": (np.exp, 1.8),
     "decay": (lambda x: np.expm1(-np.abs(x)), 2.3),
@@ -95,7 +95,7 @@ def test_error_stays_within_the_stated_bound(name: str) -> None:
         assert name == "normal_tail" or np.all((got[low] == 0) | (got[low] >= np.finfo(F).tiny)), "no slow subnormal numbers"
         assert worst_ulp(got[keep], want[keep]) <= (1.0 if name in ("exp", "gauss") and has_scaling(isa) else bound)
 
-    all_hold(check, {level: (isa,) for level, isa in levels().items()})
+    all_hold(check, {level: (isa,) for level, isa in isa_levels().items()})
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8, 48])
@@ -131,7 +131,7 @@ def test_exp_reaches_both_ends_of_the_normal_numbers() -> None:
         np.testing.assert_allclose(got[:5], np.exp(x[:5].astype(np.float64)), rtol=1.5e-7)
         np.testing.assert_array_equal(got[5:], np.array([np.inf, 0, 0, 0, 0, 0, np.inf, np.inf, 1, 1, 1], F))
 
-    all_hold(check, {level: (isa,) for level, isa in levels().items()})
+    all_hold(check, {level: (isa,) for level, isa in isa_levels().items()})
 
 
 def test_exp_with_large_nan_payloads_stays_nan() -> None:

@@ -28,14 +28,14 @@ from benchgraph.tir.ir import Brgemm, Const, For, Ramp, Store
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.visit import exprs, loads_of, walk
-from tests.codegen.test_microkernel import TARGETS
 from tests.support.graph_ir import scheduled
 from tests.support.partitions import partition_of
+from tests.support.targets import MACHINE_LEVELS
 
 AVX512 = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 NARROW = replace(current(), cores=2, emulated=frozenset({DType.u8, DType.bf16}))
 K = PAGE_BYTES // 4 + 1  # terms of columns that are longer than a page
-LEVELS = {name: replace(target, emulated=NARROW.emulated) for name, target in TARGETS.items()}
+LEVELS = {name: replace(target, emulated=NARROW.emulated) for name, target in MACHINE_LEVELS.items()}
 
 # How a matrix [.., m, k] lies: its strides.
 LIES = {

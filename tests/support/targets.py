@@ -23,4 +23,4 @@ def _levels() -> dict[str, Target]:
     return found
 
 
-LEVELS = _levels()  # this machine at each ISA level that it has, by name
+MACHINE_LEVELS = _levels()  # this machine at each ISA level that it has, by name

@@ -20,7 +20,7 @@ from benchgraph.tir.verifier_state import VerifyError
 from benchgraph.tir.verify import verify
 from tests.support.tensor_ir import before
 from tests.support.tir_programs import F32, PROGRAMS, TARGET, at, i, j, loop, mo, parallel, param, put
-from tests.tir.test_random_programs import functions
+from tests.tir.random_programs import functions
 
 N = 64
 X, Y, Z = (param(name, N) for name in "xyz")
