@@ -112,7 +112,7 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
         post_ops, given = taken_out(s, func.inplace)
         kernel = replace(kernel, post_ops=post_ops)
     streams = [(p, ahead) for p in s.prefetches if (ahead := microkernel.stream(kernel, p, target)) is not None]
-    kernel = replace(kernel, prefetches=tuple(ahead for _, ahead in streams))
+    kernel = replace(kernel, ahead=tuple(ahead for _, ahead in streams))
     places = (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
     return Product(canonical(kernel), places, given)
 
