@@ -21,8 +21,6 @@ from benchgraph.core.remember import remembered
 from benchgraph.core.target import host
 from benchgraph.core.undisturbed import TURN_S
 from benchgraph.gir import domain
-from benchgraph.gir import passes as gir_passes
-from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.search_space import row_blocks
@@ -40,6 +38,8 @@ from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
+from tests.support.call_counts import calls, counted
+from tests.support.graph_ir import unverified
 from tests.support.tensor_ir import before
 
 propagate_layout_module = sys.modules[propagate_layout.__module__]
@@ -50,41 +50,7 @@ def fused(length: int, kinds: tuple[str, str] = ("ReLU", "Tanh")) -> Graph:
     x = b.input((8, 32))
     for kind in kinds * (length // 2):
         x = b.op(kind, x)
-    (p,) = partitions(b.graph(), Policy.fused)
-    g = from_partition(p)
-    for each in gir_passes.PIPELINE:
-        g = each.fn(g, host())
-    return g
-
-
-def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, work: Callable[[], object]) -> int:
-    calls, really = [0], getattr(module, name)
-
-    def count(*args: object, **kwargs: object) -> object:
-        calls[0] += 1
-        return really(*args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, count)
-        work()
-    return calls[0]
-
-
-def calls(work: Callable[[], object]) -> int:
-    """Of functions, Python's own too, and steps of generators."""
-    found = [0]
-
-    def note(frame: object, event: str, argument: object) -> None:
-        found[0] += event in ("call", "c_call")
-
-    gc.disable()  # or functions that others have asked it to call count as well
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return found[0]
+    return unverified(b.graph(), host())
 
 
 def convolutions(b: GraphBuilder, layers: int) -> None:
@@ -106,18 +72,6 @@ def residual(b: GraphBuilder, layers: int) -> None:
         x = b.op("Add", x, b.op("ReLU", b.op("MatMul", x, b.constant((32, 32)))))
 
 
-def through_graph_ir(b: GraphBuilder) -> Graph:
-    (p,) = partitions(b.graph(), Policy.fused)
-    return from_partition_through(p)
-
-
-def from_partition_through(p: Partition) -> Graph:
-    g = from_partition(p)
-    for each in gir_passes.PIPELINE:
-        g = each.fn(g, host())
-    return g
-
-
 @pytest.mark.parametrize("network", [convolutions, perceptron])
 def test_a_deep_network_costs_graph_ir_what_its_layers_do(network: Callable[[GraphBuilder, int], None]) -> None:
     """Nests that are merged in pairs would else ask all others after each merge."""
@@ -125,7 +79,7 @@ def test_a_deep_network_costs_graph_ir_what_its_layers_do(network: Callable[[Gra
     def asked(layers: int) -> int:
         b = GraphBuilder()
         network(b, layers)
-        return calls(lambda: through_graph_ir(b))
+        return calls(lambda: unverified(b.graph(), host()))
 
     asked(1)  # what is looked up once in a process
     short, long = asked(12), asked(24)
@@ -140,7 +94,7 @@ def test_squares_are_looked_at_once() -> None:
         x = b.input((8, 32))
         for _ in range(length):
             x = b.op("Multiply", x, x)
-        return calls(lambda: through_graph_ir(b))
+        return calls(lambda: unverified(b.graph(), host()))
 
     asked(1)  # what is looked up once in a process
     assert asked(16) < 3 * asked(8)
@@ -152,7 +106,7 @@ def test_a_residual_chain_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> N
     def asked(layers: int) -> int:
         b = GraphBuilder()
         residual(b, layers)
-        return counted(monkeypatch, propagate_layout_module, "thin", lambda: through_graph_ir(b))
+        return counted(monkeypatch, propagate_layout_module, "thin", lambda: unverified(b.graph(), host()))
 
     short, long = asked(8), asked(16)
     assert short >= 8
@@ -191,7 +145,7 @@ def test_rows_are_not_counted_one_by_one() -> None:
         b = GraphBuilder()
         w = b.constant((3, 3, 16, 16))
         b.op("Convolution", b.input((1, rows, 4, 16)), w, strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1))
-        return calls(lambda: through_graph_ir(b))
+        return calls(lambda: unverified(b.graph(), host()))
 
     asked(64)
     assert asked(1 << 13) <= 1.5 * asked(1 << 9)
@@ -202,7 +156,7 @@ def test_columns_are_not_counted_panel_by_panel(columns: int) -> None:
     b = GraphBuilder()
     b.op("MatMul", b.input((16, 16)), b.constant((16, columns)))
     b.op("SoftMax", b.input((columns, 16)), axis=0)
-    asked = calls(lambda: [lower(g) for g in map(from_partition_through, partitions(b.graph(), Policy.fused))])
+    asked = calls(lambda: [lower(unverified(p, host())) for p in partitions(b.graph(), Policy.fused)])
     assert asked < 200_000
 
 

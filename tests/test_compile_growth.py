@@ -26,10 +26,10 @@ from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
-from tests.support.graph_ir import gir
+from tests.support.call_counts import calls, counted
+from tests.support.graph_ir import gir, unverified
 from tests.support.reference_check import matches_reference
 from tests.support.tensor_ir import before
-from tests.test_compile_cost import calls, counted, through_graph_ir
 
 Network = Callable[[GraphBuilder, int], object]
 
@@ -85,7 +85,7 @@ def concatenations(b: GraphBuilder, length: int) -> None:
 def test_movements_of_what_is_moved_are_found_in_few_steps(network: Network) -> None:
     def work(length: int) -> Callable[[], object]:
         b = built(network, length)
-        return lambda: simplify(lower(through_graph_ir(b)).main, host())
+        return lambda: simplify(lower(unverified(b.graph(), host())).main, host())
 
     assert growth(work, 6) <= 3
 
@@ -98,7 +98,7 @@ def test_movements_of_what_is_moved_mean_what_they_say(network: Network, length:
 
 
 def test_an_index_that_does_not_become_simpler_ends_at_a_copy() -> None:
-    g = through_graph_ir(built(odd_shapes, 12))
+    g = unverified(built(odd_shapes, 12).graph(), host())
     moves = [op for node in g.nodes for op in node.ops if op.kind in ("StaticReshape", "StaticTranspose")]
     assert 0 < len(moves) < 12
 
@@ -218,7 +218,7 @@ def test_parts_of_a_concatenation_are_not_held_against_each_other() -> None:
     def work(length: int) -> Callable[[], object]:
         b = GraphBuilder()
         b.op("ReLU", b.op("Concat", *(b.op("Tanh", b.input((4, 8))) for _ in range(length)), axis=1))
-        func = simplify(lower(through_graph_ir(b)).main, host())
+        func = simplify(lower(unverified(b.graph(), host())).main, host())
         return lambda: shrink_tensors(func, host())
 
     assert growth(work, 12) <= 2.6
@@ -230,7 +230,7 @@ def test_results_of_a_loop_are_not_held_against_each_other() -> None:
         x = matrix(b, 8, 32)
         for _ in range(length):
             b.op("ReLU", x)
-        func = lower(through_graph_ir(b)).main
+        func = lower(unverified(b.graph(), host())).main
         return lambda: interchange_loops(func, host())
 
     assert growth(work, 12) <= 2.2
@@ -255,7 +255,7 @@ def test_pairs_that_may_lie_in_place_are_read_alone() -> None:
         x = matrix(b, 8, 32)
         for _ in range(length):
             x = b.op("Add", x, b.input((8, 32)))
-        func = tir_passes.run(lower(through_graph_ir(b)).main, host(), lambda *_: None, before("mark-inplace"))
+        func = tir_passes.run(lower(unverified(b.graph(), host())).main, host(), lambda *_: None, before("mark-inplace"))
         return lambda: mark_inplace(func, host())
 
     assert growth(work, 16) <= 2.2

@@ -20,7 +20,7 @@ from benchgraph.results import result as r
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.mode import Mode
 from benchgraph.results.saved import render
-from tests.reports.test_markdown import cells
+from tests.support.written_reports import cells
 
 MACHINE = r.Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)
 OK, FAILED, SKIPPED = r.Result(r.Status.PASSED), r.Result(r.Status.FAILED, "wrong"), r.Result(r.Status.SKIPPED, "no memory")

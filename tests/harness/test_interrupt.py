@@ -19,10 +19,9 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.harness import interrupt
 from benchgraph.harness.interrupt import awaiting, code_of, interruptible
-from benchgraph.results.result import CaseResult
-from benchgraph.results.saved import parse
 from tests.support.misbehaving_library import write_cases
 from tests.support.processes import LISTEN, is_gone
+from tests.support.written_reports import saved_cases
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from benchgraph.cli import main; from tests.support.misbehaving_library import BENCH"
@@ -84,11 +83,6 @@ def lines_until(process: subprocess.Popen[str], start: str) -> None:
     assert any(line.startswith(start) for line in process.stdout)
 
 
-def saved(file: Path) -> tuple[CaseResult, ...]:
-    """What a report has so far."""
-    return parse(file.read_text())[0].cases if file.exists() else ()
-
-
 def test_ctrl_c_reports_what_is_done_and_ends_all_processes(start: Start) -> None:
     process = start("--jobs=2", "--case=good.json", "--case=native_hang.json", "--case=starts_a_process.json", "--case=good.json")
     lines_until(process, "0:PASSED")
@@ -114,7 +108,7 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(start: Start, tmp_path: Path) -> None
     out, err = process.communicate(timeout=PATIENCE_S)
     assert out.splitlines()[:3] == ["json report: o.json", "html report: o.html", "interrupted by SIGTERM after 1 of 2 cases"]
     assert (err, process.returncode) == ("", 143)
-    assert len(saved(tmp_path / "o.json")) == 1
+    assert len(saved_cases(tmp_path / "o.json")) == 1
     assert "cut short: 1 of 2 cases ran" in (tmp_path / "o.html").read_text()
     assert wait_until(lambda: all(is_gone(p) for p in family))
 
@@ -131,18 +125,18 @@ def test_sigterm_ends_compiled_code_that_hangs(start: Start) -> None:
 def test_ctrl_c_shows_results_that_waited_for_one_before_them(start: Start, tmp_path: Path) -> None:
     words = ["--case=native_hang.json", "--seed=1,2,3", "--case=good.json", "--seed=0", "--case=loop.json"]
     process = start("--jobs=2", "--report=json:out.json", *words)
-    assert wait_until(lambda: len(saved(tmp_path / "out.json")) == 3)
+    assert wait_until(lambda: len(saved_cases(tmp_path / "out.json")) == 3)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert re.findall(r"^(\d)+:PASSED", out, re.MULTILINE) == ["1", "2", "3"]
     assert "json report: out.json\ninterrupted after 3 of 5 cases\ntests:3 passed:3 " in out
-    assert len(saved(tmp_path / "out.json")) == 3
+    assert len(saved_cases(tmp_path / "out.json")) == 3
 
 
 def test_a_run_that_was_killed_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
     words = ["--seed=1,2,3", "--case=good.json", "--seed=4", "--case=loop.json", "--seed=5,6", "--case=good.json", "--case=segfault.json"]
     process = start("--jobs=1", "--report=json:out.json", *words)
-    assert wait_until(lambda: len(saved(tmp_path / "out.json")) == 3)
+    assert wait_until(lambda: len(saved_cases(tmp_path / "out.json")) == 3)
     process.kill()
     process.communicate()
     resumed = start("-v", "--jobs=2", "--timeout=1", "--resume=out.json", *words)
@@ -154,7 +148,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(start: Start, tmp_path: Path
         *["PASSED"] * 2,
         *["FAILED"] * 2,
     ]
-    assert len(saved(tmp_path / "out.json")) == 8
+    assert len(saved_cases(tmp_path / "out.json")) == 8
     assert resumed.returncode == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchgraph.cli import main
 from benchgraph.harness.standard import enduring, lost
-from tests.harness.test_interrupt import saved
+from tests.support.written_reports import saved_cases
 
 CASES = ["--graph", "--case=mlp.json", "--case=mlp.json"]
 FULL = "benchgraph: standard output: cannot write there: No space left on device; make room there, or send it elsewhere\n"
@@ -42,7 +42,7 @@ def test_a_run_goes_on_for_its_files(out: TextIO, capfd: pytest.CaptureFixture[s
         reports = {"json": "json", "html": "html", "csv": "csv", "markdown": "md", "junit": "xml"}
         assert ended("--mode=I", *(f"--report={name}:o.{suffix}" for name, suffix in reports.items()), *CASES) == 1
     assert capfd.readouterr().err == (FULL if "full" in str(out.name) else "")
-    assert len(saved(tmp_path / "o.json")) == 2
+    assert len(saved_cases(tmp_path / "o.json")) == 2
     assert "cut short" not in (tmp_path / "o.html").read_text()
     assert all((tmp_path / f"o.{suffix}").stat().st_size for suffix in reports.values())
     assert not list(tmp_path.glob("benchgraph-unsaved-*"))

@@ -39,6 +39,8 @@ from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import code, disk, warm
 from benchgraph.runtime.executable import Executable
+from tests.library.compile_workers import little, started
+from tests.support.processes import is_gone
 
 GONE_S = 30.0  # within which a process that should end has ended, on the busiest machine
 
@@ -54,7 +56,7 @@ def no_process_is_left() -> Iterator[None]:
     yield
     pids = pids_of_workers()
     compile_jobs.dismiss()
-    assert not any(map(is_running, pids))
+    assert all(map(is_gone, pids))
 
 
 @pytest.fixture
@@ -70,13 +72,6 @@ def pids_of_workers() -> list[int]:
     return [worker.pid for worker in crew().workers]
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def work() -> tuple[Partition, ...]:
     """A product with constant weights (so there is an init), a table of scales (so there is a literal), pointwise ops."""
     b = GraphBuilder()
@@ -85,14 +80,6 @@ def work() -> tuple[Partition, ...]:
     narrow = b.op("Quantize", b.op("GELU", product), dtype=DType.u8, scales=scales, zps=zps, qtype="per_channel", axis=1)
     b.op("SoftMax", b.op("Dequantize", narrow, scales=scales, zps=zps, qtype="per_channel", axis=1), axis=1)
     return partitions(b.graph(), Policy.one_op_each)
-
-
-def little() -> tuple[Partition, ...]:
-    """Three that are soon compiled."""
-    b = GraphBuilder()
-    for n in (3, 5, 7):
-        b.op("ReLU", b.input((n,)))
-    return partitions(b.graph(), Policy.fused)
 
 
 def refused(p: Partition) -> Partition:
@@ -135,16 +122,6 @@ def until(what: Callable[[], bool]) -> None:
 def worker() -> int:
     """The process of a worker that waits for work."""
     return started()
-
-
-def started() -> int:
-    """The process of one that has started."""
-    if not crew().workers:
-        list(compile_partitions(little()))
-    settle()
-    (found,) = crew().workers
-    assert found.state is State.free
-    return found.pid
 
 
 def has_answered() -> bool:
@@ -399,7 +376,7 @@ def test_a_worker_that_is_silent_is_given_up(fresh: None, watch: Watch, monkeypa
     with collected() as remarks:
         assert len(list(compile_partitions(little()))) == 3
     assert remarks == ["a process that compiled partitions was silent for 0.05 s: what it had is compiled by this one"]
-    assert not is_running(pid)
+    assert is_gone(pid)
 
 
 @pytest.mark.parametrize("other", [(version, "LOADED_NS", 0), (version, "ROOT", Path("/elsewhere"))])
@@ -441,13 +418,13 @@ def test_an_interrupt_ends_the_workers_and_does_not_reach_them_otherwise(fresh: 
     watch.meanwhile = interrupt
     with pytest.raises(KeyboardInterrupt):
         list(compile_partitions(little()))
-    assert not is_running(pid)
+    assert is_gone(pid)
     assert crew().tickets.draw() is None
 
 
 KILLED = """
 import os, signal
-from tests.library.test_compile_jobs import started
+from tests.library.compile_workers import started
 print(started(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -458,7 +435,7 @@ def test_workers_end_with_a_process_that_is_killed() -> None:
     root = Path(__file__).parent.parent.parent
     killed = subprocess.run([sys.executable, "-c", KILLED], env=env, stdout=subprocess.PIPE, text=True, cwd=root)
     assert killed.returncode == -signal.SIGKILL
-    until(lambda: not is_running(int(killed.stdout)))
+    until(lambda: is_gone(int(killed.stdout)))
 
 
 def test_a_fork_leaves_them_alone(worker: int) -> None:
@@ -470,7 +447,7 @@ def test_a_fork_leaves_them_alone(worker: int) -> None:
             os._exit(0 if is_right else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert is_running(worker)
+    assert not is_gone(worker)
     assert len(list(compile_partitions(work()))) == 5
     assert pids_of_workers() == [worker]
 

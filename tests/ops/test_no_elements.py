@@ -16,7 +16,7 @@ from benchgraph.ops import OPS, call_of
 from benchgraph.ops.spec import OpSpec, Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-from tests.ops.test_every_op import agrees, as_reference, filled, stored
+from tests.ops.samples import agrees, as_reference, filled, stored
 from tests.support.table import by_row
 
 SAMPLES_PER_ROW = 3

@@ -12,7 +12,7 @@ from benchgraph.ops.quantised_product import TOTAL
 from benchgraph.ops.spec import Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
-from tests.ops.test_every_op import graph_of
+from tests.ops.samples import graph_of
 
 
 def test_an_odd_total_beyond_what_f32_counts() -> None:

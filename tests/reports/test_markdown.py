@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from benchgraph.options.plugins import load_report
 from benchgraph.present.markup import MOST, OPEN, code, machine, table
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
+from tests.support.written_reports import cells
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})
 
@@ -30,20 +28,6 @@ def timed(index: int, name: str, *timings: PolicyTiming, **more: object) -> Case
 
 def render(*cases: CaseResult, mode: Mode = Mode.correctness, machine: Machine | None = None) -> str:
     return str(load_report("markdown")(ResultSet(mode, machine, cases, 2.5)))
-
-
-def shown(markdown: str) -> str:
-    return MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
-
-
-def cells(markdown: str) -> list[list[str]]:
-    """The body cells of the tables, as a reader sees them."""
-    rows = re.findall(r"<tr>(.*?)</tr>", shown(markdown), re.DOTALL)
-    return [
-        [html.unescape(re.sub(r"<[^>]+>", "", c)) for c in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)]
-        for row in rows
-        if "<td" in row
-    ]
 
 
 MIXED = """\

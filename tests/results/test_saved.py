@@ -11,38 +11,9 @@ import pytest
 
 from benchgraph.core.errors import ParseError
 from benchgraph.results import saved
-from benchgraph.results.accuracy import Accuracy
-from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import Machine, ResultSet
 from benchgraph.results.saved import Stream, parse, render, source, write_whole
-from benchgraph.results.sketch import OpSketch, Sketch
-
-TIMING = Timing((0.1, 0.30000000000000004), 4)
-PART = PartitionTiming(0, "chain", (3, 1), 100, 40, 0.125, TIMING)
-MEASURED = Result(
-    Status.EXECUTED,
-    total=7,
-    n_partitions={"fused": 1},
-    partitions={"fused": ((3, 1),)},
-    flops=100,
-    bytes=40,
-    input_bytes=24,
-    accuracy=(Accuracy("partition 0 (chain)", 5, "f32", 7, 0, 1e-7, 2e-7, 1.0, 3e-8, 0.25, "fused"),),
-    timings=(PolicyTiming("fused", TIMING, (PART,), TIMING), PolicyTiming("one_op_each", TIMING, (PART, replace(PART, id=1)))),
-    peak_samples=(16e9, 15e9),
-    bandwidth_samples={40: (5e9, 4e9), 64: (3e9,)},
-    cold_cache="all+tlb:1G",
-    num_streams=2,
-    warnings=("loud",),
-    graph=Sketch((OpSketch(3, "SoftMax", "s", ("axis=1",), (0, 1), ()), OpSketch(1, "End", "", (), (2,), ())), {0: "%0"}, (0, 2), (1,)),
-)
-MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=9e9)
-CASES = (
-    CaseResult(0, "--mode=P --graph --case=a.json", 1.5, MEASURED, {"compile": 0.125, "other": 1.375}),
-    CaseResult(1, "--graph --case=b.json", 0.0, Result(Status.UNTESTED, 'no "such" thing\n\u2028é')),
-    CaseResult(2, "--graph --case=c.json", 0.25, Result(Status.FAILED, "wrong", 3, 64)),
-)
-RESULTS = ResultSet(Mode.performance, MACHINE, CASES, 2.0)
+from tests.support.result_sets import CASES, MACHINE, MEASURED, RESULTS
 
 
 @pytest.mark.parametrize("results", [RESULTS, replace(RESULTS, cases=()), replace(RESULTS, machine=None)], ids=["all", "none", "nowhere"])

@@ -22,8 +22,8 @@ from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.lower.online import OnlineNest  # noqa: E402
 from tests.support.table import by_row  # noqa: E402
-from tests.torch import test_rows as test_torch_rows  # noqa: E402
-from tests.torch.test_rows import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
+from tests.torch import samples  # noqa: E402
+from tests.torch.samples import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
 
 aten = torch.ops.aten
 F16 = torch.float16
@@ -185,7 +185,7 @@ def test_a_query_that_attends_to_nothing_gets_zeros(mask: Any, dtype: Any) -> No
 @torch.no_grad()
 def test_so_it_does_where_the_scores_are_gone_through_in_one_pass(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some columns at a time, of which the first are hidden, or all."""
-    monkeypatch.setattr(test_torch_rows, "ENGINE", Engine(target=replace(current(), l2_bytes=24 << 10, cores=2)))
+    monkeypatch.setattr(samples, "ENGINE", Engine(target=replace(current(), l2_bytes=24 << 10, cores=2)))
     steps = list[int]()
     monkeypatch.setattr(OnlineNest, "__init__", recording(OnlineNest.__init__, steps))
     q, k, v = qkv(dtype, 40, 300)

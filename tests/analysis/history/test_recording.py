@@ -24,10 +24,10 @@ from benchgraph.results import saved
 from benchgraph.results.result import Origin
 from benchgraph.results.saved import parse, render
 from tests.analysis.history.made import run as made
-from tests.results.test_saved import RESULTS
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 from tests.support.misbehaving_library import write_cases
 from tests.support.postgresql import Server
+from tests.support.result_sets import RESULTS
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from benchgraph.analysis.history.store import Appended, append, machines, points
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.results.result import Origin, ResultSet, Status
 from tests.analysis.history.made import MACHINE, START, run
-from tests.results.test_saved import RESULTS
+from tests.support.result_sets import RESULTS
 
 WHOLE = replace(RESULTS, origin=Origin("one", 1.5, "c0ffee", True))
 ROOT = Path(__file__).parents[3]
