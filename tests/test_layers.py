@@ -1,4 +1,4 @@
-"""What docs/architecture.md says of the code, held to it: who imports whom, the pipelines, the reading order."""
+"""What docs/architecture.md says of the code, held to it: who imports whom, the pipelines, the reading order; and what tests import."""
 
 from __future__ import annotations
 
@@ -15,34 +15,8 @@ import benchgraph
 from benchgraph.core.passes import Pass
 from benchgraph.gir import passes as gir
 from benchgraph.tir import passes as tir
-
-ROOT = Path(benchgraph.__file__).parent
-ARCHITECTURE = (ROOT.parent / "docs" / "architecture.md").read_text()
-
-
-def section(title: str) -> str:
-    """Of docs/architecture.md, from its heading to the next of the same level."""
-    level = title.split()[0]
-    return ARCHITECTURE.partition(f"\n{title}\n")[2].partition(f"\n{level} ")[0]
-
-
-def rows(title: str) -> list[list[str]]:
-    """The cells of the tables of a section, line by line, without headings."""
-    return [[c.strip() for c in line.strip("|").split("|")] for line in section(title).splitlines() if line.startswith("| `")]
-
-
-def quoted(cell: str) -> list[str]:
-    """Words between backticks."""
-    return [word for words in re.findall("`(.*?)`", cell) for word in words.split()]
-
-
-MAY_IMPORT = {
-    quoted(room)[0] if "/" in room else quoted(room)[0].removesuffix(".py"): set(quoted(others))
-    for room, others in rows("## Who may import whom")
-} | {
-    "core": set(),
-    "__main__": {"cli"},
-}
+from tests import support
+from tests.support.architecture import MAY_IMPORT, ROOT, quoted, rows, section
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -169,3 +143,31 @@ def test_files_that_the_documents_name_are_there() -> None:
         named = [name for both in re.findall(r"`([\w/]+\.(?:py|md))`|\]\(([\w/.]+)\)", doc.read_text()) for name in both if name]
         bases = (top, ROOT, doc.parent, *ROOT.rglob(doc.stem))
         assert not [name for name in named if not any((base / name).exists() for base in bases)], doc
+
+
+TESTS = Path(__file__).parent
+
+
+def named_modules(path: Path) -> Iterator[str]:
+    """Modules of tests/ that a file imports, and names imported from these, which may be modules too; code in strings included."""
+    for package, names in re.findall(r"\b(?:from|import) +(tests(?:\.\w+)*)(?: +import +\(?([\w ,\n]+))?", path.read_text()):
+        yield package
+        yield from (f"{package}.{name}" for name in re.findall(r"\w+", names))
+
+
+def test_tests_import_nothing_from_test_modules() -> None:
+    """What several tests use is in tests/support, or in a module beside them that has no tests."""
+    test_modules = {".".join(path.relative_to(TESTS.parent).with_suffix("").parts) for path in TESTS.rglob("test_*.py")}
+    assert len(test_modules) > 100
+    wrong = [
+        f"{path.relative_to(TESTS)} imports {module}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for module in named_modules(path)
+        if module in test_modules
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_docstring_of_support_lists_its_files() -> None:
+    listed = [line.split()[0] for line in (support.__doc__ or "").splitlines() if line.split(" ")[0].endswith(".py")]
+    assert sorted(listed) == sorted(path.name for path in (TESTS / "support").glob("*.py") if path.stem != "__init__")

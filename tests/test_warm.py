@@ -26,7 +26,6 @@ from benchgraph.core import config as settings
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.canonical import canonical
 from benchgraph.core.config import Config, compiling, config, override
-from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
@@ -40,8 +39,8 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.results.saved import parse
 from benchgraph.runtime import code, disk, sources, warm
 from benchgraph.runtime.disk import Store, store
-from benchgraph.runtime.executable import Executable
-from tests.test_layers import MAY_IMPORT
+from tests.support.architecture import MAY_IMPORT
+from tests.support.sample_partition import partition, result
 
 INPUTS = Path(__file__).parent.parent / "inputs" / "graph"
 
@@ -54,31 +53,6 @@ def kept(tmp_path: Path) -> Iterator[Store]:
         found = store()
         assert found is not None
         yield found
-
-
-def partition(columns: int = 40, negative: float = 0.5) -> Partition:
-    """A product with a constant weight (so there is an init), a table (so there is a literal), and a chain."""
-    b = GraphBuilder()
-    product = b.op("MatMul", b.input((6, 24)), b.constant((24, columns)))
-    quantised = b.op(
-        "Quantize",
-        b.op("LeakyReLU", product, alpha=negative),
-        dtype=DType.u8,
-        scales=[0.1] * columns,
-        zps=[3] * columns,
-        qtype="per_channel",
-    )
-    b.op("Dequantize", quantised, scales=[0.1] * columns, zps=[3] * columns, qtype="per_channel", axis=1)
-    (found,) = partitions(b.graph(), Policy.fused)
-    return found
-
-
-def result(e: Executable, p: Partition) -> np.ndarray:
-    rng = np.random.default_rng(1)
-    ins = [rng.standard_normal(t.known_shape).astype(np.float32) for t in p.inputs]
-    out = np.full(p.outputs[0].known_shape, np.nan, np.float32)
-    e.bind(ins, [out])()
-    return out
 
 
 def test_tests_see_the_compiler_of_this_moment() -> None:
@@ -131,7 +105,7 @@ CHILD = """
 from benchgraph.runtime import code
 made, compiled = [], code.compiled
 code.compiled = lambda *about: made.append(about) or compiled(*about)  # before anybody else takes it from there
-from tests.test_warm import partition, result
+from tests.support.sample_partition import partition, result
 from benchgraph.cli import main
 from benchgraph.compile import compile_partition
 from benchgraph.runtime.disk import store

@@ -23,9 +23,9 @@ from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import disk, warm
 from benchgraph.runtime.threads import omp_functions
-from tests import test_low_precision as low_precision
 from tests.bf16.conftest import BELOW, BF16, Cpu
-from tests.test_warm import partition as product_of_f32
+from tests.support.bf16_products import WAYS, check_padding_is_unused, check_two_products, close
+from tests.support.sample_partition import partition as product_of_f32
 
 FEWER_ROWS = "--in-shapes=0:1x2x32x96+1:1x2x96x32+2:1x2x32x96+6:1x1x1x32"  # two heads of a short sequence
 CASES = {
@@ -67,15 +67,15 @@ def test_threads_compute_the_reference(runtime: str, cpu: Cpu) -> None:
         passes("--dt=bf16", "--mb=8", "--case=complex_fusion/heads_side_by_side.json", "--case=pattern/matmul_relu.json")
 
 
-@pytest.mark.parametrize("way", low_precision.WAYS[1::2], ids=str)
+@pytest.mark.parametrize("way", WAYS[1::2], ids=str)
 def test_products_of_every_shape_feed_each_other(way: tuple[bool, bool, tuple[int, ...]], cpu: Cpu) -> None:
     with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
-        low_precision.test_bf16_products_feed_each_other(way)
+        check_two_products(way)
 
 
 def test_padding_is_never_computed_with(cpu: Cpu) -> None:
     with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
-        low_precision.test_padding_is_never_computed_with()
+        check_padding_is_unused()
 
 
 # ---- beside the level below
@@ -115,7 +115,7 @@ def test_results_are_those_of_the_level_below(partition: Partition, cpu: Cpu) ->
         native = computed(partition, current())
     below = replace(current(), isa=BELOW)
     np.testing.assert_array_equal(native, computed(partition, replace(below, emulated=frozenset({DType.bf16}))))
-    assert low_precision.close(native, computed(partition, below).astype(np.float64), 2 * DType.bf16.eps)
+    assert close(native, computed(partition, below).astype(np.float64), 2 * DType.bf16.eps)
 
 
 # ---- machine code for all that other processors have, which is not run
