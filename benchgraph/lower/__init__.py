@@ -1,13 +1,37 @@
 """Graph IR to Tensor IR: each fused op becomes one parallel loop nest, by the template that fits it.
 
-access.py   values -> tensor elements, through views and layouts
-region.py   fusible ops on a region          gemm.py     the GEMM template with its anchors
-online.py   attention's two products in one pass over the scores
-held.py     products whose weights L2 holds in parts, one after the other
-thin.py     products with a vector, or few rows of columns: along k, or with rows for columns
-along_rows.py   products whose elements of one column lie side by side (turned.py), or those of a few columns (woven.py)
-loops.py    nests without a tunable op       windows.py  folds over a small box of taps: pooling, interpolation
-runs.py     the order of their loops         folds.py    folds of everything, or all but the last axis
+Addresses and pointwise code, for all templates:
+    access.py                where values are stored: from logical coordinates, through views and layouts, to tensor elements
+    region.py                pointwise ops, reductions and data movement on a region of a nest
+    again.py                 rematerialisation of values that a later phase of a region reads
+The GEMM template (products):
+    gemm_task.py             one task of a GEMM nest: its loops, and addresses inside it
+    panel_packing.py         packing weights into panels
+    src_packing.py           packing a column-major src
+    taps.py                  skipping taps of convolutions that multiply only zeros
+    prefetch.py              what microkernel calls prefetch
+    microkernel.py           the microkernel calls of a task
+    gemv.py                  matrix times vector, skinny products
+    store_order.py           the order in which post-ops store rows and columns
+    transposed_epilogue.py   post-ops that store columns
+    epilogue.py              post-ops at their anchors
+    interleaved_epilogue.py  post-ops that interleave columns
+    pack_on_the_fly.py       weights that are packed block by block in the nest
+    l2_blocking.py           weights that stay in L2 part by part
+    row_reduction.py         products that reduce over the nest's rows
+    gemm.py                  the template
+    flash_attention.py       two products and a softmax in one pass
+Nests without a product:
+    runs.py                  loop order
+    folds.py                 split reductions
+    loops.py                 pointwise chains, softmax, reductions, data movement
+Windows (pooling, depthwise convolution, interpolation):
+    window_nest.py           a window's taps at a place of dst
+    clamps.py                where minima and maxima of indices are known
+    window_rows.py           row by row
+    padded.py                over planes with padding
+    beside.py                unroll and jam of neighbouring windows
+    windows.py               the template
 """
 
 from __future__ import annotations
@@ -22,9 +46,9 @@ from numpy.typing import NDArray
 from benchgraph.core.layout import Layout
 from benchgraph.gir.ir import Fused, Graph
 from benchgraph.lower.access import Storage
+from benchgraph.lower.flash_attention import FlashAttentionNest
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.loops import lower_loops
-from benchgraph.lower.online import OnlineNest
 from benchgraph.lower.windows import lower_windows
 from benchgraph.ops import spec
 from benchgraph.tir.build import seq
@@ -97,5 +121,5 @@ def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...], 
 
 def _nest(storage: Storage, node: Fused) -> Stmt:
     if any(spec(op.kind).lowering.is_contraction for op in node.ops):
-        return (OnlineNest if node.step else GemmNest)(storage, node).lower()
+        return (FlashAttentionNest if node.step else GemmNest)(storage, node).lower()
     return lower_windows(storage, node) if spec(node.ops[0].kind).lowering.is_window else lower_loops(storage, node)

@@ -18,7 +18,7 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Fused
 from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.folds import cut, lower_parts
-from benchgraph.lower.packing import packing
+from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.lower.runs import Runs, is_even
 from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
@@ -58,9 +58,9 @@ class _LoopNest:
 
     def lower(self) -> Stmt:
         extents = self.domain.extents
-        whole = packing(self.storage, self.node.ops)
-        if whole is not None:
-            return whole.nest(self.kind)
+        packing = PanelPacking.of(self.storage, self.node.ops)
+        if packing is not None:
+            return packing.panels(self.kind)
         if not extents:
             return Region(self.storage, self.domain, ()).emit(self.node.ops)
         block = self._block()

@@ -1,95 +1,90 @@
-"""Microkernel calls that leave out the taps which meet nothing but zeros: those of weights, and of padding around src.
+"""Microkernel calls of convolutions skip the taps that multiply only zeros: zero weights, and padding around src.
 
     brgemm (7x32x512) acc = t[oh, ..] @ wei batch 3x3     ->    if oh < 1 {                        (two rows of taps)
                                                                   brgemm acc = t[oh + 1, ..] @ wei[1, ..] batch 2x3
                                                                 } else if oh < 6 { ...
 
-Of the taps along a row of results, short rows leave out those that only padding is met by, too: the others come first, for all results.
+Taps along a row of results can be skipped for some rows of the task too: the taps that all rows need come first, and write every result;
+the others accumulate into the rows that need them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from benchgraph.gir.ir import Op
 from benchgraph.gir.padding import met_by_entries, met_by_rows
 from benchgraph.gir.product import product
+from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.ops.spec import Box, Interval
 from benchgraph.tir.build import add, binary, constant, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, If, Slice, Stmt
 
-if TYPE_CHECKING:
-    from benchgraph.lower.gemm import GemmNest
-
-MOST_BRANCHES = 8  # of columns, or entries, that meet different taps: as many as phases of a stride of two in 3-d; else all are multiplied
-# The share of the multiplications that rows save, and the terms of a sum of one tap, from which on they do: each number of rows is a
-# microkernel of its own to compile, and results are read and written again for each of them.
+MOST_BRANCHES = 8  # cases of column blocks or batch entries, as many as phases of a 3-d stride of two; with more, no tap is skipped
+# Each number of rows is one more microkernel to compile, and results are read and written again for it. So rows skip taps only where that
+# saves this share of the multiplications, and one tap's sum has this many terms.
 LEAST_SAVED, LEAST_TERMS = 1 / 32, 128
 
 
-def by_taps(nest: GemmNest, op: Op, no: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
-    """The call for the taps that a block of columns and a batch entry meet, behind branches where it hangs on these which those are."""
-    p, at = product(nest.g, op), constant(no)
-    if at is not None:
-        return _by_entries(nest, op, p.met(at * nb, width), call)
-    blocks = p.stretches(nb)
-    if len(blocks) > MOST_BRANCHES:
-        return _by_entries(nest, op, p.whole, call)
-    return _branches(no, blocks, lambda met: _by_entries(nest, op, met, call))
+def branch_by_taps(task: GemmTask, op: Op, no: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
+    """call(taps that a column block and a batch entry need), in branches where the taps depend on either's number."""
+    p, block = product(task.g, op), constant(no)
+    if block is not None:
+        return _branch_by_entry(task, op, p.met(block * nb, width), call)
+    cases = p.stretches(nb)
+    if len(cases) > MOST_BRANCHES:
+        return _branch_by_entry(task, op, p.whole, call)
+    return _branches(no, cases, lambda taps: _branch_by_entry(task, op, taps, call))
 
 
-def _by_entries(nest: GemmNest, op: Op, taps: Box, call: Callable[[Box], Stmt]) -> Stmt:
-    found = met_by_entries(nest.g, op)
-    if found is None or len(found.stretches) > MOST_BRANCHES:
+def _branch_by_entry(task: GemmTask, op: Op, taps: Box, call: Callable[[Box], Stmt]) -> Stmt:
+    entries = met_by_entries(task.g, op)
+    if entries is None or len(entries.stretches) > MOST_BRANCHES:
         return call(taps)
-    first = taps[found.tap][0]
-    meets_zeros = _replaced(taps, found.tap, (first, first + 1))  # a sum over zeros is to be made, too
-    boxes = [(end, _within(taps, found.tap, met) or meets_zeros) for end, met in found.stretches]
-    return _branches(nest.batch[found.axis], boxes, call)
+    first = taps[entries.tap][0]
+    one_tap = _with_interval(taps, entries.tap, (first, first + 1))  # where all taps are zeros, one of them still writes the zero sums
+    cases = [(end, _intersection(taps, entries.tap, interval) or one_tap) for end, interval in entries.stretches]
+    return _branches(task.batch[entries.axis], cases, call)
 
 
-def _branches(at: Expr, stretches: Sequence[tuple[int, Box]], call: Callable[[Box], Stmt]) -> Stmt:
-    """The call for what an index meets; stretches: of indices, the end of each, and what they meet."""
-    last = stretches[-1][1]
+def _branches(index: Expr, cases: Sequence[tuple[int, Box]], call: Callable[[Box], Stmt]) -> Stmt:
+    """call(taps) by the value of an index. cases: the taps up to, but without, each index, in ascending order."""
+    last = cases[-1][1]
     stmt = call(last)
-    for end, box in reversed(stretches):
-        if box != last:
-            stmt, last = If(binary(BinOp.lt, at, Const(end)), call(box), stmt), box
+    for end, taps in reversed(cases):
+        if taps != last:
+            stmt, last = If(binary(BinOp.lt, index, Const(end)), call(taps), stmt), taps
     return stmt
 
 
-def _within(taps: Box, axis: int, met: Interval) -> Box | None:
-    """Those of the taps that lie there along an axis, if any do."""
-    first, end = taps[axis]
-    begin, end = max(first, met[0]), min(end, met[1])
-    return _replaced(taps, axis, (begin, end)) if begin < end else None
+def _intersection(taps: Box, axis: int, interval: Interval) -> Box | None:
+    begin, end = max(taps[axis][0], interval[0]), min(taps[axis][1], interval[1])
+    return _with_interval(taps, axis, (begin, end)) if begin < end else None
 
 
-def _replaced(taps: Box, axis: int, interval: Interval) -> Box:
+def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
     return (*taps[:axis], interval, *taps[axis + 1 :])
 
 
-def by_rows(nest: GemmNest, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
-    """The call for a task's rows, or several that leave out rows which meet but padding. call: (rows, taps, whether it adds)."""
-    found = met_by_rows(nest.g, op)
-    if found is None or rows != nest.m or found.saved < LEAST_SAVED or product(nest.g, op).reduced[-1] < LEAST_TERMS:
+def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
+    """The call for a task's rows, or several calls that skip the taps which only padding meets. call: (rows, taps, accumulate)."""
+    needs = met_by_rows(task.g, op)
+    if needs is None or rows != task.m or needs.saved < LEAST_SAVED or product(task.g, op).reduced[-1] < LEAST_TERMS:
         return call(rows, taps, False)
-    groups = [(box, span) for met, span in found.groups if (box := _within(taps, found.tap, met)) is not None]
-    if not groups or groups[0][1] != (0, rows):  # of these columns no tap is met by all rows, so none can begin their sums
+    groups = [(box, span) for interval, span in needs.groups if (box := _intersection(taps, needs.tap, interval)) is not None]
+    if not groups or groups[0][1] != (0, rows):  # no tap of these columns is needed by all rows, so no call would write all sums
         return call(rows, taps, False)
     calls = list[Stmt]()
     for box, (first, end) in groups:
-        part = call(end - first, box, bool(calls))
-        assert isinstance(part, Brgemm), "what packs its src has no taps"
-        assert isinstance(part.src, Slice)
-        assert isinstance(part.acc, Slice)
-        calls.append(replace(part, src=_down(part.src, first), acc=_down(part.acc, first)))
+        stmt = call(end - first, box, bool(calls))
+        assert isinstance(stmt, Brgemm), "a product whose src is packed has no taps"
+        assert isinstance(stmt.src, Slice)
+        assert isinstance(stmt.acc, Slice)
+        calls.append(replace(stmt, src=_from_row(stmt.src, first), acc=_from_row(stmt.acc, first)))
     return seq(*calls)
 
 
-def _down(s: Slice, rows: int) -> Slice:
-    """So many rows further on."""
-    dim, by = s.axes[0]
-    return replace(s, index=(*s.index[:dim], add(s.index[dim], by * rows), *s.index[dim + 1 :]))
+def _from_row(matrix: Slice, row: int) -> Slice:
+    dim, step = matrix.axes[0]
+    return replace(matrix, index=(*matrix.index[:dim], add(matrix.index[dim], step * row), *matrix.index[dim + 1 :]))

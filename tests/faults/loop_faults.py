@@ -145,7 +145,7 @@ def sum_begins_anew_with_each_piece(func: Func) -> Func:
     return replace(func, body=changed(func.body, Brgemm, lambda s: replace(s, accumulate=False)))
 
 
-@in_place_of("benchgraph.lower.pieces._span", "pattern/matmul_s4_weights_that_change.json")
+@in_place_of("benchgraph.lower.pack_on_the_fly._span", "pattern/matmul_s4_weights_that_change.json")
 def every_piece_is_the_first(cut: Cut, outer: Expr, count: int, tile: int) -> Span:
     """Weights, scales and zero points of the first rows and columns are taken for all."""
     return Span(Const(count // cut.unit), Const(0), tile // cut.unit)

@@ -20,7 +20,7 @@ from benchgraph.cli import main  # noqa: E402
 from benchgraph.core.target import current  # noqa: E402
 from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
-from benchgraph.lower.online import OnlineNest  # noqa: E402
+from benchgraph.lower.flash_attention import FlashAttentionNest  # noqa: E402
 from tests.support.table import by_row  # noqa: E402
 from tests.torch import samples  # noqa: E402
 from tests.torch.samples import BF16, SAMPLES, A, Sample, program, t  # noqa: E402
@@ -187,7 +187,7 @@ def test_so_it_does_where_the_scores_are_gone_through_in_one_pass(dtype: Any, mo
     """Some columns at a time, of which the first are hidden, or all."""
     monkeypatch.setattr(samples, "ENGINE", Engine(target=replace(current(), l2_bytes=24 << 10, cores=2)))
     steps = list[int]()
-    monkeypatch.setattr(OnlineNest, "__init__", recording(OnlineNest.__init__, steps))
+    monkeypatch.setattr(FlashAttentionNest, "__init__", recording(FlashAttentionNest.__init__, steps))
     q, k, v = qkv(dtype, 40, 300)
     mask = padded(300, 300, 150) & (torch.arange(40) != 5)[:, None]
     args = [q, k, v, added(mask, dtype)]
@@ -199,7 +199,7 @@ def test_so_it_does_where_the_scores_are_gone_through_in_one_pass(dtype: Any, mo
 
 
 def recording(init: Callable[..., None], steps: list[int]) -> Callable[..., None]:
-    def recorded(nest: OnlineNest, *args: Any) -> None:
+    def recorded(nest: FlashAttentionNest, *args: Any) -> None:
         init(nest, *args)
         steps.append(nest.step)
 

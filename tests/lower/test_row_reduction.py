@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower import sums
+from benchgraph.lower.access import ZERO
+from benchgraph.lower.row_reduction import RowReduction
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import seq
@@ -79,21 +82,21 @@ def test_gradients_of_weights_sum_over_tasks_of_all_threads_and_stay_apart() -> 
 
 
 def test_sums_begin_at_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums.Sum, "cleared", lambda self: seq())
+    monkeypatch.setattr(RowReduction, "clear", lambda self: seq())
     with pytest.raises(AssertionError):
         assert_right(built())
 
 
 def test_every_task_adds_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    added = sums.Sum.added
+    add_task = RowReduction.add_task
 
-    def of_the_first_task(self: sums.Sum) -> object:
-        mo, self.nest.mo = self.nest.mo, sums.ZERO
+    def add_first_task(self: RowReduction) -> object:
+        task, self.task = self.task, replace(self.task, mo=ZERO)
         try:
-            return added(self)
+            return add_task(self)
         finally:
-            self.nest.mo = mo
+            self.task = task
 
-    monkeypatch.setattr(sums.Sum, "added", of_the_first_task)
+    monkeypatch.setattr(RowReduction, "add_task", add_first_task)
     with pytest.raises(AssertionError):
         assert_right(built(queries=128))

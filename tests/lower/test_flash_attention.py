@@ -14,7 +14,7 @@ from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
-from benchgraph.lower import online
+from benchgraph.lower import flash_attention
 from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
@@ -350,14 +350,13 @@ def test_a_mask_of_data_leaves_nothing_out() -> None:
 
 @pytest.mark.parametrize("fault", ["sums do not shrink", "results do not shrink", "columns are hidden too early"])
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    over_acc = online.OnlineNest._over_acc
+    nest = flash_attention.FlashAttentionNest
+    update_acc = nest._update_acc
     if fault == "sums do not shrink":
-        monkeypatch.setattr(online, "unary", lambda op, a: f32(1.0))
+        monkeypatch.setattr(flash_attention, "unary", lambda op, a: f32(1.0))
     elif fault == "results do not shrink":
-        monkeypatch.setattr(
-            online.OnlineNest, "_over_acc", lambda self, op, value: over_acc(self, op, value) if value is not None else seq()
-        )
+        monkeypatch.setattr(nest, "_update_acc", lambda self, value: update_acc(self, value) if value is not None else seq())
     else:
-        monkeypatch.setattr(online, "sub", lambda a, b: online.ZERO)
+        monkeypatch.setattr(flash_attention, "sub", lambda a, b: flash_attention.ZERO)
     with pytest.raises(AssertionError):
         assert_forms_agree(*triangular((0, 0), -np.inf))

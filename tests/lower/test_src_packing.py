@@ -15,7 +15,7 @@ from benchgraph.core.target import Target, current
 from benchgraph.gir.ir import Fused
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower.packed_src import PackedSrc
+from benchgraph.lower.src_packing import PackedSrc
 from benchgraph.tir.ir import Brgemm, Pack
 from benchgraph.tir.visit import walk
 from tests.lower.attention_backward import assert_right, built
@@ -116,7 +116,7 @@ def test_groups_of_columns_read_channels_of_their_own(groups: int) -> None:
 
 
 def test_phases_that_are_stored_side_by_side_read_what_is_packed() -> None:
-    """A transposed convolution of what another convolution has made with the channels first (lower/woven.py)."""
+    """A transposed convolution of what another convolution has made with the channels first (lower/interleaved_epilogue.py)."""
     b = GraphBuilder()
     form = {"pads_begin": [0, 0], "pads_end": [0, 0], "dilations": [1, 1], "data_format": "NCX"}
     made = b.op("Convolution", b.input((1, 8, 8, 8), BF16), b.constant((16, 8, 1, 1), BF16), strides=[1, 1], weights_format="OIX", **form)
@@ -159,13 +159,13 @@ def test_tile_registers_read_rows_of_src() -> None:
 
 def test_the_rest_of_k_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd rows are multiplied behind the whole groups; without them gradients are wrong."""
-    reduce = PackedSrc.reduce
+    multiply = PackedSrc.multiply
 
     def whole_groups(self: PackedSrc, *args: object, **kwargs: object) -> object:
         *most, size = args
-        return reduce(self, *most, size - size % 2, **kwargs)
+        return multiply(self, *most, size - size % 2, **kwargs)
 
-    monkeypatch.setattr(PackedSrc, "reduce", whole_groups)
+    monkeypatch.setattr(PackedSrc, "multiply", whole_groups)
     with pytest.raises(AssertionError):
         assert_close(gradients())
 

@@ -1,0 +1,194 @@
+"""The context that every part of the GEMM template shares: one task, which is mb rows of one batch entry of a nest.
+
+A task knows the variables of the loops around it. It gives addresses of operands and results inside the task, and loops over its rows and
+columns. It depends on no other file of the template, so all of them can use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
+from benchgraph.lower.access import ZERO, Coord, Place, Storage
+from benchgraph.lower.region import Span
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Indices
+from benchgraph.tir.build import add, binary, block_size, in_blocks, mul, one_block, seq
+from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Pack, Slice, Stmt, Tensor, Var
+
+ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (number of the column block, its width) -> statements
+
+
+@dataclass(frozen=True)
+class GemmTask:
+    """shape: batch axes and rows of the nest. batch, mo: variables of the loops over them; mo counts blocks of mb rows.
+
+    no: the variable of the loop over column blocks where that is the nest's outermost loop, else None.
+    """
+
+    storage: Storage
+    node: Fused
+    shape: Shape
+    batch: tuple[Var, ...]
+    mo: Var
+    no: Var | None
+
+    @classmethod
+    def of(cls, storage: Storage, node: Fused) -> GemmTask:
+        shape = storage.g.value(next(op for op in node.ops if spec(op.kind).lowering.is_contraction).outs[0]).shape[:-1]
+        batch, mo = tuple(storage.var("b") for _ in shape[:-1]), storage.var("mo")
+        return cls(storage, node, shape, batch, mo, storage.var("no") if node.panels_first else None)
+
+    @property
+    def g(self) -> Graph:
+        return self.storage.g
+
+    @property
+    def m(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def mb(self) -> int:
+        return self.node.mb
+
+    @property
+    def products(self) -> list[Op]:
+        return [stage.ops[0] for stage in self.node.stages if spec(stage.ops[0].kind).lowering.is_contraction]
+
+    @property
+    def batch_spans(self) -> tuple[Span, ...]:
+        return tuple(Span(Const(1), outer=var) for var in self.batch)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The task's batch entry and rows, as the first axes of a region."""
+        return (*self.batch_spans, Span(block_size(self.m, self.mb, self.mo), self.mo, self.mb))
+
+    # ---- loops
+
+    def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
+        """body(rows of the task): once, or in a branch for each number of rows that tasks have."""
+        tail = self.m % self.mb
+        if not tail:
+            return body(self.mb)
+        if self.m < self.mb:
+            return body(tail)
+        is_full = binary(BinOp.le, add(mul(self.mo, self.mb), self.mb), Const(self.m))
+        return If(is_full, body(self.mb), body(tail))
+
+    def by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
+        """A loop over the full column blocks, and the ragged one after it."""
+        no = self.no or self.storage.var("no")
+        if self.node.split_n:
+            block, count = one_block(n, nb, no, body)
+            return block if self.no else For(no, Const(count), block, LoopKind.parallel)
+        return in_blocks(n, nb, no, body) if n else body(ZERO, 0)  # a reduction over no columns still has its initial value
+
+    def by_panels(self, so: Expr, width: int, ns: int, nb: int, body: ColumnBody) -> Stmt:
+        """Loops over the panels of nb columns within the so-th block of ns columns, which has `width` of them."""
+        first = mul(so, ns // nb)
+        return in_blocks(width, nb, self.storage.var("no"), lambda no, columns: body(add(first, no), columns))
+
+    def by_rows_and_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
+        """`by_columns` in a branch for each number of rows: post-ops on a fixed number of rows can be fused into the microkernel.
+
+        Nests of several products get no such branches: they gain little and take longer to compile (docs/measurements/lowering.md).
+        """
+        if len(self.products) > 1:
+            return self.by_columns(n, nb, body)
+        if self.node.split_n:
+            return self.by_columns(n, nb, lambda no, width: self.for_rows(lambda _: body(no, width)))
+        return self.for_rows(lambda _: self.by_columns(n, nb, body))
+
+    # ---- addresses
+
+    def row(self, i: Expr) -> tuple[Coord, ...]:
+        """The coordinates of the task's i-th row."""
+        return (*map(Coord, self.batch), Coord(i, self.mo, self.mb))
+
+    def start(self, no: Expr, nb: int) -> tuple[Coord, ...]:
+        """The coordinates in dst of the task's first row and of the first column of a block."""
+        return (*self.row(ZERO), Coord(ZERO, no, nb))
+
+    def operand(self, op: Op, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Slice:
+        """The slice of src (0) or wei (1) for dst's rows and columns from `start` on, from k on.
+
+        taps: where the other reduced axes begin, if not at 0.
+        """
+        axes = operand_axes(self.g, op, port)
+        assert axes is not None, "propagate-layout leaves no unreadable operand"
+        return Slice(*self.address(op, port, start, k, taps), axes)
+
+    def address(self, op: Op, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Place:
+        """The first element of such a slice."""
+        p = product(self.g, op)
+        index = p.how.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
+        known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
+        coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
+        return self.storage.place(op.ins[port], coords)
+
+    def result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
+        """The slice of dst from these coordinates on; None where the microkernel cannot write there."""
+        axes = acc_axes(self.g, op)
+        return None if axes is None else Slice(*self.storage.place(op.outs[0], coords), axes)
+
+    def has_private_result(self, op: Op) -> bool:
+        """Whether only this nest reads a product's result, and the microkernel writes it as it is stored."""
+        v = self.g.value(op.outs[0])
+        is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
+        return is_plain and acc_axes(self.g, op) is not None
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The memory in which a product sums: its result, or a temporary of the same shape where the microkernel cannot write the result."""
+
+    task: GemmTask
+    op: Op
+    temporary: Tensor | None
+
+    @classmethod
+    def of(cls, task: GemmTask, op: Op) -> Accumulator:
+        is_written = acc_axes(task.g, op) is not None
+        return cls(task, op, None if is_written else task.storage.scratch(task.g.value(op.outs[0]), acc_dtype(task.g, op)))
+
+    def slice(self, start: tuple[Coord, ...]) -> Slice:
+        if self.temporary is None:
+            result = self.task.result(self.op, start)
+            assert result is not None
+            return result
+        return Slice(self.temporary, tuple(c.value for c in start), ((len(start) - 2, 1), (len(start) - 1, 1)))
+
+    def element(self, at: tuple[Coord, ...]) -> Place:
+        if self.temporary is None:
+            return self.task.storage.place(self.op.outs[0], at)
+        return self.temporary, tuple(c.value for c in at)
+
+    def copy(self, at: Callable[[Expr, Expr], tuple[Coord, ...]], rows: Expr, columns: int) -> Stmt:
+        """Move the elements at(i, j) from the temporary, if there is one, to the result."""
+        if self.temporary is None:
+            return seq()
+        i, j = self.task.storage.var("i"), self.task.storage.var("j")
+        store = self.task.storage.store(self.op.outs[0], at(i, j), Load(*self.element(at(i, j))))
+        return For(i, rows, For(j, Const(columns), store))
+
+    def copy_tile(self, no: Expr, nb: int, rows: int, columns: int) -> Stmt:
+        """`copy` of the task's rows in a column block: one transposing Pack where the result's columns are contiguous."""
+        g, v = self.task.g, self.op.outs[0]
+        if self.temporary is None:
+            return seq()
+        axes = result_axes(g, self.op, turned=True) if g.value(g.root(v)).dtype is self.temporary.dtype else None
+        if axes is None:
+            return self.copy(lambda i, j: (*self.task.row(i), Coord(j, no, nb)), Const(rows), columns)
+        start = self.task.start(no, nb)
+        result = Slice(*self.task.storage.place(v, start), axes)
+        return Pack(transposed(self.slice(start)), transposed(result), columns, rows)
+
+
+def transposed(matrix: Slice) -> Slice:
+    rows, columns = matrix.axes
+    return replace(matrix, axes=(columns, rows))

@@ -1,0 +1,87 @@
+"""Microkernel calls of a GEMM task: the operands' slices, the range of k, and what a call prefetches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchgraph.gir.ir import Op, Stage
+from benchgraph.gir.product import group_of, product
+from benchgraph.lower.access import ZERO, Coord
+from benchgraph.lower.gemm_task import Accumulator, GemmTask
+from benchgraph.lower.prefetch import prefetches
+from benchgraph.lower.src_packing import PackedSrc
+from benchgraph.lower.taps import branch_by_taps, split_by_rows
+from benchgraph.ops.spec import Box
+from benchgraph.tir.build import mul, seq
+from benchgraph.tir.ir import Brgemm, Const, Expr, Prefetch, Slice, Stmt
+
+
+@dataclass(frozen=True)
+class KRange:
+    """`size` indices of k from outer * step on. accumulate: add to the sum over the indices before them."""
+
+    outer: Expr
+    step: int
+    size: int
+    accumulate: bool
+    prefetches: tuple[Prefetch, ...] = ()
+
+    def start(self, kb: int) -> Coord:
+        """The first index, split by blocks of kb where it is the start of such a block."""
+        blocks, rest = divmod(self.step, kb)
+        return Coord(mul(self.outer, self.step)) if rest else Coord(ZERO, mul(self.outer, blocks), kb)
+
+
+class Microkernel:
+    """The calls of a task's products. packed: the products whose src is packed first."""
+
+    def __init__(self, task: GemmTask) -> None:
+        self.task = task
+        self.packed = {op: packed for op in task.products if (packed := PackedSrc.of(task, op)) is not None}
+
+    def pack_rows(self, stage: Stage) -> Stmt:
+        """Pack the task's rows of src, if this product needs that; for all columns."""
+        op, packed = stage.ops[0], self.packed.get(stage.ops[0])
+        if packed is None:
+            return seq()
+        k = product(self.task.g, op).reduced[-1]
+        return self.task.for_rows(lambda rows: packed.pack(self.task.start(ZERO, stage.nb), rows, Coord(ZERO), k))
+
+    def block(self, op: Op, no: Expr, width: int, nb: int, k_range: KRange | None = None) -> Stmt:
+        """The product's block of columns, for the task's rows: one call, or several in branches by rows and taps."""
+        task = self.task
+
+        def calls(rows: int, taps: Box) -> Stmt:
+            acc, k = Accumulator.of(task, op), product(task.g, op).reduced[-1]
+
+            def call(rows: int, taps: Box, accumulate: bool) -> Stmt:
+                added = replace(k_range or KRange(ZERO, 0, k, accumulate=True), accumulate=True)
+                return self.call(op, no, width, nb, rows, acc.slice(task.start(no, nb)), added if accumulate else k_range, taps)
+
+            return seq(split_by_rows(task, op, rows, taps, call), acc.copy_tile(no, nb, rows, width))
+
+        return task.for_rows(lambda rows: branch_by_taps(task, op, no, width, nb, lambda taps: calls(rows, taps)))
+
+    def call(
+        self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, k_range: KRange | None = None, taps: Box | None = None
+    ) -> Stmt:
+        """One call: `width` columns from block no on, summed over all of k or a range. taps: of the other reduced axes, if not all."""
+        task, p = self.task, product(self.task.g, op)
+        taps = taps or p.whole
+        if k_range is None:
+            k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False, prefetches=tuple(prefetches(task, op, no, nb)))
+        size, src_layout = k_range.size, task.g.value(op.ins[0]).layout
+        kb = min(src_layout.blocks[0][1], size) if src_layout.blocks else size
+        start, k = task.start(no, nb), k_range.start(kb)
+        if (packed := self.packed.get(op)) is not None:
+            wei = task.operand(op, 1, start, k)
+            return packed.multiply(wei, acc, start, rows, width, k, size, accumulate=k_range.accumulate, prefetches=k_range.prefetches)
+        first_taps = tuple(Const(begin) for begin, _ in taps)
+        a, b = (task.operand(op, port, start, k, first_taps) for port in (0, 1))
+        batch = tuple(end - begin for (begin, end), extent in zip(taps, p.reduced, strict=False) if extent != 1)
+        if kb < size:  # the blocks of k are the innermost batch axis
+            (k_dim, step), blocks_dim = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
+            a = replace(a, axes=(*a.axes, (blocks_dim, 1)))
+            b = replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(task.g, op))))
+            batch = (*batch, size // kb)
+        return Brgemm(a, b, acc, rows, width, kb, batch, k_range.accumulate, k_range.prefetches)

@@ -1,0 +1,87 @@
+"""Packing of a column-major src, for dtypes whose dot products take groups of k: each task packs its rows as weights are packed.
+
+    acc = brgemm(src[:, k:+32], wei[k:+32])     ->     pack s[k/2, m, 2] = src[k, m]
+                                                       acc = brgemm(s[k/2, :, 0:2], wei[k:+2]), batch 16
+
+Each group of k is a batch entry of the microkernel, which keeps its sums in registers over the whole batch. An example of such a src are
+attention scores, which a nest has made row by row, in the gradients of keys and values, which reduce over these rows (row_reduction.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from benchgraph.gir.ir import Op
+from benchgraph.gir.product import Axis, columns_of_src, group_of, product
+from benchgraph.lower.access import ZERO, Coord
+from benchgraph.lower.gemm_task import GemmTask
+from benchgraph.tir.build import add, floordiv, mul, seq
+from benchgraph.tir.ir import Brgemm, Expr, Pack, Prefetch, Slice, Stmt, Tensor
+
+
+@dataclass(frozen=True)
+class PackedSrc:
+    """axes: of k and of dst's rows in src's buffer. buffer: [.., K / group, M, group]."""
+
+    task: GemmTask
+    op: Op
+    axes: tuple[Axis, ...]
+    group: int
+    buffer: Tensor
+
+    @classmethod
+    def of(cls, task: GemmTask, op: Op) -> PackedSrc | None:
+        """None for a src that the microkernel reads unpacked."""
+        axes = columns_of_src(task.g, op)
+        if axes is None:
+            return None
+        v, group = task.g.value(op.ins[0]), group_of(task.g, op)
+        *batch, m, k = v.shape
+        return cls(task, op, axes, group, task.storage.extra(v.dtype, (*batch, ceil(k / group), m, group)))
+
+    def pack(self, start: tuple[Coord, ...], rows: int, k: Coord, size: int) -> Stmt:
+        """Pack `rows` rows of dst from `start` on, and `size` elements of k from k on, which is the start of a group."""
+        last = len(self.buffer.shape) - 1
+        dst = Slice(self.buffer, self._index(start, k, 0), ((last - 2, 1), (last - 1, 1)))
+        return Pack(Slice(*self.task.address(self.op, 0, start, k), self.axes), dst, size, rows)
+
+    def multiply(
+        self,
+        wei: Slice,
+        acc: Slice,
+        start: tuple[Coord, ...],
+        rows: int,
+        width: int,
+        k: Coord,
+        size: int,
+        *,
+        accumulate: bool,
+        prefetches: tuple[Prefetch, ...] = (),
+    ) -> Stmt:
+        """The product of packed rows: one call for the whole groups of k, one for the rest. wei: from k on."""
+        groups, rest = divmod(size, self.group)
+        calls = []
+        if groups:
+            group_axis = len(self.buffer.shape) - 3, 1
+            a, b = (replace(s, axes=(*s.axes, axis)) for s, axis in ((self._slice(start, k, 0), group_axis), (wei, wei.axes[0])))
+            calls.append(Brgemm(a, b, acc, rows, width, self.group, (groups,), accumulate, prefetches))
+        if rest:
+            dim, step = wei.axes[0]
+            index = tuple(add(e, groups * step) if d == dim else e for d, e in enumerate(wei.index))
+            a, b = self._slice(start, k, groups), replace(wei, index=index)
+            calls.append(Brgemm(a, b, acc, rows, width, rest, (), accumulate or groups > 0))
+        return seq(*calls)
+
+    def _slice(self, start: tuple[Coord, ...], k: Coord, groups: int) -> Slice:
+        last = len(self.buffer.shape) - 1
+        return Slice(self.buffer, self._index(start, k, groups), ((last - 1, 1), (last, 1)))
+
+    def _index(self, start: tuple[Coord, ...], k: Coord, groups: int) -> tuple[Expr, ...]:
+        """The first element of the group that is `groups` groups after the one that begins at k."""
+        p = product(self.task.g, self.op)
+        src = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]
+        *batch, row, _ = (ZERO if extent == 1 else e for extent, e in zip(p.call.ins[0].shape, src, strict=True))
+        is_tile_start = k.inner == ZERO and k.tile % self.group == 0
+        first = mul(k.outer, k.tile // self.group) if is_tile_start else floordiv(k.value, self.group)
+        return (*batch, add(first, groups), row, ZERO)
