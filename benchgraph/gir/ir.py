@@ -166,7 +166,7 @@ class Fused:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
     next_entry, next_rows: inputs of which the next batch entry's part, or the next task's rows, are fetched while rows are worked on.
-    together: windows that may be folded beside each other (lower/beside.py), in nests of windows.
+    together: neighbouring windows that may be computed together (lower/stencil_jam.py), in nests of windows.
     """
 
     name: str

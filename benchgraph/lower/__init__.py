@@ -26,11 +26,11 @@ Nests without a product:
     folds.py                 split reductions
     loops.py                 pointwise chains, softmax, reductions, data movement
 Windows (pooling, depthwise convolution, interpolation):
-    window_nest.py           a window's taps at a place of dst
+    window_nest.py           a window's taps at an index of dst
     clamps.py                where minima and maxima of indices are known
     window_rows.py           row by row
-    padded.py                over planes with padding
-    beside.py                unroll and jam of neighbouring windows
+    padded_window.py         over planes that are copied with their padding
+    stencil_jam.py           unroll and jam of neighbouring windows
     windows.py               the template
 """
 

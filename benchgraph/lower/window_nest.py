@@ -1,8 +1,8 @@
-"""What all loops of one window share: its taps at a place of dst, and what becomes of what they are folded to."""
+"""What all loop nests of a window share: its taps at an index of dst, and how their reduction becomes the result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from dataclasses import replace
 from functools import reduce
@@ -13,104 +13,109 @@ from benchgraph.gir.ir import Value
 from benchgraph.lower.access import Storage
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Range, Ranges, period
-from benchgraph.tir.build import binary, f32
-from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Stmt, Var
+from benchgraph.tir.build import Loop, binary, f32, nest
+from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, LoopKind, Stmt, Var
 from benchgraph.tir.vector_loops import CLOSE
 from benchgraph.tir.visit import variables, walk_expr
 
-Finish: TypeAlias = Callable[[Indices, Expr], Stmt]  # (index of dst, the folded value) -> what stores it, and post-ops
-TapAt: TypeAlias = Callable[[Indices, Indices], Tap]  # (index of dst, the tap's in its box)
-Stretch: TypeAlias = tuple[int, int]  # from the first to before the last
+Finish: TypeAlias = Callable[[Indices, Expr], Stmt]  # (index of dst, reduced value) -> its store, and post-ops
+TapAt: TypeAlias = Callable[[Indices, Indices], Tap]  # (index of dst, index of the tap in its box)
+Interval: TypeAlias = tuple[int, int]  # first and end
 
 
-class Nest:
-    """One window over all of dst.
+class WindowNest:
+    """One window over all of dst. x is the innermost axis.
 
-    loops: their variables, along the axes of dst; outer: where they are, there or at a place derived from it; ranges: of all variables."""
+    loops: the variables of the loops over dst's axes (there is none for x). outer: the index of dst in terms of them. ranges: of all
+    variables. has_affine_taps: the taps' indices are affine in q where x = q * period + offset.
+    """
 
     def __init__(
         self,
         storage: Storage,
-        how: Window,
+        window: Window,
         call: Call,
         src: Source,
         dst: Value,
-        along: int,
+        x_axis: int,
         finish: Finish,
         *,
-        together: int,
+        jam: int,
         has_post_ops: bool = False,
     ) -> None:
-        """along: x, the axis of the innermost loop. together: windows that may be folded beside each other. has_post_ops: `finish` does
-        more than to store."""
-        self.storage, self.how, self.call, self.src, self.dst, self.along = storage, how, call, src, dst, along
-        self.finish, self.has_post_ops, self.together = finish, has_post_ops, together
-        self.taps, self.init = how.taps(call), f32(how.start(call))
-        self.loops = tuple(storage.var("t") for _ in dst.shape)  # the one at `along` has no loop
+        """jam: how many neighbouring windows may be computed together. has_post_ops: `finish` does more than to store."""
+        self.storage, self.window, self.call, self.src, self.dst, self.x_axis = storage, window, call, src, dst, x_axis
+        self.finish, self.has_post_ops, self.jam = finish, has_post_ops, jam
+        self.taps, self.init = window.taps(call), f32(window.start(call))
+        self.loops = tuple(storage.var("t") for _ in dst.shape)
         self.ranges: dict[str, Range] = {var.name: (0, extent - 1) for var, extent in zip(self.loops, dst.shape, strict=True)}
         self.outer: Indices = self.loops
-        self.x_size = dst.shape[along] if dst.shape else 1
+        self.x_size = dst.shape[x_axis] if dst.shape else 1
         period = self._period()
-        self.is_close, self.period = period <= CLOSE, period if period <= CLOSE else 1
+        self.has_affine_taps, self.period = period <= CLOSE, period if period <= CLOSE else 1
 
-    def moved(self, axis: int, place: Expr, ranges: Ranges) -> Nest:
-        """The nest with its loops at this place along an axis. ranges: of the variables in it."""
+    def at_index(self, axis: int, index: Expr, ranges: Ranges) -> WindowNest:
+        """The nest at this index along an axis. ranges: of the variables in the index."""
         other = copy(self)
-        other.outer = tuple(place if a == axis else i for a, i in enumerate(self.outer))
+        other.outer = tuple(index if a == axis else i for a, i in enumerate(self.outer))
         other.ranges = {**self.ranges, **ranges}
         return other
 
-    def tapping(self, tap: Callable[[Call, Indices, Indices, Source], Tap]) -> Nest:
-        """The nest with other taps."""
+    def with_taps(self, tap: Callable[[Call, Indices, Indices, Source], Tap]) -> WindowNest:
         other = copy(self)
-        other.how = replace(self.how, tap=tap)
+        other.window = replace(self.window, tap=tap)
         return other
 
-    def at(self, x: Expr) -> Indices:
-        return tuple(x if axis == self.along else i for axis, i in enumerate(self.outer))
+    def index(self, x: Expr) -> Indices:
+        """The index of dst at x."""
+        return tuple(x if axis == self.x_axis else i for axis, i in enumerate(self.outer))
 
-    def fold(self, a: Expr, b: Expr) -> Expr:
-        return b if self.how.op is None else binary(self.how.op, a, b)
+    def combine(self, a: Expr, b: Expr) -> Expr:
+        return b if self.window.op is None else binary(self.window.op, a, b)
 
     def tap(self, at: Indices, tap: Indices) -> Tap:
-        return self.how.tap(self.call, at, tap, self.src)
+        return self.window.tap(self.call, at, tap, self.src)
 
-    def inner_tap(self, at: Indices, tap: Indices) -> Tap:
-        """The tap where all conditions hold: of clamped ones, where that is affine in x, the one that is not clamped along x."""
-        unclamped = self.how.unclamped if self.is_close else None
-        return self.tap(at, tap) if unclamped is None else unclamped(self.call, at, tap, self.src, self.along)
+    def interior_tap(self, at: Indices, tap: Indices) -> Tap:
+        """The tap where its conditions on x hold: one that is clamped to src is then read unclamped along x, if that makes it affine."""
+        unclamped = self.window.unclamped if self.has_affine_taps else None
+        return self.tap(at, tap) if unclamped is None else unclamped(self.call, at, tap, self.src, self.x_axis)
 
-    def done(self, at: Indices, folded: Expr) -> Stmt:
-        return self.finish(at, folded if self.how.finish is None else self.how.finish(self.call, at, folded))
+    def store(self, at: Indices, reduced: Expr) -> Stmt:
+        finish = self.window.finish
+        return self.finish(at, reduced if finish is None else finish(self.call, at, reduced))
 
-    def is_inside(self, interior: list[Stretch], but: int | None = None) -> Expr | None:
-        """The condition that the outer axes, but for one, are in their interiors; None when they always are."""
-        found: list[Expr] = []
-        for axis, (first, last) in enumerate(interior):
-            if axis not in (self.along, but):
-                found += [binary(BinOp.ge, self.outer[axis], Const(first))] if first > 0 else []
-                found += [binary(BinOp.lt, self.outer[axis], Const(last))] if last < self.dst.shape[axis] else []
-        return all_of(found) if found else None
+    def interior_condition(self, interior: list[Interval], excluded_axis: int | None = None) -> Expr | None:
+        """The condition that all axes but x, and the excluded one, are in their interiors; None where they always are."""
+        conditions: list[Expr] = []
+        for axis, (first, end) in enumerate(interior):
+            if axis not in (self.x_axis, excluded_axis):
+                conditions += [binary(BinOp.ge, self.outer[axis], Const(first))] if first > 0 else []
+                conditions += [binary(BinOp.lt, self.outer[axis], Const(end))] if end < self.dst.shape[axis] else []
+        return all_of(conditions) if conditions else None
 
-    def within(self, more: Iterable[tuple[Expr, int]]) -> Ranges:
-        """The ranges of the variables around, and of those of these loops that are variables; with each its extent."""
-        return self.ranges | {var.name: (0, extent - 1) for var, extent in more if isinstance(var, Var)}
+    def ranges_with(self, indices: Iterable[tuple[Expr, int]]) -> Ranges:
+        """`ranges`, and those of further (index, extent) whose index is a variable."""
+        return self.ranges | {var.name: (0, extent - 1) for var, extent in indices if isinstance(var, Var)}
+
+    def looped(self, axes: Collection[int], body: Stmt, kind: LoopKind) -> Stmt:
+        """The body in loops over axes of dst."""
+        return nest(((self.loops[axis], Const(self.dst.shape[axis])) for axis in sorted(axes)), body, kind)
 
     def _period(self) -> int:
-        """How far apart two x must be for the quotients and remainders of x that the taps take to move evenly."""
-        x = self.loops[self.along] if self.loops else Var("x")
-        tap = self.tap(self.loops, tuple(self.storage.var("k") for _ in self.taps))
-        found = 1
-        for e in (p for whole in (tap.value, *tap.conditions) for p in walk_expr(whole)):
+        """The step of x with which all quotients and remainders of x in the taps change by a constant."""
+        x = self.loops[self.x_axis] if self.loops else Var("x")
+        tap, result = self.tap(self.loops, tuple(self.storage.var("k") for _ in self.taps)), 1
+        for e in (part for whole in (tap.value, *tap.conditions) for part in walk_expr(whole)):
             match e:
                 case Binary(BinOp.floordiv | BinOp.mod, _, Const()):
-                    found = lcm(found, period(e, x))
-        return found
+                    result = lcm(result, period(e, x))
+        return result
 
 
-def over(loops: list[tuple[Var, Expr]], when: Iterable[Expr], stmt: Stmt) -> Stmt:
-    """The statement in loops, outermost first, and where all conditions hold, each as far out as the variables in it allow."""
-    waiting = list(when)
+def guarded_nest(loops: list[Loop], conditions: Iterable[Expr], stmt: Stmt) -> Stmt:
+    """The statement in loops, outermost first, under conditions, each as far out as its variables allow."""
+    waiting = list(conditions)
     for loop, extent in reversed(loops):
         here = [c for c in waiting if loop.name in variables(c)]
         waiting = [c for c in waiting if c not in here]

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower.clamps import decided
+from benchgraph.lower.clamps import known_interval
 from benchgraph.tir.build import add, binary, floordiv, index, mul, sub
 from benchgraph.tir.ir import BinOp, Expr, Var
 from benchgraph.tir.text import print_tir
@@ -42,7 +42,7 @@ def window(at: Expr, size: int) -> Expr:
     ids=["both ends", "begin", "nowhere", "of windows two further back", "beyond the end", "another axis", "of both axes", "no clamp"],
 )
 def test_stretch(e: Expr, stretch: tuple[int, int]) -> None:
-    assert decided(e, i, frozenset("j"), RANGES) == stretch
+    assert known_interval(e, i, frozenset("j"), RANGES) == stretch
 
 
 @pytest.mark.parametrize(("extent", "size", "first"), list(product((1, 2, 3, 7, 64), (30, 100, 258), (0, 1, 5))))
@@ -52,7 +52,7 @@ def test_it_is_as_long_as_can_be(extent: int, size: int, first: int) -> None:
     cut = [(begin < 0, begin + 6 > size, begin > size) for begin in begins]
     middle = cut[extent // 2]
     want = cut.index(middle), extent - cut[::-1].index(middle)
-    assert decided(window(add(i, first), size), i, frozenset(), {"i": (0, extent - 1)}) == want
+    assert known_interval(window(add(i, first), size), i, frozenset(), {"i": (0, extent - 1)}) == want
 
 
 @pytest.mark.parametrize("exclude_pad", [True, False])

@@ -12,7 +12,7 @@ from benchgraph.core.target import ISAS
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower.beside import MOST_TAPS, TAPS
+from benchgraph.lower.stencil_jam import MOST_TAPS, TAP_GROUP
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, LoopKind, Scope, Store
 from benchgraph.tir.text import print_tir
@@ -90,7 +90,7 @@ def test_no_images_have_windows_too(kind: str) -> None:
     assert matches_reference(graph)
 
 
-@pytest.mark.parametrize("taps", [MOST_TAPS, MOST_TAPS + 1, 2 * TAPS - 1, 2 * TAPS, 2 * TAPS + 1, 3 * TAPS])
+@pytest.mark.parametrize("taps", [MOST_TAPS, MOST_TAPS + 1, 2 * TAP_GROUP - 1, 2 * TAP_GROUP, 2 * TAP_GROUP + 1, 3 * TAP_GROUP])
 @pytest.mark.parametrize(("data_format", "weights_format"), [("NXC", "XIO"), ("NCX", "OIX")])
 @pytest.mark.parametrize("stride", [1, 5])
 def test_long_kernels_are_right(taps: int, data_format: str, weights_format: str, stride: int) -> None:
@@ -144,11 +144,11 @@ def test_sums_are_vectors_in_registers(kind: str) -> None:
 def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
     """The gradient of 3x3 weights: rows of 57 windows, of which a group adds to three sums at a time, but for the first and the last."""
     f = lowered(depthwise(BY_WEIGHTS, (40, 57), (3, 3)))
-    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (57 - 2) // TAPS]
+    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (57 - 2) // TAP_GROUP]
     assert len(groups) == 1
     sums = [s for s in walk(groups[0].body) if isinstance(s, Store)]
     assert len(sums) == 3
-    assert all(len({load.index for load in loads(s)}) == 1 + 2 * TAPS for s in sums)
+    assert all(len({load.index for load in loads(s)}) == 1 + 2 * TAP_GROUP for s in sums)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "together"), [(3, 2, TOGETHER), (2, 2, 1), (1, 2, 1)])
