@@ -243,8 +243,8 @@ def _prefetch(f: Frame, s: Prefetch) -> None:
     """Into the second-level cache: it is needed tens of microseconds later, and the first level is too small to wait in."""
     (position,) = s.index
     first = f.element(s.tensor, evaluate(f, position))
-    for run in range(s.runs):
-        begin = s.tensor.dtype.nbytes(run * s.pitch)
+    for run in range(s.count):
+        begin = s.tensor.dtype.nbytes(run * s.stride)
         for line in range(s.lines):
             at = f.builder.gep(first, [I64(begin + line * LINE_BYTES)], source_etype=I8)
             prefetch(f.builder, at, SECOND_LEVEL, is_store=s.is_store)

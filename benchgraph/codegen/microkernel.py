@@ -149,7 +149,7 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.Tiles | _Vectors]:
 
 def stream(kernel: Kernel, wanted: Prefetch, target: Target) -> Ahead | None:
     """How a kernel fetches what is wanted meanwhile, None where its K loop is too short for that."""
-    kernel, runs = canonical(kernel), wanted.runs
+    kernel, runs = canonical(kernel), wanted.count
     at_hand = steps(kernel, target) // runs
     most = amx.MOST_LINES if amx.takes(kernel, target) else MOST_LINES
     if not 0 < wanted.lines <= at_hand * most:
@@ -157,7 +157,7 @@ def stream(kernel: Kernel, wanted: Prefetch, target: Target) -> Ahead | None:
     pace = ceil(wanted.lines * LINE_BYTES / at_hand)
     if runs == 1:
         return Ahead(pace, wanted.is_store)
-    return Ahead(pace, wanted.is_store, at_hand, wanted.tensor.dtype.nbytes(wanted.pitch) - pace * at_hand)
+    return Ahead(pace, wanted.is_store, at_hand, wanted.tensor.dtype.nbytes(wanted.stride) - pace * at_hand)
 
 
 def steps(kernel: Kernel, target: Target) -> int:

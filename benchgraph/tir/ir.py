@@ -36,7 +36,7 @@ class Tensor:
     Two elements of s4 or u4 share a byte (core/arrays.py). Such a tensor is a parameter, and only read: a store of one element would have
     to keep its neighbour, which another thread may be storing. A Load gives the element, whose dtype one can only cast from or select.
     offset: bytes from the start of its arena, set by plan-buffers; None before, and for parameters and registers. lanes: > 1 only for
-    registers that the vectorizer widened. spare: elements that hold nothing, at the end of each row (pad-rows).
+    registers that the vectorizer widened. padding: elements that hold nothing, at the end of each row (pad-rows).
     """
 
     name: str
@@ -46,7 +46,7 @@ class Tensor:
     scope: Scope = Scope.shared
     offset: int | None = None
     lanes: int = 1
-    spare: int = 0
+    padding: int = 0
 
     def __hash__(self) -> int:
         return hash(self.name)  # two of one name are rare, and strings know their hashes
@@ -228,14 +228,14 @@ class FlatSlice:
 @dataclass(frozen=True)
 class Prefetch:
     """A hint, without meaning: `lines` cache lines of a parameter from index on, perhaps beyond its end, will soon be read, or written, and
-    as many in each of `runs` places, `pitch` elements apart."""
+    as many in each of `count` places, `stride` elements apart."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
     lines: int
     is_store: bool = False
-    runs: int = 1
-    pitch: int = 0
+    count: int = 1
+    stride: int = 0
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def _func(f: Func) -> list[str]:
 def _declare(t: Tensor) -> str:
     dims = f"[{','.join(map(str, t.shape))}]" if t.shape else ""
     strides = "" if t.strides == dense_strides(t.shape) else f" by [{','.join(map(str, t.strides))}]"
-    return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}{f', {t.spare} spare' if t.spare else ''}"
+    return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}{f', {t.padding} spare' if t.padding else ''}"
 
 
 def _indent(lines: list[str]) -> list[str]:
@@ -152,7 +152,7 @@ def _rows(p: PostOps) -> str:
 
 
 def _prefetch(s: Prefetch) -> str:
-    runs = f" {s.runs} times by {s.pitch}" if s.runs > 1 else ""
+    runs = f" {s.count} times by {s.stride}" if s.count > 1 else ""
     return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{runs}{' to write' if s.is_store else ''}"
 
 

@@ -136,7 +136,7 @@ class Loop:
     def mask_of(self, t: Tensor, at: tuple[Expr, ...], mask: Expr | None) -> Expr | None:
         """The mask that an access in the last vector needs: none where it ends in what is spare of a row."""
         count = constant(self.extent)
-        is_whole = bool(t.spare) and count is not None and -count % self.lanes <= t.spare and self.step(at[0]) == 1
+        is_whole = bool(t.padding) and count is not None and -count % self.lanes <= t.padding and self.step(at[0]) == 1
         return None if is_whole else mask
 
 

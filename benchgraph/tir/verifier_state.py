@@ -35,8 +35,12 @@ class VerifierState:
             fail(where, self, f"the register {t.name} must have shape () and at least one lane")
         if t.scope is not Scope.register and t.lanes != 1:
             fail(where, self, f"{t.name} has {t.lanes} lanes but is not a register")
-        if t.spare and (t.scope is not Scope.thread or not 0 < t.spare < t.shape[-1]):
-            fail(where, self, f"{t.name} has {t.spare} spare elements: only part of each row of a thread's own temporary may be spare")
+        if t.padding and (t.scope is not Scope.thread or not 0 < t.padding < t.shape[-1]):
+            fail(
+                where,
+                self,
+                f"{t.name} has {t.padding} elements of padding: only part of each row of a thread's own temporary may be padding",
+            )
         return replace(self, tensors={**self.tensors, t.name: t})
 
 

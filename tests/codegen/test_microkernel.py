@@ -214,7 +214,7 @@ def test_runs_of_a_stream_are_fetched_one_after_the_other(dtypes: DTypes) -> Non
     made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 67, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
     for kernel, lines, share in itertools.product(made, (1, 3, 16), (0.2, 1)):
         runs = max(int(steps(kernel, target) / ceil(lines / MOST_LINES) * share), 2)
-        ahead = stream(kernel, wanted(lines, runs=runs, pitch=(lines + APART) * LINE_BYTES), target)
+        ahead = stream(kernel, wanted(lines, count=runs, stride=(lines + APART) * LINE_BYTES), target)
         other = stream(kernel, wanted(1), target)
         assert ahead is not None
         assert other is not None
@@ -237,8 +237,8 @@ def test_runs_of_a_stream_are_fetched_one_after_the_other(dtypes: DTypes) -> Non
         assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in fetched)
 
 
-def wanted(lines: int, is_store: bool = False, *, runs: int = 1, pitch: int = 0) -> Prefetch:
-    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, is_store, runs, pitch)
+def wanted(lines: int, is_store: bool = False, *, count: int = 1, stride: int = 0) -> Prefetch:
+    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, is_store, count, stride)
 
 
 def fetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, is_store: bool = False) -> list[int]:
@@ -263,7 +263,7 @@ def test_a_stream_too_long_for_a_kernel_is_left_alone() -> None:
     assert stream(kernel, wanted(most), target) == Ahead(MOST_LINES * LINE_BYTES)
     assert stream(kernel, wanted(most + 1), target) is None
     assert stream(kernel, wanted(0), target) is None
-    of_runs = [stream(kernel, wanted(MOST_LINES, runs=steps(kernel, target) + more), target) for more in (0, 1)]
+    of_runs = [stream(kernel, wanted(MOST_LINES, count=steps(kernel, target) + more), target) for more in (0, 1)]
     assert [ahead is None for ahead in of_runs] == [False, True]
 
 

@@ -78,8 +78,8 @@ def calls(s: Stmt, at: dict[str, int]) -> Iterator[tuple[dict[str, int], Brgemm]
 def lines(p: Prefetch, at: Mapping[str, int]) -> Iterator[int]:
     """Numbers of the tensor's lines, if it begins at the begin of one."""
     first = sum(number(i, at) * stride for i, stride in zip(p.index, p.tensor.strides, strict=True))
-    for each in range(p.runs):
-        begin = p.tensor.dtype.nbytes(first + each * p.pitch)
+    for each in range(p.count):
+        begin = p.tensor.dtype.nbytes(first + each * p.stride)
         assert begin % LINE_BYTES == 0
         yield from range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines)
 

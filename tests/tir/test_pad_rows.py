@@ -61,13 +61,13 @@ def test_before_and_after(golden) -> None:
     golden(print_tir(padded(f)) + "\n\n" + print_tir(after_pipeline(f)))
 
 
-@pytest.mark.parametrize(("n", "spare"), [(3, 1), (4, 0), (5, 3), (7, 1), (8, 0), (9, 7), (16, 0), (20, 12), (28, 4), (64, 0), (77, 3)])
-def test_a_row_is_a_number_of_vectors_at_least_half_full(n: int, spare: int) -> None:
+@pytest.mark.parametrize(("n", "padding"), [(3, 1), (4, 0), (5, 3), (7, 1), (8, 0), (9, 7), (16, 0), (20, 12), (28, 4), (64, 0), (77, 3)])
+def test_a_row_is_a_number_of_vectors_at_least_half_full(n: int, padding: int) -> None:
     f = exponentials(rows_of(n))
     after = padded(f)
-    found = {s.tensor.spare: s.tensor.shape for s in walk(after.body) if isinstance(s, Alloc)}
-    assert found == {spare: (ROWS, n + spare)}
-    assert (after is f) == (spare == 0)
+    found = {s.tensor.padding: s.tensor.shape for s in walk(after.body) if isinstance(s, Alloc)}
+    assert found == {padding: (ROWS, n + padding)}
+    assert (after is f) == (padding == 0)
 
 
 @pytest.mark.parametrize("n", [5, 7, 28, 77])
@@ -107,7 +107,7 @@ def test_what_goes_down_a_column_keeps_its_mask() -> None:
 
 
 def test_a_last_vector_that_ends_before_what_is_spare_keeps_its_mask() -> None:
-    t = replace(T, shape=(ROWS * 8,), strides=(1,), spare=1)
+    t = replace(T, shape=(ROWS * 8,), strides=(1,), padding=1)
     part = loop(j, 5, put(t, j, value=at(X, 1, j)))
     f = program(t, loop(j, 7, put(t, j, value=at(X, 0, j))), part, loop(j, 7, put(Y, 0, j, value=at(t, j))))
     after = after_pipeline(f)

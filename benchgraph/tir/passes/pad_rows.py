@@ -36,11 +36,11 @@ def _padded(t: Tensor, most_lanes: int) -> Tensor | None:
     if t.scope is not Scope.thread or not t.shape or t.strides != dense_strides(t.shape):
         return None
     row = t.shape[-1]
-    spare = -row % lanes_for(row, most_lanes)
-    if not 0 < spare <= row:
+    padding = -row % lanes_for(row, most_lanes)
+    if not 0 < padding <= row:
         return None
-    shape = (*t.shape[:-1], row + spare)
-    return replace(t, shape=shape, strides=dense_strides(shape), spare=spare)
+    shape = (*t.shape[:-1], row + padding)
+    return replace(t, shape=shape, strides=dense_strides(shape), padding=padding)
 
 
 def _used_otherwise(s: Stmt, extents: Mapping[str, Expr], padded: Mapping[str, Tensor]) -> Iterator[str]:
@@ -65,5 +65,5 @@ def _is_row(t: Tensor, index: tuple[Expr, ...], extents: Mapping[str, Expr]) -> 
     *others, last = index
     if not isinstance(last, Var):
         return isinstance(last, Const)
-    goes_along = extents.get(last.name) == Const(t.shape[-1] - t.spare)
+    goes_along = extents.get(last.name) == Const(t.shape[-1] - t.padding)
     return goes_along and not any(last.name in variables(i) for i in others)
