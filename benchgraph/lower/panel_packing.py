@@ -81,8 +81,8 @@ class PanelPacking:
         """A prefetch of what is read for so many rows and columns, from these on, of the only matrix."""
         src, index = self._source_place((*(FIRST for _ in self.dst.shape[:-2]), k, column))
         row_pitch, column_pitch = (src.strides[dim] * step for dim, step in self.axes)
-        length, runs, pitch = (columns, rows, row_pitch) if self.reads_rows else (rows, columns, column_pitch)
-        return Prefetch(src, index, ceil(src.dtype.nbytes(length) / LINE_BYTES), runs=runs, pitch=pitch)
+        length, count, stride = (columns, rows, row_pitch) if self.reads_rows else (rows, columns, column_pitch)
+        return Prefetch(src, index, ceil(src.dtype.nbytes(length) / LINE_BYTES), count=count, stride=stride)
 
     def _source_place(self, at: tuple[Coord, ...]) -> Place:
         source = _source(self.storage.g, self.op, tuple(c.value for c in at))

@@ -88,7 +88,10 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "param_alloc": (Alloc(replace(T, scope=Scope.param)), "an alloc cannot have scope param"),
     "register_with_shape": (seq(Alloc(replace(T, scope=Scope.register))), "must have shape ()"),
     "lanes_without_register": (seq(Alloc(replace(T, lanes=4))), "has 4 lanes but is not a register"),
-    "padding_of_shared": (seq(Alloc(replace(T, padding=1))), "has 1 elements of padding: only part of each row of a thread's own temporary"),
+    "padding_of_shared": (
+        seq(Alloc(replace(T, padding=1))),
+        "has 1 elements of padding: only part of each row of a thread's own temporary",
+    ),
     "padding_of_nothing": (seq(Alloc(replace(T, scope=Scope.thread, padding=99))), "has 99 elements of padding"),
     "rank": (put(Y, 0, value=x), "y has rank 2 but 1 indices"),
     "index_dtype": (put(Y, 0, cast(ZERO, DType.s32), value=x), "the index `s32(0)` is s32, not s64"),
