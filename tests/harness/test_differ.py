@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.errors import ExecutionFailed, Unavailable
-from benchgraph.graph import Graph, GraphBuilder, save
+from benchgraph.graph import save
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.case import check
 from benchgraph.harness.contenders import contenders_of
@@ -22,16 +22,10 @@ from benchgraph.present.told import summary
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, Result, ResultSet, Status, Told
 from benchgraph.results.saved import parse, render
-from tests.support.fake_library import Clock, FakeLibrary, fake_bench
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench, two_ops
 
 BOTH = ("benchgraph", "onednn")
 OURS, THEIRS = "benchgraph:fused", "onednn:fused"
-
-
-def graph() -> Graph:
-    b = GraphBuilder()
-    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
-    return b.graph()
 
 
 def off(by: float, where: int = 0) -> FakeLibrary:
@@ -63,7 +57,7 @@ def problem(**settings: object) -> Problem:
 
 def run(ours: FakeLibrary, theirs: FakeLibrary, **settings: object) -> Result:
     p = problem(**settings)
-    return check(p, graph(), contenders_of(p, bench_of(ours, theirs)))
+    return check(p, two_ops(), contenders_of(p, bench_of(ours, theirs)))
 
 
 def told(result: Result) -> dict[str, Status]:
@@ -172,7 +166,7 @@ def test_libraries_are_measured_in_turns() -> None:
     ours, theirs = right(), right()
     theirs.clock = ours.clock
     p = problem(mode=Mode.performance, fix_times_per_prb=3)
-    result = measure(p, graph(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
     assert [t.policy for t in result.timings] == [s.label for s in p.globals.sides]
     assert {len(t.timing.samples_s) for t in result.timings} == {3}
     assert set(told(result).values()) == {Status.EXECUTED}
@@ -181,7 +175,7 @@ def test_libraries_are_measured_in_turns() -> None:
 def test_a_witness_that_cannot_be_measured_leaves_the_others_their_times() -> None:
     ours, theirs = right(), FakeLibrary(Clock(), unsupported="ReLU")
     p = problem(mode=Mode.performance, fix_times_per_prb=2)
-    result = measure(p, graph(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
     assert [t.policy for t in result.timings] == ["benchgraph:fused", "benchgraph:post_ops", "benchgraph:one_op_each"]
     assert told(result)["onednn:fused"] is Status.UNIMPLEMENTED
 
@@ -199,7 +193,7 @@ def test_a_witness_that_breaks_down_while_it_is_measured_leaves_the_others_their
 
     ours, theirs = right(), Breaking(Clock())
     p = problem(mode=Mode.performance, fix_times_per_prb=2)
-    result = measure(p, graph(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
     assert [t.policy for t in result.timings] == ["benchgraph:fused", "benchgraph:post_ops", "benchgraph:one_op_each"]
     assert told(result)["onednn:fused"] is told(result)["onednn:one_op_each"] is Status.FAILED
     assert summary([CaseResult(0, "", 0.0, result)]) == "libraries timed in 1 cases, by all in 0; --mode=C compares their results"
@@ -223,7 +217,7 @@ def test_what_was_told_survives_the_file() -> None:
 
 
 def test_the_command_says_who_is_right(tmp_path: Path) -> None:
-    save(graph(), tmp_path / "case.json")
+    save(two_ops(), tmp_path / "case.json")
     words = ["--library=benchgraph,onednn", "--graph", f"--case={tmp_path / 'case.json'}"]
     result = CliRunner().invoke(main, words, obj=bench_of(right(), off(0.5)), prog_name="benchgraph")
     assert result.exit_code == 0, result.output

@@ -18,12 +18,7 @@ from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Result, Status
-
-
-def two_ops() -> Graph:
-    b = GraphBuilder()
-    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
-    return b.graph()
+from tests.support.fake_library import two_ops
 
 
 def run(monkeypatch: pytest.MonkeyPatch, made: Callable[[], Graph] = two_ops, **settings: object) -> Result:

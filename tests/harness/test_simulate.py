@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness import timing
 from benchgraph.harness.case import run_case
 from benchgraph.harness.simulate import simulate
@@ -16,13 +15,7 @@ from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Status, Timing
-from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench, held
-
-
-def two_ops() -> Graph:
-    b = GraphBuilder()
-    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
-    return b.graph()
+from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench, held, two_ops
 
 
 def problem(**settings: object) -> Problem:

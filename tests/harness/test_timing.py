@@ -37,6 +37,7 @@ from tests.support.fake_library import (
     FakeLibrary,
     fake_bench,
     held,
+    two_ops,
 )
 
 
@@ -51,12 +52,6 @@ class Steady:
     def run(self, times: int) -> None:
         self.runs.append(times)
         self.clock.advance(times * self.seconds)
-
-
-def two_ops() -> Graph:
-    b = GraphBuilder()
-    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
-    return b.graph()
 
 
 def problem(**settings: object) -> Problem:

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.target import current
+from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.contenders import Contender
@@ -47,6 +48,13 @@ class Clock:
     def advance(self, seconds: float) -> None:
         with self.lock:
             self.now += seconds
+
+
+def two_ops() -> Graph:
+    """A product with constant weights and a ReLU."""
+    b = GraphBuilder()
+    b.op("ReLU", b.op("MatMul", b.input((4, 8)), b.constant((8, 16))))
+    return b.graph()
 
 
 def cut(graph: Graph, policy: Policy) -> list[tuple[Op, ...]]:
