@@ -13,7 +13,7 @@ from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
 from benchgraph.gir.schedule import packed
 from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.ops import spec
-from benchgraph.ops.quantised_product import RECENTRE
+from benchgraph.ops.quantisation.quantised_product import RECENTRE
 from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.build import in_blocks, nest
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS

@@ -1,41 +1,40 @@
-"""The op table: one row (spec.OpSpec) per op kind, one file per op or family. The only place that knows op kinds by name.
+"""The op table: one row (spec.OpSpec) per op kind. No other room knows op kinds by name.
 
-    unary           ReLU, GELU, Exp ...: one input, element by element
-    unary_backward  their gradients; unary_gradient_data: what these are tested on
-    power           Pow
-    prelu           PReLU, PReLUBackward
-    binary          Add, Multiply, GreaterEqual ...: two inputs that broadcast
-    select          Select
-    bias            BiasAdd, BiasAddBackward
-    matmul          MatMul
-    convolution     Convolution, ConvTranspose and their gradients; conv_problem: what they have in common; conv_decompose: how they are
-                    made of products; conv_phases: of which columns meet some of the taps; conv_partial: gradients by weights in parts;
-                    conv_depthwise; conv_samples
-    softmax         SoftMax; its gradient: softmax_backward
-    log_softmax     LogSoftmax and its gradient
-    layer_norm      LayerNorm and its gradient
-    rms_norm        RMSNorm
-    group_norm      GroupNorm
-    batch_norm      BatchNormInference, BatchNormForwardTraining and its gradient
-    reduce          ReduceSum, ReduceMax, ReduceL2 ...; _RowMax, an op of the compiler's own
-    pool            AvgPool, MaxPool; their gradients: pool_backward
-    interpolate     Interpolate and its gradient; interpolate_dims: the places of outputs, and one spatial dim after the other
-    gen_index       GenIndex
-    dropout         Dropout
-    movement        StaticTranspose, StaticReshape, Reorder
-    concat          Concat
-    cast            TypeCast
-    quantize        Quantize, Dequantize; dynamic_quantize: with scales known at execution only, and bounded_reciprocal, what is multiplied
-                    by instead; quantised_product: products of what they make, in integers, and _Recentre and _Total, ops of the
-                    compiler's own
-    structural      End, Wildcard
-    internal        _Pad, _Crop, _Flip, _Unfold: ops of the compiler's own
+spec/             what a row is: schema, semantics, testing, lowering
 
-Shared by them: spec (what a row is), schema (a row's checks), ranges (of attributes), broadcast (shapes), axis (the attribute, and shapes
-along axes), spatial (data formats, windows), fills (real-valued test data), strategies (benchdnn's), laws, affine (which dim a movement
-steps along), formulas (f32 expressions), steps (of decompositions), rescaling (steps on the way to 8 bits as one), heads (of attention in
-one axis), normalize (what the norms share), overflow (what f32 gives for numbers beyond it), sums
-(of products, some not finite), conv_padding (zeros that convolutions may multiply).
+rows, one file for each op or family:
+
+elementwise/      ReLU, Exp, Pow, PReLU, Add, Select, BiasAdd, TypeCast ...
+matmul.py         MatMul
+convolution/      Convolution, ConvTranspose and their gradients
+softmax/          SoftMax, LogSoftmax and their gradients
+norms/            LayerNorm, GroupNorm, RMSNorm, BatchNorm and their gradients
+reduce.py         ReduceSum, ReduceMax, ReduceL2 ...; _RowMax
+pooling/          AvgPool, MaxPool and their gradients
+interpolation/    Interpolate and its gradient
+quantisation/     Quantize, Dequantize, static and dynamic
+data_movement.py  StaticTranspose, StaticReshape, Reorder
+concat.py         Concat
+gen_index.py      GenIndex
+dropout.py        Dropout
+structural.py     End, Wildcard
+internal.py       _Pad, _Crop, _Flip, _Unfold: ops of the compiler's own
+
+what rows share, after the part of a row that needs it:
+
+ranges.py         schema: the legal numbers of attributes
+axis.py           shapes: the attribute `axis`, and shapes along axes
+broadcast.py      shapes: broadcasting
+spatial.py        shapes: data formats, windows over spatial dims
+sums.py           references: sums of products, some of them not finite
+overflow.py       references: what f32 may give for numbers beyond its range
+strategies/       testing: benchdnn's data
+fills.py          testing: real-valued data
+laws.py           testing: laws that several ops obey
+formulas.py       lowering: f32 expressions
+steps.py          lowering: what many decompositions do
+affine.py         lowering: which dim a data movement steps along
+heads.py          lowering: the heads of attention side by side in one axis
 """
 
 from __future__ import annotations
@@ -44,47 +43,22 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
 from benchgraph.core.lines import quoted
-from benchgraph.ops import (
-    batch_norm,
-    bias,
-    binary,
-    bounded_reciprocal,
-    cast,
-    concat,
-    convolution,
-    dropout,
-    dynamic_quantize,
-    gen_index,
-    group_norm,
-    internal,
-    interpolate,
-    layer_norm,
-    log_softmax,
-    matmul,
-    movement,
-    pool,
-    pool_backward,
-    power,
-    prelu,
-    quantised_product,
-    quantize,
-    reduce,
-    rms_norm,
-    select,
-    softmax,
-    softmax_backward,
-    structural,
-    unary,
-    unary_backward,
-)
+from benchgraph.ops import concat, data_movement, dropout, gen_index, internal, matmul, reduce, structural
+from benchgraph.ops.convolution import rows as convolution
+from benchgraph.ops.elementwise import bias, binary, cast, power, prelu, select, unary, unary_backward
+from benchgraph.ops.interpolation import interpolate
+from benchgraph.ops.norms import batch_norm, group_norm, layer_norm, rms_norm
+from benchgraph.ops.pooling import pool, pool_backward
+from benchgraph.ops.quantisation import bounded_reciprocal, dynamic_quantize, quantised_product, quantize
+from benchgraph.ops.softmax import log_softmax, softmax, softmax_backward
 from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Sample, checks
 
 __all__ = ["INTERNAL", "OPS", "call_of", "check_form", "check_op", "spec", "with_defaults"]
 
 _MODULES = (
     convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward, log_softmax, layer_norm,
-    rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout, movement, concat, power, prelu, cast,
-    quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
+    rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout, data_movement, concat, power, prelu,
+    cast, quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
 )  # fmt: skip
 
 _ROWS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}

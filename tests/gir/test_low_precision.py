@@ -16,7 +16,7 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
-from benchgraph.ops.quantised_product import RECENTRE, TOTAL
+from benchgraph.ops.quantisation.quantised_product import RECENTRE, TOTAL
 from benchgraph.tir.groups import BYTES, WORDS, DTypes
 from tests.gir.quantised import per_column, quantised
 from tests.support.graph_ir import gir, products, up_to

@@ -18,9 +18,9 @@ from benchgraph.gir.ir import Graph as Gir
 from benchgraph.gir.ir import Op
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.ops import conv_partial
-from benchgraph.ops.conv_depthwise import positions
-from benchgraph.ops.conv_problem import Problem, by_weights
+from benchgraph.ops.convolution import weights_in_parts
+from benchgraph.ops.convolution.depthwise import positions
+from benchgraph.ops.convolution.problem import Problem, by_weights
 from benchgraph.ops.spatial import windows
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.ir import Brgemm, Const
@@ -127,23 +127,23 @@ def test_bf16_is_multiplied_as_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_blocks_divide_the_windows_and_parts_are_few(name: str) -> None:
     p = CASES[name].problem
-    sizes = conv_partial.blocks(p)
+    sizes = weights_in_parts.blocks(p)
     assert all(n % size == 0 for n, size in zip(p.dst[:-1], sizes, strict=True))
-    parts = prod(conv_partial.counts(p, sizes))
+    parts = prod(weights_in_parts.counts(p, sizes))
     read = prod(p.dst[:-1]) * (p.dst[-1] + p.src[-1] * prod(p.windows.strides))
-    assert parts * prod(p.wei) * conv_partial.READ_PER_SUM <= read
+    assert parts * prod(p.wei) * weights_in_parts.READ_PER_SUM <= read
 
 
 def test_a_block_fits_a_cache_where_windows_are_many() -> None:
     p = replace(CASES["few channels"].problem, dst=(1, 114 * 130, 130, 32))
-    sizes = conv_partial.blocks(p)
-    assert conv_partial.BLOCK // 16 < prod(sizes) * (32 + 3) <= conv_partial.BLOCK
+    sizes = weights_in_parts.blocks(p)
+    assert weights_in_parts.BLOCK // 16 < prod(sizes) * (32 + 3) <= weights_in_parts.BLOCK
 
 
 @pytest.mark.parametrize("dst", [(1, 14, 14, 128), (1, 1, 1, 4), (2, 127, 131, 8)], ids=["little", "one window", "primes, large weights"])
 def test_windows_stay_together_where_parts_would_cost_more(dst: Shape) -> None:
     p = replace(CASES["plain"].problem, dst=dst, wei=(3, 3, 2048, dst[-1]))
-    assert conv_partial.blocks(p) == dst[:-1]
+    assert weights_in_parts.blocks(p) == dst[:-1]
 
 
 @pytest.mark.parametrize("name", MERGED)
@@ -154,7 +154,7 @@ def test_few_channels_and_taps_are_rows_together(name: str) -> None:
     none = (0,) * len(p.kernel)
     padded = tuple(n + b + e for n, b, e in zip(p.src[1:-1], p.windows.pads_begin, p.windows.pads_end, strict=True))
     p = replace(p, src=(p.src[0], *padded, p.src[-1]), windows=replace(p.windows, pads_begin=none, pads_end=none))
-    q = conv_partial.joined(p)
+    q = weights_in_parts.joined(p)
     assert q.windows.count(q.src[1:-1]) == p.dst[1:-1]
     rng = np.random.default_rng(1)
     src, dst = rng.standard_normal(p.src), rng.standard_normal(p.dst)
@@ -193,16 +193,16 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 @pytest.mark.parametrize("fault", ["windows of another block", "taps elsewhere"])
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = conv_partial.contraction
+    index = weights_in_parts.contraction
 
     def first_block(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_turned: bool) -> tuple[Indices, Indices]:
         return index(p, sizes, (at[0], Const(0), *at[2:]), over, is_turned=is_turned)
 
     if fault == "windows of another block":
-        monkeypatch.setattr(conv_partial, "contraction", first_block)
+        monkeypatch.setattr(weights_in_parts, "contraction", first_block)
         assert not matches_reference(Case((2, 42, 61, 24), (3, 3), 40).graph())  # shapes of their own, as compiled code is kept
     else:
-        monkeypatch.setattr(conv_partial, "positions", lambda p, o, t: positions(_nearer(p), o, t))
+        monkeypatch.setattr(weights_in_parts, "positions", lambda p, o, t: positions(_nearer(p), o, t))
         assert not matches_reference(Case((2, 42, 59, 24), (3, 3), 40, strides=(2, 1)).graph())
 
 

@@ -13,7 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGraphOp, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import check_op, spec, with_defaults
-from benchgraph.ops.interpolate_dims import is_at_once
+from benchgraph.ops.interpolation.dims import is_at_once
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Call, Sample, Tap, Window
 from benchgraph.tir.build import constant

@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import call_of, spec, with_defaults
-from benchgraph.ops.prelu import aligned
+from benchgraph.ops.elementwise.prelu import aligned
 from benchgraph.ops.spec import Sample
 
 NCX, NXC = Attrs(data_format="NCX"), Attrs(data_format="NXC")

@@ -19,7 +19,8 @@ from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import sample_graph
 from benchgraph.graph.ir import Graph
-from benchgraph.ops import OPS, call_of, pool
+from benchgraph.ops import OPS, call_of
+from benchgraph.ops.pooling import pool
 from benchgraph.ops.spec import Array, Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions

@@ -8,7 +8,7 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import INTERNAL
-from benchgraph.ops.quantised_product import TOTAL
+from benchgraph.ops.quantisation.quantised_product import TOTAL
 from benchgraph.ops.spec import Sample
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions

@@ -14,7 +14,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import TensorType
 from benchgraph.graph.build import sample_graph
-from benchgraph.ops import call_of, power, spec, unary, unary_backward, with_defaults
+from benchgraph.ops import call_of, spec, with_defaults
+from benchgraph.ops.elementwise import power, unary, unary_backward
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import OpSpec, Sample
 from benchgraph.partition.ir import Policy

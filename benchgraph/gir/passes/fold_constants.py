@@ -17,7 +17,7 @@ import numpy as np
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Literal, Node, Op, Value
 from benchgraph.ops import spec
-from benchgraph.ops.bounded_reciprocal import is_finite
+from benchgraph.ops.quantisation.bounded_reciprocal import is_finite
 from benchgraph.ops.spec import Array, Call
 
 LIMIT = 1 << 16  # elements; larger results are left to the init function, so that code stays small

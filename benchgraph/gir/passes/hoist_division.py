@@ -37,9 +37,9 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
-from benchgraph.ops.binary import ROUNDED_ONCE
-from benchgraph.ops.bounded_reciprocal import bounded_reciprocal, is_finite
+from benchgraph.ops.elementwise.binary import ROUNDED_ONCE
 from benchgraph.ops.laws import Reals
+from benchgraph.ops.quantisation.bounded_reciprocal import bounded_reciprocal, is_finite
 from benchgraph.ops.spec import Call, Computes
 
 FEWER = 8  # how many times fewer divisors than dividends make the extra op worth its while

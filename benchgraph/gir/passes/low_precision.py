@@ -36,7 +36,7 @@ from benchgraph.gir.passes.fuse_coarse import MADE
 from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows, is_read_on, packs_src, product, rows_by_columns, stride
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
-from benchgraph.ops.quantised_product import Quantised, is_exact, multiply
+from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
 from benchgraph.ops.spec import Computes, DataMovement, Role
 from benchgraph.ops.steps import as_dtype, reshaped

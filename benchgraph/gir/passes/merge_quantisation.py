@@ -23,7 +23,7 @@ from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
-from benchgraph.ops.rescaling import Rescaling
+from benchgraph.ops.quantisation.rescaling import Rescaling
 from benchgraph.ops.spec import Computes
 
 FEWER = 8  # how many times fewer constants than elements make working them out worth its while

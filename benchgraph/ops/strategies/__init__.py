@@ -1,9 +1,9 @@
-"""What mode C tests an op on: benchdnn's strategies, of which every row of the op table names its own (`Testing.fill`).
+"""The data of mode C: benchdnn's strategies. Every row of the op table names its own (`Testing.fill`).
 
-noise         random numbers that depend on nothing but seed, tensor and element
-filling       what a strategy is; the simple ones: integers, choices, cycles, ramps
-products      MatMul and convolutions: integers whose sums are exact, and as many zeros as that takes
-pointwise     two operands, activations, conversions, PReLU
-rows          softmax and reductions
-norms         rows whose mean and variance are exact
+noise.py      random numbers that depend only on seed, tensor and element
+filling.py    simple strategies: integers, choices, cycles, ramps
+products.py   MatMul and convolutions: integers whose sums are exact, and as many zeros as that needs
+pointwise.py  two operands, activations, conversions, PReLU
+rows.py       softmax and reductions
+norms.py      rows whose mean and variance are exact
 """

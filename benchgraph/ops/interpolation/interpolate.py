@@ -24,7 +24,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow, sums
-from benchgraph.ops.interpolate_dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
+from benchgraph.ops.interpolation.dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import DIMS, POSITIVE, as_f32
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims

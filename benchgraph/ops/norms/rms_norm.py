@@ -10,11 +10,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize, overflow
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.layer_norm import BEGIN, first_axis, norm, row_axes
-from benchgraph.ops.normalize import EPSILON
+from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms.layer_norm import BEGIN, first_axis, norm, row_axes
+from benchgraph.ops.norms.normalize import EPSILON
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold, in_steps
 from benchgraph.ops.strategies import norms

@@ -19,13 +19,14 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import overflow, unary, unary_gradient_data
+from benchgraph.ops import overflow
+from benchgraph.ops.elementwise import unary, unary_backward_data
+from benchgraph.ops.elementwise.unary_backward_data import uses_dst
 from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
 from benchgraph.ops.spec import Attr, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.strategies import pointwise
-from benchgraph.ops.unary_gradient_data import uses_dst
 from benchgraph.tir import build
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -112,8 +113,8 @@ def _row(
             f32_alternatives=in_f32,
         ),
         Testing(
-            fill=fill or unary_gradient_data.pattern_of(forward),
-            domain=domain or unary_gradient_data.like(forward),
+            fill=fill or unary_backward_data.pattern_of(forward),
+            domain=domain or unary_backward_data.like(forward),
             samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
             laws=laws,
             gradient_of=forward.kind,
@@ -323,8 +324,8 @@ SPECS = (
             ("falling", Attrs(alpha=-1.25, beta=0.125)),
             ("flat", Attrs(alpha=0.0, beta=0.5)),
         ),
-        domain=unary_gradient_data.off_the_kinks,
-        fill=unary_gradient_data.pattern_off_the_kinks,
+        domain=unary_backward_data.off_the_kinks,
+        fill=unary_backward_data.pattern_off_the_kinks,
     ),
     _row(
         "HardSwishBackward",

@@ -1,7 +1,7 @@
 """Convolution, ConvTranspose and their gradients by data and by weights: 1 to 3 spatial dims, groups, dilations, padding, both formats.
 
-All six are one problem seen from different sides: conv_problem says which, conv_decompose how it is compiled. bf16 and f16 are computed in
-f32 and rounded once. The threshold is MatMul's, with the number of products that one element sums up for K.
+All six compute one of the three tensors of a problem (problem.py). bf16 and f16 are computed in f32 and rounded
+once. The threshold is MatMul's, with the number of products that one element sums up for K.
 
 A tensor input that gives the output's shape (dst_shape, weights_shape) is read by nobody: the shape must be known when the op is compiled,
 from the attribute of that name or from the graph. oneDNN takes no op with such an input at all.
@@ -20,20 +20,10 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import conv_decompose, conv_depthwise, conv_padding, conv_partial, conv_phases, conv_problem, fills, sums
-from benchgraph.ops.conv_depthwise import ProblemOf
-from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
-from benchgraph.ops.conv_samples import (
-    BY_DATA,
-    BY_WEIGHTS,
-    DEPTHWISE,
-    FORWARD,
-    PARTIAL,
-    PHASED,
-    TRANSPOSED,
-    TRANSPOSED_BY_DATA,
-    TRANSPOSED_BY_WEIGHTS,
-)
+from benchgraph.ops import fills, sums
+from benchgraph.ops.convolution import decompose, depthwise, padding, phases, problem, samples, weights_in_parts
+from benchgraph.ops.convolution.depthwise import ProblemOf
+from benchgraph.ops.convolution.problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import DIMS, SIZES, STEPS
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis
@@ -79,7 +69,7 @@ class _Kind:
 
     def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
         known = attrs.integers(self.shape_attr) if self.shape_attr else ()
-        out = conv_problem.infer(attrs, tuple(t.shape for t in ins), self.sides, known if any(known) else None)
+        out = problem.infer(attrs, tuple(t.shape for t in ins), self.sides, known if any(known) else None)
         channels = out[channel_axis(attrs, len(out))]
         if self.has_bias(ins) and ins[2].shape != (channels,):
             raise InvalidShape(f"bias {ins[2].shape} does not fit the {channels} channels of dst", fix=f"give it the shape ({channels},)")
@@ -97,10 +87,10 @@ class _Kind:
         """What the output is a sum of products of: sum_of(a, b), a and b, in the problem's own order."""
         p, (src, wei, dst) = self.problem(call), self.arrays(call, ins, None)
         if self.sides.wei == OUT:
-            return partial(conv_problem.by_weights, p), src, dst
+            return partial(problem.by_weights, p), src, dst
         if self.sides.dst == OUT:
-            return partial(conv_problem.forward, p), src, wei
-        return partial(conv_problem.by_data, p), dst, wei
+            return partial(problem.forward, p), src, wei
+        return partial(problem.by_data, p), dst, wei
 
     def finished(self, call: Call, ins: tuple[Array, ...], found: Reals) -> Array:
         """What the op makes of the sums: with its bias, in the formats of its attributes."""
@@ -120,16 +110,16 @@ class _Kind:
 
     def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
         """Where a sum may have a product of what is not finite, here of both operands, with a zero that is no element."""
-        return conv_padding.met(self.problem(call), self.sides, a, b)
+        return padding.met(self.problem(call), self.sides, a, b)
 
     def decompose(self, d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
         p, sides = self.problem(call), self.sides
         bias = ins[2:] if self.has_bias(ins) else ()
         if sides.dst == OUT:
-            return (conv_decompose.forward(d, call, p, ins[sides.src], ins[sides.wei], bias),)
+            return (decompose.forward(d, call, p, ins[sides.src], ins[sides.wei], bias),)
         if sides.src == OUT:
-            return (conv_decompose.by_data(d, call, p, ins[sides.dst], ins[sides.wei], bias),)
-        return (conv_decompose.by_weights(d, call, p, ins[sides.src], ins[sides.dst]),)
+            return (decompose.by_data(d, call, p, ins[sides.dst], ins[sides.wei], bias),)
+        return (decompose.by_weights(d, call, p, ins[sides.src], ins[sides.dst]),)
 
     def summed(self, p: Problem) -> int:
         """How many products one element of the output is the sum of, at most."""
@@ -163,7 +153,7 @@ class _Kind:
         """What only padding, or no window, meets; a bias leaves nothing of it."""
         if self.sides.wei == OUT or self.has_bias(call.ins):
             return 0.0
-        return conv_problem.sure_zeros(self.problem(call), 2 if self.sides.dst == OUT else 0)
+        return problem.sure_zeros(self.problem(call), 2 if self.sides.dst == OUT else 0)
 
     def sums_up(self, call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         """The sum of the whole output, from sums over the inputs."""
@@ -172,7 +162,7 @@ class _Kind:
             out = out - real(ins[2]).reshape(beside_channel(call.attrs, out.shape))
         sides = [side != OUT for side in (self.sides.src, self.sides.wei, self.sides.dst)]
         arrays = (a if is_given else None for a, is_given in zip(self.arrays(call, ins, out), sides, strict=True))
-        want, size = conv_problem.total(self.problem(call), *arrays)
+        want, size = problem.total(self.problem(call), *arrays)
         return bool(abs(out.sum() - want) <= rtol * (np.abs(out).sum() + size))
 
     def row(self) -> OpSpec:
@@ -218,7 +208,7 @@ class _Kind:
                 Role.anchor,
                 form=self.lower,
                 decompose=self.decompose if self.window is None else None,
-                is_canonical=None if self.contraction is None else lambda call: conv_decompose.is_canonical(call, self.problem(call)),
+                is_canonical=None if self.contraction is None else lambda call: decompose.is_canonical(call, self.problem(call)),
             ),
         )
 
@@ -278,11 +268,11 @@ class _Partial(_Kind):
     def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
         (whole,) = super().infer(attrs, self._seen(ins))
         p = self.problem(Call(self.name, attrs, ins, (TensorType(DType.f32, whole),)))
-        return (conv_partial.parts_shape(p, attrs.integers("blocks")),)
+        return (weights_in_parts.parts_shape(p, attrs.integers("blocks")),)
 
     def product(self, call: Call, ins: tuple[Array, ...]) -> tuple[sums.SumOf, Reals, Reals]:
         src, _, dst = self.arrays(call, ins, None)
-        return partial(conv_partial.parts, self.problem(call), call.attrs.integers("blocks")), src, dst
+        return partial(weights_in_parts.parts, self.problem(call), call.attrs.integers("blocks")), src, dst
 
     def finished(self, call: Call, ins: tuple[Array, ...], found: Reals) -> Array:
         return found
@@ -303,7 +293,7 @@ class _Partial(_Kind):
         return Contraction(lambda call: call.attrs.integers("blocks"), self._index, lambda call: self.problem(call).group_out)
 
     def _index(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-        return conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=False)
+        return weights_in_parts.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=False)
 
     def row(self) -> OpSpec:
         row = super().row()
@@ -319,10 +309,10 @@ class _Turned(_Partial):
         return (replace(ins[0], shape=(*before, x * stride, channels)), *ins[1:])
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
-        return super().arrays(call, (conv_partial.unturned(real(ins[0])), *ins[1:]), out)
+        return super().arrays(call, (weights_in_parts.unturned(real(ins[0])), *ins[1:]), out)
 
     def _index(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-        return conv_partial.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=True)
+        return weights_in_parts.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=True)
 
 
 @dataclass(frozen=True)
@@ -340,21 +330,21 @@ class _Phased(_Kind):
     def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         """Zeros of the weights that no phase meets are no elements."""
         sum_of, src, wei = self.product(call, ins)
-        is_element = np.asarray(conv_phases.is_met(self.problem(call), call.attrs))
+        is_element = np.asarray(phases.is_met(self.problem(call), call.attrs))
         return (sums.of_products(lambda weights, data: sum_of(data, weights), wei, src, is_element=is_element),)
 
     def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
         return sums.meet(self.product(call, (a, b))[0], (a, np.ones(b.shape)))  # channels of other phases may be multiplied along
 
     def _met(self, call: Call, wei: Array) -> Array:
-        return np.where(conv_phases.is_met(self.problem(call), call.attrs), wei, wei.dtype.type(0))
+        return np.where(phases.is_met(self.problem(call), call.attrs), wei, wei.dtype.type(0))
 
     @property
     def lower(self) -> Contraction:
         def met(call: Call, first: int, count: int) -> Box:
-            return conv_phases.columns_met(self.problem(call), call.attrs, first, count)
+            return phases.columns_met(self.problem(call), call.attrs, first, count)
 
-        return replace(self._contraction(conv_decompose.forward_contraction), nonzero=met)
+        return replace(self._contraction(decompose.forward_contraction), nonzero=met)
 
     def row(self) -> OpSpec:
         return _canonical_only(super().row())
@@ -366,35 +356,35 @@ def _canonical_only(row: OpSpec) -> OpSpec:
 
 
 _KINDS = (
-    _Kind("Convolution", INTO_DST, ("src", "weights", "bias"), "dst", FORWARD, contraction=conv_decompose.forward_contraction),
+    _Kind("Convolution", INTO_DST, ("src", "weights", "bias"), "dst", samples.FORWARD, contraction=decompose.forward_contraction),
     _Kind(
-        "ConvolutionBackwardData", INTO_SRC, ("diff_dst", "weights", "dst_shape"), "diff_src", BY_DATA,
+        "ConvolutionBackwardData", INTO_SRC, ("diff_dst", "weights", "dst_shape"), "diff_src", samples.BY_DATA,
         attrs=("output_padding", "dst_shape"), gradient_of="Convolution",
     ),
     _Kind(
-        "ConvolutionBackwardWeights", INTO_WEI, ("src", "diff_dst", "weights_shape"), "diff_weights", BY_WEIGHTS,
+        "ConvolutionBackwardWeights", INTO_WEI, ("src", "diff_dst", "weights_shape"), "diff_weights", samples.BY_WEIGHTS,
         attrs=("weights_shape",), gradient_of="Convolution"
     ),
-    _Kind("ConvTranspose", conv_problem.TRANSPOSED, ("src", "weights", "bias"), "dst", TRANSPOSED, attrs=("output_padding",)),
+    _Kind("ConvTranspose", problem.TRANSPOSED, ("src", "weights", "bias"), "dst", samples.TRANSPOSED, attrs=("output_padding",)),
     _Kind(
-        "ConvTransposeBackwardData", conv_problem.TRANSPOSED_BY_DATA, ("diff_dst", "weights"), "diff_src", TRANSPOSED_BY_DATA,
+        "ConvTransposeBackwardData", problem.TRANSPOSED_BY_DATA, ("diff_dst", "weights"), "diff_src", samples.TRANSPOSED_BY_DATA,
         gradient_of="ConvTranspose",
     ),
     _Kind(
-        "ConvTransposeBackwardWeights", conv_problem.TRANSPOSED_BY_WEIGHTS, ("src", "diff_dst", "weights_shape"), "diff_weights",
-        TRANSPOSED_BY_WEIGHTS, attrs=("weights_shape",), gradient_of="ConvTranspose",
+        "ConvTransposeBackwardWeights", problem.TRANSPOSED_BY_WEIGHTS, ("src", "diff_dst", "weights_shape"), "diff_weights",
+        samples.TRANSPOSED_BY_WEIGHTS, attrs=("weights_shape",), gradient_of="ConvTranspose",
     ),
-    _Depthwise("_Depthwise", INTO_DST, ("src", "weights"), "dst", DEPTHWISE[0], window=conv_depthwise.forward),
+    _Depthwise("_Depthwise", INTO_DST, ("src", "weights"), "dst", samples.DEPTHWISE[0], window=depthwise.forward),
     _Depthwise(
-        "_DepthwiseBackwardData", INTO_SRC, ("diff_dst", "weights"), "diff_src", DEPTHWISE[1], attrs=("dst_shape",),
-        window=conv_depthwise.by_data,
+        "_DepthwiseBackwardData", INTO_SRC, ("diff_dst", "weights"), "diff_src", samples.DEPTHWISE[1], attrs=("dst_shape",),
+        window=depthwise.by_data,
     ),
     _Partial(
-        "_DepthwisePartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", DEPTHWISE[2], attrs=("weights_shape", "blocks"),
-        window=conv_depthwise.by_weights,
+        "_DepthwisePartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.DEPTHWISE[2], attrs=("weights_shape", "blocks"),
+        window=depthwise.by_weights,
     ),
-    _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", PHASED, attrs=("phases", "first", "last")),
-    _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL[0], attrs=("weights_shape", "blocks")),
-    _Turned("_TurnedPartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", PARTIAL[1], attrs=("weights_shape", "blocks")),
+    _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", samples.PHASED, attrs=("phases", "first", "last")),
+    _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[0], attrs=("weights_shape", "blocks")),
+    _Turned("_TurnedPartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[1], attrs=("weights_shape", "blocks")),
 )  # fmt: skip
 SPECS = tuple(kind.row() for kind in _KINDS)

@@ -13,10 +13,11 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import fills, overflow, softmax_backward
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import Arithmetic
+from benchgraph.ops.softmax import softmax_backward
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold
 from benchgraph.ops.strategies import filling, rows

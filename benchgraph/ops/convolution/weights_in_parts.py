@@ -23,8 +23,8 @@ import numpy as np
 
 from benchgraph.core.divide import divisors
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.conv_depthwise import in_block, positions
-from benchgraph.ops.conv_problem import Problem, by_weights, channel
+from benchgraph.ops.convolution.depthwise import in_block, positions
+from benchgraph.ops.convolution.problem import Problem, by_weights, channel
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.build import add, floordiv, mod, mul

@@ -15,12 +15,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
+from benchgraph.ops.elementwise.unary import TRANSCENDENTAL, same_shape
 from benchgraph.ops.formulas import add, div, exp, mul, where
 from benchgraph.ops.laws import real
 from benchgraph.ops.ranges import FINITE
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import pointwise
-from benchgraph.ops.unary import TRANSCENDENTAL, same_shape
 from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 

@@ -12,9 +12,10 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize, overflow
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, near, real
+from benchgraph.ops.norms import normalize
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.steps import fold, in_steps

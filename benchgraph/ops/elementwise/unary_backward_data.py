@@ -6,7 +6,8 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops import fills, unary
+from benchgraph.ops import fills
+from benchgraph.ops.elementwise import unary
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Call, Domain, Filling, OpSpec, Strategy
 from benchgraph.ops.strategies.filling import stored

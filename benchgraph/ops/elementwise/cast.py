@@ -10,10 +10,10 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
+from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Call, Declared, Elementwise, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import pointwise
-from benchgraph.ops.unary import same_shape
 
 
 def convert(values: Array, dtype: DType) -> Array:

@@ -14,9 +14,10 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
-from benchgraph.ops import fills, overflow, pool
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
+from benchgraph.ops.pooling import pool
+from benchgraph.ops.pooling.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing

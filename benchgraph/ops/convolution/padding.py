@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import conv_problem
-from benchgraph.ops.conv_problem import OUT, Problem, Sides
+from benchgraph.ops.convolution import problem
+from benchgraph.ops.convolution.problem import OUT, Problem, Sides
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Array
 
@@ -31,12 +31,12 @@ def met(p: Problem, sides: Sides, a: Array, b: Array) -> Places:
 
 def forward(p: Problem, wei: Array) -> Places:
     """wei: where weights are not finite. dst whose windows have padding at such a tap."""
-    return _more(wei.sum(axis=tuple(range(wei.ndim - 1))), conv_problem.forward(p, np.ones(p.src), wei.astype(np.float64)))
+    return _more(wei.sum(axis=tuple(range(wei.ndim - 1))), problem.forward(p, np.ones(p.src), wei.astype(np.float64)))
 
 
 def by_weights(p: Problem, dst: Array) -> Places:
     """dst: where it is not finite. Weights that meet padding in such a window."""
-    return _more(dst.sum(axis=tuple(range(dst.ndim - 1))), conv_problem.by_weights(p, np.ones(p.src), dst.astype(np.float64)))
+    return _more(dst.sum(axis=tuple(range(dst.ndim - 1))), problem.by_weights(p, np.ones(p.src), dst.astype(np.float64)))
 
 
 def by_data(p: Problem, dst: Array, wei: Array) -> Places:
@@ -48,11 +48,11 @@ def by_data(p: Problem, dst: Array, wei: Array) -> Places:
         more = tuple(-(-reach // s) + 1 for reach, s in zip(p.windows.reach, p.windows.strides, strict=True))
         around = _beside(one, more)
         weights = wei.astype(np.float64)
-        found |= _more(*(conv_problem.by_data(q, np.ones(q.dst), weights) for q in (around, one)))
+        found |= _more(*(problem.by_data(q, np.ones(q.dst), weights) for q in (around, one)))
     if dst.any() and max(p.windows.strides) > 1:
         filled = tuple(-reach % s if reach >= s else 0 for reach, s in zip(p.windows.reach, p.windows.strides, strict=True))
         whole = _filled(p, filled)
-        found |= _more(*(conv_problem.by_data(q, dst.astype(np.float64), np.ones(q.wei)) for q in (whole, p)))
+        found |= _more(*(problem.by_data(q, dst.astype(np.float64), np.ones(q.wei)) for q in (whole, p)))
     return found
 
 

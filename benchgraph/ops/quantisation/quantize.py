@@ -20,7 +20,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.lines import quoted
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.cast import convert
+from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.conv_problem import Problem
+from benchgraph.ops.convolution.problem import Problem
 from benchgraph.ops.formulas import mul as product
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
@@ -58,7 +58,7 @@ def by_data(problem: ProblemOf) -> Window:
 
 
 def by_weights(problem: ProblemOf) -> Window:
-    """part[b, t, 0, c] = sum over n, o of block b of src[n, o*s + t*d - p, c] * dst[n, o, c]; ports src, dst. See conv_partial."""
+    """part[b, t, 0, c] = sum over n, o of block b of src[n, o*s + t*d - p, c] * dst[n, o, c]; ports src, dst. See weights_in_parts."""
 
     def tap(call: Call, at: Indices, over: Indices, src: Source) -> Tap:
         p, sizes = problem(call), call.attrs.integers("blocks")

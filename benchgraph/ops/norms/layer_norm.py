@@ -12,11 +12,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize, overflow
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of, kept
 from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
+from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.spec.call import Array, Call, Declared, F

@@ -12,12 +12,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
+from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
 from benchgraph.ops.spec import Attr, Infer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.ops.strategies import filling
-from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
 

@@ -12,12 +12,12 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
+from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.formulas import div, where, within
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Decomposer, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.strategies import filling
-from benchgraph.ops.unary import same_shape
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -14,10 +14,11 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize
-from benchgraph.ops.cast import convert
+from benchgraph.ops import fills
+from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.quantize import QTYPES, axis_of, is_nearest
+from benchgraph.ops.norms import normalize
+from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, is_nearest
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.spec.call import Array, Call, F, Types

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.conv_problem import Problem
+from benchgraph.ops.convolution.problem import Problem
 from benchgraph.ops.spec import Box
 
 

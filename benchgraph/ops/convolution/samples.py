@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import conv_problem
-from benchgraph.ops.conv_problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Sides, infer, wei_shape
+from benchgraph.ops.convolution import problem
+from benchgraph.ops.convolution.problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Sides, infer, wei_shape
 from benchgraph.ops.spatial import data_shape
 from benchgraph.ops.spec import Sample
 
@@ -114,9 +114,9 @@ BY_WEIGHTS = (*_samples(INTO_WEI, "weights_shape"), _with_shape_tensor(_PADDED.s
 
 def _transposed_sample(case: _Case) -> Sample:
     """output_padding makes up for what the windows leave out of the source."""
-    s = case.sample(conv_problem.TRANSPOSED)
-    (least,) = (infer(s.attrs.updated(output_padding=(0,) * len(case.kernel)), s.shapes, conv_problem.TRANSPOSED, None),)
-    have = case.shapes(conv_problem.TRANSPOSED)[0]
+    s = case.sample(problem.TRANSPOSED)
+    (least,) = (infer(s.attrs.updated(output_padding=(0,) * len(case.kernel)), s.shapes, problem.TRANSPOSED, None),)
+    have = case.shapes(problem.TRANSPOSED)[0]
     spatial = range(2, len(have)) if case.ncx else range(1, len(have) - 1)
     return replace(s, attrs=s.attrs.updated(output_padding=tuple(have[i] - least[i] for i in spatial)))
 
@@ -125,10 +125,10 @@ TRANSPOSED = (
     *(_transposed_sample(case) for case in CASES),
     *(_with_bias(_transposed_sample(c), c.channels) for c in (_PADDED, _STRIDED, _NARROW)),
 )
-TRANSPOSED_BY_DATA = _samples(conv_problem.TRANSPOSED_BY_DATA)
+TRANSPOSED_BY_DATA = _samples(problem.TRANSPOSED_BY_DATA)
 TRANSPOSED_BY_WEIGHTS = (
-    *_samples(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape"),
-    _with_shape_tensor(_PADDED.sample(conv_problem.TRANSPOSED_BY_WEIGHTS, "weights_shape")),
+    *_samples(problem.TRANSPOSED_BY_WEIGHTS, "weights_shape"),
+    _with_shape_tensor(_PADDED.sample(problem.TRANSPOSED_BY_WEIGHTS, "weights_shape")),
 )
 _DEPTHWISE_CASES = tuple(replace(case, oix=False) for case in CASES if case.groups == case.channels == case.out)
 

@@ -3,8 +3,8 @@
 forward      Convolution of the padded source: kernel positions are the batch, a row of windows the rows of the product
 by data      Convolution of the padded gradient by the weights backwards, their channels exchanged. Under a stride s, which kernel
              positions an element meets depends on its position modulo s: each of the s phases is a set of output channels of its own,
-             which meet the taps that conv_phases says, and the results interleave
-by weights   the sum of what blocks of windows over the padded source give: conv_partial
+             which meet the taps that phases says, and the results interleave
+by weights   the sum of what blocks of windows over the padded source give: weights_in_parts
 
 Depthwise ones, with no product of matrices in them, are windows of the compiler's own.
 """
@@ -17,10 +17,10 @@ from math import prod
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import conv_partial
-from benchgraph.ops.conv_depthwise import is_depthwise, positions
-from benchgraph.ops.conv_phases import Phases, met_along
-from benchgraph.ops.conv_problem import Problem, channel, has_kernel_last
+from benchgraph.ops.convolution import weights_in_parts
+from benchgraph.ops.convolution.depthwise import is_depthwise, positions
+from benchgraph.ops.convolution.phases import Phases, met_along
+from benchgraph.ops.convolution.problem import Problem, channel, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import beside_channel, channel_axis
 from benchgraph.ops.spec import Call, Decomposer, Indices
@@ -125,22 +125,22 @@ def _by_products(d: Decomposer, p: Problem, source: int, gradient: int, *, is_na
     """source: padded; both with channels last, in f32. is_narrow: they are of bf16."""
     none = (0,) * len(p.kernel)
     seen = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
-    if conv_partial.joins_taps(seen):
+    if weights_in_parts.joins_taps(seen):
         steps = (seen.windows.strides[-1], seen.windows.dilations[-1], seen.kernel[-1])
-        seen = conv_partial.joined(seen)
+        seen = weights_in_parts.joined(seen)
         source = reshaped(d, d.op("_Unfold", source, attrs=Attrs(steps=steps)), seen.src)
     attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups)
     if not is_narrow:
         return _in_parts(d, p, seen, "_PartialWeights", (source, gradient), attrs)
-    size, split, order = conv_partial.turned(seen)
+    size, split, order = weights_in_parts.turned(seen)
     source = _transposed(d, reshaped(d, _boxed(d, source, (0,) * len(size), size), split), order)
     return _in_parts(d, p, seen, "_TurnedPartialWeights", (source, gradient), attrs)
 
 
 def _in_parts(d: Decomposer, p: Problem, seen: Problem, kind: str, ins: tuple[int, int], attrs: Attrs) -> int:
     """Parts that sum up blocks of windows, and their sum. seen: the problem as these operands are."""
-    sizes = conv_partial.blocks(seen)
-    count, parts = prod(conv_partial.counts(seen, sizes)), conv_partial.parts_shape(seen, sizes)
+    sizes = weights_in_parts.blocks(seen)
+    count, parts = prod(weights_in_parts.counts(seen, sizes)), weights_in_parts.parts_shape(seen, sizes)
     value = d.op(kind, *ins, attrs=attrs.updated(weights_shape=seen.wei, blocks=sizes), shape=parts, dtype=DType.f32)
     if count > 1:
         value = d.op("ReduceSum", reshaped(d, value, (count, prod(p.wei))), attrs=Attrs(axes=(0,), keep_dims=False))

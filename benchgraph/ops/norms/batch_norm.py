@@ -16,9 +16,10 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills, normalize, overflow
+from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of

@@ -12,8 +12,8 @@ from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import normalize
-from benchgraph.ops.normalize import EPSILON, USE_AFFINE
+from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms.normalize import EPSILON, USE_AFFINE
 from benchgraph.ops.ranges import STEPS
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, channels_of
 from benchgraph.ops.spec import Attr, Call, Sample
