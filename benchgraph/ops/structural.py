@@ -45,10 +45,7 @@ SPECS = (
         Testing(
             fill=filling.always(pointwise.ZERO),
             domain=fills.PLAIN,
-            samples=(
-                Sample(((2, 3),), why="marks a tensor"),
-                Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor"),
-            ),
+            samples=(Sample(((2, 3),), why="marks a tensor"), Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor")),
             laws=(_COMPUTES_NOTHING,),
             zero_limit=lambda call: 1.0,
         ),

@@ -167,10 +167,7 @@ _PARTIAL_CASES = (
     (_Case("groups", 2, 6, 9, (5, 5), (3, 3), groups=3), (1, 3, 1)),
     (_Case("several outputs of a one-channel group", 2, 3, 6, (9,), (2,), groups=3), (1, 4)),
 )
-PARTIAL = (
-    tuple(_parts(case, blocks) for case, blocks in _PARTIAL_CASES),
-    tuple(_turned(case, blocks) for case, blocks in _PARTIAL_CASES),
-)
+PARTIAL = (tuple(_parts(case, blocks) for case, blocks in _PARTIAL_CASES), tuple(_turned(case, blocks) for case, blocks in _PARTIAL_CASES))
 
 
 def _phased(case: _Case, phases: Shape, first: Shape, last: Shape) -> Sample:

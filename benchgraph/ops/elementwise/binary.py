@@ -106,10 +106,7 @@ _MIXED = (
     Sample(((3, 5), (5,)), dtypes=(DType.bf16, DType.f32), out_dtypes=(DType.f32,), why="bf16 with f32 into f32"),
     Sample(((3, 5), (3, 5)), dtypes=(DType.f32, DType.f16), out_dtypes=(DType.f32,), why="f32 with f16 into f32"),
 )
-_S32 = (
-    Sample(((6, 17), (17,)), dtypes=(DType.s32, DType.s32), why="integers"),
-    Sample(((0, 3), (3,)), why="no elements"),
-)
+_S32 = (Sample(((6, 17), (17,)), dtypes=(DType.s32, DType.s32), why="integers"), Sample(((0, 3), (3,)), why="no elements"))
 
 
 def _row(

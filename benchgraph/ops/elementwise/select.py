@@ -31,8 +31,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 _CHOSEN = relation(
-    "src_0 where cond holds, src_1 elsewhere",
-    lambda ins, dst, slack: ((dst == ins[1]) | (ins[0] == 0)) & ((dst == ins[2]) | (ins[0] != 0)),
+    "src_0 where cond holds, src_1 elsewhere", lambda ins, dst, slack: ((dst == ins[1]) | (ins[0] == 0)) & ((dst == ins[2]) | (ins[0] != 0))
 )
 _FLOAT_DTYPES = (DType.boolean, DType.f32, DType.f32)
 

@@ -334,14 +334,7 @@ SPECS = (
         ARITHMETIC,
         (_slopes(lambda attrs: (-0.5, 1.5)),),
     ),
-    _row(
-        "MishBackward",
-        _mish,
-        _mish_reference,
-        TRANSCENDENTAL,
-        (_slopes(lambda attrs: (-0.1126, 1.0885)),),
-        has_limit=True,
-    ),
+    _row("MishBackward", _mish, _mish_reference, TRANSCENDENTAL, (_slopes(lambda attrs: (-0.1126, 1.0885)),), has_limit=True),
     _row(
         "ReLUBackward",
         lambda attrs, v, diff: where(v, BinOp.gt, 0, diff, f32(0)),

@@ -212,14 +212,7 @@ SPECS = (
             f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
-            fill=per_port(
-                norms.beside_the_mean(norm),
-                norms.gradient,
-                norms.mean,
-                norms.variance,
-                norms.scale,
-                norms.shift,
-            ),
+            fill=per_port(norms.beside_the_mean(norm), norms.gradient, norms.mean, norms.variance, norms.scale, norms.shift),
             domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
             samples=_BACKWARD_SAMPLES,
             laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),

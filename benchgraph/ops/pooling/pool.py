@@ -20,17 +20,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import SIZES, STEPS
-from benchgraph.ops.spatial import (
-    AUTO_PAD,
-    DATA_FORMAT,
-    ONES,
-    Windows,
-    channel_axis,
-    data_shape,
-    spatial_axes,
-    spatial_dims,
-    windows,
-)
+from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ONES, Windows, channel_axis, data_shape, spatial_axes, spatial_dims, windows
 from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window
 from benchgraph.ops.spec.call import Array, Call, Declared
 from benchgraph.ops.strategies import pointwise
