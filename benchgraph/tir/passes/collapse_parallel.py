@@ -1,11 +1,11 @@
-"""collapse-parallel: one level of parallel loops, as wide as pays.
+"""collapse-parallel: perfectly nested parallel loops become one; parallel loops left inside it become serial.
 
     parallel for b in 8 {          ->  parallel for b_m in 32 {
       parallel for m in 4 { A }          A with b = b_m//4, m = b_m%4
     }                                  }
 
-What is still parallel inside a parallel loop becomes serial. Of short iterations sixteen tasks to a core are enough: a wider loop divides
-its index in every one of them, where a loop inside another has what does not change taken out of it.
+Short iterations are not collapsed further once there are TASKS tasks per core: each task of a collapsed loop divides its index, whereas an
+inner loop has its invariant expressions hoisted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.tasks import is_parallel, serialised
 from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_all
 
-TASKS = 16  # of a core: one task more or less is a sixteenth
+TASKS = 16  # per core, so that one task more or less unbalances cores by a sixteenth
 
 
 def collapse_parallel(f: Func, target: Target) -> Func:
@@ -29,9 +29,9 @@ def collapse_parallel(f: Func, target: Target) -> Func:
 
 
 def _nests(s: Stmt, target: Target) -> Stmt:
-    """Turn parallel loops directly inside parallel loops into one over the product of their extents.
+    """Collapse parallel loops directly inside parallel loops into one over the product of their extents.
 
-    Loops further inside, which become serial, stay as they are: their variables say what each of them needs of a temporary.
+    Other parallel loops inside keep their variables, by which shrink-tensors finds out what each iteration needs of a temporary.
     """
     if not is_parallel(s):
         return map_children(s, lambda c: _nests(c, target))
@@ -41,7 +41,7 @@ def _nests(s: Stmt, target: Target) -> Stmt:
 
 
 def _nested(s: For) -> For | None:
-    """The parallel loop directly inside a parallel one, where it is known how often both run."""
+    """The parallel loop directly inside a parallel one, if both extents are constants."""
     inner = s.body
     if not is_parallel(inner):
         return None

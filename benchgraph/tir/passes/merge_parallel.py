@@ -1,4 +1,4 @@
-"""merge-parallel: neighbouring parallel loops become one, nest by nest.
+"""merge-parallel: adjacent parallel loops are fused, level by level.
 
     parallel for b in 8 {          ->  parallel for b in 8 {
       parallel for m in 4 { A }          parallel for m in 4 { A, B }
@@ -7,8 +7,8 @@
       parallel for n in 4 { B }
     }
 
-They merge only where every tensor they share (and one of them writes) is provably cut into pieces by the loop variable, so that an
-iteration of the second needs nothing from other iterations of the first; and only where that costs no cores.
+Two loops are fused only if every tensor that both use and one writes is provably partitioned by the loop variable, so that an iteration of
+the second depends on no other iteration of the first, and if no parallelism is lost.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ def merge_parallel(f: Func, target: Target) -> Func:
 
 @dataclass(frozen=True)
 class _Merging:
-    """What was found to stay as it is: a loop that grows merge by merge asks what it holds again each time.
+    """Remembers statements that stay as they are, as a loop that grows by repeated fusion visits its body each time.
 
-    Both are by id of statements, which are kept so that no others get theirs. Ranges are no part of the question: those of the loops
-    around a statement are the same as long as it is the same object, or of variables that it does not read.
+    Keys are ids of statements, which are kept alive so that ids stay unique. Ranges are not part of the keys: while a statement is the
+    same object, those of the variables that it reads are the same.
     """
 
     cores: int
-    settled: dict[int, Stmt] = field(default_factory=dict)  # in which nothing merges
-    refused: dict[tuple[int, int], tuple[Stmt, Stmt]] = field(default_factory=dict)  # pairs that do not
+    settled: dict[int, Stmt] = field(default_factory=dict)  # nothing inside is fused
+    refused: dict[tuple[int, int], tuple[Stmt, Stmt]] = field(default_factory=dict)  # pairs that are not fused
 
     def siblings(self, s: Stmt, ranges: Ranges) -> Stmt:
-        """Merge neighbouring parallel loops, outermost first: only then are the loops inside them neighbours."""
+        """Fuse adjacent parallel loops, outermost first, since that makes the loops inside them adjacent."""
         if id(s) in self.settled:
             return s
-        found = self._siblings(s, ranges)
-        if found is s:
+        new = self._siblings(s, ranges)
+        if new is s:
             self.settled[id(s)] = s
-        return found
+        return new
 
     def _siblings(self, s: Stmt, ranges: Ranges) -> Stmt:
         if isinstance(s, For):
@@ -69,17 +69,17 @@ class _Merging:
     def _pair(self, a: Stmt, b: Stmt, ranges: Ranges) -> Stmt | None:
         if not (is_parallel(a) and is_parallel(b)) or (id(a), id(b)) in self.refused:
             return None
-        found = self._merged(a, b, ranges)
-        if found is None:
+        merged = self._merged(a, b, ranges)
+        if merged is None:
             self.refused[id(a), id(b)] = a, b
-        return found
+        return merged
 
     def _merged(self, a: For, b: For, ranges: Ranges) -> Stmt | None:
         if constant(a.extent) is None or a.extent != b.extent:
             return None
         taken = bound_names(a.body) | bound_names(b.body) | set(ranges)
         var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
-        first, second = _over(a, var), _over(b, var)
+        first, second = _with_variable(a, var), _with_variable(b, var)
         if not is_independent(first, second, ranges):
             return None
         both = replace(first, body=block(first.body, second.body))
@@ -87,24 +87,24 @@ class _Merging:
         return done if _width(done) >= min(_width(a), _width(b), self.cores) else None
 
 
-def _over(loop: For, var: Var) -> For:
-    """The loop with this variable; the same object if it has it."""
+def _with_variable(loop: For, var: Var) -> For:
+    """The loop with its variable renamed; the same object if that is its variable already."""
     return loop if loop.var == var else replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
 
 
 def is_independent(a: For, b: For, ranges: Ranges) -> bool:
-    """No iteration of either loop touches what another iteration of the other one writes. Both have the same variable."""
+    """Whether no iteration of one loop accesses what a different iteration of the other writes. Both have the same variable."""
     inner = bound_names(a.body) | bound_names(b.body)
     shared = (tensor_names(a) & tensor_names(b)) - declared_names(a) - declared_names(b)
     for name in shared & {t.name for t in written(a) | written(b)}:
         in_a, in_b = (list(accesses_of(name, s, ranges)) for s in (a, b))
-        if in_a and in_b and not is_partitioned(in_a + in_b, a.var.name, inner):  # a prefetch is no access
+        if in_a and in_b and not is_partitioned(in_a + in_b, a.var.name, inner):  # a tensor that one only prefetches has no accesses there
             return False
     return True
 
 
 def _width(s: Stmt) -> int:
-    """How many iterations of a perfect parallel nest may run at once."""
+    """Iterations of a perfect parallel nest that can run at once."""
     if not is_parallel(s):
         return 1
     return (constant(s.extent) or 1) * _width(s.body)

@@ -1,13 +1,14 @@
-"""privatise: what few tasks would compute for all to read is computed by each core, where cache lines would have to travel otherwise.
+"""privatise: producers of what all tasks of a parallel loop read move into the loop, each core recomputing it in a temporary of its private.
 
     for i in 16384 { t[i] = u8(x[i]) }      ->  parallel for no_w in 2 {
     parallel for no in 16 {                       for i in 16384 { t[i] = u8(x[i]) }
       brgemm y[no*64] = t[0] @ w[no]              for no in 8 { brgemm y[(no_w*8 + no)*64] = t[0] @ w[no_w*8 + no] }
     }                                           }
 
-The others wait while it is made anyway, so making it again takes no time; reading as much as that takes may, so no more than is made. The
-loop then has one task for each core, and none to even them out: only where what is saved is a part of it that can be felt. What the cores
-make between them takes longer so, and only goes where it is quickly made. What tasks read a part of each stays.
+It saves the transfer of cache lines between cores. A serial producer costs nothing more, as the other cores wait for it anyway, if it reads
+no more than it writes; a parallel one is computed in full by each core, and moves only if it is short. The loop then has one task per core,
+which cannot balance load, so the transfers saved must be a measurable share of the loop's time. Producers of which each task reads a part
+stay.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from benchgraph.tir.visit import (
     written,
 )
 
-FELT = 0.02  # of the loop's time on one core
+LEAST_SAVED = 0.02  # of the loop's time on one core
 
 
 def privatise(f: Func, target: Target) -> Func:
@@ -46,9 +47,9 @@ def privatise(f: Func, target: Target) -> Func:
     uses = _Uses.of(given)
     for at, s in enumerate(given):
         placed = _Placed(at, s)
-        if is_parallel(s) and (moved := _moved(done, placed, s, uses, target)):
-            placed = _Placed(done[-moved].at, _private([p.stmt for p in done[-moved:]], s, target))
-            del done[-moved:]
+        if is_parallel(s) and (count := _producers_that_pay(done, placed, s, uses, target)):
+            placed = _Placed(done[-count].at, _privatised([p.stmt for p in done[-count:]], s, target))
+            del done[-count:]
             uses.declared.difference_update(a.tensor.name for a in walk(placed.stmt) if isinstance(a, Alloc))
         done.append(placed)
     if len(done) == len(given):
@@ -58,7 +59,7 @@ def privatise(f: Func, target: Target) -> Func:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A statement of the function's block and its place there: the first place of those that have become one."""
+    """A statement of the function's block and its position there: of merged statements, that of the first."""
 
     at: int
     stmt: Stmt
@@ -66,7 +67,7 @@ class _Placed:
 
 @dataclass(frozen=True)
 class _Uses:
-    """declared: names of the function's temporaries that are still its own. first, last: the places that use a tensor, by its name."""
+    """declared: temporaries declared in the function's block. first, last: positions of the first and last use of each tensor, by name."""
 
     declared: set[str]
     first: dict[str, int]
@@ -82,12 +83,12 @@ class _Uses:
         return uses
 
     def are_within(self, s: Stmt, first: int, last: int) -> bool:
-        """Whether a statement writes temporaries alone, which nothing outside of these places uses."""
+        """Whether a statement writes only temporaries, used from position first to last only."""
         return all(t.name in self.declared and first <= self.first[t.name] and self.last[t.name] <= last for t in written(s))
 
 
 def _movable(done: Sequence[_Placed], loop: _Placed, uses: _Uses) -> Iterator[Stmt]:
-    """From the loop back: what makes temporaries alone, that nothing reads but what follows it up to the loop."""
+    """Statements before the loop, the nearest first, whose results are temporaries used only by later ones of them and by the loop."""
     later = {t.name for t in written(loop.stmt)}
     for p in reversed(done):
         if isinstance(p.stmt, Alloc) or not uses.are_within(p.stmt, p.at, loop.at) or later & tensor_names(p.stmt):
@@ -96,89 +97,87 @@ def _movable(done: Sequence[_Placed], loop: _Placed, uses: _Uses) -> Iterator[St
         later.update(t.name for t in written(p.stmt))
 
 
-def _moved(done: Sequence[_Placed], placed: _Placed, loop: For, uses: _Uses, target: Target) -> int:
-    """How many of the statements before a loop go into it: as many as pay. 0 where that does not.
+def _producers_that_pay(done: Sequence[_Placed], placed: _Placed, loop: For, uses: _Uses, target: Target) -> int:
+    """How many of the statements before a loop to move into it; 0 where none pays.
 
-    They are asked from the last one back, and none beyond those that take longer than all that can be saved: in a network of many layers
-    every loop asks a few.
+    The search goes backwards from the loop and stops when the producers take longer than all transfers: it stays short in a long network.
     """
     step = table(target).vector_step_ns / target.lanes
     if target.cores < 2 or not _count(loop) or not pays_in_parallel(loop, target, step):
         return 0
     balance, paying = _Balance(_read_by_all(loop, uses.declared), loop, target, step), 0
-    for count, s in enumerate(_movable(done, placed, uses) if balance.most else (), start=1):
+    for number, s in enumerate(_movable(done, placed, uses) if balance.most else (), start=1):
         balance.add(s)
         if balance.is_exceeded:
             break
         if balance.pays:
-            paying = count
+            paying = number
     return paying
 
 
 def _read_by_all(loop: For, declared: Set[str]) -> dict[str, int]:
-    """The temporaries that all tasks of a loop use alike, with their lines."""
+    """Cache lines of each temporary that all tasks of a loop access at the same indices."""
     if declared.isdisjoint(tensor_names(loop)):
         return {}
-    used = {name: found for name, found in by_tensor(loop.body, {}).items() if name in declared}
     return {
-        name: _lines(found[0].tensor)
-        for name, found in used.items()
-        if not any(loop.var.name in variables(i) for a in found for i in a.index)
+        name: _lines(accesses[0].tensor)
+        for name, accesses in by_tensor(loop.body, {}).items()
+        if name in declared and not any(loop.var.name in variables(i) for a in accesses for i in a.index)
     }
 
 
 class _Balance:
-    """What is saved where a loop's tasks make for themselves what statements before it make now, and what that takes.
+    """What moving producers into a loop saves, and what it costs.
 
-    by_all: lines of the temporaries that all tasks read alike. most: what can be saved, in ns.
+    read_by_all: as from `_read_by_all`. most: ns that all its transfers take. read: lines that the producers read, by tensor.
     """
 
-    def __init__(self, by_all: Mapping[str, int], loop: For, target: Target, step: float) -> None:
-        self.by_all, self.target, self.rates, self.step = by_all, target, table(target), step
-        self.most = self.rates.remote_line_ns * sum(by_all.values())
-        self.loop_ns = nanoseconds(loop, target, self.most / FELT, step)
-        self.made_ns, self.crossing, self.is_shared = 0.0, 0, False
-        self.made, self.given = set[str](), dict[str, int]()
+    def __init__(self, read_by_all: Mapping[str, int], loop: For, target: Target, step: float) -> None:
+        self.read_by_all, self.target, self.rates, self.step = read_by_all, target, table(target), step
+        self.most = self.rates.remote_line_ns * sum(read_by_all.values())
+        self.loop_ns = nanoseconds(loop, target, self.most / LEAST_SAVED, step)
+        self.producers_ns, self.transferred, self.has_parallel = 0.0, 0, False
+        self.produced, self.read = set[str](), dict[str, int]()
 
     def add(self, s: Stmt) -> None:
-        """One statement more, in front of those so far."""
-        made = {t.name for t in written(s)} - self.made
-        self.made |= made
-        self.given |= {t.name: _lines(t) for t in tensors(s)}
-        for name in self.made & self.given.keys():
-            del self.given[name]
-        self.crossing += sum(self.by_all.get(name, 0) for name in made)
-        self.made_ns += nanoseconds(_longest(s), self.target, self.most, self.step)
-        self.is_shared = self.is_shared or any(pays_in_parallel(c, self.target, self.step) for c in walk(s) if is_parallel(c))
+        """Add the producer in front of those so far."""
+        produced = {t.name for t in written(s)} - self.produced
+        self.produced |= produced
+        self.read |= {t.name: _lines(t) for t in tensors(s)}
+        for name in self.produced & self.read.keys():
+            del self.read[name]
+        self.transferred += sum(self.read_by_all.get(name, 0) for name in produced)
+        self.producers_ns += nanoseconds(_longest(s), self.target, self.most, self.step)
+        self.has_parallel = self.has_parallel or any(pays_in_parallel(c, self.target, self.step) for c in walk(s) if is_parallel(c))
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether it does not pay, whatever else is added."""
-        return self.made_ns > self.most or self.crossing * LINE_BYTES > self.rates.private_l2_factor * self.target.l2_bytes
+        """Whether moving them does not pay, whatever is added."""
+        return self.producers_ns > self.most or self.transferred * LINE_BYTES > self.rates.private_l2_factor * self.target.l2_bytes
 
     @property
     def pays(self) -> bool:
-        saved = (self.rates.shared_line_ns if self.is_shared else self.rates.remote_line_ns) * self.crossing
-        return sum(self.given.values()) <= self.crossing and self.made_ns <= saved and self.loop_ns <= saved / FELT
+        saved = (self.rates.shared_line_ns if self.has_parallel else self.rates.remote_line_ns) * self.transferred
+        return sum(self.read.values()) <= self.transferred and self.producers_ns <= saved and self.loop_ns <= saved / LEAST_SAVED
 
 
-def _private(made: Sequence[Stmt], loop: For, target: Target) -> For:
-    """The loop with one task for each core, that makes first what it reads."""
-    count, body = _count(loop), block(*made)
+def _privatised(producers: Sequence[Stmt], loop: For, target: Target) -> For:
+    """The loop as one task per core, each of which begins with the producers."""
+    count, body = _count(loop), block(*producers)
     each = ceil(count / target.cores)
     task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
-    own = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
-    whole = map_tensors(block(serialised(body), iterations_of_task(loop, task, count, each)), own)
-    return For(task, Const(ceil(count / each)), block(*map(Alloc, own.values()), whole), LoopKind.parallel)
+    private = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
+    task_body = map_tensors(block(serialised(body), iterations_of_task(loop, task, count, each)), private)
+    return For(task, Const(ceil(count / each)), block(*map(Alloc, private.values()), task_body), LoopKind.parallel)
 
 
 def _count(loop: For) -> int:
-    """Its tasks; 0 where they are not known."""
+    """The extent; 0 where it is not constant."""
     return constant(loop.extent) or 0
 
 
 def _longest(s: Stmt) -> Stmt:
-    """The statement with as many iterations of every loop as it may have."""
+    """The statement with the extent of every loop at its upper bound."""
     s = map_children(s, _longest)
     most = bounds(s.extent, {})[1] if isinstance(s, For) else inf
     return replace(s, extent=Const(int(most))) if isinstance(s, For) and most < inf else s
