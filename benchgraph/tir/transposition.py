@@ -1,4 +1,4 @@
-"""Two loops whose reads and writes lie across one another: what along one of them is dense in src is along the other in dst."""
+"""Loops that transpose a matrix: src is contiguous along one of them, dst along the other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from benchgraph.tir.groups import PACKED_FROM
 from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, FlatSlice, For, Load, LoopKind, Pack, Scope, Stmt, Store, Var
 from benchgraph.tir.visit import statements
 
-LEAST_BYTES = 16  # of a row of dst; rows of fewer are stored in less than a vector of the smallest kind
+LEAST_BYTES = 16  # of a row of dst: the smallest vector
 LEAST_ROWS = 4
 MOST_BYTES = 16384  # of a tile: half of a common L1
 
 
 def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
-    """The loops as one statement, None where they are something else."""
+    """The two loops as one statement; None if they do anything else."""
     inner = only_statement(outer.body)
     if not isinstance(inner, For) or LoopKind.parallel in (outer.kind, inner.kind):
         return None
@@ -30,19 +30,17 @@ def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
         if src is None or dst is None or src[1] != 1 or dst[2] != 1 or src[2] <= 1:
             continue
         rows, columns = constant(k.extent), constant(n.extent)
-        if rows is None or columns is None or dst[1] < columns or not _pays(rows, columns, load.tensor.dtype, store.tensor.dtype):
+        if rows is None or columns is None or dst[1] < columns or rows < LEAST_ROWS:
             continue
-        pieces = FlatSlice(load.tensor, to_expr(src[0], ranges), src[1:]), FlatSlice(store.tensor, to_expr(dst[0], ranges), dst[1:])
-        return Pack(*pieces, rows, columns, transposes=load.tensor.dtype.bits == store.tensor.dtype.bits)
+        if store.tensor.dtype.nbytes(columns) < LEAST_BYTES:
+            continue
+        slices = FlatSlice(load.tensor, to_expr(src[0], ranges), src[1:]), FlatSlice(store.tensor, to_expr(dst[0], ranges), dst[1:])
+        return Pack(*slices, rows, columns, transposes=load.tensor.dtype.bits == store.tensor.dtype.bits)
     return None
 
 
-def _pays(rows: int, columns: int, src: DType, dst: DType) -> bool:
-    return rows >= LEAST_ROWS and dst.nbytes(columns) >= LEAST_BYTES
-
-
 def as_last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
-    """When an extent is that of a last block, what it is there, and elsewhere; None where it is something else."""
+    """Of an extent like min(64, 77 - b*64): the condition of the last block, its extent, and that of others; None for any other extent."""
     match extent:
         case Binary(BinOp.min, Const(size), left):
             form = linear(left)
@@ -53,19 +51,19 @@ def as_last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
 
 
 def largest_extent(extent: Expr, ranges: Ranges) -> int | None:
-    """How many turns a loop over a block has where it is whole; None where they are not of a block."""
-    found = as_last_block(extent, ranges)
-    return constant(extent) if found is None else found[2]
+    """The extent of a whole block; None if the extent is neither a constant nor that of a block."""
+    last_block = as_last_block(extent, ranges)
+    return constant(extent) if last_block is None else last_block[2]
 
 
 def only_statement(s: Stmt) -> Stmt | None:
-    """The one statement that s consists of; None where there are others, or none."""
-    found = statements(s)
-    return found[0] if len(found) == 1 else None
+    """The only statement of a block; None if it has several or none."""
+    stmts = statements(s)
+    return stmts[0] if len(stmts) == 1 else None
 
 
 def _copied(e: Expr, store: Store) -> Load | None:
-    """What is stored as it was loaded, or as f32, or s8 as u8, 128 more; without a mask."""
+    """The load, unmasked, of a value that is stored unchanged, converted to f32, or as u8 = s8 + 128; else None."""
     dtype = store.tensor.dtype
     match e:
         case Cast(Binary(BinOp.add, Cast(Load() as load, DType.s32), Const(128)), DType.u8) if load.tensor.dtype is DType.s8:
@@ -85,7 +83,7 @@ def _is_transposable(dtype: DType) -> bool:
 
 
 def row_and_column_strides(index: Expr, k: Var, n: Var) -> tuple[Linear, int, int] | None:
-    """Where it is for k and n 0, and its steps along them; None where it does not move evenly."""
+    """(start, stride along k, stride along n) of an index; None if it is not linear in both."""
     start, moving = linear(index).split(frozenset((k.name, n.name)))
     if not set(moving.terms) <= {k, n}:
         return None
@@ -93,8 +91,8 @@ def row_and_column_strides(index: Expr, k: Var, n: Var) -> tuple[Linear, int, in
 
 
 def is_strided_read(x: Load, row: Var, column: Var) -> bool:
-    """Whether an element lies next to that of the next row, and not to that of the next column."""
+    """Whether a load is contiguous along rows and strided along columns."""
     if x.mask is not None or not _is_transposable(x.tensor.dtype) or x.tensor.scope is Scope.register:
         return False
-    found = row_and_column_strides(x.index[0], row, column)
-    return found is not None and found[1] == 1 and found[2] > 1
+    strides = row_and_column_strides(x.index[0], row, column)
+    return strides is not None and strides[1] == 1 and strides[2] > 1

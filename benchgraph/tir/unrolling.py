@@ -1,4 +1,4 @@
-"""Iterations of a loop that stand side by side: copies of its body, and the loops over groups of them and over those left."""
+"""Unrolling of a loop by a factor, with a remainder loop."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from benchgraph.tir.ir import Alloc, Expr, For, Seq, Stmt
 from benchgraph.tir.visit import claim, fresh, map_tensors, substitute_all, walk
 
 
-def unrolled(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt], taken: set[str], variables: frozenset[str]) -> Stmt:
-    """Groups of `count` iterations, each of which `together` makes of the bodies of its iterations, then those that are left over.
+def unrolled(loop: For, count: int, combine: Callable[[Sequence[Stmt]], Stmt], taken: set[str], variables: frozenset[str]) -> Stmt:
+    """A loop of combine(`count` copies of the body), and a loop over the iterations left.
 
-    taken: names of tensors, which grows; variables: names of variables.
+    taken: names of tensors, new ones included; variables: names of loop variables.
     """
     groups, rest = floordiv(loop.extent, count), mod(loop.extent, count)
     copies = [copy_of(loop.body, {loop.var.name: add(mul(loop.var, count), u)}, taken if u else None) for u in range(count)]
-    parts: list[Stmt] = [replace(loop, extent=groups, body=together(copies))]
+    parts: list[Stmt] = [replace(loop, extent=groups, body=combine(copies))]
     if constant(rest) != 0:
         var = replace(loop.var, name=fresh(f"{loop.var.name}_last", variables))
         parts.append(For(var, rest, copy_of(loop.body, {loop.var.name: add(mul(groups, count), var)}, taken)))
@@ -25,7 +25,7 @@ def unrolled(loop: For, count: int, together: Callable[[Sequence[Stmt]], Stmt], 
 
 
 def copy_of(s: Stmt, values: Mapping[str, Expr], taken: set[str] | None) -> Stmt:
-    """It with values for variables, and temporaries of names that are not taken yet, which grows, unless that is None."""
+    """The statement with values for variables, and new names for its temporaries unless `taken` is None."""
     body = substitute_all(s, values)
     if taken is None:
         return body

@@ -30,7 +30,7 @@ def at_columns(rows: int) -> Expr:
     return add(i, mul(j, rows))
 
 
-def turned(f: Func) -> Func:
+def after(f: Func) -> Func:
     """What the pass makes of it computes the same."""
     after = interchange_loops(f, TARGET)
     assert_same(after, f)
@@ -38,11 +38,11 @@ def turned(f: Func) -> Func:
 
 
 def loops(f: Func) -> list[str]:
-    return [s.var.name for s in walk(turned(f).body) if isinstance(s, For)]
+    return [s.var.name for s in walk(after(f).body) if isinstance(s, For)]
 
 
 def test_loops_change_places_in_blocks(golden) -> None:
-    golden(print_tir(turned(nest(256, 77, at_columns(256), at(X, at_rows(77))))))
+    golden(print_tir(after(nest(256, 77, at_columns(256), at(X, at_rows(77))))))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_is_read_across_in_more_than_a_tile_is_cut() -> None:
 
 
 def three(stored: Expr, rows: int = 60, kind: LoopKind = LoopKind.serial, middle: Expr = TWO, columns: int = 16) -> Func:
-    """for i in rows: for k in 2: for j in columns: y[stored] = x[i, k, j] * scale[i, k], as groups of an operand that is turned."""
+    """for i in rows: for k in 2: for j in columns: y[stored] = x[i, k, j] * scale[i, k], as groups of an operand that is after."""
     value = binary(BinOp.mul, at(X, add(add(mul(i, 2 * columns), mul(k, columns)), j)), at(SCALE, add(mul(i, 2), k)))
     return Func("f", (X, SCALE, Y), For(i, Const(rows), For(k, middle, loop(j, columns, put(Y, stored, value=value)), kind)))
 
@@ -158,7 +158,7 @@ def masked() -> Func:
     ],
 )
 def test_all_else_stays(f: Func) -> None:
-    assert turned(f) is f
+    assert after(f) is f
 
 
 def test_what_may_lie_over_each_other_stays() -> None:
@@ -172,4 +172,4 @@ def test_every_store_must_lie_across() -> None:
     store, z = next(s for s in walk(f.body) if isinstance(s, Store)), param("z", 3600, dtype=DType.bf16)
     other = put(z, at_rows(60), value=cast(f32(1.0), DType.bf16))
     both = Func("f", (*f.params, z), loop(i, 60, loop(j, 60, store, other)))
-    assert turned(both) is both
+    assert after(both) is both

@@ -37,15 +37,15 @@ def padded(condition: Expr, *, first: int = 1) -> Func:
     return Func("padded", (x, y), loop(k, 4, loop(i, 8, If(condition, taken, pad))))
 
 
-def turned(f: Func) -> Func:
+def after(f: Func) -> Func:
     """What the pass makes of it computes the same."""
     after = transpose_copies(f, TARGET)
     assert_same(after, f)
     return after
 
 
-def turns(f: Func) -> list[Pack]:
-    return [s for s in walk(turned(f).body) if isinstance(s, Pack)]
+def transpositions(f: Func) -> list[Pack]:
+    return [s for s in walk(after(f).body) if isinstance(s, Pack)]
 
 
 def both(*conditions: Expr) -> Expr:
@@ -59,16 +59,16 @@ WITHIN = binary(BinOp.ge, i, Const(1)), binary(BinOp.lt, i, Const(7))
 
 
 def test_a_copy_is_one_statement(golden) -> None:
-    golden(print_tir(turned(copy())))
+    golden(print_tir(after(copy())))
 
 
 def test_borders_are_told_apart(golden) -> None:
-    golden(print_tir(turned(padded(both(binary(BinOp.ge, k, Const(1)), *WITHIN)))))
+    golden(print_tir(after(padded(both(binary(BinOp.ge, k, Const(1)), *WITHIN)))))
 
 
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
 def test_of_all_widths(dtype: DType) -> None:
-    (found,) = turns(copy(dtype=dtype))
+    (found,) = transpositions(copy(dtype=dtype))
     assert (found.k, found.n, found.transposes, found.group) == (6, 20, True, 1)
 
 
@@ -87,7 +87,7 @@ def in_blocks(rows: int, columns: int, size: int = 8, height: Expr | None = None
     ids=["rows", "columns too short for a vector"],
 )
 def test_the_last_block_is_told_apart(rows: int, columns: int, found: list[tuple[int, int]]) -> None:
-    assert sorted((t.k, t.n) for t in turns(in_blocks(rows, columns))) == found
+    assert sorted((t.k, t.n) for t in transpositions(in_blocks(rows, columns))) == found
 
 
 def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
@@ -95,22 +95,22 @@ def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
     x, y = param("x", 2 * 13 * 20, dtype=BF16), param("y", 2 * 13 * 20, dtype=BF16)
     matrix, row = mul(floordiv(k, 2), 260), add(mul(mod(k, 2), 8), i)
     stored = put(y, add(matrix, add(mul(row, 20), j)), value=at(x, add(matrix, add(row, mul(j, 13)))))
-    found = turns(Func("blocks", (x, y), loop(k, 4, loop(i, block_size(13, 8, mod(k, 2)), loop(j, 20, stored)))))
+    found = transpositions(Func("blocks", (x, y), loop(k, 4, loop(i, block_size(13, 8, mod(k, 2)), loop(j, 20, stored)))))
     assert [(pack.k, pack.n) for pack in found] == [(5, 20), (8, 20)]
 
 
 def test_blocks_of_two_dims_have_four_forms(golden) -> None:
-    golden(print_tir(turned(in_blocks(21, 40, 16))))
+    golden(print_tir(after(in_blocks(21, 40, 16))))
 
 
 def test_extents_of_more_values_stay() -> None:
     f = in_blocks(21, 16, height=minimum(8, sub(11, mul(k, 4))))
-    assert turned(f) is f
+    assert after(f) is f
 
 
 def test_blocks_too_small_for_tiles_stay() -> None:
     f = in_blocks(21, 3)
-    assert turned(f) is f
+    assert after(f) is f
 
 
 def test_a_last_block_among_other_statements_is_told_apart() -> None:
@@ -118,20 +118,20 @@ def test_a_last_block_among_other_statements_is_told_apart() -> None:
     (block,) = (s for s in walk(f.body) if isinstance(s, For) and s.var == i)
     block = replace(block, body=substitute_all(block.body, {q.name: Const(1)}))
     first = put(f.params[1], 0, value=at(f.params[0], 0))
-    assert [t.k for t in turns(replace(f, body=loop(k, 3, block, first)))] == [5, 8]
+    assert [t.k for t in transpositions(replace(f, body=loop(k, 3, block, first)))] == [5, 8]
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])
 def test_to_f32_on_the_way(dtype: DType) -> None:
     x, y = param("x", 600, dtype=dtype), param("y", 600)
     line = loop(j, 20, put(y, add(mul(i, 24), j), value=cast(at(x, add(i, mul(j, 7))), DType.f32)))
-    (found,) = turns(Func("copy", (x, y), loop(i, 6, line)))
+    (found,) = transpositions(Func("copy", (x, y), loop(i, 6, line)))
     assert (found.k, found.n, found.transposes) == (6, 20, False)
 
 
 def test_the_outer_loop_may_be_the_dense_one_of_dst() -> None:
     x, y = param("x", 600, dtype=BF16), param("y", 600, dtype=BF16)
-    (found,) = turns(Func("copy", (x, y), loop(i, 20, loop(j, 6, put(y, add(i, mul(j, 24)), value=at(x, add(mul(i, 7), j)))))))
+    (found,) = transpositions(Func("copy", (x, y), loop(i, 20, loop(j, 6, put(y, add(i, mul(j, 24)), value=at(x, add(mul(i, 7), j)))))))
     assert (found.k, found.n) == (6, 20)
 
 
@@ -140,7 +140,7 @@ def test_f32_in_between_changes_nothing() -> None:
     through = next(s for s in walk(f.body) if isinstance(s, Store))
     x, y = f.params
     there = put(y, *through.index, value=cast(cast(through.value, DType.f32), BF16))
-    (found,) = turns(Func("copy", (x, y), loop(k, 3, loop(i, 6, loop(j, 20, there)))))
+    (found,) = transpositions(Func("copy", (x, y), loop(k, 3, loop(i, 6, loop(j, 20, there)))))
     assert found.src.tensor is x
 
 
@@ -148,7 +148,7 @@ def test_f32_in_between_changes_nothing() -> None:
     ("condition", "first", "rows"), [(both(*WITHIN), 1, 6), (WITHIN[0], 1, 7), (WITHIN[1], 0, 7)], ids=["between", "behind", "before"]
 )
 def test_as_many_borders_as_there_are(condition: Expr, first: int, rows: int) -> None:
-    (found,) = turns(padded(condition, first=first))
+    (found,) = transpositions(padded(condition, first=first))
     assert found.k == rows
 
 
@@ -166,7 +166,7 @@ def test_as_many_borders_as_there_are(condition: Expr, first: int, rows: int) ->
     ids=["rows step by two", "short rows", "few rows", "rows overlap", "in parallel", "no bounds", "one of them"],
 )
 def test_all_else_stays(f: Func) -> None:
-    assert turned(f) is f
+    assert after(f) is f
 
 
 def test_what_may_lie_over_each_other_stays() -> None:
@@ -179,17 +179,17 @@ def test_what_is_converted_or_masked_stays() -> None:
     x, y = param("x", 600, dtype=DType.f16), param("y", 600, dtype=BF16)
     value = cast(cast(at(x, add(i, mul(j, 7))), DType.f32), BF16)
     f = Func("convert", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value))))
-    assert turned(f) is f
+    assert after(f) is f
     z = param("z", 600, dtype=BF16)
     masked = Load(y, (add(i, mul(j, 7)),), binary(BinOp.lt, j, Const(3)))
     g = Func("masked", (y, z), loop(i, 6, loop(j, 20, put(z, add(mul(i, 24), j), value=masked))))
     assert transpose_copies(g, TARGET) is g
 
 
-def test_s8_recentred_is_turned() -> None:
+def test_s8_recentred_is_transposed() -> None:
     x, y = param("x", 600, dtype=DType.s8), param("y", 600, dtype=DType.u8)
     value = cast(add(cast(at(x, add(i, mul(j, 7))), DType.s32), Const(128, DType.s32)), DType.u8)
-    (found,) = turns(Func("recentred", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value)))))
+    (found,) = transpositions(Func("recentred", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value)))))
     assert (found.src.tensor, found.dst.tensor) == (x, y)
 
 
@@ -197,4 +197,4 @@ def test_a_lossy_way_there_and_back_stays() -> None:
     x, y = param("x", 600), param("y", 600)
     value = cast(cast(at(x, add(i, mul(j, 7))), DType.s32), DType.f32)
     f = Func("lossy", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value))))
-    assert turned(f) is f
+    assert after(f) is f

@@ -24,7 +24,7 @@ def scaled(rows: int = ROWS, columns: int = COLUMNS, *, dtype: DType = DType.u8,
     return Func("scaled", (x, y), For(k, Const(3), loop(i, rows, line), kind))
 
 
-def turned(f: Func) -> Func:
+def after(f: Func) -> Func:
     """What the pass makes of it computes the same."""
     after = transpose_reads(f, TARGET)
     assert_same(after, f)
@@ -32,11 +32,11 @@ def turned(f: Func) -> Func:
 
 
 def tiles(f: Func) -> list[Alloc]:
-    return [s for s in walk(turned(f).body) if isinstance(s, Alloc)]
+    return [s for s in walk(after(f).body) if isinstance(s, Alloc)]
 
 
-def test_a_tile_is_turned_first(golden) -> None:
-    golden(print_tir(turned(scaled())))
+def test_a_tile_is_transposed_first(golden) -> None:
+    golden(print_tir(after(scaled())))
 
 
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32])
@@ -68,9 +68,9 @@ def test_what_is_read_twice_is_copied_once_and_what_lies_along_stays() -> None:
     across = cast(at(x, add(i, mul(j, 40))), DType.f32)
     along = cast(at(z, add(mul(i, 40), j)), DType.f32)
     value = binary(BinOp.add, binary(BinOp.mul, across, across), along)
-    after = turned(Func("f", (x, z, y), loop(i, ROWS, loop(j, COLUMNS, put(y, add(mul(i, COLUMNS), j), value=value)))))
-    (tile,) = (s.tensor for s in walk(after.body) if isinstance(s, Alloc))
-    *_, store = (s for s in walk(after.body) if isinstance(s, Store))
+    new = after(Func("f", (x, z, y), loop(i, ROWS, loop(j, COLUMNS, put(y, add(mul(i, COLUMNS), j), value=value)))))
+    (tile,) = (s.tensor for s in walk(new.body) if isinstance(s, Alloc))
+    *_, store = (s for s in walk(new.body) if isinstance(s, Store))
     assert [load.tensor.name for load in loads(store)] == [tile.name, tile.name, "z"]
 
 
@@ -108,4 +108,4 @@ def guarded() -> Func:
     ids=["rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already", "within bounds"],
 )
 def test_all_else_stays(f: Func) -> None:
-    assert turned(f) is f
+    assert after(f) is f

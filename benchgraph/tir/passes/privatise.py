@@ -1,4 +1,4 @@
-"""privatise: producers of what all tasks of a parallel loop read move into the loop, each core recomputing it in a temporary of its private.
+"""privatise: what all tasks of a parallel loop read is recomputed by each core in a temporary of its own.
 
     for i in 16384 { t[i] = u8(x[i]) }      ->  parallel for no_w in 2 {
     parallel for no in 16 {                       for i in 16384 { t[i] = u8(x[i]) }

@@ -1,14 +1,14 @@
-"""transpose-reads: elements that would be gathered one after the other, and computed with, are turned first.
+"""transpose-reads: tiles that loops read with a stride, and compute with, are transposed into temporaries first.
 
-for r in 64 {                                       alloc x_turned: u8[4096]
+for r in 64 {                                       alloc x_transposed: u8[4096]
   for i in 64 {                                     for r_t in 64 {
-    y[r*3136 + i] = f32(x[r + i*64]) * 0.1    ->      for i_t in 64 { x_turned[r_t*64 + i_t] = x[r_t + i_t*64] }
+    y[r*3136 + i] = f32(x[r + i*64]) * 0.1    ->      for i_t in 64 { x_transposed[r_t*64 + i_t] = x[r_t + i_t*64] }
   }                                                 }
 }                                                   for r in 64 {
-                                                      for i in 64 { y[r*3136 + i] = f32(x_turned[r*64 + i]) * 0.1 }
+                                                      for i in 64 { y[r*3136 + i] = f32(x_transposed[r*64 + i]) * 0.1 }
                                                     }
 
-transpose-copies makes one statement of the new loops (docs/measurements/transposition.md).
+transpose-copies makes a register transposition of the copy. Measurements: docs/measurements/transposition.md.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ from benchgraph.tir.visit import (
 
 def transpose_reads(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _Turner(taken, bound_names(f.body))(f.body, {}, Scope.shared)
+    body = _Transposer(taken, bound_names(f.body))(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)
 
 
-class _Turner:
-    """taken: names of tensors, which grows; bound: names of variables."""
+class _Transposer:
+    """taken: names of tensors, new ones included; bound: names of loop variables."""
 
     def __init__(self, taken: set[str], bound: frozenset[str]) -> None:
         self.taken, self.bound = taken, bound
 
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
-        """scope: of a temporary there."""
+        """scope: that of new temporaries."""
         if not isinstance(s, For):
             return map_children(s, lambda c: self(c, ranges, scope))
-        if found := self.tiles(s, ranges, scope):
-            return found
+        if new := self.tiled(s, ranges, scope):
+            return new
         within, scope = inside(s, ranges), Scope.thread if s.kind is LoopKind.parallel else scope
         return map_children(s, lambda c: self(c, within, scope))
 
-    def tiles(self, rows: For, ranges: Ranges, scope: Scope) -> Stmt | None:
-        """The loops with tiles of what lies across; None where nothing does, or where the loops copy as they are."""
+    def tiled(self, rows: For, ranges: Ranges, scope: Scope) -> Stmt | None:
+        """The loops behind copies of tiles; None if no read is strided, or if the loops do nothing but transpose."""
         columns = only_statement(rows.body)
         if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind):
             return None
@@ -74,7 +74,9 @@ class _Turner:
             return None
         if as_transposition(replace(rows, extent=Const(height), body=replace(columns, extent=Const(width))), ranges) is not None:
             return None
-        if not all(isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)):  # reads within bounds alone may lie beyond memory
+        if not all(
+            isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)
+        ):  # a guarded read may be outside its tensor where the guard is false
             return None
         stored, tiles = written(columns.body), dict[Expr, Tensor]()
         for x in dict.fromkeys(loads(columns.body)):
@@ -89,9 +91,9 @@ class _Turner:
         return Seq((*copies, map_all_exprs(rows, lambda e: rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
 
     def tile(self, x: Tensor, elements: int, scope: Scope) -> Tensor:
-        return Tensor(claim(f"{x.name}_turned", self.taken), x.dtype, (elements,), (1,), scope)
+        return Tensor(claim(f"{x.name}_transposed", self.taken), x.dtype, (elements,), (1,), scope)
 
     def copy(self, store: Store, *loops: For) -> Stmt:
-        """The store in loops of its own, as these."""
-        own = {loop.var.name: Var(fresh(f"{loop.var.name}_t", self.bound)) for loop in loops}
-        return nest(((own[loop.var.name], loop.extent) for loop in loops), substitute_all(store, own))
+        """The store in a copy of these loops."""
+        variables = {loop.var.name: Var(fresh(f"{loop.var.name}_t", self.bound)) for loop in loops}
+        return nest(((variables[loop.var.name], loop.extent) for loop in loops), substitute_all(store, variables))
