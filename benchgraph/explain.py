@@ -14,7 +14,7 @@ from benchgraph.compile import check_compilable, compile_anew
 from benchgraph.core.record import Note, Record, Step, recorded
 from benchgraph.core.target import Target, current
 from benchgraph.core.tuning import tuned
-from benchgraph.gir.ir import Fused, Graph, Op, Stage
+from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
 from benchgraph.graph.ir import Op as ApiOp
@@ -175,23 +175,23 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
     begins = {n.about[0]: n.why for n in record.notes if len(n.about) == 1}
     off = any(s.is_off and s.name == "fuse-coarse" for s in record.steps)
     for node in g.nodes:
-        if isinstance(node, Fused):
+        if isinstance(node, FusedOp):
             yield Nest(
                 node.name,
                 "init" if g.value(node.outs[0]).is_constant else "main",
                 tuple(_section(g, stage, begins) for stage in node.stages),
                 tuple(_value(g, v) for v in node.ins),
                 tuple(_value(g, v) for v in node.outs),
-                tuple(f"%{v}" for v in node.next_entry),
-                tuple(f"%{v}" for v in node.next_rows),
+                tuple(f"%{v}" for v in node.prefetched_entries),
+                tuple(f"%{v}" for v in node.prefetched_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
             )
 
 
-def _apart(g: Graph, node: Fused, notes: Sequence[Note], *, off: bool) -> Iterator[tuple[str, str]]:
+def _apart(g: Graph, node: FusedOp, notes: Sequence[Note], *, off: bool) -> Iterator[tuple[str, str]]:
     """The nests that read what this one makes, and why they are nests of their own."""
     for other in g.nodes:
-        if isinstance(other, Fused) and set(other.ins) & set(node.outs):
+        if isinstance(other, FusedOp) and set(other.ins) & set(node.outs):
             found = next((n.why for n in notes if n.about == (node.name, other.name)), "")
             once = "it is computed once, by init" if g.value(node.outs[0]).is_constant else "fuse-coarse was left out" if off else ""
             yield other.name, found or once
@@ -205,9 +205,12 @@ def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> Section:
     return Section(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
 
 
+_PARAMETERS = "batch m n k mb nb kb split_n panels_first abreast step ks ns parts groups cores"  # as they are called in reports
+_ATTRIBUTES = {"abreast": "unrolled_columns", "step": "score_columns", "parts": "l2_parts", "groups": "entry_groups"}
+
+
 def _chosen(g: Graph, op: Op, p: Parameters) -> Chosen:
-    names = "batch m n k mb nb kb split_n panels_first abreast step ks ns parts groups cores"
-    given: dict[str, int | bool] = {name: getattr(p, name) for name in names.split()}
+    given: dict[str, int | bool] = {name: getattr(p, _ATTRIBUTES.get(name, name)) for name in _PARAMETERS.split()}
     derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
     return Chosen(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
 

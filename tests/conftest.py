@@ -124,10 +124,10 @@ def inits(monkeypatch: pytest.MonkeyPatch) -> list[Func]:
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Products leave what the next one reads in column blocks, however narrow this machine's are."""
-    from benchgraph.gir import schedule
+    from benchgraph.gir import column_blocks
     from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
 
-    monkeypatch.setattr(schedule, "BLOCKED", 0)
+    monkeypatch.setattr(column_blocks, "BLOCKED_COLUMNS", 0)
     kept = get_compiled_partition_cache_capacity()
     set_compiled_partition_cache_capacity(0)  # nor is anything taken that other tests have compiled
     yield

@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.target import host
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir import passes as gir_passes
-from benchgraph.gir.flash_attention import is_foreseen
+from benchgraph.gir.flash_attention import is_monotone
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.defer_scaling import _is_maximum
 from benchgraph.gir.passes.make_views import make_views
@@ -183,7 +183,7 @@ POINTWISE, MAXIMA = ("ReLU", "Tanh", "Add"), ("Maximum", "Maximum", "Maximum")
     "ask",
     [
         lambda g: _preferred(g, last(g), host()),
-        lambda g: last(g) in g.of_constants,
+        lambda g: last(g) in g.computed_from_constants,
     ],
     ids=["layout", "constants"],
 )
@@ -196,7 +196,7 @@ def test_no_question_follows_every_path(ask: Callable[[Graph], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda g: _is_maximum(g, last(g)), lambda g: is_foreseen(g, makers(g), last(g))], ids=["maximum", "foreseen"]
+    "ask", [lambda g: _is_maximum(g, last(g)), lambda g: is_monotone(g, makers(g), last(g))], ids=["maximum", "foreseen"]
 )
 def test_no_question_follows_what_an_op_reads_twice(ask: Callable[[Graph], object]) -> None:
     def doubled(b: GraphBuilder, kind: str, length: int) -> None:

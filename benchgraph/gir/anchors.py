@@ -1,11 +1,11 @@
 """The anchor cost table: where in the nest of a tunable op each of its post-ops runs.
 
-Cost of an anchor = bytes the post-ops move there, weighted by the cache level that their working set fits (paper: working set and total
-accesses). For a task of mb rows and N columns in tiles of nb:
+Cost of an anchor = bytes that the post-ops move there, weighted by the cache level that their working set fits (paper: working set and
+total accesses). For a task of mb rows and N columns in tiles of nb:
 
-    anchor   working set   accesses of a pointwise run      extra, when a row reduction reads the result
+    anchor   working set   accesses of a pointwise chain    extra, when a row reduction reads the result
     tile     mb x nb       one read, one write of mb x N    one more read of mb x N
-    rows     mb x N        one read, one write of mb x N    none: the reduction folds while the run writes
+    rows     mb x N        one read, one write of mb x N    none: the chain reduces while it writes
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ from dataclasses import dataclass
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Graph, Op
-from benchgraph.gir.schedule import F32_BYTES
+from benchgraph.gir.layouts import F32_BYTES
+from benchgraph.machine.table import table
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
-# Cost of a byte by level, L1 = 1. Read bandwidth per core was measured at about 500 (L1), 200-280 (L2), 125 (L3) GB/s.
-L2_COST, L3_COST = 2.0, 4.0
-
 
 @dataclass(frozen=True)
-class Anchored:
+class AnchorChoice:
     """Where the ops of a stage run, and why; '' where there is nothing to choose."""
 
     anchors: tuple[Anchor, ...]
     why: str = ""
 
 
-def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> Anchored:
+def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> AnchorChoice:
     """Anchors for a tunable op (ops[0]) and its post-ops."""
     domain = trace(g, ops)
     assert domain is not None
@@ -43,27 +41,26 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Targ
     prefer = Anchor.tile if at_tile <= at_rows else Anchor.rows
     anchors = (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
     why = f"{prefer.value}, where pointwise ops cost a task {min(at_tile, at_rows):.3g} weighted bytes"
-    return Anchored(anchors, f"{why}, not {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else "")
+    return AnchorChoice(anchors, f"{why}, not {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else "")
 
 
 def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bool, target: Target) -> float:
     """Weighted bytes of one task's post-ops at this anchor."""
-    passes = 2 + (feeds_reduction and anchor is Anchor.tile)
-    at = mb * F32_BYTES * (nb if anchor is Anchor.tile else n)
-    again = mb * F32_BYTES * n
-    extra = level_cost(again, target) if passes == 3 else 0.0
-    return mb * n * F32_BYTES * (2 * level_cost(at, target) + extra)
+    task_bytes = mb * F32_BYTES * n
+    working_set = mb * F32_BYTES * nb if anchor is Anchor.tile else task_bytes
+    extra = byte_cost(task_bytes, target) if feeds_reduction and anchor is Anchor.tile else 0.0
+    return task_bytes * (2 * byte_cost(working_set, target) + extra)
 
 
-def level_cost(working_set: int, target: Target) -> float:
-    """Cost of a byte of a working set of so many, by the level of cache whose half holds it."""
+def byte_cost(working_set: int, target: Target) -> float:
+    """Cost of a byte of a working set of so many, in bytes from L1, by the level of cache whose half holds it."""
     if working_set <= target.l1_bytes // 2:
         return 1.0
-    return L2_COST if working_set <= target.l2_bytes // 2 else L3_COST
+    return table(target).l2_byte_cost if working_set <= target.l2_bytes // 2 else table(target).l3_byte_cost
 
 
 def _before_reductions(g: Graph, domain: Domain, ops: tuple[Op, ...]) -> frozenset[Op]:
-    """The pointwise post-ops on full tiles that need no finished reduction."""
+    """The pointwise post-ops on full tiles that do not depend on a finished reduction."""
     late: set[int] = set()
     early: set[Op] = set()
     for op in ops[1:]:

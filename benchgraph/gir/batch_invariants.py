@@ -1,8 +1,8 @@
-"""Batch entries of a nest: which part of a value each of them makes or reads.
+"""Batch invariants: what a nest computes once per batch entry, before the entry's tasks.
 
-A nest with a tunable op runs over (batch, rows). What it needs once per batch entry, another nest can make right there, as a stage at the
-batch anchor: packed or dequantised keys and values, the scales of a group, one factor for all. `along` says how such a stage lies: for
-each batch loop that it is inside of, the axis of its own domain that this loop runs along, None where it does not depend on the loop.
+A nest with a tunable op runs over (batch, rows). What every batch entry needs once, another nest can compute right there, as a stage at the
+batch anchor: packed or dequantised keys and values, the scales of a group, one factor for all. `along` says, for each batch loop around
+such a stage, which axis of its domain this loop runs along, None where it does not depend on the loop.
 
     nest over [b, g, h, m]:  %5: f32[B,G,1,K,N] = Reorder(%4)      along = (0, 1): once for all h of a group
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from benchgraph.gir.domain import Axes, Domain, trace
-from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import product
 from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
@@ -28,47 +28,47 @@ Dims: TypeAlias = tuple[int | None, ...]  # for each batch loop, the dim of a bu
 
 @dataclass(frozen=True)
 class Read:
-    """One read of a buffer by a nest. stage: where. dims: those that select the entry; None when it follows no such rule."""
+    """A read of a buffer by a stage of a nest. dims: those that select the batch entry; None when the index follows no such rule."""
 
     root: int
     stage: Stage
     dims: Dims | None
 
 
-def entry_reads(g: Graph, node: Fused, wanted: Collection[int], batch: int) -> Iterator[Read]:
-    """Every read of one of the wanted buffers. batch: how many batch loops the nest has."""
+def entry_reads(g: Graph, node: FusedOp, buffers: Collection[int], batch: int) -> Iterator[Read]:
+    """Every read of one of these buffers. batch: how many batch loops the nest has."""
     for stage in node.stages:
         domain = trace(g, stage.ops)
         for op in stage.ops:
             for port, v in enumerate(op.ins):
-                if g.root(v) not in wanted:
+                if g.root(v) not in buffers:
                     continue
                 index = None if domain is None else read_index(g, stage, domain, op, port, batch)
                 yield Read(g.root(v), stage, None if index is None else _dims(root_index(g, v, index), batch))
 
 
 def entry_writes(g: Graph, stage: Stage, batch: int) -> dict[int, Dims]:
-    """For every buffer that a stage at the batch anchor writes, the dims that select the entry."""
+    """For every buffer that a stage at the batch anchor writes, the dims that select the batch entry."""
     domain = trace(g, stage.ops)
     assert domain is not None
     names = _names(stage, len(domain.extents), batch)
-    found: dict[int, Dims] = {}
+    dims: dict[int, Dims] = {}
     for op in stage.ops:
         for v in op.outs:
             axes = domain.axes.get(v)
-            found[g.root(v)] = (None,) * batch if axes is None else _dims(root_index(g, v, _at(axes, names)), batch)
-    return found
+            dims[g.root(v)] = (None,) * batch if axes is None else _dims(root_index(g, v, _at(axes, names)), batch)
+    return dims
 
 
-def lay_along(g: Graph, stage: Stage, wanted: dict[int, Dims], batch: int) -> Along | None:
-    """How a stage can lie at the batch anchor, when readers select their entries of its buffers by these dims; None: not at all."""
+def batch_axes_of(g: Graph, stage: Stage, read_dims: dict[int, Dims], batch: int) -> Along | None:
+    """`along` of a stage at the batch anchor, when readers select their entries of its buffers by these dims; None: it cannot be there."""
     domain = trace(g, stage.ops)
     if domain is None or not domain.is_whole or domain.scattered:
         return None
     axes_of: list[set[int | None]] = [set() for _ in range(batch)]
     for op in stage.ops:
         for v in op.outs:
-            if (dims := wanted.get(g.root(v))) is None:
+            if (dims := read_dims.get(g.root(v))) is None:
                 continue
             names = tuple(Var(f"$x{i}") for i in range(len(domain.extents)))
             at = root_index(g, v, _at(domain.axes[v], names))
@@ -76,12 +76,12 @@ def lay_along(g: Graph, stage: Stage, wanted: dict[int, Dims], batch: int) -> Al
                 axes_of[loop].add(_axis_alone_on(at, dim, names))
     last = len(domain.extents) - 1
     along = tuple(next(iter(axes)) if len(axes) == 1 else None for axes in axes_of)
-    # One entry of an axis that is summed up has not all that the sum needs.
+    # A reduced axis stays inside the stage: one entry of it has not all terms of the sum.
     return tuple(None if a == last or a in domain.reduced or along.count(a) > 1 else a for a in along)
 
 
 def _axis_alone_on(at: Index, dim: int | None, names: tuple[Var, ...]) -> int | None:
-    """The axis that moves along this dim by one, and along no other, while no other axis does."""
+    """The axis that moves along this dim by one, and along no other, if no other axis moves along the dim."""
     if dim is None:
         return None
     moving = [i for i, var in enumerate(names) if step(at[dim], var) != 0]
@@ -92,7 +92,7 @@ def _axis_alone_on(at: Index, dim: int | None, names: tuple[Var, ...]) -> int | 
 
 
 def _names(stage: Stage, rank: int, batch: int) -> tuple[Var, ...]:
-    """The axes of a stage's domain: $b of the batch loop that runs along it, or a name of its own."""
+    """The axes of a stage's domain: $b for one that a batch loop runs along, $x for the others."""
     if Anchor.batch not in stage.anchors:
         return tuple(Var(f"$b{i}" if i < batch else f"$x{i}") for i in range(rank))
     loops = {axis: loop for loop, axis in enumerate(stage.along) if axis is not None}
@@ -104,8 +104,8 @@ def _at(axes: Axes, names: tuple[Var, ...]) -> Index:
 
 
 def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch: int) -> Index | None:
-    """The index in a value at which an op of a stage reads it, in the stage's own axes $x (a product: $k, $m, $n), or loops $b; None when
-    it follows no such rule."""
+    """The index at which an op of a stage reads a value, in the stage's axes $x (of a product: $k, $m, $n) and the batch loops $b; None
+    when it follows no such rule."""
     shape = g.value(op.ins[port]).shape
     if spec(op.kind).lowering.is_contraction:
         return product(g, op).operands[port]
@@ -130,12 +130,12 @@ def _dim_of(at: Index, var: Var) -> int | None:
     return moving[0] if len(moving) == 1 and at[moving[0]] == var else None
 
 
-def agreed(reads: Iterable[Dims], batch: int) -> Dims:
-    """The dims that select the entry in all of these reads; None for a loop where they differ."""
+def common_dims(reads: Iterable[Dims], batch: int) -> Dims:
+    """The dims that select the batch entry in all of these reads; None for a loop where they differ."""
     columns = [set(column) for column in zip(*reads, strict=True)]
     return tuple(next(iter(c)) if len(c) == 1 else None for c in columns) if columns else (None,) * batch
 
 
-def depth(along: Along) -> int:
+def loop_depth(along: Along) -> int:
     """How many of the batch loops a stage has to be inside of."""
     return max((i + 1 for i, axis in enumerate(along) if axis is not None), default=0)

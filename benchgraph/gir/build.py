@@ -27,7 +27,7 @@ def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
     """
     ids: dict[int, int] = {}
     values: list[Value] = []
-    unsettled: list[tuple[int, Layout | None]] = []
+    open_layouts: list[tuple[int, Layout | None]] = []
 
     def value(t: LogicalTensor, layout: Layout | None = None, strides: Shape | None = None, *, is_constant: bool = False) -> int:
         if t.id not in ids:
@@ -40,7 +40,7 @@ def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
         layout = _blocked(t)
         if layout is None and t.id not in open_outputs:
             return value(t, strides=_strides(t))
-        unsettled.append((value(t), layout))
+        open_layouts.append((value(t), layout))
         return ids[t.id]
 
     ins = tuple(value(t, layout := _blocked(t), None if layout else _strides(t), is_constant=t.is_constant) for t in p.inputs)
@@ -50,7 +50,7 @@ def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
         sources = tuple(value(t) for t in op.inputs)
         results = tuple(value(t) for t in op.outputs)
         nodes.append(Op(op.kind, sources, results, with_defaults(op.kind, op.attrs)))
-    return Graph(tuple(values), tuple(nodes), ins, outs, tuple(unsettled), p.options.forced, p.fpmath_mode)
+    return Graph(tuple(values), tuple(nodes), ins, outs, tuple(open_layouts), p.options.forced, p.fpmath_mode)
 
 
 def _strides(t: LogicalTensor) -> Shape:

@@ -1,4 +1,4 @@
-"""Questions about movements of data that several passes ask."""
+"""Questions about layout ops: ops that only move elements."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from benchgraph.ops.spec import DataMovement
 
 
 def movement(node: Node | None) -> DataMovement | None:
-    """How an op moves its only operand; None for all others."""
-    how = spec(node.kind).lowering.form if isinstance(node, Op) else None
-    return how if isinstance(how, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
+    """How a layout op moves its only operand; None for all other nodes."""
+    form = spec(node.kind).lowering.form if isinstance(node, Op) else None
+    return form if isinstance(form, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
 
 
-def is_given(g: Graph, v: int) -> bool:
-    """Whether a value is an input, or one that has only been moved: then readers can read the input, through the movements."""
-    return v in _given(g)
+def is_moved_input(g: Graph, v: int) -> bool:
+    """Whether a value is an input of the graph or only a layout op away from one: its readers can then read the input through a view."""
+    return v in _moved_inputs(g)
 
 
 @remembered
-def _given(g: Graph) -> frozenset[int]:
-    found = set(g.ins)
+def _moved_inputs(g: Graph) -> frozenset[int]:
+    values = set(g.ins)
     for node in g.nodes:
-        if movement(node) is not None and node.ins[0] in found:
-            found.add(node.outs[0])
-    return frozenset(found)
+        if movement(node) is not None and node.ins[0] in values:
+            values.add(node.outs[0])
+    return frozenset(values)

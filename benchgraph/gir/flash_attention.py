@@ -1,12 +1,12 @@
-"""Softmax in one pass: what a nest must be like so that scores need not be whole rows before they meet the next product.
+"""Flash attention: which nests can use an online softmax, so that rows of scores need not be whole before the second product.
 
-A sum over a row of exp(x - c) * v, and a sum of exp(x - c) alone, can be taken piece by piece while c, which grows with the maximum so far,
-changes: whenever it does, what has been summed is multiplied by exp(c before - c now). So of
+A sum over a row of exp(x - c) * v, and a sum of exp(x - c) alone, can be accumulated block by block while c, which grows with the running
+maximum, changes: whenever it does, the sums so far are multiplied by exp(c before - c now). So of
 
     x = post-ops(src @ wei);  m = max(x);  c = f(m);  e = exp(x - c);  s = sum(e);  p = g(e);  acc = p @ wei'
 
-only some columns of x, e and p are held at a time, if g is pointwise and scales as e does (casts, dropout). All else (ops on s, statistics,
-the division, post-ops of the second product) waits until the last columns are in.
+only a block of columns of x, e and p is live at a time, if g is pointwise and homogeneous (casts, dropout). All else (ops on s, statistics,
+the division, post-ops of the second product) waits for the last block.
 """
 
 from __future__ import annotations
@@ -15,60 +15,63 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
-from benchgraph.gir.ir import Fused, Graph, Op, Stage
-from benchgraph.gir.product import K, N, product, thin
+from benchgraph.gir.gemv import gemv_form
+from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
+from benchgraph.gir.product import K, N, product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
 
 
 @dataclass(frozen=True)
-class Online:
-    """The stages of the two products, and the first one's post-ops sorted by when they run.
+class FlashAttention:
+    """The stages of the two products (of scores and of values), and the first one's post-ops by when they run.
 
-    early: pointwise, on a tile of x. maximum: the fold of x. shift: ops on it that make c. difference, exp, total: x - c, e and s.
-    weights: pointwise, from e to the second product's src. late: everything that needs finished folds.
+    tile_ops: pointwise, on a tile of x. maximum: the reduction of x to m. shift_ops: from m to c. difference, exp, total: x - c, e and s.
+    weight_ops: pointwise, from e to p, the attention weights. row_ops: everything that needs finished reductions. mask: the op of the tile
+    that selects between x and a scalar, its operand `mask_port`, if its condition can be bounded for a whole block.
     """
 
     scores: Stage
     values: Stage
-    early: tuple[Op, ...]
+    tile_ops: tuple[Op, ...]
     maximum: Op
-    shift: tuple[Op, ...]
+    shift_ops: tuple[Op, ...]
     difference: Op
     exp: Op
     total: Op
-    weights: tuple[Op, ...]
-    late: tuple[Op, ...]
-    choice: Op | None = None
-    hiding: int = 0
+    weight_ops: tuple[Op, ...]
+    row_ops: tuple[Op, ...]
+    mask: Op | None = None
+    mask_port: int = 0
 
     @property
     def src(self) -> int:
-        """The second product's."""
+        """The second product's: p."""
         return self.values.ops[0].ins[0]
 
     @property
-    def c(self) -> int:
+    def shift(self) -> int:
+        """c."""
         return self.difference.ins[1]
 
 
-def online(g: Graph, node: Fused) -> Online | None:
-    """How a nest of two products and a softmax between them goes through the scores in pieces; None when it is something else."""
-    stages = [s for s in node.stages if not s.is_per_entry]
+def flash_attention(g: Graph, node: FusedOp) -> FlashAttention | None:
+    """The plan of a nest of two products with a softmax between them; None for other nests."""
+    stages = [s for s in node.stages if not s.is_batch_invariant]
     kernels = [s for s in stages if spec(s.ops[0].kind).lowering.is_contraction]
     if len(kernels) != 2 or stages[-2:] != kernels:
         return None
     scores, values = kernels
     domain = trace(g, scores.ops)
-    found = None if domain is None else _sorted(g, domain, scores, values)
-    return found if found is not None and _stays_inside(g, node, domain, found) and _can_be_cut(g, values) else None
+    plan = None if domain is None else _planned(g, domain, scores, values)
+    return plan if plan is not None and _stays_inside(g, node, plan) and _has_rows_of_values(g, values) else None
 
 
-def _sorted(g: Graph, domain: Domain, scores: Stage, values: Stage) -> Online | None:
+def _planned(g: Graph, domain: Domain, scores: Stage, values: Stage) -> FlashAttention | None:
     after = scores.ops[1:]
-    maxima = [op for op in after if _folds_with(op, BinOp.max)]
-    totals = [op for op in after if _folds_with(op, BinOp.add)]
+    maxima = [op for op in after if _reduces_with(op, BinOp.max)]
+    totals = [op for op in after if _reduces_with(op, BinOp.add)]
     if len(maxima) != 1 or len(totals) != 1 or any(not (spec(op.kind).lowering.is_elementwise or op in (*maxima, *totals)) for op in after):
         return None
     (maximum,), (total,) = maxima, totals
@@ -79,24 +82,24 @@ def _sorted(g: Graph, domain: Domain, scores: Stage, values: Stage) -> Online | 
         return None
     if difference.ins[0] != maximum.ins[0]:
         return None
-    waits = {op: _needs(made, op) for op in after}
-    early = tuple(op for op in after if maximum not in waits[op])
-    shift = tuple(op for op in after if op not in (maximum, difference) and op in waits[difference] and maximum in waits[op])
-    weights = tuple(op for op in after if exp in waits[op] and op is not exp and total not in waits[op] and op is not total)
-    known = {*early, maximum, *shift, difference, exp, total, *weights}
-    late = tuple(op for op in after if op not in known)
-    found = Online(scores, values, early, maximum, shift, difference, exp, total, weights, late)
-    return _with_choice(g, found) if _is_sound(g, domain, found) else None
+    needs = {op: _needs(made, op) for op in after}
+    tile_ops = tuple(op for op in after if maximum not in needs[op])
+    shift_ops = tuple(op for op in after if op not in (maximum, difference) and op in needs[difference] and maximum in needs[op])
+    weight_ops = tuple(op for op in after if exp in needs[op] and op is not exp and total not in needs[op] and op is not total)
+    known = {*tile_ops, maximum, *shift_ops, difference, exp, total, *weight_ops}
+    row_ops = tuple(op for op in after if op not in known)
+    plan = FlashAttention(scores, values, tile_ops, maximum, shift_ops, difference, exp, total, weight_ops, row_ops)
+    return _with_mask(g, plan) if _is_legal(g, domain, plan) else None
 
 
-def _folds_with(op: Op, how: BinOp) -> bool:
-    """Whether it folds with this op, whatever it makes of NaN: that is in all sums, too."""
+def _reduces_with(op: Op, combiner: BinOp) -> bool:
+    """Whether an op reduces with this combiner, whatever it makes of NaN: NaN reaches all sums, too."""
     folds_with = spec(op.kind).lowering.reduces_with
-    return folds_with is not None and folds_with.by_order is how
+    return folds_with is not None and folds_with.by_order is combiner
 
 
 def _needs(made: dict[int, Op], op: Op) -> frozenset[Op]:
-    """op and all ops that it waits for."""
+    """op and all ops that it depends on."""
     seen, work = {op}, [op]
     while work:
         sources = {made[v] for v in work.pop().ins if v in made} - seen
@@ -105,59 +108,60 @@ def _needs(made: dict[int, Op], op: Op) -> frozenset[Op]:
     return frozenset(seen)
 
 
-def _is_sound(g: Graph, domain: Domain, o: Online) -> bool:
-    """Ops on elements go through whole rows before and after the folds, those in between once per row, and weights scale as e does."""
+def _is_legal(g: Graph, domain: Domain, plan: FlashAttention) -> bool:
+    """Ops before and after the reductions are per element, those between them per row, and the attention weights scale as e does."""
     last = len(domain.extents) - 1
 
     def is_per_row(op: Op) -> bool:
         return all(domain.axes.get(v, (last,))[-1] is None for v in op.outs)
 
-    per_element = (*o.early, o.difference, o.exp, *o.weights)
-    if any(is_per_row(op) for op in per_element) or not all(is_per_row(op) for op in (*o.shift, *o.late)):
+    per_element = (*plan.tile_ops, plan.difference, plan.exp, *plan.weight_ops)
+    if any(map(is_per_row, per_element)) or not all(map(is_per_row, (*plan.shift_ops, *plan.row_ops))):
         return False
-    inside = {v for op in o.scores.ops for v in op.outs}
+    inside = {v for op in plan.scores.ops for v in op.outs}
     scales = all(
         spec(op.kind).semantics.is_homogeneous
         and len(op.outs) == 1
         and all(g.value(v).dtype.is_float for v in (op.ins[0], *op.outs))
         and inside.isdisjoint(op.ins[1:])
-        for op in o.weights
+        for op in plan.weight_ops
     )
-    folds = (g.value(v).dtype is DType.f32 for v in (o.maximum.outs[0], o.total.outs[0], o.c))
-    is_between = {v for op in (o.exp, *o.weights) for v in op.outs}
-    return scales and all(folds) and o.src in is_between and domain.reduced == {last}
+    reductions = (g.value(v).dtype is DType.f32 for v in (plan.maximum.outs[0], plan.total.outs[0], plan.shift))
+    between = {v for op in (plan.exp, *plan.weight_ops) for v in op.outs}
+    return scales and all(reductions) and plan.src in between and domain.reduced == {last}
 
 
-def _stays_inside(g: Graph, node: Fused, domain: Domain | None, o: Online) -> bool:
-    """No whole row of scores or weights is wanted by anybody else; what is read early is not needed late."""
-    per_element = {v for op in (o.scores.ops[0], *o.early, o.difference, o.exp, *o.weights) for v in op.outs}
-    readers = {v: [op for op in node.ops if v in op.ins] for v in per_element}
-    tile_ops = {*o.early, o.maximum, o.difference, o.exp, o.total, *o.weights, o.values.ops[0]}
+def _stays_inside(g: Graph, node: FusedOp, plan: FlashAttention) -> bool:
+    """Nothing outside of the plan reads a whole row of scores or weights, and row_ops read nothing that is computed per element."""
+    per_element = {v for op in (plan.scores.ops[0], *plan.tile_ops, plan.difference, plan.exp, *plan.weight_ops) for v in op.outs}
+    block_ops = {*plan.tile_ops, plan.maximum, plan.difference, plan.exp, plan.total, *plan.weight_ops, plan.values.ops[0]}
     plain = all(g.value(v).view is None and g.value(v).layout.is_plain for v in per_element)
-    return plain and not per_element & {*node.outs, *g.outs, *g.viewed} and all(op in tile_ops for ops in readers.values() for op in ops)
+    return (
+        plain and not per_element & {*node.outs, *g.outs, *g.viewed} and all(op in block_ops for op in node.ops if per_element & {*op.ins})
+    )
 
 
-def _can_be_cut(g: Graph, values: Stage) -> bool:
-    """The second product needs the weights row by row, and its wei can be entered at any of its rows."""
+def _has_rows_of_values(g: Graph, values: Stage) -> bool:
+    """The second product reads attention weights row by row, and a block of it can begin at any row of its wei."""
     op = values.ops[0]
     p = product(g, op)
-    return op.ins[1] != op.ins[0] and thin(g, op) is None and p.is_matrix_product and p.operands[1][-2:] == (K, N)
+    return op.ins[1] != op.ins[0] and gemv_form(g, op) is None and p.is_matrix_product and p.operands[1][-2:] == (K, N)
 
 
-def _with_choice(g: Graph, o: Online) -> Online:
-    """The plan with the op that hides columns, if nothing but casts stands between it and the folds, and its condition can be foreseen."""
-    made = {v: op for op in o.early for v in op.outs}
-    op = made.get(o.maximum.ins[0])
+def _with_mask(g: Graph, plan: FlashAttention) -> FlashAttention:
+    """The plan with its mask, if only casts stand between that and the reductions, and its condition can be bounded for a block."""
+    made = {v: op for op in plan.tile_ops for v in op.outs}
+    op = made.get(plan.maximum.ins[0])
     while op is not None and spec(op.kind).semantics.is_conversion and g.value(op.ins[0]).dtype.is_float:
         op = made.get(op.ins[0])
-    if op is None or spec(op.kind).semantics.computes is not Computes.choice or not is_foreseen(g, made, op.ins[0]):
-        return o
+    if op is None or spec(op.kind).semantics.computes is not Computes.choice or not is_monotone(g, made, op.ins[0]):
+        return plan
     outside = [i for i in (1, 2) if op.ins[i] not in made and g.value(op.ins[i]).type.elements == 1]
-    return replace(o, choice=op, hiding=outside[0]) if len(outside) == 1 else o
+    return replace(plan, mask=op, mask_port=outside[0]) if len(outside) == 1 else plan
 
 
-def is_foreseen(g: Graph, made: dict[int, Op], id: int) -> bool:
-    """A value is one number, or rises and falls with the place alone, by ops that say so."""
+def is_monotone(g: Graph, made: dict[int, Op], id: int) -> bool:
+    """Whether a value is a scalar, or depends monotonically on the position of its element alone, through ops that are monotone."""
     work, seen = [id], {id}
     while work:
         v = work.pop()

@@ -1,11 +1,11 @@
-"""Graph IR: the compiler's own graph. DNN ops on values with layouts; later, ops grouped into fused ops with anchors. Frozen."""
+"""Graph IR: DNN ops on values with layouts; later, ops grouped into fused ops with anchors. Frozen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,10 @@ class Literal:
 
 @dataclass(frozen=True)
 class View:
-    """A value that has no buffer of its own: its elements lie in `base`, moved by one data-movement op.
+    """A value without a buffer: its elements are those of `base`, moved by one layout op.
 
-    kind, attrs, src_shape, dst_shape: that op. inverse False: this value is the op's dst and base its src; True: the other way round
-    (the producer writes straight to where the movement would have put the elements).
+    kind, attrs, src_shape, dst_shape: that op. inverse False: this value is the op's dst and base its src; True: the other way round, so
+    that the producer writes where the op would have put the elements.
     """
 
     base: int
@@ -59,10 +59,7 @@ class View:
 
 @dataclass(frozen=True)
 class Value:
-    """What flows between ops.
-
-    strides: in elements, set for the partition's strided border tensors, whose buffers belong to the user. literal: compile-time data.
-    """
+    """A tensor between ops. strides: in elements, set for the partition's strided border tensors. literal: compile-time data."""
 
     id: int
     dtype: DType
@@ -80,7 +77,7 @@ class Value:
 
     @property
     def known_strides(self) -> Shape:
-        """The strides in elements, row-major where none are given; of a value without blocks."""
+        """The strides in elements of a value without blocks, row-major where none are given."""
         return dense_strides(self.shape) if self.strides is None else self.strides
 
     @property
@@ -88,8 +85,8 @@ class Value:
         return self.constness > Constness.variable
 
     @property
-    def number(self) -> float | None:
-        """What it is, if that is one number known now."""
+    def scalar(self) -> float | None:
+        """The number that it is, if it has one element that is known now."""
         literal = self.literal
         return float(literal.array.astype(np.float64).item()) if literal is not None and literal.array.size == 1 else None
 
@@ -107,10 +104,9 @@ class Op:
 class Anchor(Enum):
     """Where in its fused op's loop nest an op runs, outermost first (the Graph Compiler paper's anchors, for one task of mb rows).
 
-    batch: once per batch entry, before its tasks. rows: on the task's rows, whole ([mb, N]). panel: inside the column loop, on the
-    [kb, nb] of wei that the microkernel is about to read. tile: there too, on the [mb, nb] tile the microkernel has just written.
-    kernel: the microkernel itself.
-    """
+    batch: once per batch entry, before its tasks. rows: on the task's whole rows, [mb, N]. panel: inside the column loop, on the block of
+    wei that the microkernel reads next. tile: there too, on the [mb, nb] tile that the microkernel has just written. kernel: the
+    microkernel."""
 
     batch = "batch"
     rows = "rows"
@@ -121,7 +117,7 @@ class Anchor(Enum):
 
 @dataclass(frozen=True)
 class Cut:
-    """How a loop cuts an axis of a stage's iteration space: one index of the axis is `unit` of the loop's."""
+    """How a loop cuts an axis of a stage's iteration space: one index of the axis is `unit` indices of the loop."""
 
     axis: int
     unit: int = 1
@@ -131,19 +127,18 @@ class Cut:
 class Stage:
     """At most one tunable op, first, and the ops on its result, in order; anchors[i] is where ops[i] runs.
 
-    parameters: of the template for the tunable op, once it is scheduled. along: of a stage at the batch anchor, for each batch loop that
-    it is inside of, outermost first, the axis of its own iteration space that runs along the loop; None where it does not depend on the
-    loop. cuts: of a stage at the panel anchor, for k and for the columns of the product that follows, the axis that is cut with them; None
-    where all of the stage's own is made for every piece. sums_rows: the tunable op sums over the nest's rows, to which each task adds its
-    part; its post-ops wait for an entry's last task.
-    """
+    parameters: of the template for the tunable op, once it is scheduled. along: of a stage at the batch anchor, for each batch loop around
+    it, outermost first, the axis of its iteration space that runs along the loop; None where it does not depend on the loop. cuts: of a
+    stage at the panel anchor, for k and for the columns of the product that follows, the axis that is cut with them; None where each block
+    needs all of the stage. reduces_rows: the tunable op reduces over the nest's rows; each task adds its part, and post-ops wait for an
+    entry's last task."""
 
     ops: tuple[Op, ...]
     anchors: tuple[Anchor, ...]
     parameters: Parameters | None = None
     along: tuple[int | None, ...] = ()
     cuts: tuple[Cut | None, Cut | None] = (None, None)
-    sums_rows: bool = False
+    reduces_rows: bool = False
 
     @property
     def nb(self) -> int:
@@ -151,31 +146,30 @@ class Stage:
         return self.parameters.nb if self.parameters is not None else 0
 
     @property
-    def is_per_entry(self) -> bool:
-        """It runs once per batch entry, before the entry's tasks."""
+    def is_batch_invariant(self) -> bool:
+        """Whether it runs once per batch entry, before the entry's tasks (gir/batch_invariants.py)."""
         return Anchor.batch in self.anchors
 
     @property
-    def is_per_panel(self) -> bool:
-        """It makes a piece of wei for the product of the next stage that has one, before each microkernel call."""
+    def is_packing(self) -> bool:
+        """Whether it makes a block of wei for the next stage with a product, before each microkernel call (gir/on_the_fly_packing.py)."""
         return Anchor.panel in self.anchors
 
 
 @dataclass(frozen=True)
-class Fused:
+class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    next_entry, next_rows: inputs of which the next batch entry's part, or the next task's rows, are fetched while rows are worked on.
-    together: neighbouring windows that may be computed together (lower/stencil_jam.py), in nests of windows.
-    """
+    prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. stencil_jam:
+    in nests of windows, how many neighbouring windows may be unrolled and jammed."""
 
     name: str
     stages: tuple[Stage, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    next_entry: tuple[int, ...] = ()
-    next_rows: tuple[int, ...] = ()
-    together: int = 1
+    prefetched_entries: tuple[int, ...] = ()
+    prefetched_rows: tuple[int, ...] = ()
+    stencil_jam: int = 1
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -183,12 +177,12 @@ class Fused:
 
     @property
     def parameters(self) -> Parameters | None:
-        """Of the first tunable op that works on the nest's rows; all of those have the same rows."""
-        return next((stage.parameters for stage in self.stages if stage.parameters is not None and not stage.sums_rows), None)
+        """Those of the first tunable op that iterates over the nest's rows; all such ops have the same rows."""
+        return next((stage.parameters for stage in self.stages if stage.parameters is not None and not stage.reduces_rows), None)
 
     @property
     def mb(self) -> int:
-        """Rows of one parallel task; 0 for nests without a tunable op, which cut their tasks from the values' shapes."""
+        """Rows of one parallel task; 0 for nests without a tunable op, whose tasks follow from the values' shapes."""
         return self.parameters.mb if self.parameters is not None else 0
 
     @property
@@ -202,28 +196,27 @@ class Fused:
         return self.parameters is not None and self.parameters.panels_first
 
     @property
-    def step(self) -> int:
-        """Columns of scores that are worked on at a time, with running folds (gir/flash_attention.py); 0 where whole rows are."""
-        return self.parameters.step if self.parameters is not None else 0
+    def score_columns(self) -> int:
+        """Columns of scores at a time in flash attention (gir/flash_attention.py); 0 for nests of whole rows."""
+        return self.parameters.score_columns if self.parameters is not None else 0
 
 
-Node: TypeAlias = Op | Fused
+Node: TypeAlias = Op | FusedOp
 
 
 @dataclass(frozen=True)
 class Graph:
     """nodes in topological order. ins, outs: the partition's border values.
 
-    unsettled: (out, layout) where the user gave a layout that its producer may not be able to write, or, with None, left the choice open;
-    such values stand in `values` as row-major until propagate-layout has settled them. forced: template parameters that are not to be
-    chosen. fpmath_mode: what the operands of products may be rounded to.
-    """
+    open_layouts: (output, layout) where the user gave a layout that its producer may not be able to write, or, with None, left it to the
+    compiler; such values are row-major until settle-borders. forced: template parameters that tuning prescribes. fpmath_mode: what the
+    operands of products may be rounded to."""
 
     values: tuple[Value, ...]
     nodes: tuple[Node, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    unsettled: tuple[tuple[int, Layout | None], ...] = ()
+    open_layouts: tuple[tuple[int, Layout | None], ...] = ()
     forced: tuple[Forced, ...] = ()
     fpmath_mode: str = "strict"
 
@@ -235,22 +228,27 @@ class Graph:
         return self.by_id[id]
 
     @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """The nodes of a graph whose ops are not fused yet."""
+        return tuple(cast(Op, node) for node in self.nodes)
+
+    @cached_property
     def producer(self) -> dict[int, Node]:
         return {v: node for node in self.nodes for v in node.outs}
 
     @cached_property
-    def places(self) -> dict[int, int]:
-        """By what it makes, a node's place among the nodes."""
-        return {v: place for place, node in enumerate(self.nodes) for v in node.outs}
+    def positions(self) -> dict[int, int]:
+        """Value id -> the position of its producer among the nodes."""
+        return {v: position for position, node in enumerate(self.nodes) for v in node.outs}
 
     @cached_property
     def consumers(self) -> dict[int, tuple[Node, ...]]:
         """Value id -> the nodes that read it, each once; leaving the graph is not a consumer."""
-        found: dict[int, list[Node]] = {v.id: [] for v in self.values}
+        readers: dict[int, list[Node]] = {v.id: [] for v in self.values}
         for node in self.nodes:
             for v in dict.fromkeys(node.ins):
-                found[v].append(node)
-        return {v: tuple(nodes) for v, nodes in found.items()}
+                readers[v].append(node)
+        return {v: tuple(nodes) for v, nodes in readers.items()}
 
     @cached_property
     def viewed(self) -> frozenset[int]:
@@ -258,13 +256,13 @@ class Graph:
         return frozenset(v.view.base for v in self.values if v.view is not None)
 
     @cached_property
-    def of_constants(self) -> frozenset[int]:
-        """The values that need no input that varies, before mark-runtime-constants says so."""
-        found = {v.id for v in self.values if v.is_constant and v.id not in self.producer}
+    def computed_from_constants(self) -> frozenset[int]:
+        """The values computed from constants alone, also before mark-runtime-constants marks them."""
+        constants = {v.id for v in self.values if v.is_constant and v.id not in self.producer}
         for node in self.nodes:
-            if found.issuperset(node.ins):
-                found.update(node.outs)
-        return frozenset(found)
+            if constants.issuperset(node.ins):
+                constants.update(node.outs)
+        return frozenset(constants)
 
     @cached_property
     def _roots(self) -> dict[int, int]:
@@ -276,17 +274,17 @@ class Graph:
         while id not in self._roots and (view := self.by_id[id].view) is not None:
             above.append(id)
             id = view.base
-        found = self._roots.get(id, id)
-        self._roots.update(dict.fromkeys(above, found))
-        return found
+        root = self._roots.get(id, id)
+        self._roots.update(dict.fromkeys(above, root))
+        return root
 
     @cached_property
     def chains(self) -> dict[int, tuple[int, tuple[Expr, ...]]]:
-        """By value, what gir/views.py has found out of its views."""
+        """Value id -> its chain of views, as far as gir/views.py has computed them."""
         return {}
 
-    def changed(self, values: dict[int, Value]) -> Graph:
-        """The graph with these values exchanged or added, by id; the same object when there are none."""
+    def with_values(self, values: dict[int, Value]) -> Graph:
+        """The graph with these values replaced or added, by id; the same object when there are none."""
         if not values:
             return self
         known = set(self.by_id)

@@ -1,4 +1,4 @@
-"""Fused nodes as a graph of their own: what crosses their borders, what depends on what, an order to run them in, and pairs made one."""
+"""FusedOp nodes as a graph of their own: what crosses their borders, what depends on what, an order to run them in, and pairs made one."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
-from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Op
 
 
-def with_borders(g: Graph, nodes: Sequence[Fused]) -> list[Fused]:
+def with_borders(g: Graph, nodes: Sequence[FusedOp]) -> list[FusedOp]:
     """The same nodes with ins and outs as their ops and everybody else's say."""
-    nests = Nests(g, nodes)
+    nests = NestGraph(g, nodes)
     return [nests.bordered(key) for key in nests.order]
 
 
-def in_order(nodes: Sequence[Fused]) -> tuple[Fused, ...]:
+def topological(nodes: Sequence[FusedOp]) -> tuple[FusedOp, ...]:
     """Topological order, stable."""
     return tuple(nodes[i] for i in _ordered(nodes))
 
 
-def _ordered(nodes: Sequence[Fused]) -> list[int]:
+def _ordered(nodes: Sequence[FusedOp]) -> list[int]:
     makers = defaultdict[int, list[int]](list)
     for i, n in enumerate(nodes):
         for v in n.outs:
@@ -47,14 +47,14 @@ def _ordered(nodes: Sequence[Fused]) -> list[int]:
     return done
 
 
-class Nests:
+class NestGraph:
     """Nodes that become one, pair by pair, with who makes and who reads each buffer, so that no pair asks all the others.
 
     A node is known by a number, `nests[i]`, which a merged one keeps of one of the two. order: the numbers in the order of the nodes.
     makers, readers: of every buffer, those whose ops do so, whether it crosses their borders or not.
     """
 
-    def __init__(self, g: Graph, nodes: Sequence[Fused]) -> None:
+    def __init__(self, g: Graph, nodes: Sequence[FusedOp]) -> None:
         self.g, self.order = g, [*range(len(nodes))]
         self._nodes, self._graph_outs = dict(enumerate(nodes)), frozenset(g.outs)
         self._of_stages: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, which it keeps
@@ -64,11 +64,11 @@ class Nests:
         self._untried = {key: self._sources(key) for key in self.order}
         self._is_ordered = _ordered(nodes) == self.order
 
-    def __getitem__(self, key: int) -> Fused:
+    def __getitem__(self, key: int) -> FusedOp:
         return self._nodes[key]
 
     @property
-    def nodes(self) -> list[Fused]:
+    def nodes(self) -> list[FusedOp]:
         return [self._nodes[key] for key in self.order]
 
     def is_used_beyond(self, buffers: Iterable[int], pair: Collection[int]) -> bool:
@@ -83,17 +83,17 @@ class Nests:
         """All (i, j) where j reads something of i, in order."""
         return ((i, j) for i in self.order for j in self._sorted(self._readers_of(i)))
 
-    def first_pair(self, merge: Merge) -> tuple[int, int, Fused] | None:
+    def first_pair(self, merge: Merge) -> tuple[int, int, FusedOp] | None:
         """The first pair, by its reader, that has become mergeable, and the two as one."""
         for j in self.order:
             for i in self._sorted(self._untried[j]):
                 merged = merge(self, i, j)
-                if isinstance(merged, Fused) and self._stays_acyclic(i, j):
+                if isinstance(merged, FusedOp) and self._stays_acyclic(i, j):
                     return i, j, merged
                 self._untried[j].discard(i)  # and stays refused, until one of them is another
         return None
 
-    def unite(self, i: int, j: int, merged: Fused) -> None:
+    def unite(self, i: int, j: int, merged: FusedOp) -> None:
         """Put merged, of all ops of nodes i and j, in their place."""
         kept, gone = sorted((i, j), key=lambda key: len(self[key].stages), reverse=True)
         outs = {*self[i].outs, *self[j].outs}
@@ -112,7 +112,7 @@ class Nests:
             self._untried[reader].add(kept)
         self._place(kept, gone, readers)
 
-    def bordered(self, key: int, among: Collection[int] | None = None) -> Fused:
+    def bordered(self, key: int, among: Collection[int] | None = None) -> FusedOp:
         """A node with its ins and outs. among: no other buffers can be outs."""
         node = self[key]
         _, read, made = (dict.fromkeys(chain(*each)) for each in zip(*(self._of_stage(s.ops) for s in node.stages), strict=True))
@@ -128,7 +128,7 @@ class Nests:
             self._of_stages[id(ops)] = found
         return found
 
-    def _enter(self, key: int, node: Fused) -> None:
+    def _enter(self, key: int, node: FusedOp) -> None:
         for stage in node.stages:
             _, read, made = self._of_stage(stage.ops)
             for v in read:
@@ -161,7 +161,7 @@ class Nests:
         return True
 
     def _place(self, kept: int, gone: int, readers: Collection[int]) -> None:
-        """The order as `in_order` gives it, if a merged node comes last: before the first of its readers, all else where it was."""
+        """The order as `topological` gives it, if a merged node comes last: before the first of its readers, all else where it was."""
         self.order.remove(gone)
         self.order.remove(kept)
         at = min(map(self.order.index, readers), default=len(self.order))
@@ -173,13 +173,13 @@ class Nests:
             self._is_ordered = True
 
 
-Merge: TypeAlias = Callable[[Nests, int, int], Fused | str | None]
+Merge: TypeAlias = Callable[[NestGraph, int, int], FusedOp | str | None]
 
 
-def merged_in_pairs(g: Graph, nodes: Sequence[Fused], merge: Merge) -> Nests:
+def merge_pairs(g: Graph, nodes: Sequence[FusedOp], merge: Merge) -> NestGraph:
     """The nodes when no pair can be merged any more. merge(nests, i, j): nodes i and j, which reads something of i, as one; anything
     else where they cannot be, which is so until one of them is merged."""
-    nests = Nests(g, nodes)
+    nests = NestGraph(g, nodes)
     while (found := nests.first_pair(merge)) is not None:
         nests.unite(*found)
     return nests

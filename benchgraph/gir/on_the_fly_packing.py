@@ -1,11 +1,11 @@
-"""Weights that are made piece by piece, each piece right before the microkernel reads it.
+"""On-the-fly packing: weights that a product converts or packs block by block, each right before the microkernel reads it.
 
-A nest that makes wei of a product from something else (a conversion, a dequantisation, a packing) can be a stage at the product's panel
-anchor: it then makes [k block, panel] of wei at a time, in a temporary of that size. `cuts` says how its iteration space is cut by the
+A nest that makes wei of a product from something else (a conversion, a dequantisation, a packing) can become a stage at the product's panel
+anchor: it then makes a block [ks, ns] of wei at a time, in a temporary of that size. `cuts` are how its iteration space is cut by the
 product's loops over k and over panels:
 
-    wei: f32[K,N] = Multiply(%1: f32[G,32,N], scales: f32[G,1,N])      cuts = (axis 0 by 32, axis 2): a k block of 64 is two groups
-    zero points: f32[G,1,N] = TypeCast(%2: u4[G,1,N])                  cuts = (axis 0 by 32, axis 2) too: what the groups of a piece need
+    wei: f32[K,N] = Multiply(%1: f32[G,32,N], scales: f32[G,1,N])      cuts = (axis 0 by 32, axis 2): a block of 64 rows is two groups
+    zero points: f32[G,1,N] = TypeCast(%2: u4[G,1,N])                  cuts = (axis 0 by 32, axis 2) too: those of a block's groups
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from benchgraph.gir.batch_invariants import read_index
 from benchgraph.gir.domain import Domain, trace
-from benchgraph.gir.ir import Cut, Fused, Graph, Op, Stage
+from benchgraph.gir.ir import Cut, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N
 from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
@@ -36,75 +36,75 @@ class Reader:
     port: int
 
 
-def kernel_after(node: Fused, stage: Stage) -> Stage:
-    """The stage that a stage at the panel anchor makes pieces for."""
+def product_after(node: FusedOp, stage: Stage) -> Stage:
+    """The product whose blocks a stage at the panel anchor makes."""
     return next(s for s in node.stages[node.stages.index(stage) :] if spec(s.ops[0].kind).lowering.is_contraction)
 
 
-def panels_of(node: Fused, kernel: Stage) -> tuple[Stage, ...]:
-    """The stages that make pieces for a product, in order."""
-    return tuple(s for s in node.stages if s.is_per_panel and kernel_after(node, s) is kernel)
+def packing_stages(node: FusedOp, kernel: Stage) -> tuple[Stage, ...]:
+    """The stages that make blocks for a product, in order."""
+    return tuple(s for s in node.stages if s.is_packing and product_after(node, s) is kernel)
 
 
-def cuts(g: Graph, maker: Stage, readers: Iterable[Reader]) -> Cuts | None:
-    """How a stage is cut when it makes pieces for these readers: a product, or stages at its panel anchor. None: it makes no pieces."""
+def cuts_of(g: Graph, maker: Stage, readers: Iterable[Reader]) -> Cuts | None:
+    """The cuts of a stage that makes blocks for these readers: a product, or stages at its panel anchor. None: it cannot make blocks."""
     domain = trace(g, maker.ops)
     if domain is None or not domain.is_whole or domain.scattered or domain.reduced:
         return None
-    found = [_cuts_for(g, maker, domain, reader) for reader in readers]
-    wanted = [c for c in found if c is not None]
-    if not found or len(wanted) < len(found):
+    by_reader = [_cuts_for(g, maker, domain, reader) for reader in readers]
+    known = [c for c in by_reader if c is not None]
+    if not known or len(known) < len(by_reader):
         return None
-    k, n = (column.pop() if len(column := {c[loop] for c in wanted}) == 1 else None for loop in (0, 1))
+    k, n = (column.pop() if len(column := {c[loop] for c in known}) == 1 else None for loop in (0, 1))
     return k, n
 
 
 def _cuts_for(g: Graph, maker: Stage, domain: Domain, reader: Reader) -> Cuts | None:
-    read = _read(g, reader)
+    read = _read_index(g, reader)
     if read is None:
         return None
     loops = _loops(reader)
     v = reader.op.ins[reader.port]
     at = root_index(g, v, read)
-    found: list[Cut | None] = [None, None]
+    cuts: list[Cut | None] = [None, None]
     for w in (w for op in maker.ops for w in op.outs if g.root(w) == g.root(v)):
         names = tuple(Var(f"$x{i}") for i in range(len(domain.extents)))
         written = root_index(g, w, tuple(Const(0) if a is None else names[a] for a in domain.axes[w]))
         for dim, e in enumerate(at):
-            moving = [(var, by) for var in loops if (by := step(e, var)) != 0]
+            moving = [var for var in loops if step(e, var) != 0]
             if not moving:
                 continue
-            loop, unit = loops[moving[0][0]]
-            if e != moving[0][0] or found[loop] is not None:
+            loop, unit = loops[moving[0]]
+            if e != moving[0] or cuts[loop] is not None:
                 return None
             axis = _outermost(domain, names, written, dim)
             if axis is None:
                 return None
-            found[loop] = Cut(axis.axis, axis.unit * unit)
-    return found[0], found[1]
+            cuts[loop] = Cut(axis.axis, axis.unit * unit)
+    return cuts[0], cuts[1]
 
 
-def _read(g: Graph, reader: Reader) -> Index | None:
-    """Where the operand is read, in the reader's own axes."""
+def _read_index(g: Graph, reader: Reader) -> Index | None:
+    """The index at which the operand is read, in the reader's axes."""
     domain, op = trace(g, reader.stage.ops), reader.op
     assert domain is not None
-    how = spec(op.kind).lowering.form
-    if not isinstance(how, DataMovement):
+    form = spec(op.kind).lowering.form
+    if not isinstance(form, DataMovement):
         return read_index(g, reader.stage, domain, op, reader.port, 0)
     at = tuple(Const(0) if axis is None else Var(f"$x{axis}") for axis in domain.axes[op.outs[0]])
-    return how.source(op.attrs, g.value(op.ins[reader.port]).shape, g.value(op.outs[0]).shape, at)
+    return form.source(op.attrs, g.value(op.ins[reader.port]).shape, g.value(op.outs[0]).shape, at)
 
 
 def _loops(reader: Reader) -> dict[Var, tuple[int, int]]:
-    """What runs along k (0) and along the panels (1) there, and how many of their indices one of its own is."""
+    """The reader's axes that run along k (0) and along the panels (1), and how many indices of k or of the columns one of theirs is."""
     if spec(reader.op.kind).lowering.is_contraction:
         return {K: (0, 1), N: (1, 1)}
     return {Var(f"$x{cut.axis}"): (loop, cut.unit) for loop, cut in enumerate(reader.stage.cuts) if cut is not None}
 
 
 def _outermost(domain: Domain, names: tuple[Var, ...], written: Index, dim: int) -> Cut | None:
-    """Of the axes that run through a dim, densely and through nothing else, the one that goes in the largest steps."""
-    found: list[Cut] = []
+    """Of the axes that together run densely through a dim, and through no other dim, the one with the largest step."""
+    cuts: list[Cut] = []
     for axis, name in enumerate(names):
         steps = [step(e, name) for e in written]
         by = steps[dim]
@@ -112,11 +112,11 @@ def _outermost(domain: Domain, names: tuple[Var, ...], written: Index, dim: int)
             continue
         if by is None or sum(s != 0 for s in steps) != 1:
             return None
-        found.append(Cut(axis, by))
-    found.sort(key=lambda c: c.unit)
+        cuts.append(Cut(axis, by))
+    cuts.sort(key=lambda c: c.unit)
     size = 1
-    for cut in found:
+    for cut in cuts:
         if cut.unit != size:
             return None
         size *= domain.extents[cut.axis]
-    return found[-1] if found else None
+    return cuts[-1] if cuts else None

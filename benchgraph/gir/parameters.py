@@ -22,26 +22,26 @@ class Parameters:
     batch, m, n, k      the problem: batch entries of dst, and the extents of one of them
     cores     npc       threads that the tasks are for
     mb        MB        rows of one microkernel call, and of one task
-    nb        NB        columns of one microkernel call, and the width of a packed weight panel
-    kb        KB        k of one block of src, where the product before has left it in column blocks; all of k, or of a part,
+    nb        NB        columns of one microkernel call, and the width of a packed B panel
+    kb        KB        k of one block of src, where the product before has stored it in column blocks; all of k, or of an L2 part,
                         where src is row-major
-    split_n             whether each panel of columns, or piece of wei, is a task of its own
-    panels_first        whether tasks of one panel follow each other, of all batch entries, instead of tasks of one row block
+    split_n             whether each panel of columns, or packed block of wei, is a task of its own
+    panels_first        whether the loop over panels is around the loop over batch entries, instead of the loop over row blocks
     mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
     npn       NPN       tasks along the columns
     nsn       NSN       panels of one task
     bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
-    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but where wei is made or held in pieces
+    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but for packed blocks and L2 parts
 
-    ks, ns              rows and columns of a piece of wei, where pieces are packed on the fly (gir/on_the_fly_packing.py); ns is
-                        whole panels. With panels_first, ns is the columns of a task, and ks 0. 0: there are none, and a task has one panel
-    parts, groups       with panels_first: parts of a panel, along the last reduced axis, of which L2 holds one while the batch entries of a
-                        task go past it; groups of entries that are such tasks. 1, 0: whole panels, and each entry is a task
-    ahead               whether the next panel of packed weights, or what the next piece is packed from, is fetched while one is multiplied
-    abreast             columns whose sums run along k side by side, where weights lie by columns and meet few rows; 0: microkernels do it
-    step                columns of dst that a nest of flash attention holds at a time (gir/flash_attention.py); 0: all
+    ks, ns              rows and columns of a block of wei that is packed on the fly (gir/on_the_fly_packing.py); ns is whole panels. With
+                        panels_first, ns is the columns of a task, and ks 0. 0: no such blocks, and a task has one panel
+    l2_parts            with panels_first: parts of a panel, along the last reduced axis, of which L2 holds one at a time. 1: whole panels
+    entry_groups        with l2_parts: groups of batch entries that are tasks. 0: each entry is a task
+    prefetch            whether calls prefetch the next panel of packed weights, or the source of the next packed block
+    unrolled_columns    columns of a skinny GEMM whose dot products are computed together (gir/gemv.py); 0: a microkernel computes it
+    score_columns       columns of dst that a nest holds at a time, with running reductions (gir/flash_attention.py); 0: all
 
-    The register tile (6 x 64 and the like) is the microkernel's own affair.
+    The register tile (6 x 64 and the like) is chosen by the microkernel.
     """
 
     batch: int
@@ -54,13 +54,13 @@ class Parameters:
     cores: int
     split_n: bool = False
     panels_first: bool = False
-    step: int = 0
+    score_columns: int = 0
     ks: int = 0
     ns: int = 0
-    parts: int = 1
-    groups: int = 0
-    ahead: bool = False
-    abreast: int = 0
+    l2_parts: int = 1
+    entry_groups: int = 0
+    prefetch: bool = False
+    unrolled_columns: int = 0
     why: tuple[Reason, ...] = ()
 
     @property
@@ -86,16 +86,16 @@ class Parameters:
 
     @property
     def bs(self) -> int:
-        return ceil((self.ks or self.k) / (self.kb * self.parts)) if self.kb else 0
+        return ceil((self.ks or self.k) / (self.kb * self.l2_parts)) if self.kb else 0
 
     @property
     def ksn(self) -> int:
-        return ceil(self.k / self.ks) if self.ks else self.parts
+        return ceil(self.k / self.ks) if self.ks else self.l2_parts
 
     @property
     def row_tasks(self) -> int:
         """Tasks of the same columns."""
-        return self.groups or self.batch * self.mpn
+        return self.entry_groups or self.batch * self.mpn
 
     @property
     def tasks(self) -> int:

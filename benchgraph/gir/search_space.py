@@ -1,6 +1,6 @@
-"""Every choice of template parameters that is legal for a product: what exhaustive search goes through.
+"""Every legal choice of template parameters for a product: what `benchgraph tune` searches.
 
-The template cuts evenly, so what is free is the number of row blocks and of panels: each number that makes a block of another size counts.
+Blocks are even, so the free parameters are the numbers of row blocks and of panels: each number that gives another block size counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def panel_widths(n: int, target: Target) -> tuple[int, ...]:
 
 
 def legal(problem: str, m: int, n: int, target: Target, *, may_split: bool) -> Iterator[Forced]:
-    """may_split: the columns may be spread over tasks, which changes nothing when there is but one panel."""
+    """may_split: the columns may be spread over tasks, which changes nothing when there is one panel only."""
     for mb in row_blocks(m):
         for nb in panel_widths(n, target):
             yield Forced(problem, mb, nb)

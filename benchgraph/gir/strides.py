@@ -1,4 +1,4 @@
-"""How values lie in memory, through views and layouts, as the steps of their elements along loops."""
+"""The strides of a value's elements along loops, through views and layouts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchgraph.tir.affine import Linear, linear, to_expr
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Const, Var
 
-Steps: TypeAlias = tuple[int | None, ...]  # per loop; None where the step is not a number
+Steps: TypeAlias = tuple[int | None, ...]  # per loop; None where the stride is not a constant
 
 
-def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
-    """By how many elements of its buffer a value's element at this index moves as each of the variables grows by one."""
+def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
+    """By how many elements of its buffer the element of a value at this index moves as each of the variables grows by one."""
     value, root = g.value(id), g.value(g.root(id))
     if root.layout.blocks:
         return (None,) * len(variables)
@@ -26,11 +26,11 @@ def steps_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> S
     def along(var: Var) -> int | None:
         steps = [affine.step(i, var) for i in at]
         if None in steps:
-            return of_digits(var)
+            return of_split_axis(var)
         return sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None)
 
-    def of_digits(var: Var) -> int | None:
-        """Of axes that a view takes apart: images of 48 x 48 pixels, number i is at i // 48 * 15360 + i % 48 * 320, in steps of 320."""
+    def of_split_axis(var: Var) -> int | None:
+        """Of an axis that a view splits: images of 48 x 48 pixels, pixel i is at i // 48 * 15360 + i % 48 * 320, so its stride is 320."""
         total = Linear({})
         for i, stride in zip(at, strides, strict=True):
             total = total.plus(linear(i), stride)

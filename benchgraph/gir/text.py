@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.gir.ir import Anchor, Constness, Fused, Graph, Op, Value
+from benchgraph.gir.ir import Anchor, Constness, FusedOp, Graph, Op, Value
 
 
 def print_gir(g: Graph) -> str:
@@ -15,8 +15,8 @@ def print_gir(g: Graph) -> str:
             arrow = "writes" if v.view.inverse else "reads"
             lines.append(f"  {_declared(v)} = {arrow} %{v.view.base} through {v.view.kind}{_attrs(v.view.attrs)}")
     for node in g.nodes:
-        lines += _fused(g, node) if isinstance(node, Fused) else ["  " + _op(g, node)]
-    wanted = {v: f" in {layout or 'any layout'}" for v, layout in g.unsettled}
+        lines += _fused(g, node) if isinstance(node, FusedOp) else ["  " + _op(g, node)]
+    wanted = {v: f" in {layout or 'any layout'}" for v, layout in g.open_layouts}
     return "\n".join([*lines, "  return " + ", ".join(f"%{v}{wanted.get(v, '')}" for v in g.outs), "}"])
 
 
@@ -43,30 +43,30 @@ def _op(g: Graph, op: Op) -> str:
     return f"{outs} = {op.kind}({', '.join(f'%{v}' for v in op.ins)}){_attrs(op.attrs)}"
 
 
-def _task(node: Fused) -> str:
+def _task(node: FusedOp) -> str:
     p = node.parameters
     if p is None:
         return ""
-    parts = f" in {p.parts} parts" if p.parts > 1 else ""
+    parts = f" in {p.l2_parts} parts" if p.l2_parts > 1 else ""
     columns = f", panel by panel{parts}" if p.panels_first else ", columns split too" if p.split_n else ""
-    rows = p.batch // p.groups * p.m if p.groups else p.mb
-    step = f" step={p.step}" if p.step else ""
+    rows = p.batch // p.entry_groups * p.m if p.entry_groups else p.mb
+    step = f" step={p.score_columns}" if p.score_columns else ""
     return f"  // mb={p.mb}{step}: {p.row_tasks} tasks of {rows} rows over {p.cores} cores{columns}"
 
 
-def _fused(g: Graph, node: Fused) -> list[str]:
+def _fused(g: Graph, node: FusedOp) -> list[str]:
     outs = ", ".join(f"%{v}" for v in node.outs)
     lines = [f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)}){_task(node)} {{"]
     for stage in node.stages:
         for op, anchor in zip(stage.ops, stage.anchors, strict=True):
             at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value
-            if stage.is_per_panel:
+            if stage.is_packing:
                 at += f" cut along {', '.join('-' if c is None else f'{c.axis} by {c.unit}' for c in stage.cuts)}"
             if anchor is Anchor.kernel and stage.parameters is not None and stage.parameters.ks:
                 at += f" wei in pieces of {stage.parameters.ks} x {stage.parameters.ns}"
-            if stage.sums_rows:
+            if stage.reduces_rows:
                 at += ", adding to all rows" if anchor is Anchor.kernel else ", behind the last task"
-            if stage.is_per_entry:
+            if stage.is_batch_invariant:
                 at += f" along {','.join('-' if axis is None else str(axis) for axis in stage.along)}"
             lines.append(f"    {_op(g, op)}  // {at}")
     return [*lines, "  }"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.text import print_gir
 from benchgraph.ops import spec
 
@@ -20,7 +20,7 @@ def verify(g: Graph) -> None:
             raise GirError(f"the literal %{v.id} is {v.dtype.value}, two elements to a byte; only inputs can be", where="Graph IR")
     written = _Written(g)
     for node in g.nodes:
-        ops = node.ops if isinstance(node, Fused) else (node,)
+        ops = node.ops if isinstance(node, FusedOp) else (node,)
         for op in ops:
             _check(g, op, written)
     for out in g.outs:

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.layout import Layout
-from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.lower.access import Storage
 from benchgraph.lower.flash_attention import FlashAttentionNest
 from benchgraph.lower.gemm import GemmNest
@@ -82,7 +82,7 @@ class Lowered:
 
 def lower(g: Graph) -> Lowered:
     """Nests whose results are constant go to init, the others to main."""
-    nodes = [n for n in g.nodes if isinstance(n, Fused)]
+    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
     once = [n for n in nodes if g.value(n.outs[0]).is_constant]
     always = [n for n in nodes if not g.value(n.outs[0]).is_constant]
     made = {v for n in once for v in n.outs}
@@ -111,7 +111,7 @@ def _is_table(g: Graph, id: int) -> bool:
     return v.literal is not None and v.type.elements > 1
 
 
-def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...], *, runs_once: bool = False) -> Func:
+def _function(name: str, g: Graph, nodes: list[FusedOp], params: tuple[int, ...], *, runs_once: bool = False) -> Func:
     storage = Storage(g)
     tensors = tuple(storage.declare(v) for v in params)
     nests: list[Stmt] = [_nest(storage, node) for node in nodes]
@@ -119,7 +119,7 @@ def _function(name: str, g: Graph, nodes: list[Fused], params: tuple[int, ...], 
     return Func(name, tensors, seq(*allocs, *nests), runs_once)
 
 
-def _nest(storage: Storage, node: Fused) -> Stmt:
+def _nest(storage: Storage, node: FusedOp) -> Stmt:
     if any(spec(op.kind).lowering.is_contraction for op in node.ops):
-        return (FlashAttentionNest if node.step else GemmNest)(storage, node).lower()
+        return (FlashAttentionNest if node.score_columns else GemmNest)(storage, node).lower()
     return lower_windows(storage, node) if spec(node.ops[0].kind).lowering.is_window else lower_loops(storage, node)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Stage
-from benchgraph.gir.product import has_rows
+from benchgraph.gir.product import is_row_major
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask
 from benchgraph.lower.region import Region, Span
@@ -24,7 +24,7 @@ class Epilogue:
 
     def __init__(self, task: GemmTask) -> None:
         self.task = task
-        self.prefetches_result = bool(task.node.next_entry or task.node.next_rows)
+        self.prefetches_result = bool(task.node.prefetched_entries or task.node.prefetched_rows)
 
     def emit(
         self,
@@ -75,7 +75,7 @@ class Epilogue:
     def _result_prefetch(self, row: Coord) -> Iterator[Stmt]:
         task, is_due, self.prefetches_result = self.task, self.prefetches_result, False
         result = task.g.value(task.node.stages[-1].ops[-1].outs[0])
-        is_by_row = result.shape[:-1] == task.shape and task.g.root(result.id) in task.g.outs and has_rows(task.g, result.id)
+        is_by_row = result.shape[:-1] == task.shape and task.g.root(result.id) in task.g.outs and is_row_major(task.g, result.id)
         if is_due and is_by_row:
             where, index = task.storage.place(result.id, (*map(Coord, task.batch), row, Coord(ZERO)))
             yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)

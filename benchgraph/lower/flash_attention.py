@@ -25,8 +25,8 @@ from math import inf, nan
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
-from benchgraph.gir.flash_attention import Online, online
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.flash_attention import FlashAttention, flash_attention
+from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.gemm_task import Accumulator
@@ -42,14 +42,14 @@ LOWEST = DType.f32.range[0]
 
 
 class FlashAttentionNest(GemmNest):
-    """Lowers a Fused node with a step."""
+    """Lowers a FusedOp node with a step."""
 
-    def __init__(self, storage: Storage, node: Fused) -> None:
+    def __init__(self, storage: Storage, node: FusedOp) -> None:
         super().__init__(storage, node)
-        plan = online(self.g, node)
+        plan = flash_attention(self.g, node)
         assert plan is not None, "schedule gives a step only to nests of this form"
-        self.plan: Online = plan
-        self.step = node.step
+        self.plan: FlashAttention = plan
+        self.step = node.score_columns
         domain = trace(self.g, plan.scores.ops)
         assert domain is not None
         self.domain: Domain = domain
@@ -60,15 +60,15 @@ class FlashAttentionNest(GemmNest):
 
     def _task(self) -> Stmt:
         plan, attention = self.plan, (self.plan.scores, self.plan.values)
-        others = seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_per_entry and stage not in attention))
+        others = seq(*(self._stage(stage) for stage in self.node.stages if not stage.is_batch_invariant and stage not in attention))
         packed = self.kernel.pack_rows(plan.scores)
         full, tail = divmod(self.domain.extents[-1], self.step)
         ko = self.storage.var("ko")
         loop = For(ko, Const(full), self._unless_masked(ko, self.step))
         rest = (self._with_own_temporaries(self._unless_masked(Const(full), tail)),) if tail else ()
         per_row = Region(self.storage, self.domain, (*self.task.spans, Span(Const(1))))
-        per_row.first_in_row([] if plan.shift else [self._nan_for_zero_sum((*per_row.coords[:-1], Coord(ZERO)))])
-        late = per_row.emit(plan.late)
+        per_row.first_in_row([] if plan.shift_ops else [self._nan_for_zero_sum((*per_row.coords[:-1], Coord(ZERO)))])
+        late = per_row.emit(plan.row_ops)
         return seq(others, packed, self._clear(), loop, *rest, late, self.epilogue.emit(plan.values, self._copy))
 
     # ---- running reductions
@@ -98,14 +98,14 @@ class FlashAttentionNest(GemmNest):
         """The initial values of the running reductions and of acc."""
         i = self.storage.var("i")
         at = (*self.task.row(i), Coord(ZERO))
-        starts = {self.plan.maximum.outs[0]: LOWEST, self.plan.c: LOWEST, self.plan.total.outs[0]: 0.0}
+        starts = {self.plan.maximum.outs[0]: LOWEST, self.plan.shift: LOWEST, self.plan.total.outs[0]: 0.0}
         clear = seq(*(self.storage.store(v, at, f32(value)) for v, value in starts.items()))
         return seq(For(i, self.task.spans[-1].extent, clear), self._update_acc(0.0))
 
     def _with_own_temporaries(self, s: Stmt) -> Stmt:
         """The ragged columns' statements on temporaries of their own, so that those of the full blocks keep the width of a step."""
         o = self.plan
-        per_element = {v for op in (o.scores.ops[0], *o.early, o.difference, o.exp, *o.weights) for v in op.outs}
+        per_element = {v for op in (o.scores.ops[0], *o.tile_ops, o.difference, o.exp, *o.weight_ops) for v in op.outs}
         values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(per_element)}
         return map_tensors(s, {name: self.storage.scratch(v, v.dtype) for name, v in values.items()})
 
@@ -114,18 +114,18 @@ class FlashAttentionNest(GemmNest):
     def _unless_masked(self, ko: Expr, width: int) -> Stmt:
         """The work on some columns, under a condition where one can tell that a mask sets all of them to -inf."""
         o, work = self.plan, self._some_columns(ko, width)
-        if o.choice is None:
+        if o.mask is None:
             return work
         spans = (*self.task.spans, Span(Const(width), ko, self.step))
-        masking = self.storage.load(o.choice.ins[o.hiding], (Coord(ZERO),) * len(self.g.value(o.choice.ins[o.hiding]).shape))
-        keeps_scores_if_true = o.hiding == 2  # the condition chooses the scores
-        bound = self._bound(o.choice.ins[0], spans, 1 if keeps_scores_if_true else -1)
+        masking = self.storage.load(o.mask.ins[o.mask_port], (Coord(ZERO),) * len(self.g.value(o.mask.ins[o.mask_port]).shape))
+        keeps_scores_if_true = o.mask_port == 2  # the condition chooses the scores
+        bound = self._bound(o.mask.ins[0], spans, 1 if keeps_scores_if_true else -1)
         has_scores = bound if keeps_scores_if_true else Unary(UnOp.not_, bound)
         return If(binary(BinOp.or_, has_scores, binary(BinOp.ne, masking, f32(-inf))), work)
 
     def _bound(self, id: int, spans: tuple[Span, ...], direction: int) -> Expr:
         """An upper (direction 1) or lower (-1) bound of a value within the spans: monotone ops take it at a corner of the spans."""
-        op = next((op for op in self.plan.early if id in op.outs), None)
+        op = next((op for op in self.plan.tile_ops if id in op.outs), None)
         v = self.g.value(id)
         if op is None:
             return self.storage.load(id, (Coord(ZERO),) * len(v.shape))
@@ -151,7 +151,7 @@ class FlashAttentionNest(GemmNest):
             at = add(mul(ko, per_step), no)
             made = self.kernel.block(o.scores.ops[0], at, columns, nb) if column_body is None else column_body(at, columns)
             spans = (*self.task.spans, Span(Const(columns), at, nb))
-            return seq(made, Region(self.storage, self.domain, spans).emit(o.early)) if o.early else made
+            return seq(made, Region(self.storage, self.domain, spans).emit(o.tile_ops)) if o.tile_ops else made
 
         def add_values(no: Expr, columns: int) -> Stmt:
             return self.task.for_rows(lambda rows: self._add_values(no, columns, rows, ko, width))
@@ -168,17 +168,17 @@ class FlashAttentionNest(GemmNest):
         maxima, per_row, sums = (Region(self.storage, self.domain, s) for s in (columns, (*self.task.spans, Span(Const(1))), columns))
         maxima_at, at, sums_at = ((*region.coords[:-1], Coord(ZERO)) for region in (maxima, per_row, sums))
 
-        maxima.first_in_row([Store(self.before, tuple(c.value for c in maxima_at), self.storage.load(o.c, maxima_at))])
+        maxima.first_in_row([Store(self.before, tuple(c.value for c in maxima_at), self.storage.load(o.shift, maxima_at))])
         maxima.starts[o.maximum.outs[0]] = self.storage.load(o.maximum.outs[0], maxima_at)
 
         index = tuple(c.value for c in at)
-        factor = unary(UnOp.exp, binary(BinOp.sub, Load(self.before, index), self.storage.load(o.c, at)))
+        factor = unary(UnOp.exp, binary(BinOp.sub, Load(self.before, index), self.storage.load(o.shift, at)))
         total = binary(BinOp.mul, self.storage.load(o.total.outs[0], at), Load(self.factor, index))
-        per_row.add(o.shift)
-        per_row.once_known(o.c, [Store(self.factor, index, factor), self.storage.store(o.total.outs[0], at, total)])
+        per_row.add(o.shift_ops)
+        per_row.once_known(o.shift, [Store(self.factor, index, factor), self.storage.store(o.total.outs[0], at, total)])
 
         sums.starts[o.total.outs[0]] = self.storage.load(o.total.outs[0], sums_at)
-        return seq(maxima.emit([o.maximum]), per_row.finish(), sums.emit([o.difference, o.exp, o.total, *o.weights]))
+        return seq(maxima.emit([o.maximum]), per_row.finish(), sums.emit([o.difference, o.exp, o.total, *o.weight_ops]))
 
     def _add_values(self, no: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:
         """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""

@@ -21,7 +21,7 @@ from math import prod
 from benchgraph.core.divide import divisor_from
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.region import Merged, Region, Span
 from benchgraph.ops.spec import Reduction
@@ -81,7 +81,7 @@ def cut(domain: Domain, inner: int, merged: Merged, *, is_shared: bool = False) 
     return Cut(outer, run, each, bool(kept)) if rows > each else None
 
 
-def lower_parts(storage: Storage, node: Fused, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> Stmt:
+def lower_parts(storage: Storage, node: FusedOp, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> Stmt:
     """across, inside: as for a region."""
     return _Parts(storage, node, domain, by, across, inside).emit(node.ops)
 
@@ -89,7 +89,7 @@ def lower_parts(storage: Storage, node: Fused, domain: Domain, by: Cut, across: 
 class _Parts(Region):
     """A region at one row and one column, with its own loops around the phases."""
 
-    def __init__(self, storage: Storage, node: Fused, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> None:
+    def __init__(self, storage: Storage, node: FusedOp, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> None:
         task, row, column = (storage.var(stem) for stem in ("t", "r", "i"))
         extents = domain.extents
         columns: Loop = (column, Const(prod(extents[axis] for axis in by.run)))

@@ -18,8 +18,8 @@ Every temporary is declared at its full logical shape; shrink-tensors cuts it do
 from __future__ import annotations
 
 from benchgraph.gir.domain import trace
-from benchgraph.gir.ir import Fused, Op, Stage
-from benchgraph.gir.on_the_fly_packing import panels_of
+from benchgraph.gir.ir import FusedOp, Op, Stage
+from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import GemmTask
@@ -37,9 +37,9 @@ from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
 
 
 class GemmNest:
-    """Lowers one Fused node that holds at least one tunable op."""
+    """Lowers one FusedOp node that holds at least one tunable op."""
 
-    def __init__(self, storage: Storage, node: Fused) -> None:
+    def __init__(self, storage: Storage, node: FusedOp) -> None:
         self.storage, self.node, self.g = storage, node, storage.g
         self.task = GemmTask.of(storage, node)
         self.kernel = Microkernel(self.task)
@@ -47,14 +47,14 @@ class GemmNest:
 
     def lower(self) -> Stmt:
         task, stages, parameters = self.task, self.node.stages, self.node.parameters
-        if parameters is not None and parameters.parts > 1:
+        if parameters is not None and parameters.l2_parts > 1:
             return L2Blocking(self.kernel, self.epilogue, stages[-1]).emit()
-        reductions = [RowReduction(self.kernel, self.epilogue, stage) for stage in stages if stage.sums_rows]
+        reductions = [RowReduction(self.kernel, self.epilogue, stage) for stage in stages if stage.reduces_rows]
         kind = LoopKind.serial if reductions else LoopKind.parallel
         body: Stmt = For(task.mo, Const(-(-task.m // task.mb)), seq(self._task(), *(r.add_task() for r in reductions)), kind)
         body = seq(*(r.clear() for r in reductions), body, *(r.finish() for r in reductions))
         for depth in range(len(task.batch), -1, -1):
-            body = seq(*(self._batch_stage(stage) for stage in stages if stage.is_per_entry and len(stage.along) == depth), body)
+            body = seq(*(self._batch_stage(stage) for stage in stages if stage.is_batch_invariant and len(stage.along) == depth), body)
             if depth:
                 body = For(task.batch[depth - 1], Const(task.shape[depth - 1]), body, LoopKind.parallel)
         if task.no is not None and parameters is not None:
@@ -63,7 +63,9 @@ class GemmNest:
 
     def _task(self) -> Stmt:
         """The stages of one task."""
-        return seq(*(self._stage(stage) for stage in self.node.stages if not (stage.is_per_entry or stage.is_per_panel or stage.sums_rows)))
+        return seq(
+            *(self._stage(stage) for stage in self.node.stages if not (stage.is_batch_invariant or stage.is_packing or stage.reduces_rows))
+        )
 
     def _stage(self, stage: Stage) -> Stmt:
         is_product = spec(stage.ops[0].kind).lowering.is_contraction
@@ -109,7 +111,7 @@ class GemmNest:
         return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
     def _product(self, stage: Stage) -> Stmt:
-        op, makers, pack = stage.ops[0], panels_of(self.node, stage), self.kernel.pack_rows(stage)
+        op, makers, pack = stage.ops[0], packing_stages(self.node, stage), self.kernel.pack_rows(stage)
         if makers or (stage.parameters is not None and stage.parameters.ks):
             return seq(pack, self.epilogue.emit(stage, walk=PackOnTheFly(self.kernel, stage, makers).columns))
         if (column_body := gemv(self.task, stage)) is not None:

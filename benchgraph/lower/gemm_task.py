@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
 from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.region import Span
@@ -31,14 +31,14 @@ class GemmTask:
     """
 
     storage: Storage
-    node: Fused
+    node: FusedOp
     shape: Shape
     batch: tuple[Var, ...]
     mo: Var
     no: Var | None
 
     @classmethod
-    def of(cls, storage: Storage, node: Fused) -> GemmTask:
+    def of(cls, storage: Storage, node: FusedOp) -> GemmTask:
         shape = storage.g.value(next(op for op in node.ops if spec(op.kind).lowering.is_contraction).outs[0]).shape[:-1]
         batch, mo = tuple(storage.var("b") for _ in shape[:-1]), storage.var("mo")
         return cls(storage, node, shape, batch, mo, storage.var("no") if node.panels_first else None)
@@ -181,7 +181,7 @@ class Accumulator:
         g, v = self.task.g, self.op.outs[0]
         if self.temporary is None:
             return seq()
-        axes = result_axes(g, self.op, turned=True) if g.value(g.root(v)).dtype is self.temporary.dtype else None
+        axes = result_axes(g, self.op, transposed=True) if g.value(g.root(v)).dtype is self.temporary.dtype else None
         if axes is None:
             return self.copy(lambda i, j: (*self.task.row(i), Coord(j, no, nb)), Const(rows), columns)
         start = self.task.start(no, nb)

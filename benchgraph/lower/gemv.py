@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import Op, Stage
-from benchgraph.gir.product import K, Thin, acc_dtype, product, thin
+from benchgraph.gir.product import K, acc_dtype, product
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask, transposed
 from benchgraph.tir.build import add, binary, cast, in_blocks, mul, seq
@@ -29,16 +30,16 @@ from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, Load, Stmt, Store
 def gemv(task: GemmTask, stage: Stage) -> ColumnBody | None:
     """What computes a block of columns of the stage's product; None for products that the microkernel computes as they are."""
     op = stage.ops[0]
-    match thin(task.g, op):
-        case Thin.folded:
+    match gemv_form(task.g, op):
+        case Gemv.dot:
             return lambda no, width: task.for_rows(lambda rows: _reduce_k(task, stage, no, width, rows))
-        case Thin.turned:
+        case Gemv.axpy:
             return lambda no, width: task.for_rows(lambda rows: _transposed_product(task, op, rows))
     return None
 
 
 def _reduce_k(task: GemmTask, stage: Stage, no: Expr, width: int, rows: int) -> Stmt:
-    op, together = stage.ops[0], 0 if stage.parameters is None else stage.parameters.abreast
+    op, together = stage.ops[0], 0 if stage.parameters is None else stage.parameters.unrolled_columns
     if not together:
         i = task.storage.var("i")
         return For(i, Const(rows), _sums(task, op, [(Coord(i, task.mo, task.mb), Coord(ZERO))]))

@@ -32,8 +32,8 @@ class L2Blocking:
         assert p is not None
         self.kernel, self.task, self.epilogue, self.stage, self.parameters = kernel, kernel.task, epilogue, stage, p
         *_, self.n = self.task.g.value(stage.ops[0].outs[0]).shape
-        assert p.kb * p.parts == product(self.task.g, stage.ops[0]).reduced[-1], "a part does not end within a row of a window"
-        axes = list(accumulate(self.task.shape[:-1], mul, initial=1)).index(p.groups)  # the outer batch axes number the groups
+        assert p.kb * p.l2_parts == product(self.task.g, stage.ops[0]).reduced[-1], "a part does not end within a row of a window"
+        axes = list(accumulate(self.task.shape[:-1], mul, initial=1)).index(p.entry_groups)  # the outer batch axes number the groups
         loops = [(var, Const(extent)) for var, extent in zip(self.task.batch, self.task.shape, strict=False)]
         self.groups, self.entries = loops[:axes], loops[axes:]
 
@@ -46,7 +46,7 @@ class L2Blocking:
 
     def _sums(self, no: Expr, width: int) -> Stmt:
         part = self.task.storage.var("part")
-        others = For(part, Const(self.parameters.parts - 1), self._multiply(no, width, add(part, 1), accumulate=True))
+        others = For(part, Const(self.parameters.l2_parts - 1), self._multiply(no, width, add(part, 1), accumulate=True))
         return seq(self._multiply(no, width, ZERO, accumulate=False), others)
 
     def _multiply(self, no: Expr, width: int, part: Expr, *, accumulate: bool) -> Stmt:

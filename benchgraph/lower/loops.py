@@ -15,7 +15,7 @@ from math import prod
 
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.access import ZERO, Coord, Storage, along
 from benchgraph.lower.folds import cut, lower_parts
 from benchgraph.lower.panel_packing import PanelPacking
@@ -41,7 +41,7 @@ SMALL = 16384  # elements below which a nest is not worth waking other threads
 SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
 
 
-def lower_loops(storage: Storage, node: Fused) -> Stmt:
+def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
     (stage,) = node.stages
     domain = trace(storage.g, stage.ops)
     assert domain is not None
@@ -49,7 +49,7 @@ def lower_loops(storage: Storage, node: Fused) -> Stmt:
 
 
 class _LoopNest:
-    def __init__(self, storage: Storage, node: Fused, domain: Domain) -> None:
+    def __init__(self, storage: Storage, node: FusedOp, domain: Domain) -> None:
         self.storage, self.node, self.domain, self.g = storage, node, domain, storage.g
         self.runs = Runs(storage.g, domain, node)
         work = prod(domain.extents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchgraph.gir.ir import Op, Stage
-from benchgraph.gir.product import group_of, product
+from benchgraph.gir.product import k_group, product
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import Accumulator, GemmTask
 from benchgraph.lower.prefetch import prefetches
@@ -67,7 +67,7 @@ class Microkernel:
     ) -> Stmt:
         """One call: `width` columns from block no on, summed over all of k or a range. taps: of the other reduced axes, if not all."""
         task, p = self.task, product(self.task.g, op)
-        taps = taps or p.whole
+        taps = taps or p.full_box
         if k_range is None:
             k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False, prefetches=tuple(prefetches(task, op, no, nb)))
         size, src_layout = k_range.size, task.g.value(op.ins[0]).layout
@@ -82,6 +82,6 @@ class Microkernel:
         if kb < size:  # the blocks of k are the innermost batch axis
             (k_dim, step), blocks_dim = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
             a = replace(a, axes=(*a.axes, (blocks_dim, 1)))
-            b = replace(b, axes=(*b.axes, (k_dim, step * kb // group_of(task.g, op))))
+            b = replace(b, axes=(*b.axes, (k_dim, step * kb // k_group(task.g, op))))
             batch = (*batch, size // kb)
         return Brgemm(a, b, acc, rows, width, kb, batch, k_range.accumulate, k_range.prefetches)

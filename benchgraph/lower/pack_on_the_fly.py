@@ -43,7 +43,7 @@ class PackOnTheFly:
         self.nb, self.ks, self.ns = stage.nb, stage.parameters.ks, stage.parameters.ns
         *_, self.n = self.task.g.value(self.op.outs[0]).shape
         self.k = product(self.task.g, self.op).reduced[-1]
-        self.prefetched = self.makers[0][1] if stage.parameters.ahead else None
+        self.prefetched = self.makers[0][1] if stage.parameters.prefetch else None
 
     def columns(self, then: ColumnBody) -> Stmt:
         """The product, one block of columns after the other; `then` is emitted after each panel of it."""

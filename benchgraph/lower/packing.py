@@ -9,8 +9,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
+from benchgraph.gir.layouts import packed
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
-from benchgraph.gir.schedule import packed
 from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE

@@ -22,14 +22,14 @@ def prefetches(task: GemmTask, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
     """What the call of a product for its no-th block of nb columns prefetches."""
     blocks = ceil(task.g.value(op.outs[0]).shape[-1] / nb)
     call, calls = add(mul(task.mo, blocks), no), ceil(task.m / task.mb) * blocks
-    for id in _operands_of(task, task.node.next_entry, op):
+    for id in _operands_of(task, task.node.prefetched_entries, op):
         v, begin = task.g.value(id), (*task.batch[:-1], add(task.batch[-1], 1), ZERO)
         yield _share(task, id, v.shape[-1] * v.shape[-2], begin, call, calls)
     begin = (*task.batch, minimum(add(mul(task.mo, task.mb), task.mb), Const(task.m)))  # after the last task, the next entry's first rows
-    for id in _operands_of(task, task.node.next_rows, op):
+    for id in _operands_of(task, task.node.prefetched_rows, op):
         yield _share(task, id, task.mb * task.g.value(id).shape[-1], begin, no, blocks)
     stage = next(s for s in task.node.stages if s.ops[0] is op)
-    if stage.parameters is not None and stage.parameters.ahead:
+    if stage.parameters is not None and stage.parameters.prefetch:
         panel = task.operand(op, 1, task.start(add(no, 1), nb), Coord(ZERO))
         size = panel.tensor.dtype.nbytes(product(task.g, op).reduced[-1] * nb)
         yield Prefetch(panel.tensor, panel.index, ceil(size / LINE_BYTES))
@@ -37,7 +37,7 @@ def prefetches(task: GemmTask, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
 
 def _operands_of(task: GemmTask, ids: tuple[int, ...], op: Op) -> tuple[int, ...]:
     """The operands that this product's calls prefetch: the nest's products share them out."""
-    products = [s.ops[0] for s in task.node.stages if spec(s.ops[0].kind).lowering.is_contraction and not s.sums_rows]
+    products = [s.ops[0] for s in task.node.stages if spec(s.ops[0].kind).lowering.is_contraction and not s.reduces_rows]
     return ids[products.index(op) :: len(products)]
 
 

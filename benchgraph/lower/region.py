@@ -21,7 +21,7 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
-from benchgraph.gir.product import has_rows
+from benchgraph.gir.product import is_row_major
 from benchgraph.lower.access import ZERO, Coord, Place, Storage, aligned, along
 from benchgraph.lower.again import Again
 from benchgraph.ops import spec
@@ -224,7 +224,7 @@ class Region:
         """Where the fold runs: the result itself when it is of this dtype, lies in rows and is only this region's own, else a temporary."""
         v = self.storage.g.value(out)
         is_run = len(self.across) > 1 and self._lies_across(out)  # its index in rows would tell later passes less
-        if own and v.dtype is dtype and has_rows(self.storage.g, out) and (out in self.inside or not is_run):
+        if own and v.dtype is dtype and is_row_major(self.storage.g, out) and (out in self.inside or not is_run):
             return self.storage.place(out, at)
         return self._laid(out, dtype)(at) if self._lies_across(out) else (self.storage.scratch(v, dtype), tuple(c.value for c in at))
 

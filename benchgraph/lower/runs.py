@@ -15,8 +15,8 @@ from math import prod
 
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain
-from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.strides import Steps, steps_of
+from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.strides import Steps, strides_of
 from benchgraph.lower.access import right_aligned
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import DataMovement, Elementwise, Indices, Reduction
@@ -45,7 +45,7 @@ def is_even(domain: Domain, ops: Iterable[Op]) -> bool:
 class Runs:
     """A nest and what its accesses, worked out once, say of its loops. inside: values that it makes for itself alone."""
 
-    def __init__(self, g: Graph, domain: Domain, node: Fused) -> None:
+    def __init__(self, g: Graph, domain: Domain, node: FusedOp) -> None:
         self.g, self.domain, self.node = g, domain, node
         self.inside = frozenset(v for op in node.ops for v in op.outs if v not in node.outs and g.value(v).view is None)
 
@@ -177,7 +177,7 @@ def _elements(domain: Domain, steps: Steps) -> int:
     return prod(extent for extent, step in zip(domain.extents, steps, strict=True) if step != 0)
 
 
-def _goes_through_twice(domain: Domain, node: Fused) -> bool:
+def _goes_through_twice(domain: Domain, node: FusedOp) -> bool:
     """Whether elements are made of what a fold of them comes to. What they were made into before is in memory meanwhile, in dense rows."""
     folded = set[int]()
     for op in node.ops:
@@ -196,7 +196,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
         return tuple(Const(0) if axis is None else variables[axis] for axis in axes)
 
     def access(id: int, index: Indices, *, is_store: bool = False) -> _Access:
-        return _Access(steps_of(g, id, index, variables), g.root(id), is_store)
+        return _Access(strides_of(g, id, index, variables), g.root(id), is_store)
 
     for op in ops:
         match spec(op.kind).lowering.form:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from benchgraph.gir.ir import Op
-from benchgraph.gir.product import Axis, columns_of_src, group_of, product
+from benchgraph.gir.product import Axis, k_group, product, transposed_src_axes
 from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.tir.build import add, floordiv, mul, seq
@@ -33,10 +33,10 @@ class PackedSrc:
     @classmethod
     def of(cls, task: GemmTask, op: Op) -> PackedSrc | None:
         """None for a src that the microkernel reads unpacked."""
-        axes = columns_of_src(task.g, op)
+        axes = transposed_src_axes(task.g, op)
         if axes is None:
             return None
-        v, group = task.g.value(op.ins[0]), group_of(task.g, op)
+        v, group = task.g.value(op.ins[0]), k_group(task.g, op)
         *batch, m, k = v.shape
         return cls(task, op, axes, group, task.storage.extra(v.dtype, (*batch, ceil(k / group), m, group)))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from benchgraph.gir.ir import Op
-from benchgraph.gir.padding import met_by_entries, met_by_rows
+from benchgraph.gir.padding import rows_by_tap, taps_by_entry
 from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.ops.spec import Box, Interval
@@ -31,15 +31,15 @@ def branch_by_taps(task: GemmTask, op: Op, no: Expr, width: int, nb: int, call: 
     """call(taps that a column block and a batch entry need), in branches where the taps depend on either's number."""
     p, block = product(task.g, op), constant(no)
     if block is not None:
-        return _branch_by_entry(task, op, p.met(block * nb, width), call)
-    cases = p.stretches(nb)
+        return _branch_by_entry(task, op, p.summed_box(block * nb, width), call)
+    cases = p.column_runs(nb)
     if len(cases) > MOST_BRANCHES:
-        return _branch_by_entry(task, op, p.whole, call)
+        return _branch_by_entry(task, op, p.full_box, call)
     return _branches(no, cases, lambda taps: _branch_by_entry(task, op, taps, call))
 
 
 def _branch_by_entry(task: GemmTask, op: Op, taps: Box, call: Callable[[Box], Stmt]) -> Stmt:
-    entries = met_by_entries(task.g, op)
+    entries = taps_by_entry(task.g, op)
     if entries is None or len(entries.stretches) > MOST_BRANCHES:
         return call(taps)
     first = taps[entries.tap][0]
@@ -69,7 +69,7 @@ def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
 
 def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
     """The call for a task's rows, or several calls that skip the taps which only padding meets. call: (rows, taps, accumulate)."""
-    needs = met_by_rows(task.g, op)
+    needs = rows_by_tap(task.g, op)
     if needs is None or rows != task.m or needs.saved < LEAST_SAVED or product(task.g, op).reduced[-1] < LEAST_TERMS:
         return call(rows, taps, False)
     groups = [(box, span) for interval, span in needs.groups if (box := _intersection(taps, needs.tap, interval)) is not None]

@@ -16,8 +16,8 @@ from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, trace
-from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.strides import steps_of
+from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.strides import strides_of
 from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.loops import SMALL
 from benchgraph.lower.padded_window import PaddedWindow
@@ -31,7 +31,7 @@ from benchgraph.tir.build import cast, seq
 from benchgraph.tir.ir import Const, Expr, Load, LoopKind, Stmt, Store, Tensor, Var
 
 
-def lower_windows(storage: Storage, node: Fused) -> Stmt:
+def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
     """A nest whose first op is a window; the others are pointwise ops and movements of its result."""
     g, (op, *post_ops) = storage.g, node.ops
     window, out = spec(op.kind).lowering.form, g.value(op.outs[0])
@@ -59,11 +59,11 @@ def lower_windows(storage: Storage, node: Fused) -> Stmt:
         x_axis = _densest_axis(g, operand.id, axes)
         order = (*(axis for axis in axes if axis != x_axis), x_axis)
         result = _EarlierResult(storage.extra(DType.f32, tuple(operand.shape[axis] for axis in order)), order)
-        nests.append(_lower(WindowNest(storage, first, call, src, operand, x_axis, result.store, jam=node.together)))
+        nests.append(_lower(WindowNest(storage, first, call, src, operand, x_axis, result.store, jam=node.stencil_jam)))
         earlier.append(result)
     last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)
     x_axis = _densest_axis(g, last, domain.axes[last])
-    nest = WindowNest(storage, window, call, src, out, x_axis, finish, jam=node.together, has_post_ops=bool(post_ops))
+    nest = WindowNest(storage, window, call, src, out, x_axis, finish, jam=node.stencil_jam, has_post_ops=bool(post_ops))
     return seq(*nests, _lower(nest))
 
 
@@ -88,7 +88,7 @@ def _densest_axis(g: Graph, id: int, axes: Axes) -> int:
     """The axis of the nest along which a value's elements are closest in memory. axes: of the nest, by dim of the value."""
     variables = {axis: Var(f"${axis}") for axis, extent in zip(axes, g.value(id).shape, strict=True) if axis is not None and extent > 1}
     index = tuple(variables.get(axis, Const(0)) if axis is not None else Const(0) for axis in axes)
-    steps = dict(zip(variables, steps_of(g, id, index, tuple(variables.values())), strict=True))
+    steps = dict(zip(variables, strides_of(g, id, index, tuple(variables.values())), strict=True))
     last = max((axis for axis in axes if axis is not None), default=0)
     return min((axis for axis, step in steps.items() if step), key=lambda axis: (abs(steps[axis] or 0), -axis), default=last)
 

@@ -9,7 +9,7 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import Builder
-from benchgraph.gir.ir import Constness, Fused, Graph, Literal, Op
+from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op
 from tests.faults.inject import in_graph
 
 DECOMPOSED = "decompose"
@@ -44,7 +44,7 @@ def zero_point_dropped(g: Graph) -> Graph:
 def scales_of_channels_swapped(g: Graph) -> Graph:
     (scales,) = (v for v in g.values if v.literal is not None and v.type.elements > 1)
     array = scales.literal.array[::-1]
-    return g.changed({scales.id: replace(scales, literal=Literal(scales.dtype, scales.shape, array.tobytes()))})
+    return g.with_values({scales.id: replace(scales, literal=Literal(scales.dtype, scales.shape, array.tobytes()))})
 
 
 @in_graph("pattern/matmul_relu.json", after=DECOMPOSED)
@@ -110,7 +110,7 @@ def mask_off_by_one(g: Graph) -> Graph:
     seen, b = only(g, "GreaterEqual"), Builder(g.values)
     one = b.const(1, DType.s32)
     later = b.op("Subtract", seen.ins[0], one)
-    g = g.changed({id: b.values[id] for id in (one, later)})
+    g = g.with_values({id: b.values[id] for id in (one, later)})
     at = g.nodes.index(seen)
     return replace(g, nodes=(*g.nodes[:at], *b.nodes, replace(seen, ins=(later, seen.ins[1])), *g.nodes[at + 1 :]))
 
@@ -137,7 +137,7 @@ def operand_rounded_to_bf16(g: Graph) -> Graph:
     product, b = only(g, "MatMul", 1), Builder(g.values)
     narrow = b.op("TypeCast", product.ins[0], dtype=DType.bf16)
     wide = b.op("TypeCast", narrow, dtype=DType.f32)
-    g = g.changed({id: b.values[id] for id in (narrow, wide)})
+    g = g.with_values({id: b.values[id] for id in (narrow, wide)})
     at = g.nodes.index(product)
     return replace(g, nodes=(*g.nodes[:at], *b.nodes, replace(product, ins=(wide, product.ins[1])), *g.nodes[at + 1 :]))
 
@@ -147,19 +147,19 @@ def variable_weights_taken_for_constant(g: Graph) -> Graph:
     """They are packed at the first execution, and not again when they change."""
     wei = g.value(g.ins[1])
     assert not wei.is_constant
-    return g.changed({wei.id: replace(wei, constness=Constness.runtime)})
+    return g.with_values({wei.id: replace(wei, constness=Constness.runtime)})
 
 
 @in_graph("op/dequantize_per_channel.json", after=DECOMPOSED, in_program=False)
 def zero_points_of_one_channel_for_all(g: Graph) -> Graph:
     zps = g.value(only(g, "Subtract").ins[1])
     array = np.full_like(zps.literal.array, zps.literal.array.flat[0])
-    return g.changed({zps.id: replace(zps, literal=Literal(zps.dtype, zps.shape, array.tobytes()))})
+    return g.with_values({zps.id: replace(zps, literal=Literal(zps.dtype, zps.shape, array.tobytes()))})
 
 
 @in_graph("complex_fusion/attention_transpose_b.json", after="fuse-coarse")
 def keys_packed_along_the_wrong_axis(g: Graph) -> Graph:
     """The loop over heads takes a row of every head's keys, not every row of one head's."""
-    (nest,) = (n for n in g.nodes if isinstance(n, Fused))
-    stages = tuple(replace(s, along=(s.along[0], 2)) if s.is_per_entry and None not in s.along else s for s in nest.stages)
+    (nest,) = (n for n in g.nodes if isinstance(n, FusedOp))
+    stages = tuple(replace(s, along=(s.along[0], 2)) if s.is_batch_invariant and None not in s.along else s for s in nest.stages)
     return replace(g, nodes=tuple(replace(nest, stages=stages) if n is nest else n for n in g.nodes))

@@ -18,7 +18,7 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import SPREAD
+from benchgraph.gir.row_blocks import SPREAD
 from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.json import load

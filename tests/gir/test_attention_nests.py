@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import LogicalTensor, Shape
-from benchgraph.gir.ir import Fused, Graph
+from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import lower
 from benchgraph.tir import passes as tir_passes
@@ -29,8 +29,8 @@ def compiled(build: Build, target: Target = TARGET) -> tuple[Graph, Func]:
     return g, tir_passes.run(lower(g).main, target)
 
 
-def nests(g: Graph) -> list[Fused]:
-    return [n for n in g.nodes if isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs)]
+def nests(g: Graph) -> list[FusedOp]:
+    return [n for n in g.nodes if isinstance(n, FusedOp) and not all(g.value(v).is_constant for v in n.outs)]
 
 
 def regions(f: Func) -> int:
@@ -39,9 +39,9 @@ def regions(f: Func) -> int:
     return sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in top)
 
 
-def along(node: Fused) -> dict[str, tuple[int | None, ...]]:
+def along(node: FusedOp) -> dict[str, tuple[int | None, ...]]:
     """Of every stage at the batch anchor, by the kind of its first op."""
-    return {stage.ops[0].kind: stage.along for stage in node.stages if stage.is_per_entry}
+    return {stage.ops[0].kind: stage.along for stage in node.stages if stage.is_batch_invariant}
 
 
 # ---- attention as it comes -------------------------------------------------------------------------------------------

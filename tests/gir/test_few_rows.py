@@ -10,9 +10,9 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, PAGE_BYTES, Target
+from benchgraph.gir.gemv import unrolled_columns
 from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.packed_blocks import rows_read_in_turn
-from benchgraph.gir.schedule import columns_abreast
+from benchgraph.gir.packed_blocks import unpacked_block_limit
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
@@ -134,7 +134,7 @@ def test_entries_of_a_batch_have_weights_of_their_own() -> None:
     scores, values = (stage.parameters for stage in kernels(g))
     assert scores is not None
     assert values is not None
-    assert (scores.abreast, values.ks, values.ns) == (1, 1, 128)
+    assert (scores.unrolled_columns, values.ks, values.ns) == (1, 1, 128)
 
 
 def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:
@@ -163,17 +163,17 @@ def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:
 def test_narrow_weights_are_read_from_end_to_end_where_their_sums_stay_in_l1(
     rows: int, n: int, wei: DType, cores: int, at_a_time: int
 ) -> None:
-    assert rows_read_in_turn(rows, n, wei, cores, PLAIN)[0] == at_a_time
+    assert unpacked_block_limit(rows, n, wei, cores, PLAIN)[0] == at_a_time
 
 
 def test_columns_of_a_page_are_read_one_after_the_other() -> None:
-    assert [columns_abreast(1, nbytes, PLAIN) for nbytes in (PAGE_BYTES, PAGE_BYTES + 1)] == [1, 8]
+    assert [unrolled_columns(1, nbytes, PLAIN) for nbytes in (PAGE_BYTES, PAGE_BYTES + 1)] == [1, 8]
 
 
 @pytest.mark.parametrize(("one_stream", "abreast"), [(False, [8, 8, 5, 4, 2]), (True, [1, 4, 4, 4, 2])])
 def test_one_stream_at_a_time_suits_some_cores(one_stream: bool, abreast: list[int]) -> None:
     target = replace(PLAIN, one_stream=one_stream)
-    assert [columns_abreast(rows, 2 * PAGE_BYTES, target) for rows in (1, 2, 3, 4, 6)] == abreast
+    assert [unrolled_columns(rows, 2 * PAGE_BYTES, target) for rows in (1, 2, 3, 4, 6)] == abreast
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_given_weights_beyond_l2_are_fetched_before_they_are_packed(
     p = last.parameters
     assert p is not None
     assert p.ks
-    assert p.ahead == wanted
-    assert p.ahead == any(r.parameter == "ahead" and "next piece" in r.text for r in p.why)
+    assert p.prefetch == wanted
+    assert p.prefetch == any(r.parameter == "prefetch" and "next block" in r.text for r in p.why)
 
 
 @pytest.mark.parametrize(("llc_bytes", "packed"), [(4 * FAR, True), (8 * FAR, False)])

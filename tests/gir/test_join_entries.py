@@ -15,9 +15,9 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, dense_strides, reach
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Op, Value
+from benchgraph.gir.layouts import column_blocked
 from benchgraph.gir.passes.decompose import decompose
 from benchgraph.gir.passes.join_entries import FEW_ROWS, Joint, join_entries
-from benchgraph.gir.schedule import column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
@@ -204,7 +204,7 @@ def test_outputs_left_open_are_row_major() -> None:
     p = partition_of(borders)
     assert compile_partition(p, open_outputs={2}).layouts == (plain(3),)
     g = join_entries(decompose(from_partition(p, {2}), TARGET), TARGET)
-    assert g.unsettled == ()
+    assert g.open_layouts == ()
 
 
 def test_what_is_dense_stays_dense() -> None:

@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.passes import run
 from benchgraph.core.target import ISAS, Target
-from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.text import print_gir
@@ -213,7 +213,7 @@ def stored_windows(zps: int | tuple[int, ...], wei_zp: int = 0, dtype: DType = D
         b.op("Convolution", src, wei, **attrs, data_format=data_format, weights_format="OIX")
 
     g = up_to(gir(build), "schedule", EMULATED_DOTS)
-    ops = [op for node in g.nodes if isinstance(node, Fused) for op in node.ops]
+    ops = [op for node in g.nodes if isinstance(node, FusedOp) for op in node.ops]
     (windows,) = (op for op in ops if spec(op.kind).lowering.is_window)
     return windows, g
 
@@ -361,5 +361,5 @@ def test_quantised_attention_is_one_nest(golden) -> None:
         b.op("Quantize", dst, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor")
 
     done = run(PIPELINE, gir(build), EMULATED_DOTS, show=print_gir, verify=verify, observe=lambda *_: None)
-    assert sum(any(spec(op.kind).lowering.is_contraction for op in n.ops) for n in done.nodes if isinstance(n, Fused)) == 1
+    assert sum(any(spec(op.kind).lowering.is_contraction for op in n.ops) for n in done.nodes if isinstance(n, FusedOp)) == 1
     golden(print_gir(done))

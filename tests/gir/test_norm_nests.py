@@ -10,7 +10,7 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -22,13 +22,13 @@ from tests.support.graph_ir import scheduled
 F32 = DType.f32
 
 
-def nests(build: Callable[[GraphBuilder], object]) -> list[Fused]:
+def nests(build: Callable[[GraphBuilder], object]) -> list[FusedOp]:
     """The nests that run at every execution, of a graph that is one partition."""
     g = scheduled(build)
-    return [n for n in g.nodes if isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs)]
+    return [n for n in g.nodes if isinstance(n, FusedOp) and not all(g.value(v).is_constant for v in n.outs)]
 
 
-def kinds(node: Fused) -> list[str]:
+def kinds(node: FusedOp) -> list[str]:
     return [op.kind for op in node.ops]
 
 

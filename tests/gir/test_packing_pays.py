@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from tests.support.graph_ir import scheduled
 
@@ -21,7 +21,7 @@ def blocks(src: Shape, wei: Shape, target: Target = TARGET) -> tuple[int, ...]:
     b = GraphBuilder()
     b.op("MatMul", b.input(src), b.input(wei))
     g = scheduled(b.graph(), target)
-    (product,) = (stage.ops[0] for node in g.nodes if isinstance(node, Fused) for stage in node.stages if stage.parameters is not None)
+    (product,) = (stage.ops[0] for node in g.nodes if isinstance(node, FusedOp) for stage in node.stages if stage.parameters is not None)
     return tuple(size for _, size in g.value(product.ins[1]).layout.blocks)
 
 
@@ -82,8 +82,8 @@ def test_attention_packs_per_entry_and_stays_one_nest() -> None:
     b = GraphBuilder()
     scores = b.op("SoftMax", b.op("MatMul", b.input((2, 4, 64, 32)), b.input((2, 4, 32, 128))), axis=-1)
     b.op("MatMul", scores, b.input((2, 4, 128, 96)))
-    (nest,) = (node for node in scheduled(b.graph(), TARGET).nodes if isinstance(node, Fused))
-    assert [stage.ops[0].kind for stage in nest.stages if stage.is_per_entry] == ["Reorder", "Reorder"]
+    (nest,) = (node for node in scheduled(b.graph(), TARGET).nodes if isinstance(node, FusedOp))
+    assert [stage.ops[0].kind for stage in nest.stages if stage.is_batch_invariant] == ["Reorder", "Reorder"]
 
 
 def test_what_the_partition_itself_makes_is_left_as_it_is() -> None:
@@ -91,5 +91,5 @@ def test_what_the_partition_itself_makes_is_left_as_it_is() -> None:
     made = b.op("MatMul", b.input((512, 512)), b.constant((512, 512)))
     b.op("MatMul", b.input((512, 512)), made)
     g = scheduled(b.graph(), TARGET)
-    second = next(op for node in g.nodes if isinstance(node, Fused) for op in node.ops if op.outs == (g.outs[-1],))
+    second = next(op for node in g.nodes if isinstance(node, FusedOp) for op in node.ops if op.outs == (g.outs[-1],))
     assert not g.value(second.ins[1]).layout.blocks

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import Fused, Graph, Op
-from benchgraph.gir.padding import Entries, Rows, _span, met_by_entries, met_by_rows, zeros_around
+from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.padding import RowsByTap, TapsByEntry, _span, rows_by_tap, taps_by_entry, zero_border
 from benchgraph.graph.build import GraphBuilder
 from tests.support.graph_ir import scheduled
 
@@ -21,7 +21,7 @@ def convolution(data_format: str = "NXC", pads: Shape = (1, 2), images: int = 2,
         b.op("Convolution", src, b.constant((3, 5, 16, 16)), data_format=data_format, **given)
 
     g = scheduled(build)
-    (op,) = (op for node in g.nodes if isinstance(node, Fused) for op in node.ops if op.kind == "Convolution")
+    (op,) = (op for node in g.nodes if isinstance(node, FusedOp) for op in node.ops if op.kind == "Convolution")
     return g, op
 
 
@@ -29,33 +29,33 @@ def convolution(data_format: str = "NXC", pads: Shape = (1, 2), images: int = 2,
 @pytest.mark.parametrize("images", [1, 2])
 def test_zeros_that_padding_makes_are_known(data_format: str, images: int) -> None:
     g, op = convolution(data_format, images=images)
-    assert zeros_around(g, op.ins[0]) == ((0, 0), (1, 0), (2, 1), (0, 0))
+    assert zero_border(g, op.ins[0]) == ((0, 0), (1, 0), (2, 1), (0, 0))
 
 
 def test_nothing_is_known_of_what_is_given() -> None:
     g, op = convolution(pads=(0, 0), pads_end=(0, 0))
-    assert zeros_around(g, op.ins[0]) == ((0, 0),) * 4
-    assert met_by_entries(g, op) is None
-    assert met_by_rows(g, op) is None
+    assert zero_border(g, op.ins[0]) == ((0, 0),) * 4
+    assert taps_by_entry(g, op) is None
+    assert rows_by_tap(g, op) is None
 
 
 def test_nothing_is_known_of_what_others_make_too() -> None:
     """Padded data may be a part of a tensor, as that of a Concat."""
     g, op = convolution("NCX")
     root = g.value(g.root(op.ins[0]))
-    larger = g.changed({root.id: replace(root, shape=(3, *root.shape[1:]))})
-    assert zeros_around(larger, op.ins[0]) == ((0, 0),) * 4
+    larger = g.with_values({root.id: replace(root, shape=(3, *root.shape[1:]))})
+    assert zero_border(larger, op.ins[0]) == ((0, 0),) * 4
 
 
 def test_entries_meet_an_interval_of_taps() -> None:
-    assert met_by_entries(*convolution()) == Entries(1, 0, ((1, (1, 3)), (6, (0, 3))))
+    assert taps_by_entry(*convolution()) == TapsByEntry(1, 0, ((1, (1, 3)), (6, (0, 3))))
 
 
 def test_taps_meet_an_interval_of_rows() -> None:
     """5 taps, 2 zeros in front and 1 behind: 8 results, of which the first meets 3 taps, the second 4, and the last 4."""
     g, op = convolution()
     groups = (((2, 4), (0, 8)), ((0, 1), (2, 8)), ((1, 2), (1, 8)), ((4, 5), (0, 7)))
-    assert met_by_rows(g, op) == Rows(1, groups, pytest.approx(4 / 40))
+    assert rows_by_tap(g, op) == RowsByTap(1, groups, pytest.approx(4 / 40))
 
 
 @pytest.mark.parametrize("step", [-3, -1, 1, 2])

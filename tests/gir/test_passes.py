@@ -14,12 +14,13 @@ from benchgraph.core.passes import Pass, check_order, run
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import Builder
-from benchgraph.gir.ir import Constness, Fused, Graph, Op
+from benchgraph.gir.ir import Constness, FusedOp, Graph, Op
+from benchgraph.gir.layouts import column_blocked
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.schedule import ROWS_FOR_ALL_WEIGHTS, TIMES_L2, column_blocked
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.table import table
 from benchgraph.ops import spec
 from tests.support.graph_ir import gir, up_to
 from tests.support.targets import TARGET
@@ -327,11 +328,11 @@ def test_fuse_coarse_and_schedule(golden) -> None:
     golden(print_gir(up_to(gir(attention), "schedule")))
 
 
-def nests(g: Graph) -> list[Fused]:
-    return [n for n in up_to(g, "schedule").nodes if isinstance(n, Fused) and not g_is_constant(g, n)]
+def nests(g: Graph) -> list[FusedOp]:
+    return [n for n in up_to(g, "schedule").nodes if isinstance(n, FusedOp) and not g_is_constant(g, n)]
 
 
-def g_is_constant(g: Graph, node: Fused) -> bool:
+def g_is_constant(g: Graph, node: FusedOp) -> bool:
     return all(v in g.by_id and g.value(v).is_constant for v in node.ins)
 
 
@@ -368,8 +369,8 @@ def test_few_rows_and_weights_beyond_l2_are_a_nest_for_each_product() -> None:
     def three(rows: int, n: int) -> list[int]:
         return kernels(gir(lambda b: linear(b, linear(b, linear(b, b.input((rows, n)), n, n), n, n), n, 1)))
 
-    assert TIMES_L2 * TARGET.l2_bytes < 2 * 4 * 576**2
-    assert three(rows := 2 * ROWS_FOR_ALL_WEIGHTS - 2, 576) == [1, 2]  # one column is one core's whole weight
+    assert table(TARGET).l2_weights_factor * TARGET.l2_bytes < 2 * 4 * 576**2
+    assert three(rows := 2 * table(TARGET).rows_to_stream_weights - 2, 576) == [1, 2]  # one column is one core's whole weight
     assert three(rows + 2, 576) == [3], "rows enough for all weights"
     assert three(rows, 512) == [3], "L2 keeps half of them"
 
@@ -480,7 +481,7 @@ def test_verify_wants_constants_made_of_constants() -> None:
     """Else init would compute them before it has what they are made of."""
     g = gir(lambda b: b.op("ReLU", b.op("Exp", b.input((4,)))))
     (first,) = g.nodes[0].outs
-    spoilt = g.changed({first: replace(g.value(first), constness=Constness.runtime)})
+    spoilt = g.with_values({first: replace(g.value(first), constness=Constness.runtime)})
     with pytest.raises(GirError, match=f"Exp makes the constant %{first} of %0, which is none"):
         verify(spoilt)
 
@@ -501,4 +502,4 @@ def test_passes_have_names_and_files_alike() -> None:
 
 def test_an_op_that_becomes_one_other_op_is_decomposed() -> None:
     g = up_to(gir(lambda b: b.op("BiasAdd", b.input((4, 8)), b.input((8,)))), "decompose")
-    assert [node.kind for node in g.nodes if not isinstance(node, Fused)] == ["Add"]
+    assert [node.kind for node in g.nodes if not isinstance(node, FusedOp)] == ["Add"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.gir.schedule import rows_per_task
+from benchgraph.gir.row_blocks import rows_per_task
 from tests.support.targets import TARGET
 
 

@@ -8,7 +8,7 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
-from benchgraph.gir.ir import Fused, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.passes.split_folds import FEWEST, MOST, MOST_ANEW, split_folds
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
@@ -63,7 +63,7 @@ def test_golden(golden) -> None:
 
 def test_nothing_of_the_size_of_src_leaves_a_nest_but_dst() -> None:
     g = scheduled(group_norm)
-    elements = [g.value(v).type.elements for n in g.nodes if isinstance(n, Fused) for v in n.outs]
+    elements = [g.value(v).type.elements for n in g.nodes if isinstance(n, FusedOp) for v in n.outs]
     assert sorted(elements)[-2:] == [2 * 20, 2 * 20 * 6 * 7]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.strides import steps_of
+from benchgraph.gir.strides import strides_of
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.tir.ir import Var
 from tests.support.graph_ir import scheduled
@@ -31,4 +31,4 @@ def test_axes_that_a_view_takes_apart_have_a_step_where_they_lie_evenly(
     g = scheduled(build)
     (view,) = (v for v in g.values if v.view is not None)
     variables = tuple(Var(f"i{axis}") for axis in range(len(shape)))
-    assert steps_of(g, view.id, variables, variables) == steps
+    assert strides_of(g, view.id, variables, variables) == steps

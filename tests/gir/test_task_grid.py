@@ -13,11 +13,14 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES
+from benchgraph.gir.column_blocks import column_block
+from benchgraph.gir.load_balance import MOST_IDLE
+from benchgraph.gir.packed_blocks import MOST_ROWS_PACKED
 from benchgraph.gir.product import Product
-from benchgraph.gir.schedule import IDLE, Rows, column_block
+from benchgraph.gir.row_blocks import RowBlock
 from benchgraph.gir.search_space import row_blocks
-from benchgraph.gir.task_grid import ALIKE, ROWS_PER_PIECE, SHORT_SUM, Grid, cut_if_short, grid, grid_of_pieces
+from benchgraph.gir.task_grid import SHORT_SUM, TOLERANCE, TaskGrid, cut_rows_of_short_sums, packed_task_grid, task_grid
+from benchgraph.machine.table import table
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call, Contraction
 from tests.support.targets import TARGET
@@ -32,10 +35,10 @@ def matmul(m: int, k: int, n: int, dtype: DType = DType.f32, batch: tuple[int, .
     return Product(Call("MatMul", with_defaults("MatMul", Attrs()), (src, wei), (dst,)), how)
 
 
-def chosen(m: int, k: int, n: int, target: Target = TARGET, usual: int = 0, dtype: DType = DType.f32) -> Grid | None:
+def chosen(m: int, k: int, n: int, target: Target = TARGET, usual: int = 0, dtype: DType = DType.f32) -> TaskGrid | None:
     """usual: rows of a task by the other heuristic; 0: a block of rows that keeps one core busy and no other."""
     p = matmul(m, k, n, dtype)
-    return grid(p, column_block(p, target), usual or m, target)
+    return task_grid(p, column_block(p, target), usual or m, target)
 
 
 @pytest.mark.parametrize("cores", [2, 4, 8])
@@ -56,24 +59,24 @@ def test_what_l2_keeps_stays_as_it_is(m: int, k: int, n: int) -> None:
 @pytest.mark.parametrize("batch", [(), (4,)])
 def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int, batch: tuple[int, ...]) -> None:
     """Stores follow each other so fast there that what is fetched ahead of a tall block is taken from another core."""
-    found = Rows(usual, "so")
-    cut = cut_if_short(matmul(512, SHORT_SUM, 512, batch=batch), found)
+    found = RowBlock(usual, "so")
+    cut = cut_rows_of_short_sums(matmul(512, SHORT_SUM, 512, batch=batch), found)
     assert cut.mb == rows
     assert (cut is found) == (rows == usual)
-    assert cut_if_short(matmul(512, SHORT_SUM + 1, 512, batch=batch), found) is found
+    assert cut_rows_of_short_sums(matmul(512, SHORT_SUM + 1, 512, batch=batch), found) is found
 
 
 def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:
     """What a row of dst holds does not matter where nothing needs it whole."""
     p = matmul(64, 4096, 14336, batch=(8,))
-    found = grid(p, column_block(p, TARGET), usual=7, target=TARGET)
+    found = task_grid(p, column_block(p, TARGET), usual=7, target=TARGET)
     assert found is not None
     assert (found.mb, found.split_n) == (64, False)
 
 
 def test_one_batch_entry_of_few_rows_has_its_columns_spread() -> None:
     p = matmul(16, 1024, 4096, batch=(1,))
-    found = grid(p, column_block(p, TARGET), usual=8, target=TARGET)
+    found = task_grid(p, column_block(p, TARGET), usual=8, target=TARGET)
     assert found is not None
     assert (found.mb, found.split_n) == (16, True)
 
@@ -100,7 +103,7 @@ def test_narrower_types_fetch_less() -> None:
     assert chosen(32, 960, 512, usual=usual, dtype=DType.s8) is None
 
 
-def loads(m: int, n: int, nb: int, found: Grid, target: Target) -> list[int]:
+def loads(m: int, n: int, nb: int, found: TaskGrid, target: Target) -> list[int]:
     """Blocks of rows times vectors of columns of each core: tasks go by panels, and cores have as many of them, one behind the other."""
     panels = [ceil(min(nb, n - first) / target.lanes) for first in range(0, n, nb)] if found.split_n else [ceil(n / target.lanes)]
     tasks = [vectors for vectors in panels for _ in range(ceil(m / found.mb))]
@@ -116,9 +119,9 @@ def test_the_grid_is_legal_even_and_has_the_most_rows_of_those_that_cost_alike(m
         return
     each = loads(m, n, column_block(matmul(m, k, n), target), found, target)
     assert found.mb in row_blocks(m)
-    assert sum(each) >= (1 - IDLE) * max(each) * cores
+    assert sum(each) >= (1 - MOST_IDLE) * max(each) * cores
     assert found.cost >= 0
-    assert ALIKE < 1
+    assert TOLERANCE < 1
 
 
 @pytest.mark.parametrize(
@@ -134,23 +137,24 @@ def test_the_grid_is_legal_even_and_has_the_most_rows_of_those_that_cost_alike(m
     ],
 )
 def test_pieces_go_where_the_core_that_has_most_has_least(m: int, n: int, mb: int, split: bool, why: str) -> None:
-    found = grid_of_pieces(m, n, 64, TARGET)
+    found = packed_task_grid(m, n, 64, TARGET)
     assert (found.mb, found.split_n) == (mb, split), why
 
 
 def test_rows_that_are_made_first_are_all_rows_of_the_pieces_that_are_tasks() -> None:
-    assert grid_of_pieces(577, 768, 384, TARGET) == Grid(193, True, (193 + ROWS_PER_PIECE) * 3 * 24)
-    assert grid_of_pieces(577, 768, 384, TARGET, makes_rows=True) == Grid(145, False, (145 + ROWS_PER_PIECE) * 2 * 48)
-    assert grid_of_pieces(64, 768, 384, TARGET, makes_rows=True).split_n
+    packing = table(TARGET).rows_per_packed_block
+    assert packed_task_grid(577, 768, 384, TARGET) == TaskGrid(193, True, (193 + packing) * 3 * 24)
+    assert packed_task_grid(577, 768, 384, TARGET, makes_rows=True) == TaskGrid(145, False, (145 + packing) * 2 * 48)
+    assert packed_task_grid(64, 768, 384, TARGET, makes_rows=True).split_n
 
 
 @given(st.integers(1, 700), st.integers(1, 700), st.sampled_from([16, 48, 64, 256]), st.sampled_from([1, 2, 3, 16]))
 def test_no_other_grid_of_pieces_has_less_to_do(m: int, n: int, ns: int, cores: int) -> None:
     target = replace(TARGET, cores=cores)
 
-    def most(g: Grid) -> int:
-        return (g.mb + ROWS_PER_PIECE) * max(loads(m, n, ns, g, target))
+    def most(g: TaskGrid) -> int:
+        return (g.mb + table(TARGET).rows_per_packed_block) * max(loads(m, n, ns, g, target))
 
-    others = [Grid(mb, split, 0.0) for mb in row_blocks(m) if mb <= MOST_ROWS_OF_PIECES for split in (False, True)]
-    found = grid_of_pieces(m, n, ns, target)
+    others = [TaskGrid(mb, split, 0.0) for mb in row_blocks(m) if mb <= MOST_ROWS_PACKED for split in (False, True)]
+    found = packed_task_grid(m, n, ns, target)
     assert found.cost == most(found) == min(map(most, others))

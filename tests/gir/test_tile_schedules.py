@@ -10,8 +10,10 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import ISAS, Target
-from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.schedule import MOST_ROWS, MOST_ROWS_OF_TILES, column_blocked, columns_per_call
+from benchgraph.gir.column_blocks import columns_per_call
+from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.layouts import column_blocked
+from benchgraph.gir.row_blocks import MOST_ROWS, MOST_ROWS_OF_TILES
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from tests.support import graph_ir
@@ -29,10 +31,10 @@ def scheduled(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DTy
     return graph_ir.scheduled(b.graph(), target)
 
 
-def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[Fused]:
+def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[FusedOp]:
     """The nests of `scheduled`, without what init does."""
     g = scheduled(rows, *sizes, target=target, dtype=dtype)
-    return [n for n in g.nodes if isinstance(n, Fused) and any(spec(op.kind).lowering.is_contraction for op in n.ops)]
+    return [n for n in g.nodes if isinstance(n, FusedOp) and any(spec(op.kind).lowering.is_contraction for op in n.ops)]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_calls_are_wide_that_keep_rows_of_src(rows: int, k: int, target: Target,
 def test_what_tiles_read_lies_in_whole_rows_between_products(target: Target, layout: Layout) -> None:
     """A tile is read row by row, from wherever rows begin; calls are as narrow as ever for what a product of the same task has left."""
     g = scheduled(128, 64, 512, 512, target=target)
-    (nest,) = (n for n in g.nodes if isinstance(n, Fused) and sum(spec(op.kind).lowering.is_contraction for op in n.ops) == 2)
+    (nest,) = (n for n in g.nodes if isinstance(n, FusedOp) and sum(spec(op.kind).lowering.is_contraction for op in n.ops) == 2)
     first, second = (op for op in nest.ops if spec(op.kind).lowering.is_contraction)
     assert g.value(first.outs[0]).layout == g.value(second.ins[0]).layout == layout
     assert columns_per_call(g, second, target) == 64

@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.gir.packed_blocks import MOST_ROWS_OF_PIECES, PIECES, piece
+from benchgraph.gir.packed_blocks import CONVERTED, MOST_ROWS_PACKED, block_size
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.low_precision import ROWS_KEPT
 from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
@@ -199,7 +199,7 @@ def test_blocks_of_rows_that_are_many_convert_weights_once_for_all() -> None:
 def test_a_product_alone_has_a_piece_read_by_many_rows() -> None:
     (stage,) = kernels(scheduled(lambda b: grouped(b, rows=1000)))
     assert stage.parameters is not None
-    assert stage.parameters.mb == MOST_ROWS_OF_PIECES - 6  # four blocks that are even
+    assert stage.parameters.mb == MOST_ROWS_PACKED - 6  # four blocks that are even
     assert stage.parameters.mpn == 4
 
 
@@ -216,7 +216,7 @@ def test_a_piece_is_whole_groups(group: int) -> None:
     ("k", "n", "nb", "unit"), [(4096, 14336, 64, 1), (70, 600, 64, 1), (96, 80, 48, 16), (5, 13, 13, 1), (256, 64, 64, 256)]
 )
 def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
-    ks, ns = piece(k, n, nb, unit, PIECES[rows > 1], cores)
+    ks, ns = block_size(k, n, nb, unit, CONVERTED[rows > 1], cores)
     assert 0 < ks <= k
     assert ks == k or ks % unit == 0
     assert ns % nb == 0
@@ -227,7 +227,7 @@ def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int
 
 def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
     """224 panels: 8 pieces of 28, not 7 of 29 and one of 21."""
-    _, ns = piece(4096, 14336, 64, 1, (16, 2048), TARGET.cores)
+    _, ns = block_size(4096, 14336, 64, 1, (16, 2048), TARGET.cores)
     assert ns == 28 * 64
 
 

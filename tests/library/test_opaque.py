@@ -15,7 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import BACKEND_ID, LAYOUTS, Layout, LayoutTable, layout_id, plain
 from benchgraph.core.tensor import LayoutType, PropertyType, Shape, dense_strides
-from benchgraph.gir.schedule import column_blocked
+from benchgraph.gir.layouts import column_blocked
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.ops import OPS

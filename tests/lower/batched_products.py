@@ -20,9 +20,9 @@ def matmul(entries: int, rows: int, *, one: bool = True, columns: int = 72) -> G
     return b.graph()
 
 
-def nest(g: gir.Graph) -> gir.Fused:
+def nest(g: gir.Graph) -> gir.FusedOp:
     """That of the only product."""
-    (found,) = (n for n in g.nodes if isinstance(n, gir.Fused) and n.parameters is not None)
+    (found,) = (n for n in g.nodes if isinstance(n, gir.FusedOp) and n.parameters is not None)
     return found
 
 

@@ -31,5 +31,5 @@ def multiplications(s: Stmt) -> int:
 def with_padding_multiplied(graph: Graph) -> Func:
     """The Tensor IR before merge-parallel of a convolution whose padding is multiplied like other elements."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lower_taps, "met_by_entries", lambda g, op: None)
+        patch.setattr(lower_taps, "taps_by_entry", lambda g, op: None)
         return tir(graph, before("merge-parallel"))

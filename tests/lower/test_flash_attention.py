@@ -38,7 +38,7 @@ def whole() -> Target:
 
 
 def step_of(partition: Partition, target: Target) -> int:
-    return max(n.step for n in nests(scheduled(partition, target)))
+    return max(n.score_columns for n in nests(scheduled(partition, target)))
 
 
 def run(partition: Partition, target: Target, data: Inputs) -> Inputs:

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target, current
+from benchgraph.core.target import ISAS, PAGE_BYTES, Target, current
 from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
-from benchgraph.gir.ir import Fused, Graph
-from benchgraph.gir.product import LONG_BYTES, ROWS_BY_COLUMNS, ROWS_BY_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, Thin, thin
-from benchgraph.gir.schedule import PAGE_BYTES
+from benchgraph.gir.gemv import LONG_BYTES, ROWS, ROWS_OF_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, Gemv, gemv_form
+from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
 from benchgraph.lower import lower
@@ -159,45 +158,45 @@ def test_few_rows_for_weights_that_change_are_right(isa: str, l2_bytes: int, llc
 BY_COLUMNS = {"m": 2, "n": 130, "wei": "columns"}
 
 
-def forms(g: Graph) -> Iterator[Thin | None]:
-    return (thin(g, op) for n in g.nodes if isinstance(n, Fused) for op in n.ops if spec(op.kind).lowering.is_contraction)
+def forms(g: Graph) -> Iterator[Gemv | None]:
+    return (gemv_form(g, op) for n in g.nodes if isinstance(n, FusedOp) for op in n.ops if spec(op.kind).lowering.is_contraction)
 
 
 @pytest.mark.parametrize(
     ("options", "form"),
     [
-        ({}, Thin.folded),
-        ({"src": "rows apart"}, Thin.folded),
-        ({"constant": True}, Thin.folded),
-        ({"stored": DType.u8}, Thin.folded),
-        ({"stored": DType.u8, "constant": True, "post": "sigmoid"}, Thin.folded),
-        ({"stored": DType.bf16}, Thin.folded),
-        ({"batch": (2, 3), "shared": True}, Thin.folded),
-        ({"src": "columns"}, Thin.turned),
-        ({"src": "columns apart", "batch": (2,)}, Thin.turned),
+        ({}, Gemv.dot),
+        ({"src": "rows apart"}, Gemv.dot),
+        ({"constant": True}, Gemv.dot),
+        ({"stored": DType.u8}, Gemv.dot),
+        ({"stored": DType.u8, "constant": True, "post": "sigmoid"}, Gemv.dot),
+        ({"stored": DType.bf16}, Gemv.dot),
+        ({"batch": (2, 3), "shared": True}, Gemv.dot),
+        ({"src": "columns"}, Gemv.axpy),
+        ({"src": "columns apart", "batch": (2,)}, Gemv.axpy),
         ({"src": "neither"}, None),
-        (BY_COLUMNS, Thin.folded),
-        ({**BY_COLUMNS, "stored": DType.f16}, Thin.folded),
-        ({**BY_COLUMNS, "stored": DType.bf16}, Thin.folded),
+        (BY_COLUMNS, Gemv.dot),
+        ({**BY_COLUMNS, "stored": DType.f16}, Gemv.dot),
+        ({**BY_COLUMNS, "stored": DType.bf16}, Gemv.dot),
         ({**BY_COLUMNS, "wei": "rows"}, None),
         ({**BY_COLUMNS, "src": "columns"}, None),
         ({**BY_COLUMNS, "constant": True}, None),
-        ({**BY_COLUMNS, "batch": (2,)}, Thin.folded),
+        ({**BY_COLUMNS, "batch": (2,)}, Gemv.dot),
         ({**BY_COLUMNS, "wei": "columns apart"}, None),
-        ({**BY_COLUMNS, "wei": "columns apart", "k": LONG_BYTES // 4}, Thin.folded),
+        ({**BY_COLUMNS, "wei": "columns apart", "k": LONG_BYTES // 4}, Gemv.dot),
         ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16}, None),
-        ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16, "k": LONG_BYTES // 2}, Thin.folded),
-        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS}, Thin.folded),
-        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": TERMS_PER_ROW * ROWS_BY_COLUMNS - 1}, None),
-        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS, "k": 1024}, Thin.folded),
-        ({**BY_COLUMNS, "m": ROWS_BY_COLUMNS + 1, "k": 1024}, None),
-        ({**BY_COLUMNS, "m": ROWS_BY_SHORT_COLUMNS, "k": SHORT_TERMS}, Thin.folded),
-        ({**BY_COLUMNS, "m": ROWS_BY_SHORT_COLUMNS, "k": SHORT_TERMS + 1}, None),
-        ({**BY_COLUMNS, "m": ROWS_BY_SHORT_COLUMNS + 1, "k": SHORT_TERMS}, None),
+        ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16, "k": LONG_BYTES // 2}, Gemv.dot),
+        ({**BY_COLUMNS, "m": ROWS, "k": TERMS_PER_ROW * ROWS}, Gemv.dot),
+        ({**BY_COLUMNS, "m": ROWS, "k": TERMS_PER_ROW * ROWS - 1}, None),
+        ({**BY_COLUMNS, "m": ROWS, "k": 1024}, Gemv.dot),
+        ({**BY_COLUMNS, "m": ROWS + 1, "k": 1024}, None),
+        ({**BY_COLUMNS, "m": ROWS_OF_SHORT_COLUMNS, "k": SHORT_TERMS}, Gemv.dot),
+        ({**BY_COLUMNS, "m": ROWS_OF_SHORT_COLUMNS, "k": SHORT_TERMS + 1}, None),
+        ({**BY_COLUMNS, "m": ROWS_OF_SHORT_COLUMNS + 1, "k": SHORT_TERMS}, None),
     ],
     ids=str,
 )
-def test_vectors_run_where_elements_follow_each_other(options: dict[str, object], form: Thin | None) -> None:
+def test_vectors_run_where_elements_follow_each_other(options: dict[str, object], form: Gemv | None) -> None:
     assert list(forms(scheduled(built(**{"m": 33, "k": 48} | options), replace(AVX512, emulated=frozenset({DType.bf16}))))) == [form]
 
 
@@ -239,6 +238,6 @@ def test_what_is_read_whole_is_not_cut_into_blocks() -> None:
     x = b.op("ReLU", b.op("MatMul", x, b.constant((128, 128))))
     b.op("MatMul", x, b.constant((128, 1)))
     g = scheduled(b.graph(), AVX512)
-    assert list(forms(g)) == [None, None, Thin.folded]
-    assert sum(isinstance(n, Fused) and not all(g.value(v).is_constant for v in n.outs) for n in g.nodes) == 1
+    assert list(forms(g)) == [None, None, Gemv.dot]
+    assert sum(isinstance(n, FusedOp) and not all(g.value(v).is_constant for v in n.outs) for n in g.nodes) == 1
     assert_right(b.graph(), NARROW)

@@ -89,21 +89,21 @@ def chosen(graph: Graph, target: Target) -> Parameters:
 )  # fmt: skip
 def test_when(graph: Graph, parts: int, groups: int) -> None:
     found = chosen(graph, replace(TARGET, l2_bytes=SMALL_L2, cores=2))
-    assert (found.parts, found.groups) == (parts, groups)
+    assert (found.l2_parts, found.entry_groups) == (parts, groups)
     assert not groups or found.panels_first
-    assert not found.ahead or parts == 1
-    assert ("parts" in {r.parameter for r in found.why}, "ahead" in {r.parameter for r in found.why}) == (parts > 1, found.ahead)
+    assert not found.prefetch or parts == 1
+    assert ("parts" in {r.parameter for r in found.why}, "prefetch" in {r.parameter for r in found.why}) == (parts > 1, found.prefetch)
 
 
 def test_weights_that_l2_holds_stay_whole() -> None:
-    assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=SMALL_L2)).parts > 1
-    assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=600 << 10)).parts == 1
+    assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=SMALL_L2)).l2_parts > 1
+    assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=600 << 10)).l2_parts == 1
 
 
 def test_sums_that_cannot_wait_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No op over windows leaves such any more: casts and transpositions are ops of their own behind it."""
     monkeypatch.setattr(import_module("benchgraph.gir.passes.schedule"), "acc_axes", lambda *_: None)
-    assert chosen(convolution(), replace(TARGET, l2_bytes=SMALL_L2)).parts == 1
+    assert chosen(convolution(), replace(TARGET, l2_bytes=SMALL_L2)).l2_parts == 1
 
 
 def test_entries_go_past_a_part_inside_one_task() -> None:
@@ -133,7 +133,7 @@ def test_entries_go_past_a_part_inside_one_task() -> None:
 )
 def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph, l2_bytes: int) -> None:
     p, small = partition(graph), replace(current(), l2_bytes=l2_bytes)
-    assert chosen(graph, replace(small, cores=2)).parts > 1
+    assert chosen(graph, replace(small, cores=2)).l2_parts > 1
     want = evaluate(graph, fill(graph, seed=1))[graph.outputs[0].id]
     found = [executed(graph, p, replace(small, cores=cores))[0] for cores in (1, 2, 3)]
     assert compare(found[0], want, graph.outputs[0].dtype, tolerance(graph)).ok

@@ -128,7 +128,7 @@ def test_weights_that_few_rows_would_read_in_pieces_are_read_whole() -> None:
     g = scheduled(partition(widened(60, 1)), replace(TARGET, l2_bytes=WIDENED_L2))
     p = nest(g).parameters
     assert p is not None
-    assert (p.panels_first, p.ks, p.ahead) == (True, 0, False)
+    assert (p.panels_first, p.ks, p.prefetch) == (True, 0, False)
     assert not any(r.parameter in ("ks", "ahead") for r in p.why)
 
 

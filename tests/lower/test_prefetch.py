@@ -14,7 +14,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, LINE_BYTES, Target
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
@@ -105,9 +105,9 @@ def attention(rows: int, keys: int, dtype: DType) -> Graph:
 def test_calls_fetch_the_next_entrys_keys_and_values_and_the_next_tasks_rows(rows: int, keys: int, dtype: DType) -> None:
     """Each line once, but for what rounding up adds behind them, and for rows that the last task of an entry has fewer of."""
     g = scheduled(attention(rows, keys, dtype), TARGET)
-    (nest,) = (n for n in g.nodes if isinstance(n, Fused) and n.next_entry)
+    (nest,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.prefetched_entries)
     tensors: dict[str, Tensor] = {}
-    by_entry, by_task = (f"v{v}" for v in nest.next_entry), [f"v{v}" for v in nest.next_rows]
+    by_entry, by_task = (f"v{v}" for v in nest.prefetched_entries), [f"v{v}" for v in nest.prefetched_rows]
     found: dict[tuple[str, int], Counter[int]] = {}
     tasks = -(-rows // nest.mb)
     for at, call in calls(lower(g).main.body, {}):
@@ -134,8 +134,8 @@ def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
 
 
 def test_rows_are_fetched_where_keys_and_values_leave_no_room_for_the_next_ones() -> None:
-    (nest,) = (n for n in scheduled(attention(128, 768, DType.f32), TARGET).nodes if isinstance(n, Fused) and n.next_rows)
-    assert not nest.next_entry
+    (nest,) = (n for n in scheduled(attention(128, 768, DType.f32), TARGET).nodes if isinstance(n, FusedOp) and n.prefetched_rows)
+    assert not nest.prefetched_entries
 
 
 @pytest.mark.parametrize(("rows", "is_fetched"), [(64, False), (320, True)])
@@ -143,8 +143,8 @@ def test_masks_of_each_entry_are_fetched_where_l2_does_not_keep_them(rows: int, 
     b = GraphBuilder()
     q, k, mask = b.input((2, 4, rows, 64)), b.input((2, 4, 64, 128)), b.input((2, 4, rows, 128))
     b.op("SoftMax", b.op("Add", b.op("MatMul", q, k), mask), axis=-1)
-    (nest,) = (n for n in scheduled(b.graph(), TARGET).nodes if isinstance(n, Fused))
-    assert (mask.id in nest.next_rows) == is_fetched
+    (nest,) = (n for n in scheduled(b.graph(), TARGET).nodes if isinstance(n, FusedOp))
+    assert (mask.id in nest.prefetched_rows) == is_fetched
 
 
 def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
@@ -187,7 +187,7 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
     b = GraphBuilder()
     b.op("MatMul", b.input((32, k), dtype), b.input((n, k) if transposed else (k, n), dtype), transpose_b=transposed)
     g = scheduled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
-    (p,) = (s.parameters for n in g.nodes if isinstance(n, Fused) for s in n.stages if s.parameters is not None)
+    (p,) = (s.parameters for n in g.nodes if isinstance(n, FusedOp) for s in n.stages if s.parameters is not None)
     found = dict[At, Counter[int]]()
     for at, call in calls(lower(g).main.body, {}):
         (ahead,) = call.prefetches
@@ -241,5 +241,5 @@ def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> 
 
 
 def test_explain_gives_the_reason() -> None:
-    (nest,) = (n for n in scheduled(mlp(128, 512), TARGET).nodes if isinstance(n, Fused) and len(n.stages) > 1)
+    (nest,) = (n for n in scheduled(mlp(128, 512), TARGET).nodes if isinstance(n, FusedOp) and len(n.stages) > 1)
     assert all(any(r.parameter == "ahead" and "64 rows" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)

@@ -40,7 +40,7 @@ def test_gradients_are_right(options: dict[str, object]) -> None:
 def test_backward_is_one_nest_and_one_region(options: dict[str, object]) -> None:
     partition = partition_of(built(**options))
     (nest,) = nests(scheduled(partition, TARGET))
-    assert sum(stage.sums_rows for stage in nest.stages) == 2
+    assert sum(stage.reduces_rows for stage in nest.stages) == 2
     main = compile_partition(partition, TARGET).module.main
     top = main.body.stmts if isinstance(main.body, Seq) else (main.body,)
     assert [isinstance(s, For) and s.kind is LoopKind.parallel for s in top] == [True]
@@ -68,7 +68,7 @@ def test_temporaries_grow_neither_with_the_batch_nor_with_the_square_of_the_sequ
 def test_one_entry_keeps_its_rows_parallel() -> None:
     """Threads cannot add to one sum."""
     found = nests(scheduled(built(batch=(1, 1), queries=256, keys=256), TARGET))
-    assert not any(stage.sums_rows for nest in found for stage in nest.stages)
+    assert not any(stage.reduces_rows for nest in found for stage in nest.stages)
     assert_right(built(batch=(1, 1), queries=256, keys=256))
 
 
@@ -78,7 +78,7 @@ def test_gradients_of_weights_sum_over_tasks_of_all_threads_and_stay_apart() -> 
     b.op("MatMul", x, b.op("Tanh", b.op("MatMul", x, b.input((32, 48)))), transpose_a=True)
     b.op("ReLU", dy)
     (partition,) = (p for p in partitions(b.graph(), Policy.fused) if len(p.ops) > 1)
-    assert not any(stage.sums_rows for nest in nests(scheduled(partition, TARGET)) for stage in nest.stages)
+    assert not any(stage.reduces_rows for nest in nests(scheduled(partition, TARGET)) for stage in nest.stages)
 
 
 def test_sums_begin_at_zero(monkeypatch: pytest.MonkeyPatch) -> None:

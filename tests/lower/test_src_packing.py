@@ -12,7 +12,7 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS
 from benchgraph.core.target import Target, current
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower.src_packing import PackedSrc
@@ -70,7 +70,7 @@ def test_gradients_are_right(options: dict[str, object]) -> None:
 def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
     graph = gradients(queries=128, keys=96)
     (nest,) = nests(scheduled(graph, TARGET))
-    assert sum(stage.sums_rows for stage in nest.stages) == 2
+    assert sum(stage.reduces_rows for stage in nest.stages) == 2
     assert {k.src.tensor.dtype for k in kernels(graph)} == {BF16}
     width, columns = TARGET.panel_width, 40
     calls = 2 if width < columns and columns % width else 1  # whole panels in a loop, and the ragged one
@@ -101,7 +101,7 @@ def test_a_product_that_stays_apart_packs_its_src_too(m: int, k: int, n: int, ba
     graph = alone(m, k, n, batch)
     assert_close(graph)
     if batch == (1,):
-        assert not any(stage.sums_rows for nest in nests(scheduled(graph, TARGET)) for stage in nest.stages)
+        assert not any(stage.reduces_rows for nest in nests(scheduled(graph, TARGET)) for stage in nest.stages)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
@@ -132,7 +132,7 @@ def test_scores_in_one_pass_read_what_is_packed() -> None:
     b.op("MatMul", b.op("SoftMax", scores, axis=-1, dtype=BF16), b.input((2, 3, 513, 32), BF16))
     b.op("MatMul", queries, b.input((2, 3, 64, 8), BF16))
     target = replace(TARGET, l2_bytes=24 << 10)
-    assert any(nest.step for nest in nests(scheduled(b.graph(), target)))
+    assert any(nest.score_columns for nest in nests(scheduled(b.graph(), target)))
     assert_close(b.graph(), target)
 
 
@@ -153,8 +153,8 @@ def test_what_is_given_by_columns_is_copied_once() -> None:
 def test_tile_registers_read_rows_of_src() -> None:
     """Their gradients stay in f32, which reads columns as they lie."""
     tiles = replace(TARGET, isa=ISAS["avx512_core_amx"])
-    found: list[Fused] = nests(scheduled(gradients(queries=128, keys=96), tiles))
-    assert sum(stage.sums_rows for nest in found for stage in nest.stages) == 2
+    found: list[FusedOp] = nests(scheduled(gradients(queries=128, keys=96), tiles))
+    assert sum(stage.reduces_rows for nest in found for stage in nest.stages) == 2
 
 
 def test_the_rest_of_k_counts(monkeypatch: pytest.MonkeyPatch) -> None:

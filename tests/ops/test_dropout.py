@@ -17,7 +17,7 @@ from benchgraph.core.philox import blocks
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused
+from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import call_of, dropout, spec
@@ -176,7 +176,7 @@ def test_it_joins_the_nest_of_the_product_before_it(build) -> None:  # type: ign
     g = from_partition(partition)
     for p in gir_passes.PIPELINE:
         g = p.fn(g, TARGET)
-    busy = [n for n in g.nodes if isinstance(n, Fused) and not g.value(n.outs[0]).is_constant]
+    busy = [n for n in g.nodes if isinstance(n, FusedOp) and not g.value(n.outs[0]).is_constant]
     assert len(busy) == 1
 
 

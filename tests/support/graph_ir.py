@@ -10,7 +10,7 @@ from benchgraph.core.passes import Pass
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import LayoutType
 from benchgraph.gir.build import from_partition
-from benchgraph.gir.ir import Fused, Graph, Op, Stage
+from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.verify import verify
 from benchgraph.ops import spec
@@ -64,8 +64,8 @@ def scheduled(source: Source, target: Target = TARGET) -> Graph:
     return g
 
 
-def nests(g: Graph) -> list[Fused]:
-    return [n for n in g.nodes if isinstance(n, Fused)]
+def nests(g: Graph) -> list[FusedOp]:
+    return [n for n in g.nodes if isinstance(n, FusedOp)]
 
 
 def kernels(g: Graph) -> list[Stage]:
@@ -75,7 +75,7 @@ def kernels(g: Graph) -> list[Stage]:
 
 def products(g: Graph) -> list[tuple[DType, DType, DType]]:
     """(src, wei, dst) of every product."""
-    ops = [op for node in g.nodes for op in (node.ops if isinstance(node, Fused) else (node,))]
+    ops = [op for node in g.nodes for op in (node.ops if isinstance(node, FusedOp) else (node,))]
     return [
         (g.value(op.ins[0]).dtype, g.value(op.ins[1]).dtype, g.value(op.outs[0]).dtype)
         for op in ops

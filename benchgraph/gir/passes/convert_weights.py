@@ -3,9 +3,9 @@
     %2: f32[K,N] = nest0 { TypeCast(%1: f16[K,N]) }         %3 = nest1 { %2: f32[K,N] = TypeCast(%1)   panel
     %3 = nest1 { MatMul(%0, %2) }                      ->               MatMul(%0, %2) }
 
-A temporary of a k block and a panel then takes the place of a matrix that goes to memory and back, and one parallel loop that of two.
-The conversion joins as a stage at the panel anchor, and so does what makes its scales and zero points. A conversion is
-done again for every block of rows of a nest of several products; that pays for a few of them.
+A temporary of a k block and a panel then takes the place of a matrix that goes to memory and back, and one parallel loop that of two. What
+converts joins as a stage at the panel anchor (gir/on_the_fly_packing.py), and so does what makes its scales and zero points. A conversion
+is done again for every block of rows of a nest of several products; that pays for a few of them.
 
 Legal for one product, all of whose batch entries are one, and for conversions without folds that nobody else reads.
 """
@@ -17,25 +17,26 @@ from math import ceil, prod
 
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
+from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.domain import trace
-from benchgraph.gir.flash_attention import online
-from benchgraph.gir.ir import Anchor, Fused, Graph, Stage
-from benchgraph.gir.nest_graph import Nests, merged_in_pairs
-from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts, kernel_after
-from benchgraph.gir.packed_blocks import MOST_TIMES, PANEL_ROWS, times_converted
-from benchgraph.gir.product import columns_of_src, product, thin
-from benchgraph.gir.schedule import columns_per_call
+from benchgraph.gir.flash_attention import flash_attention
+from benchgraph.gir.gemv import gemv_form
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs
+from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
+from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, ROWS_OF_ONE_PANEL, conversions
+from benchgraph.gir.product import product, transposed_src_axes
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
 
 def convert_weights(g: Graph, target: Target) -> Graph:
-    given = [n for n in g.nodes if isinstance(n, Fused)]
-    nests = merged_in_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
+    given = [n for n in g.nodes if isinstance(n, FusedOp)]
+    nests = merge_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
     return g if len(nests.order) == len(given) else replace(g, nodes=tuple(nests.nodes))
 
 
-def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | None:
+def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
     """Nest j, which reads something of i, with i as a stage at its panel anchor, or None."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
@@ -44,12 +45,12 @@ def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | N
     if nests.is_used_beyond(first.outs, (i, j)):
         return None
     readers = [Reader(s, op, port) for s in second.stages for op in s.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
-    if not all(reader.stage.is_per_panel or _is_wei(g, reader) for reader in readers):
+    if not all(reader.stage.is_packing or _is_wei(g, reader) for reader in readers):
         return None
-    kernels = {id(kernel_after(second, reader.stage)): kernel_after(second, reader.stage) for reader in readers}
+    kernels = {id(product_after(second, reader.stage)): product_after(second, reader.stage) for reader in readers}
     (maker,) = first.stages
-    found = cuts(g, maker, readers)
-    if found is None or len(kernels) > 1 or online(g, second) is not None:
+    found = cuts_of(g, maker, readers)
+    if found is None or len(kernels) > 1 or flash_attention(g, second) is not None:
         return None
     (kernel,) = kernels.values()
     if not _pays(g, second, kernel, maker, found, target):
@@ -61,14 +62,19 @@ def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | N
 
 def _is_wei(g: Graph, reader: Reader) -> bool:
     """A matrix that a product without batch entries and taps sums over the rows of."""
-    if reader.stage.sums_rows or reader.port != 1 or not spec(reader.op.kind).lowering.is_contraction or thin(g, reader.op) is not None:
+    if (
+        reader.stage.reduces_rows
+        or reader.port != 1
+        or not spec(reader.op.kind).lowering.is_contraction
+        or gemv_form(g, reader.op) is not None
+    ):
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
-    return prod(batch) == 1 and p.is_matrix_product and p.columns == n and columns_of_src(g, reader.op) is None
+    return prod(batch) == 1 and p.is_matrix_product and p.columns == n and transposed_src_axes(g, reader.op) is None
 
 
-def _pays(g: Graph, node: Fused, kernel: Stage, maker: Stage, found: Cuts, target: Target) -> bool:
+def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, found: Cuts, target: Target) -> bool:
     """Whether all pieces together are no more than the weights, but for a few times because of rows."""
     domain = trace(g, maker.ops)
     assert domain is not None
@@ -77,13 +83,13 @@ def _pays(g: Graph, node: Fused, kernel: Stage, maker: Stage, found: Cuts, targe
     by_k, by_n = found
     if by_n is not None and nb % by_n.unit:
         return False
-    again = (1 if by_k is not None else ceil(k / PANEL_ROWS)) * (1 if by_n is not None else ceil(n / nb))
-    return prod(domain.extents) * again <= k * n and _times(g, node, target) <= MOST_TIMES
+    again = (1 if by_k is not None else ceil(k / ROWS_OF_ONE_PANEL)) * (1 if by_n is not None else ceil(n / nb))
+    return prod(domain.extents) * again <= k * n and _times(g, node, target) <= MOST_CONVERSIONS
 
 
-def _times(g: Graph, node: Fused, target: Target) -> int:
+def _times(g: Graph, node: FusedOp, target: Target) -> int:
     """How often each piece is made. A product alone has as many rows to a task as it takes."""
     kernels = [s for s in node.stages if spec(s.ops[0].kind).lowering.is_contraction]
     rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lowering.form, Reduction) for op in node.ops)
-    return 1 if is_tiled else times_converted(rows[-1], target)
+    return 1 if is_tiled else conversions(rows[-1], target)

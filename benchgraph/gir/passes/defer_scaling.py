@@ -37,8 +37,7 @@ class _Deferred:
 def defer_scaling(g: Graph, target: Target) -> Graph:
     builder = Builder(g.values)
     moved: dict[int, _Deferred] = {}  # by the id of the MatMul op
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if spec(op.kind).lowering.is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
             moved[id(op)] = found
     if not moved:
@@ -46,8 +45,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
     gone = {id(d.scaling) for d in moved.values()}
     unscaled = {d.scaling.outs[0]: d.scaling.ins[1 - d.position] for d in moved.values()}
     nodes: list[Node] = []
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if id(op) in gone:
             continue
         ins = tuple(unscaled.get(v, v) for v in op.ins)

@@ -26,8 +26,7 @@ LIMIT = 1 << 16  # elements; larger results are left to the init function, so th
 def fold_constants(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         sources = [values[v] for v in op.ins]
         foldable = sources and all(v.literal is not None for v in sources) and values[op.outs[0]].type.elements <= LIMIT
         if foldable and not set(op.outs) & set(g.outs):

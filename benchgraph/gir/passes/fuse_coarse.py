@@ -8,7 +8,7 @@ results each batch entry of a later nest reads a part of its own, joins at the b
 packed, or keys and values dequantised, once per batch entry, next to their use; once for all heads that share them. A product that sums
 over the rows of a nest (the gradients of keys and values do) takes its part from every task, if entries alone keep the cores busy.
 
-Nests stay apart where a task of few rows would fetch all weights, which L2 does not keep: apart, tasks have more rows or fetch a part.
+NestGraph stay apart where a task of few rows would fetch all weights, which L2 does not keep: apart, tasks have more rows or fetch a part.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from benchgraph.core.record import is_recorded, note
 from benchgraph.core.remember import remembered_within
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.batch_invariants import Along, agreed, depth, entry_reads, entry_writes, lay_along
+from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, entry_writes, loop_depth
 from benchgraph.gir.domain import trace
-from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.load_balance import IDLE, idle
-from benchgraph.gir.nest_graph import Nests, merged_in_pairs
-from benchgraph.gir.product import K, M, N, columns_of_src, group_of, product
-from benchgraph.gir.schedule import few_rows_for_all_weights
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
+from benchgraph.gir.load_balance import MOST_IDLE, idle_share
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs
+from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
+from benchgraph.gir.row_blocks import rows_that_refetch_weights
 from benchgraph.gir.views import Index, root_index
 from benchgraph.ops import spec
 from benchgraph.tir.ir import Const, Var
@@ -41,22 +41,22 @@ MADE, AGAIN = 64, 0.25
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
-    given = [n for n in g.nodes if isinstance(n, Fused)]
-    nests = merged_in_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
+    given = [n for n in g.nodes if isinstance(n, FusedOp)]
+    nests = merge_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
     if is_recorded():
         _note_borders(g, nests, target)
     return g if len(nests.order) == len(given) else replace(g, nodes=tuple(nests.nodes))
 
 
-def _note_borders(g: Graph, nests: Nests, target: Target) -> None:
+def _note_borders(g: Graph, nests: NestGraph, target: Target) -> None:
     """Why the nests that are left are not one."""
     for i, j in nests.pairs():
         found = _merged(g, nests, i, j, target)
         note(nests[i].name, nests[j].name, why=found if isinstance(found, str) else "what a third nest makes of one is needed by the other")
 
 
-def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | str:
-    """Nests i and j, which reads something of i, as one, or why they are not."""
+def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | str:
+    """NestGraph i and j, which reads something of i, as one, or why they are not."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
     if g.value(first.outs[0]).is_constant:
@@ -64,7 +64,7 @@ def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | s
     if any(len(nests.makers[v]) > 1 for v in shared):
         return "other nests make other parts of it, and it is read after all of them"
     merged = _by_rows(g, first, second, shared, target)
-    if isinstance(merged, Fused):
+    if isinstance(merged, FusedOp):
         return merged
     is_alone = not nests.is_used_beyond(first.outs, (i, j))
     return _per_entry(g, first, second, shared, target, is_alone=is_alone) or _by_sums(g, first, second, shared, target) or merged
@@ -73,21 +73,21 @@ def _merged(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | s
 # ---- once per batch entry --------------------------------------------------------------------------------------------
 
 
-def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target, *, is_alone: bool) -> Fused | None:
+def _per_entry(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target, *, is_alone: bool) -> FusedOp | None:
     """second with first as a stage at its batch anchor. is_alone: nobody else reads what first makes."""
     rows = _kernel_rows(g, second)
     if rows is None or prod(rows[:-1]) == 1 or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
         return None  # a nest of one entry is made no shorter, and convert-weights may want a piece at a time
     (stage,), batch = first.stages, len(rows) - 1
     reads = list(entry_reads(g, second, shared, batch))
-    wanted = {root: agreed((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}
-    along = None if any(r.dims is None for r in reads) else lay_along(g, stage, wanted, batch)
+    wanted = {root: common_dims((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}
+    along = None if any(r.dims is None for r in reads) else batch_axes_of(g, stage, wanted, batch)
     if along is None:
         return None
     domain = trace(g, stage.ops)
     assert domain is not None
     along = tuple(a if a is not None and domain.extents[a] == extent else None for a, extent in zip(along, rows, strict=False))
-    deepest = min((len(r.stage.along) for r in reads if r.stage.is_per_entry), default=batch)
+    deepest = min((len(r.stage.along) for r in reads if r.stage.is_batch_invariant), default=batch)
     found = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=is_alone)
     if found is None:
         return None
@@ -95,30 +95,30 @@ def _per_entry(g: Graph, first: Fused, second: Fused, shared: set[int], target: 
     return replace(second, stages=(at, *second.stages))
 
 
-def _depth(g: Graph, node: Fused, made: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
+def _depth(g: Graph, node: FusedOp, made: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
     """Inside how many batch loops a stage that makes so many elements goes: where the loops keep the cores busy, at the least cost.
 
     What would be made again for each entry may as well be made before, all at once, where the entries would leave a core idle for long.
     """
     work = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if spec(op.kind).lowering.is_contraction)
     own = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
-    for deep in range(depth(along), len(along) + 1) if made > 1 else (len(along),):
+    for deep in range(loop_depth(along), len(along) + 1) if made > 1 else (len(along),):
         entries = prod(rows[:deep])
         again = made * (entries // own - 1)
-        is_busy = idle(entries, target.cores) <= IDLE if again else _keep_busy(entries, target)
+        is_busy = idle_share(entries, target.cores) <= MOST_IDLE if again else _keep_busy(entries, target)
         if is_busy and (not again or (may_repeat and again * MADE <= AGAIN * work)):
             return deep
     return None
 
 
 def _keep_busy(entries: int, target: Target) -> bool:
-    return idle(entries, target.cores) <= 1 - BUSY
+    return idle_share(entries, target.cores) <= 1 - BUSY
 
 
 # ---- the same rows ---------------------------------------------------------------------------------------------------
 
 
-def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | str:
+def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | str:
     """The stages of first, then those of second, on the same rows; or why not."""
     if not any(spec(op.kind).lowering.is_contraction for op in (*first.ops, *second.ops)):
         return "neither holds a product"
@@ -129,11 +129,11 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
         return f"one has {_by(rows)} rows, the other {_by(other)}"
     if prod(rows) < target.cores:
         return f"{prod(rows)} rows are fewer than {target.cores} cores"
-    if few := few_rows_for_all_weights(g, (first.ops, second.ops), rows, target):
+    if few := rows_that_refetch_weights(g, (first.ops, second.ops), rows, target):
         return f"L2 does not keep the weights, and each task would fetch all of them for {few} rows"
-    if _made(g, [stage for stage in first.stages if stage.sums_rows]) & shared:
+    if _made(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
-    by_row = shared - _made(g, [stage for stage in first.stages if stage.is_per_entry])
+    by_row = shared - _made(g, [stage for stage in first.stages if stage.is_batch_invariant])
     in_place = {
         v
         for stage in first.stages
@@ -143,7 +143,7 @@ def _by_rows(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     }
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
         return MORE
-    if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_per_entry):
+    if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_batch_invariant):
         return MORE
     return replace(first, stages=first.stages + second.stages)
 
@@ -157,16 +157,16 @@ def _by(rows: Shape) -> str:
     return " x ".join(map(str, rows))
 
 
-def _kernel_rows(g: Graph, node: Fused) -> Shape | None:
+def _kernel_rows(g: Graph, node: FusedOp) -> Shape | None:
     """The extents of batch and rows of the nest's tunable ops, None when it has none or they differ."""
-    ops = (op for stage in node.stages if not stage.sums_rows for op in stage.ops)
+    ops = (op for stage in node.stages if not stage.reduces_rows for op in stage.ops)
     found = {g.value(op.outs[0]).shape[:-1] for op in ops if spec(op.kind).lowering.is_contraction}
     return found.pop() if len(found) == 1 else None
 
 
-def _rows(g: Graph, node: Fused) -> Shape | None:
+def _rows(g: Graph, node: FusedOp) -> Shape | None:
     """The extents of the nest's row axes, None when it has no such form."""
-    stages = (stage for stage in node.stages if not (stage.is_per_entry or stage.sums_rows))
+    stages = (stage for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows))
     found = {_rows_of(g, stage.ops) for stage in stages}
     return found.pop() if len(found) == 1 else None
 
@@ -188,16 +188,16 @@ def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape)
             continue
         value = g.value(v)
         needs_more = row.lowering.is_data_movement or (row.lowering.is_contraction and (position == 1 or not product(g, op).is_row_wise))
-        if stage.is_per_entry or value.view is not None or value.shape[:-1] != rows or needs_more:
+        if stage.is_batch_invariant or value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
     return True
 
 
-def _reads_entries(g: Graph, stage: Stage, reader: Fused, shared: set[int], batch: int) -> bool:
+def _reads_entries(g: Graph, stage: Stage, reader: FusedOp, shared: set[int], batch: int) -> bool:
     """Each batch entry of the reader needs, of what the stage makes once per entry, only what it makes for that entry."""
     for root, made in entry_writes(g, stage, batch).items():
         for read in entry_reads(g, reader, {root} & shared, batch):
-            is_later = not read.stage.is_per_entry or len(read.stage.along) >= len(stage.along)
+            is_later = not read.stage.is_batch_invariant or len(read.stage.along) >= len(stage.along)
             if read.dims is None or not is_later or any(dim not in (None, by) for dim, by in zip(made, read.dims, strict=True)):
                 return False
     return True
@@ -206,19 +206,19 @@ def _reads_entries(g: Graph, stage: Stage, reader: Fused, shared: set[int], batc
 # ---- sums over the rows ----------------------------------------------------------------------------------------------
 
 
-def _by_sums(g: Graph, first: Fused, second: Fused, shared: set[int], target: Target) -> Fused | None:
+def _by_sums(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | None:
     """first with the product of second as a stage that every task adds to."""
     rows = _rows(g, first)
-    stages = [stage for stage in second.stages if not stage.is_per_entry]
-    if rows is None or rows != _kernel_rows(g, first) or len(stages) != 1 or stages[0].sums_rows:
+    stages = [stage for stage in second.stages if not stage.is_batch_invariant]
+    if rows is None or rows != _kernel_rows(g, first) or len(stages) != 1 or stages[0].reduces_rows:
         return None
     (stage,) = stages
     kernel = stage.ops[0]
     if not spec(kernel.kind).lowering.is_contraction or not _keep_busy(prod(rows[:-1]), target):
         return None
-    if group_of(g, kernel) > 1 and columns_of_src(g, kernel) is None:
+    if k_group(g, kernel) > 1 and transposed_src_axes(g, kernel) is None:
         return None
-    if not shared <= _made(g, [s for s in first.stages if not (s.is_per_entry or s.sums_rows)]):
+    if not shared <= _made(g, [s for s in first.stages if not (s.is_batch_invariant or s.reduces_rows)]):
         return None
     readers = [(op, port) for op in second.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
     if any(op is not kernel or not _steps_through_rows(g, first, kernel, port, rows) for op, port in readers):
@@ -227,11 +227,11 @@ def _by_sums(g: Graph, first: Fused, second: Fused, shared: set[int], target: Ta
     steps_evenly = rows[-1] == 1 or all(K in index for index in p.operands)
     if p.batch or p.call.outs[0].shape[:-2] != rows[:-1] or p.reduced[-1] != rows[-1] or not steps_evenly:
         return None
-    before = tuple(s for s in second.stages if s.is_per_entry)
-    return replace(first, stages=(*before, *first.stages, replace(stage, sums_rows=True)))
+    before = tuple(s for s in second.stages if s.is_batch_invariant)
+    return replace(first, stages=(*before, *first.stages, replace(stage, reduces_rows=True)))
 
 
-def _steps_through_rows(g: Graph, first: Fused, kernel: Op, port: int, rows: Shape) -> bool:
+def _steps_through_rows(g: Graph, first: FusedOp, kernel: Op, port: int, rows: Shape) -> bool:
     """What the product sums over are, entry by entry, the rows of first's that made this operand."""
     v = kernel.ins[port]
     read = root_index(g, v, product(g, kernel).operands[port])

@@ -7,9 +7,9 @@
 
 A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once. Then a nest of pointwise ops,
 begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element, where all of their memory
-lies alike: so do what is done to a residual and its addition to a product. Nests that fold the same axes of what is as large become one, if
-one reads what the other makes: LayerNormBackward then folds what it makes of two operands in one loop, and holds no differences meanwhile.
-"""
+lies alike: so do what is done to a residual and its addition to a product. NestGraph that fold the same axes of what is as large become
+one, if one reads what the other makes: LayerNormBackward then folds what it makes of two operands in one loop, and holds no differences
+meanwhile."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from math import prod
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, extended, trace
-from benchgraph.gir.ir import Anchor, Fused, Graph, Op, Stage
-from benchgraph.gir.nest_graph import Nests, in_order, merged_in_pairs, with_borders
-from benchgraph.gir.schedule import few_rows_for_all_weights
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological, with_borders
+from benchgraph.gir.row_blocks import rows_that_refetch_weights
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
@@ -32,8 +32,7 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
     domains: list[Domain | None] = []  # of each group
     needs: list[set[int]] = []  # for each group, the groups that run before it
     made_in: dict[int, set[int]] = {}  # buffer -> the groups that write it, each a part of it
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home, joint = len(groups), None
         for i in sorted(sources, reverse=True) or _that_read_it(groups, op):
@@ -54,19 +53,19 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
             needs[later] |= before
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
-    fused = [Fused(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
-    nodes = merged_in_pairs(g, with_borders(g, fused), lambda nests, i, j: _as_one(g, nests, i, j, target)).nodes
+    fused = [FusedOp(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
+    nodes = merge_pairs(g, with_borders(g, fused), lambda nests, i, j: _as_one(g, nests, i, j, target)).nodes
     place = {op: n for n, op in enumerate(g.nodes)}
-    return replace(g, nodes=in_order(sorted(nodes, key=lambda node: min(place[op] for op in node.ops))))
+    return replace(g, nodes=topological(sorted(nodes, key=lambda node: min(place[op] for op in node.ops))))
 
 
-def _as_one(g: Graph, nests: Nests, i: int, j: int, target: Target) -> Fused | None:
-    """Nests i and j, which reads a result of i, as one, if one of the ways to do so is open."""
+def _as_one(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
+    """NestGraph i and j, which reads a result of i, as one, if one of the ways to do so is open."""
     ops = _continued(g, nests, i, j, target) or _folded_alike(g, nests, i, j, target)
     return None if ops is None else replace(nests[j], stages=(Stage(ops, (Anchor.rows,) * len(ops)),))
 
 
-def _continued(g: Graph, nests: Nests, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
+def _continued(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
     """The ops of a nest that begins as i or j, which reads a result of i, does, and goes on with the pointwise ops of the other.
 
     None where elements would be made more than once, or after a fold, whose rows would have to be held; or where chains alone run along
@@ -88,7 +87,7 @@ def _continued(g: Graph, nests: Nests, i: int, j: int, target: Target) -> tuple[
     return ops if domain is not None and _run_along_memory(g, ops, domain, lambda v: nests.is_read_beyond(v, (i, j)), target) else None
 
 
-def _folded_alike(g: Graph, nests: Nests, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
+def _folded_alike(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
     """The ops of nests i and j, which reads a result of i, where both fold the same axes of as large a domain; None where they do not."""
     (first,), (second,) = nests[i].stages, nests[j].stages
     domain, other = trace(g, first.ops), trace(g, second.ops)
@@ -158,7 +157,7 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
         return domain
     if not domain.reduced <= {len(domain.extents) - 1}:
         return f"it reduces over rows that {first.kind} makes in several tasks"
-    if few := few_rows_for_all_weights(g, (ops, [op]), domain.extents[:-1], target):
+    if few := rows_that_refetch_weights(g, (ops, [op]), domain.extents[:-1], target):
         return f"L2 does not keep the weights, and each task, of whole rows, would fetch all of them for {few}"
     return domain
 

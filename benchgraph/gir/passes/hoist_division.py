@@ -59,8 +59,7 @@ def _divided_before(g: Graph) -> Graph:
     builder = Builder(g.values)
     changed: dict[int, Op] = {}  # by the value that the op made before
     gone: set[int] = set()
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         found = _scaled(g, op)
         if found is None:
             continue
@@ -144,8 +143,7 @@ def _hoisted(g: Graph) -> Graph:
     builder = Builder(g.values)
     nodes: list[Node] = []
     noisy = _noisy(g)
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         product = spec(op.kind).semantics.product_kind
         if product and _is_worth_it(g, op, is_noisy=op.ins[0] in noisy):
             is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in _saturating(g)
@@ -169,8 +167,7 @@ def _is_worth_it(g: Graph, op: Op, *, is_noisy: bool) -> bool:
 def _noisy(g: Graph) -> frozenset[int]:
     """The values that some op on the way has made less exact than one rounding does, or rounded for sure."""
     found = set[int]()
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
         if spec(op.kind).semantics.threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
             found.update(op.outs)

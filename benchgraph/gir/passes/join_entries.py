@@ -100,8 +100,7 @@ def join_entries(g: Graph, target: Target) -> Graph:
 
 
 def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op, Joint]]:
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if spec(op.kind).lowering.is_contraction and op not in left_alone and (joint := _joint(g, op, target)) is not None:
             yield op, joint
 
@@ -188,15 +187,14 @@ class _Joined:
         for v in sorted({v for op in self.ops for v in (*op.ins, *op.outs) if self.joint.is_in(self.g.value(v).shape)}):
             self.moves[v] = self._move(v)
         nodes: list[Node] = [move for v, moves in self.moves.items() if v not in self.g.producer for move in moves]
-        for op in self.g.nodes:
-            assert isinstance(op, Op)
+        for op in self.g.ops:
             ids = self.inside if op in self.ops else self.outside
             outs = tuple(self.inside.get(v, v) if op in self.ops else v for v in op.outs)
             nodes.append(replace(op, ins=tuple(ids.get(v, v) for v in op.ins), outs=outs))
             nodes += (move for v in op.outs for move in self.moves.get(v, ()))
         values = self.builder.values
-        unsettled = tuple((v, layout) for v, layout in self.g.unsettled if values[v].shape == self.g.value(v).shape)
-        return replace(self.g, values=tuple(values.values()), nodes=tuple(nodes), unsettled=unsettled)
+        open_layouts = tuple((v, layout) for v, layout in self.g.open_layouts if values[v].shape == self.g.value(v).shape)
+        return replace(self.g, values=tuple(values.values()), nodes=tuple(nodes), open_layouts=open_layouts)
 
     def _move(self, v: int) -> list[Op]:
         """What brings a value from the group to others or from others to the group; nothing where no one needs it."""
@@ -215,8 +213,8 @@ class _Joined:
 
     def _in_place(self, value: Value) -> Value | None:
         """A value in the other shape; None for a tensor of the user's that does not have it without being moved."""
-        is_given = value.layout.blocks or any(v == value.id and layout for v, layout in self.g.unsettled)
-        strides = None if is_given else self.joint.strides(value)
+        is_moved_input = value.layout.blocks or any(v == value.id and layout for v, layout in self.g.open_layouts)
+        strides = None if is_moved_input else self.joint.strides(value)
         if strides is None and value.id in {*self.g.ins, *self.g.outs}:
             return None
         return replace(value, shape=self.joint.joined(value.shape), strides=None if value.strides is None else strides)

@@ -30,7 +30,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.ir import Constness, Graph, Op
-from benchgraph.gir.packed_blocks import MOST_TIMES, times_converted
+from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, conversions
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
@@ -43,7 +43,7 @@ MOST_KEPT_ROWS = 128
 def keep_narrow(g: Graph, target: Target) -> Graph:
     ways = [way for op in g.nodes if isinstance(op, Op) and (way := _way(g, op, target)) is not None]
     wide = {v for way in ways for op in way for v in op.outs}
-    return g.changed({v: replace(g.value(v), constness=Constness.variable) for v in wide})
+    return g.with_values({v: replace(g.value(v), constness=Constness.variable) for v in wide})
 
 
 def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
@@ -74,7 +74,7 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
     """One large matrix of constant f32 weights, and few rows."""
     p, wei = product(g, op), g.value(op.ins[1])
     m = p.call.outs[0].shape[-2]
-    has_few_rows = m <= MOST_KEPT_ROWS and times_converted(m, target) <= MOST_TIMES
+    has_few_rows = m <= MOST_KEPT_ROWS and conversions(m, target) <= MOST_CONVERSIONS
     is_main = wei.is_constant and not g.value(op.outs[0]).is_constant
     return is_main and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
 

@@ -30,10 +30,11 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.compressed_weights import is_one_large_matrix
+from benchgraph.gir.gemv import gemv_rows, is_input_for_few_rows, is_streamable
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.fuse_coarse import MADE
-from benchgraph.gir.product import Product, comes_of_products, is_given_for_rows, is_read_on, packs_src, product, rows_by_columns, stride
+from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
@@ -77,8 +78,7 @@ ROWS_KEPT = 32
 def low_precision(g: Graph, target: Target) -> Graph:
     builder = Builder(g.values)
     nodes: list[Node] = []
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if spec(op.kind).lowering.is_contraction:
             result = _rewritten(g, op, builder, target)
         else:
@@ -98,7 +98,7 @@ def low_precision(g: Graph, target: Target) -> Graph:
 def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
     """The product's result, made by the builder's nodes, the last of which makes it; None where it stays as it is."""
     p = product(g, op)
-    if not p.sums_last or is_of_single_channels(p):
+    if not p.reduces_adjacent_dims or has_single_channels(p):
         return None
     src, wei = (_peeled(g, v) for v in op.ins)
     if wei.narrow is not None and _is_read_as_stored(g, op, *wei.narrow, target):
@@ -122,7 +122,7 @@ def _rewritten(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
 def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:
     """The same of depthwise windows: they read bytes as they are stored, which is exact in f32, less a zero point that is known."""
     data, wei, out = _peeled(g, op.ins[0]), _peeled(g, op.ins[1]), g.value(op.outs[0])
-    zero = 0.0 if data.zero is None else g.value(data.zero[0]).number
+    zero = 0.0 if data.zero is None else g.value(data.zero[0]).scalar
     one = all(g.value(id).type.elements == 1 and not moves for id, moves in data.scales)
     if data.stored is None or data.stored[1] or zero is None or not one:
         return None
@@ -149,7 +149,7 @@ def _integers(p: Product, target: Target, *, is_plain: bool) -> DTypes | None:
     return WORDS if target.multiplies(DType.s16) else None
 
 
-def is_of_single_channels(p: Product) -> bool:
+def has_single_channels(p: Product) -> bool:
     """A convolution each group of which has one channel: nothing fills the groups of k. In bf16 and u8 these take 1.2 to 1.9 times as long
     as in f32 (7x7, 3 groups of 8 results; 3x3, 16 groups of 2; one thread of a Zen 5 core), with 3 channels 0.6 and 0.8 times.
     """
@@ -171,7 +171,7 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
         group = WEI_GROUPS[packed]
         is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _comes_of_last(g, moves, -2)
         worth = PACKED if is_packed else MADE
-        return served * (group - 1) // group <= worth and _comes_of_last(g, moves, -1) == is_wei and comes_of_products(g, id)
+        return served * (group - 1) // group <= worth and _comes_of_last(g, moves, -1) == is_wei and depends_on_product(g, id)
 
     return not (is_dear(src, p.columns, is_wei=False) or is_dear(wei, p.call.outs[0].shape[-2], is_wei=True))
 
@@ -187,12 +187,12 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
     down, across = (0 if (dim := _dim_behind(g, moves, axis)) is None else _step(g, id, dim) for axis in (-2, -1))
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
-    if 1 not in (down, across) or not is_read_on(size, apart, v.dtype):
+    if 1 not in (down, across) or not is_streamable(size, apart, v.dtype):
         return False
-    most = rows_by_columns(p.reduced[-1]) if by_columns else ROWS_WIDENED
+    most = gemv_rows(p.reduced[-1]) if by_columns else ROWS_WIDENED
     if is_multiplied:
         most = min(most, ROWS_NOT_MULTIPLIED[target.is_far(v.type.nbytes)][by_columns])
-    return is_given_for_rows(g, op, id, most)
+    return is_input_for_few_rows(g, op, id, most)
 
 
 def _comes_of_last(g: Graph, moves: Moves, axis: int) -> bool:
@@ -296,7 +296,7 @@ def _as_stored(g: Graph, operand: _Operand) -> int:
     """The zero point of an operand, if it is known and the operand's dtype has it; else 0."""
     assert operand.stored is not None
     assert operand.zero is not None
-    number, (least, most) = g.value(operand.zero[0]).number, g.value(operand.stored[0]).dtype.range
+    number, (least, most) = g.value(operand.zero[0]).scalar, g.value(operand.stored[0]).dtype.range
     return int(number) if number is not None and number.is_integer() and least <= number <= most else 0
 
 

@@ -24,9 +24,9 @@ from benchgraph.core.layout import plain
 from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
-from benchgraph.gir.data_movement import is_given, movement
+from benchgraph.gir.data_movement import is_moved_input, movement
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
-from benchgraph.gir.product import comes_of_products
+from benchgraph.gir.product import depends_on_product
 from benchgraph.gir.views import Chain, chain, is_short, longer
 from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
@@ -66,7 +66,7 @@ def make_views(g: Graph, target: Target) -> Graph:
                 changed[node.outs[0]] = replace(g.value(node.outs[0]), view=view)
                 instead[id(node)] = ()
     kept: list[Node] = [new for node in g.nodes for new in instead.get(id(node), (node,))]
-    return replace(g.changed(changed), nodes=tuple(kept)) if instead else g
+    return replace(g.with_values(changed), nodes=tuple(kept)) if instead else g
 
 
 def _parts(g: Graph, op: Op) -> tuple[Attrs, ...] | None:
@@ -108,7 +108,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
         return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
-    if len(op.ins) == 1 and is_given(g, src.id):
+    if len(op.ins) == 1 and is_moved_input(g, src.id):
         return False  # all movements of it are views of it
     if isinstance(producer, Op) and spec(producer.kind).lowering.is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
@@ -134,8 +134,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
     """By value, for what pointwise ops and movements make of a product's result alone: the dims that the product's rows and columns lie
     along, as `unit_steps` tells them."""
     found = dict[int, tuple[int | None, ...]]()
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if spec(op.kind).lowering.is_contraction:
             found.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
             continue
@@ -153,7 +152,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
 def _is_converted(g: Graph, id: int) -> bool:
     """Whether a value is nothing but a conversion of something given."""
     maker = g.producer.get(id)
-    return isinstance(maker, Op) and maker.kind == CONVERT and is_given(g, maker.ins[0])
+    return isinstance(maker, Op) and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
 
 
 def _transposes_operand(g: Graph, op: Op) -> bool:
@@ -173,7 +172,7 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     if len(dst) < 2 or not readers:
         return False
     port = 1 if prod(dst[:-2]) == 1 or _is_converted(g, made) else 0
-    if port == 0 and not comes_of_products(g, made):
+    if port == 0 and not depends_on_product(g, made):
         return False
     if not all(isinstance(r, Op) and spec(r.kind).lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False

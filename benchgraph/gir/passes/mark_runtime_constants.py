@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
-from benchgraph.gir.ir import Constness, Graph, Op, Value
+from benchgraph.gir.ir import Constness, Graph, Value
 
 
 def mark_runtime_constants(g: Graph, target: Target) -> Graph:
@@ -21,12 +21,11 @@ def mark_runtime_constants(g: Graph, target: Target) -> Graph:
     def constness(id: int) -> Constness:
         return changed.get(id, g.value(id)).constness
 
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         least = min(map(constness, op.ins), default=Constness.variable)
         if least is Constness.variable or set(op.outs) & set(g.outs):
             continue
         for v in op.outs:
             if g.value(v).constness is Constness.variable:
                 changed[v] = replace(g.value(v), constness=Constness.runtime)
-    return g.changed(changed)
+    return g.with_values(changed)

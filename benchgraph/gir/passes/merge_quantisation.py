@@ -34,8 +34,7 @@ def merge_quantisation(g: Graph, target: Target) -> Graph:
     builder = Builder(g.values)
     gone: set[int] = set()
     nodes: list[Node] = []
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if chain := _chain(g, op):
             how = _gathered(g, builder, chain, g.value(op.outs[0]).dtype)
             if how.steps < sum(not spec(step.kind).semantics.is_conversion for step in chain):
@@ -75,7 +74,7 @@ def _is_step(g: Graph, op: Op) -> bool:
     is_shift = row.semantics.computes in _SHIFTS and out.dtype in (DType.f32, DType.s32)
     by = others[0]
     is_few = len(others) == 1 and src.dtype is by.dtype is out.dtype and by.type.elements * FEWER <= out.type.elements
-    return (is_scaling or is_shift) and is_few and by.id in g.of_constants
+    return (is_scaling or is_shift) and is_few and by.id in g.computed_from_constants
 
 
 def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:
@@ -96,7 +95,7 @@ def _keeps_order(g: Graph, step: Op) -> bool:
 
 def _number(g: Graph, step: Op) -> float | None:
     """What a step scales or shifts by, if that is one number known now."""
-    return g.value(step.ins[1]).number if len(step.ins) == 2 else None
+    return g.value(step.ins[1]).scalar if len(step.ins) == 2 else None
 
 
 def _gathered(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:

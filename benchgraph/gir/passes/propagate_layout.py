@@ -27,12 +27,16 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY, TURN
-from benchgraph.gir.compressed_weights import kept, pack
+from benchgraph.gir.column_blocks import column_block, result_block
+from benchgraph.gir.compressed_weights import decompression, pack
+from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value, View
-from benchgraph.gir.packed_blocks import rows_in_turn
-from benchgraph.gir.product import K, Thin, columns_of_src, group_of, operand_axes, packs_src, product, stride, thin
-from benchgraph.gir.schedule import HELD, column_block, column_blocked, has_one_matrix, packed, result_block
-from benchgraph.gir.strides import steps_of
+from benchgraph.gir.layouts import column_blocked, packed
+from benchgraph.gir.packed_blocks import reads_rows_together
+from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product, stride, transposed_src_axes
+from benchgraph.gir.row_blocks import has_one_matrix
+from benchgraph.gir.strides import strides_of
+from benchgraph.machine.table import table
 from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
@@ -72,12 +76,12 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and spec(op.kind).lowering.is_contraction and thin(g, op) is not Thin.folded:
+        if isinstance(op, Op) and spec(op.kind).lowering.is_contraction and gemv_form(g, op) is not Gemv.dot:
             src, wei = op.ins
-            if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and columns_of_src(g, op)):
+            if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
-            panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), group_of(g, op))
-            if (way := kept(g, wei)) is not None:
+            panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), k_group(g, op))
+            if (way := decompression(g, wei)) is not None:
                 wei = pack(g, values, nodes, way, wei, panels)
             elif g.value(wei).layout != panels and _is_packed(g, op, wei, target):
                 if _is_converted_for(g, op, wei):
@@ -111,7 +115,7 @@ def _across_channels(g: Graph, op: Op) -> int | None:
 def _step(g: Graph, id: int, axis: int) -> int | None:
     """How many elements of memory a step along an axis of a value is."""
     index = tuple(Var(f"i{a}") for a in range(len(g.value(id).shape)))
-    return steps_of(g, id, index, (index[axis],))[0]
+    return strides_of(g, id, index, (index[axis],))[0]
 
 
 def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
@@ -122,7 +126,7 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     *batch, m, n = p.call.outs[0].shape
     if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
         return False
-    if is_widened(*(g.value(v).dtype for v in op.ins)) or rows_in_turn(g, op, target):
+    if is_widened(*(g.value(v).dtype for v in op.ins)) or reads_rows_together(g, op, target):
         return False
     has_one, entries, rows = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2]), prod(batch) * m
     if not (has_one and target.is_far(g.value(wei).type.nbytes)):
@@ -145,7 +149,7 @@ def _is_lost_as_it_lies(g: Graph, op: Op, rows: int, least: int, target: Target)
     dtype, terms = g.value(wei).dtype, prod(p.reduced)
     apart, nbytes = dtype.nbytes(stride(g, wei, axes[0])), dtype.nbytes(column_block(p, target))
     from_l1 = 2 * target.rows_in_l1(apart, nbytes) < terms <= target.rows_in_l1(nbytes, nbytes)
-    from_l2 = rows * (terms - HELD * target.rows_in_l2(apart, nbytes)) >= least * terms
+    from_l2 = rows * (terms - table(target).l2_panel_share * target.rows_in_l2(apart, nbytes)) >= least * terms
     return (rows >= ROWS_PER_ENTRY and from_l1) or from_l2
 
 
@@ -223,7 +227,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     """Column-block every result of a MatMul that reaches the next one's src through pointwise ops only."""
     flow, blocked = _Flow(g, target), list[tuple[int, Layout]]()
     for op in g.nodes:
-        if not isinstance(op, Op) or not spec(op.kind).lowering.is_contraction or rows_in_turn(g, op, target):
+        if not isinstance(op, Op) or not spec(op.kind).lowering.is_contraction or reads_rows_together(g, op, target):
             continue
         block = result_block(product(g, op), target)
         if not block:
@@ -231,7 +235,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
         layout = column_blocked(len(g.value(op.outs[0]).shape), block)
         if flow.feeds(op.outs[0], layout):
             blocked.append((op.outs[0], layout))
-    return g.changed(flow.laid_out(blocked))
+    return g.with_values(flow.laid_out(blocked))
 
 
 @dataclass(frozen=True)
@@ -286,9 +290,9 @@ def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] 
     for user in g.consumers[id]:
         assert isinstance(user, Op)
         if spec(user.kind).lowering.is_contraction:
-            if user.ins[1] == id or product(g, user).operands[0][-1] != K or thin(g, user) is Thin.folded:
+            if user.ins[1] == id or product(g, user).operands[0][-1] != K or gemv_form(g, user) is Gemv.dot:
                 return None
-            if target.in_tiles(v.dtype) or rows_in_turn(g, user, target):
+            if target.in_tiles(v.dtype) or reads_rows_together(g, user, target):
                 return None  # a tile is read row by row, wherever rows begin; a piece of k may be shorter than a block
             feeds_product = True
         elif spec(user.kind).lowering.is_elementwise and g.value(user.outs[0]).shape == v.shape:

@@ -17,7 +17,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, Builder
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.passes.low_precision import is_of_single_channels, pays
+from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
 from benchgraph.ops import spec
 from benchgraph.ops.spec import TO_BF16
@@ -29,8 +29,7 @@ def round_operands(g: Graph, target: Target) -> Graph:
     if g.fpmath_mode not in TO_BF16 or not target.multiplies(DType.bf16):
         return g
     builder, nodes, rounded = Builder(g.values), list[Node](), dict[int, int]()
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if _is_rounded(g, op, target):
             for v in op.ins[:2]:
                 if v not in rounded:
@@ -45,9 +44,9 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     if not spec(op.kind).lowering.is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
         return False
     p = product(g, op)
-    if not p.sums_last or is_of_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
+    if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
         return False
-    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.of_constants
+    rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.computed_from_constants
     return p.columns >= SERVED and (rows >= SERVED or is_constant)
 
 

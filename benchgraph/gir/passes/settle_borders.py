@@ -17,9 +17,10 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
+from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.gir.layouts import column_blocked, panel_columns
 from benchgraph.gir.product import operand_axes, product
-from benchgraph.gir.schedule import column_block, column_blocked, panel, result_block
 from benchgraph.ops import spec
 
 
@@ -27,14 +28,14 @@ def settle_borders(g: Graph, target: Target) -> Graph:
     for id in g.ins:
         if g.value(id).layout.blocks and not all(_reads_blocks(g, op, id, target) for op in _readers(g, id)):
             g = _read_row_major(g, id)
-    for id, given in g.unsettled:
+    for id, given in g.open_layouts:
         preferred = _preferred(g, id, target)
         if given is None or given == preferred or not _is_product(g.producer.get(id)):
             layout = given or preferred or plain(len(g.value(id).shape))
-            g = g.changed({id: replace(g.value(id), layout=layout)})
+            g = g.with_values({id: replace(g.value(id), layout=layout)})
         else:
             g = _write_row_major(g, id, given)
-    return replace(g, unsettled=()) if g.unsettled else g
+    return replace(g, open_layouts=()) if g.open_layouts else g
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def _read_row_major(g: Graph, id: int) -> Graph:
     """A copy of the input for all its readers."""
     v = g.value(id)
     copy = replace(v, id=_fresh(g), layout=plain(len(v.shape)), strides=None)
-    g = _renamed(g, id, copy.id).changed({id: v, copy.id: copy})
+    g = _renamed(g, id, copy.id).with_values({id: v, copy.id: copy})
     return replace(g, nodes=(Op(COPY, (id,), (copy.id,), Attrs()), *g.nodes), ins=tuple(id if i == copy.id else i for i in g.ins))
 
 
@@ -98,7 +99,7 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
         if row.lowering.is_contraction and (block := result_block(product(g, node), target)):
             return column_blocked(len(v.shape), block)
         if row.lowering.is_data_movement and v.dtype is DType.f32:
-            return column_blocked(len(v.shape), panel(v.shape[-1], target))
+            return column_blocked(len(v.shape), panel_columns(v.shape[-1], target))
         if row.lowering.is_elementwise:
             work += (s for s in reversed(node.ins) if g.value(s).shape == v.shape)  # the first one is the next
     return None
@@ -108,7 +109,7 @@ def _write_row_major(g: Graph, id: int, layout: Layout) -> Graph:
     """The producer writes a value of its own, which is then copied into the layout."""
     v = g.value(id)
     made: Value = replace(v, id=_fresh(g), strides=None)
-    g = _renamed(g, id, made.id).changed({id: replace(v, layout=layout), made.id: made})
+    g = _renamed(g, id, made.id).with_values({id: replace(v, layout=layout), made.id: made})
     outs = tuple(id if o == made.id else o for o in g.outs)
     return replace(g, nodes=(*g.nodes, Op(COPY, (made.id,), (id,), Attrs())), outs=outs)
 

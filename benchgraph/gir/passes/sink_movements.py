@@ -28,7 +28,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.build import Builder
-from benchgraph.gir.data_movement import is_given, movement
+from benchgraph.gir.data_movement import is_moved_input, movement
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops import spec
 from benchgraph.ops.broadcast import broadcast
@@ -39,7 +39,7 @@ MOST_PASSED = 64  # ops that a movement goes past: each of several movements mak
 
 def sink_movements(g: Graph, target: Target) -> Graph:
     """The last movement first: those before it meet the ops that it went behind."""
-    for move in reversed([op for op in g.nodes if isinstance(op, Op) and movement(op) is not None and not is_given(g, op.ins[0])]):
+    for move in reversed([op for op in g.nodes if isinstance(op, Op) and movement(op) is not None and not is_moved_input(g, op.ins[0])]):
         if g.producer.get(move.outs[0]) is move and (ops := _sinking(g, move)):
             g = _Sunk(g, move, ops).graph()
     return g
@@ -83,7 +83,7 @@ def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
     waiting, seen = list[int](), set[int]()
 
     def wait_for_readers(v: int) -> None:
-        fresh = {g.places[op.outs[0]] for op in g.consumers[v]} - seen
+        fresh = {g.positions[op.outs[0]] for op in g.consumers[v]} - seen
         seen.update(fresh)
         for place in fresh:
             heappush(waiting, place)

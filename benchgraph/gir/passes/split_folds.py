@@ -27,7 +27,7 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
-from benchgraph.gir.strides import steps_of
+from benchgraph.gir.strides import strides_of
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Var
@@ -53,8 +53,7 @@ class _Split:
         self.told: dict[int, int] = {}  # values of groups -> the same for each of their elements
 
     def graph(self) -> Graph:
-        for op in self.g.nodes:
-            assert isinstance(op, Op)
+        for op in self.g.ops:
             if op in self.found:
                 self._in_two(op, self.found[op])
             else:
@@ -105,7 +104,7 @@ def _few(g: Graph, op: Op) -> int | None:
     shape = g.value(op.ins[0]).shape
     axes = tuple(Var(f"${axis}") for axis in range(len(shape)))
     _, given = _made_of(g, op.ins[0])
-    steps = [steps_of(g, v, axes, axes) for v in given]
+    steps = [strides_of(g, v, axes, axes) for v in given]
     folded = [a for a in reduction_axes(op, len(shape)) if shape[a] != 1]
     axis = next((a for a in folded if shape[a] < MOST and all(s[a] == 1 for s in steps)), None)
     if axis is None or prod(shape[a] for a in folded) < FEWEST * shape[axis]:

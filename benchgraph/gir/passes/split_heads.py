@@ -58,8 +58,7 @@ def split_heads(g: Graph, target: Target) -> Graph:
 
 
 def _split_once(g: Graph) -> Graph:
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         if not spec(op.kind).lowering.is_contraction or not product(g, op).is_matrix_product:
             continue
         d = Builder(g.values)

@@ -21,15 +21,14 @@ from benchgraph.ops.spec import Elementwise, Reduction
 
 def widen_intermediates(g: Graph, target: Target) -> Graph:
     narrow = {v.id for v in g.values if v.dtype in (DType.bf16, DType.f16) and v.id in g.producer and v.id not in g.outs}
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         row = spec(op.kind)
         if not (row.lowering.is_data_movement or isinstance(row.lowering.form, Elementwise | Reduction)):
             narrow -= set(op.ins)
     while mixed := [op for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_data_movement and _is_mixed(op, narrow)]:
         narrow -= {v for op in mixed for v in (*op.ins, *op.outs)}
     changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}
-    return _without_casts(g.changed(changed)) if changed else g
+    return _without_casts(g.with_values(changed)) if changed else g
 
 
 def _is_mixed(op: Op, narrow: set[int]) -> bool:
@@ -41,8 +40,7 @@ def _without_casts(g: Graph) -> Graph:
     """Casts to the dtype that is there already go, but for those that write an output."""
     instead: dict[int, int] = {}
     nodes: list[Node] = []
-    for op in g.nodes:
-        assert isinstance(op, Op)
+    for op in g.ops:
         op = replace(op, ins=tuple(instead.get(v, v) for v in op.ins))
         row = spec(op.kind)
         if (

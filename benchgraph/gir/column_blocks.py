@@ -1,0 +1,78 @@
+"""Columns of a microkernel call, which are those of a packed B panel, and of the blocks that a result is stored in."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from benchgraph.core.target import LINE_BYTES, TILE_ROWS, Target
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.l2_blocking import l2_panel_columns
+from benchgraph.gir.layouts import panel_columns
+from benchgraph.gir.product import Product, product
+from benchgraph.machine.table import table
+
+# Measurements of all of these: docs/measurements/panel-width.md.
+COLUMNS_PER_READ = 256  # of a call on tile registers: it keeps rows of src in L1 meanwhile
+COPIED_BYTES = 256  # a call on tile registers copies longer rows of src that begin within cache lines
+READ_BYTES = 512  # rows of an input that are as long are read as they are stored, by as many columns
+SQUARE_ROWS = 2 * TILE_ROWS  # of four tile registers in a square: other blocks load weights more often for each product
+NARROW_ROWS, NARROW_VECTORS = range(8, 65), 2  # rows that pass several times over a panel, and its width where it would fill L2
+LARGE_WEIGHTS = 4  # times L2: smaller weights gain nothing from narrow panels
+BLOCKED_COLUMNS = 32  # narrower blocks of a result make the next product's loop along k too short
+
+
+def column_block(p: Product, target: Target) -> int:
+    """Columns of one microkernel call, and of one packed B panel. It divides the columns of a group if there are several groups."""
+    if p.forced is not None:
+        return p.forced.nb
+    n = p.columns
+    if blocked := l2_panel_columns(p, target):
+        return blocked
+    block = panel_columns(n, target, COLUMNS_PER_READ if _has_wide_calls(p, target) else 0)
+    block = min(block, NARROW_VECTORS * target.lanes) if _is_narrow(p, block, target) else block
+    if n == p.call.outs[0].shape[-1] or n % block == 0:
+        return block
+    whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
+    return next(whole_vectors, n)
+
+
+def _has_wide_calls(p: Product, target: Target) -> bool:
+    """Whether a microkernel call on tile registers has many columns, so that it reads src less often."""
+    src = p.call.ins[0]
+    if not target.in_tiles(src.dtype) or not p.is_row_wise:
+        return False
+    nbytes, rows = src.dtype.nbytes(src.shape[-1]), prod(src.shape[:-1])
+    is_copied = nbytes > COPIED_BYTES and nbytes % LINE_BYTES > 0
+    is_read = p.has_input_src or src.dtype.bits == 8
+    return is_copied or (is_read and nbytes >= READ_BYTES and rows >= SQUARE_ROWS * target.cores)
+
+
+def _is_narrow(p: Product, block: int, target: Target) -> bool:
+    """Whether a panel of so many columns would take too much of L2 for several passes over it."""
+    (*batch, m, _), (src, wei) = p.call.outs[0].shape, p.call.ins
+    if prod(batch) > 1 or m not in NARROW_ROWS or target.in_tiles(src.dtype) or not p.has_constant_wei:
+        return False
+    most = table(target).l2_repeated_panel_share * target.l2_bytes
+    return wei.nbytes > LARGE_WEIGHTS * target.l2_bytes and wei.dtype.nbytes(prod(p.reduced) * block) >= most
+
+
+def columns_reason(p: Product, nb: int, target: Target) -> str:
+    """Why `column_block` is what it is."""
+    vectors = ceil(nb / target.lanes)
+    if nb == p.columns:
+        return f"all {nb} columns, in {vectors} vectors"
+    if _is_narrow(p, panel_columns(p.columns, target), target):
+        return f"{vectors} vectors of {target.lanes}: a wider panel would take too much of L2 for several passes over it"
+    return f"{vectors} vectors of {target.lanes}: the widest register tile, and panels of even width"
+
+
+def result_block(p: Product, target: Target) -> int:
+    """Columns of the blocks in which the next product reads the result fastest; 0 where it reads whole rows faster."""
+    n, block = p.call.outs[0].shape[-1], column_block(p, target)
+    return block if n % block == 0 and block >= min(n, BLOCKED_COLUMNS) else 0
+
+
+def columns_per_call(g: Graph, op: Op, target: Target) -> int:
+    """Columns of one microkernel call of a product in a graph whose layouts are propagated."""
+    wei = g.value(op.ins[1])
+    return wei.layout.blocks[0][1] if wei.layout.blocks else column_block(product(g, op), target)

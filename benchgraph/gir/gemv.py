@@ -1,0 +1,80 @@
+"""GEMV and skinny GEMM: products of one column, and of few rows by weights stored by columns, which need no packed panels.
+
+A microkernel's vectors run along columns, so one column would use one lane. Instead vectors run along k (dot products) or along rows
+(axpy)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.target import PAGE_BYTES, Target
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.product import K, M, N, buffer_axes, has_unit_stride, k_group, product, result_axes, stride
+from benchgraph.machine.table import table
+
+# docs/measurements/gemv.md, Rows: rows up to which weights stored by columns are not packed first, more for columns of few terms.
+ROWS, ROWS_OF_SHORT_COLUMNS, SHORT_TERMS = 6, 8, 512
+TERMS_PER_ROW = 16  # at least: each sum ends with the sum of a vector's lanes
+LONG_BYTES = 1024  # shorter columns are read well only where they follow each other in memory
+
+
+class Gemv(Enum):
+    """dot: vectors run along k, which has unit stride in src and wei. axpy: along rows, which have unit stride in src and the result."""
+
+    dot = "dot"
+    axpy = "axpy"
+
+
+def gemv_form(g: Graph, op: Op) -> Gemv | None:
+    """How a product is computed without a microkernel. None for other shapes, sums over more than k, and operands stored otherwise."""
+    *_, m, n = g.value(op.outs[0]).shape
+    if n > 1 and (m > ROWS_OF_SHORT_COLUMNS or k_group(g, op) > 1):
+        return None
+    p = product(g, op)
+    if not p.is_matrix_product:
+        return None
+    src, wei = (buffer_axes(g, v, index, axes) for v, index, axes in zip(op.ins, p.operands, ((M, K), (N, K)), strict=True))
+    if src is None or wei is None:
+        return None
+    if n > 1 and not _has_few_rows(g, op, stride(g, op.ins[1], wei[0])):
+        return None
+    if has_unit_stride(g, op.ins[0], src[1]) and has_unit_stride(g, op.ins[1], wei[1]):
+        return Gemv.dot
+    dst = result_axes(g, op) if n == 1 else None
+    is_dense = dst is not None and dst[0][1] == 1 and has_unit_stride(g, op.outs[0], dst[0]) and has_unit_stride(g, op.ins[0], src[0])
+    is_f32 = all(g.value(g.root(v)).dtype is DType.f32 for v in (*op.ins, *op.outs))
+    return Gemv.axpy if is_dense and is_f32 else None
+
+
+def _has_few_rows(g: Graph, op: Op, apart: int) -> bool:
+    """Whether few rows are multiplied by columns of weights that begin so many elements apart."""
+    k, wei = product(g, op).reduced[-1], op.ins[1]
+    return is_streamable(k, apart, g.value(wei).dtype) and is_input_for_few_rows(g, op, wei, gemv_rows(k))
+
+
+def is_streamable(size: int, apart: int, dtype: DType) -> bool:
+    """Whether memory is read at full speed in rows, or columns, of so many elements, so many apart: they follow each other, or are long."""
+    return apart == size or dtype.nbytes(size) >= LONG_BYTES
+
+
+def gemv_rows(k: int) -> int:
+    """How many rows at most are multiplied by weights stored by columns without packing them, for sums of so many terms."""
+    return min(ROWS_OF_SHORT_COLUMNS if k <= SHORT_TERMS else ROWS, k // TERMS_PER_ROW)
+
+
+def is_input_for_few_rows(g: Graph, op: Op, wei: int, most: int) -> bool:
+    """Whether a product has so many rows at most for each matrix of weights, made of `wei`, which is an input that is not constant."""
+    p, source = product(g, op), g.value(g.root(wei))
+    *_, m, n = p.call.outs[0].shape
+    is_plain = p.is_matrix_product and p.columns == n
+    return is_plain and m <= most and not source.is_constant and source.id in g.ins and not source.layout.blocks
+
+
+def unrolled_columns(rows: int, nbytes: int, target: Target) -> int:
+    """How many columns of weights, of so many bytes each, are multiplied by so few rows at a time."""
+    if nbytes <= PAGE_BYTES or (target.one_stream and rows == 1):
+        return 1
+    machine = table(target)
+    most = machine.unrolled_columns_one_stream if target.one_stream else machine.unrolled_columns
+    return max(min(most, target.isa.registers // 2 // rows), 1)

@@ -1,0 +1,32 @@
+"""Blocked layouts of activations and weights, and the width of a B panel."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from benchgraph.core.layout import Layout
+from benchgraph.core.target import Target
+
+F32_BYTES, BF16_BYTES = 4, 2
+
+
+def panel_columns(n: int, target: Target, most: int = 0) -> int:
+    """Columns of one packed B panel: at most so many, or the target's preferred width, whole vectors, panels as even as that allows.
+
+    >>> panel_columns(96, avx512_core), panel_columns(1024, avx512_core), panel_columns(13, avx512_core)
+    (48, 64, 13)
+    """
+    lanes = target.lanes
+    count = ceil(n / (most or target.panel_width))
+    return min(n, ceil(n / count / lanes) * lanes)
+
+
+def column_blocked(rank: int, block: int) -> Layout:
+    """[..., N/block, M, block] for a value [..., M, N]."""
+    return packed(rank, block, 1)
+
+
+def packed(rank: int, block: int, group: int) -> Layout:
+    """B panels of a weight [..., K, N], each lane's group of k together: [..., N/block, K/group, block, group]."""
+    blocks = ((rank - 1, block), (rank - 2, group))[: 1 + (group > 1)]
+    return Layout((*range(rank - 2), rank - 1, rank - 2), blocks)

@@ -1,0 +1,143 @@
+"""Rows of a task, columns of a block of scores in flash attention, and whether products of few rows share a nest.
+
+Rows are the parallel axis: a task is mb rows of one batch entry, and all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.layouts import BF16_BYTES, F32_BYTES
+from benchgraph.machine.table import table
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Contraction, Elementwise, Reduction
+
+# Rows of a task beyond which nothing is gained: at most, where whole rows are worked on between products, and on tile registers by weights
+# that L2 does not keep. docs/measurements/rows-per-task.md, Most rows and Tile registers.
+MOST_ROWS, MOST_ROWS_WORKED_ON, MOST_ROWS_OF_TILES = 64, 32, 256
+# A task may have a quarter more or fewer rows if their number then divides all rows, and is best a multiple of four.
+# docs/measurements/rows-per-task.md, Even tasks.
+SPREAD, ROW_MULTIPLE = 0.25, 4
+# Blocks of columns in a row of scores from which on masked blocks are left out, one at a time and two. docs/measurements/flash-attention.md
+MASKED_BLOCKS, MASKED_BLOCKS_OF_TWO = 8, 16
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """How the rows of a nest become tasks: mb rows each, and why."""
+
+    mb: int
+    why: str
+
+
+def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool, waits: bool = False) -> RowBlock:
+    """As many rows as keep a task's live data within half of L2, evenly over the cores, but no more than pays.
+
+    batch: batch entries, which are separate tasks. columns: f32 columns of one row that are live together. works_on_rows: ops between the
+    products read whole rows. waits: the products wait for their weights.
+    """
+    nbytes, enough = (BF16_BYTES, MOST_ROWS_OF_TILES) if waits else (F32_BYTES, MOST_ROWS)
+    if works_on_rows:
+        nbytes, enough = F32_BYTES, MOST_ROWS_WORKED_ON
+    fits = max(1, target.l2_bytes // 2 // (nbytes * columns))
+    most = min(m, enough, fits)
+    why = f"all {m} rows" if most == m else f"more than {enough} gain nothing" if most == enough else f"{most} rows fill half of L2"
+    tasks = ceil(m / most)
+    if batch * tasks < 4 * target.cores:
+        per_batch = ceil(target.cores / batch)
+        even = ceil(tasks / per_batch) * per_batch
+        why += f"; cut so that {target.cores} cores have the same" if even > tasks else ""
+        return RowBlock(ceil(m / min(even, m)), why)
+    mb = ceil(m / tasks)
+    close = range(ceil(mb * (1 - SPREAD)), min(int(mb * (1 + SPREAD)), fits) + 1)
+    best = max((rows for rows in close if m % rows == 0), key=lambda rows: (rows % ROW_MULTIPLE == 0, -abs(rows - mb)), default=mb)
+    return RowBlock(best, why + f"; {best} divide {m}" * (best != mb))
+
+
+@dataclass(frozen=True)
+class ScoreBlock:
+    """Columns of scores at a time in flash attention, and the f32 columns of a task's row that are live with them."""
+
+    columns: int
+    live_columns: int
+    why: str
+
+
+def score_block(rows: int, n: int, heads: int, nb: int, target: Target, *, is_masked: bool) -> ScoreBlock | None:
+    """The block of scores that a task of so many rows computes at a time; None when whole rows are as fast.
+
+    n: columns of a row of scores. heads: the sizes of a query and of a value, together. nb: columns of one microkernel call. is_masked: a
+    causal mask may hide about half of the scores, in whole blocks, which short blocks leave out. Otherwise rows stay whole as long as half
+    of L2 holds them; beyond, half of L2 holds a block of scores, the keys and values of its columns, and the rows of queries and results.
+    """
+    half = target.l2_bytes // 2 // F32_BYTES
+    if is_masked and n >= MASKED_BLOCKS * nb:
+        columns = nb * (2 if n >= MASKED_BLOCKS_OF_TWO * nb else 1)
+        return ScoreBlock(columns, columns + heads, f"masked blocks are left out, {columns} columns at a time")
+    if rows * (n + heads) <= half:
+        return None
+    most = max((half - rows * heads) // (rows + heads) // nb, 1) * nb
+    columns = min(ceil(n / ceil(n / most) / nb) * nb, n)
+    if columns == n:
+        return None
+    why = f"{rows} rows of {n} scores do not fit half of L2; {columns} of them with their keys and values do"
+    return ScoreBlock(columns, columns + heads, why)
+
+
+def wait_for_weights(g: Graph, products: Sequence[Op], target: Target) -> bool:
+    """Whether all of these products use tile registers, and L2 does not keep their weights."""
+    return _use_tiles(g, products, target) and _weights_bytes(g, products) > target.l2_bytes
+
+
+def _use_tiles(g: Graph, products: Sequence[Op], target: Target) -> bool:
+    return all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
+
+
+def _weights_bytes(g: Graph, products: Sequence[Op]) -> int:
+    """Of all different weights of these products."""
+    return sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products})
+
+
+def live_columns(g: Graph, products: Sequence[Op]) -> int:
+    """Columns that one row of a task keeps in cache at a time: src and dst of its widest product."""
+    return max(g.value(op.ins[0]).shape[-1] + g.value(op.outs[0]).shape[-1] for op in products)
+
+
+def has_one_matrix(g: Graph, op: Op) -> bool:
+    """Whether all batch entries of a product have the same weights, of several columns."""
+    wei = g.value(op.ins[1])
+    return wei.shape[-1] > 1 and prod(wei.shape[:-2]) == 1
+
+
+def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shape, target: Target) -> int:
+    """The rows of a task of all these nests as one, if they are so few that separate nests read fewer weights; else 0.
+
+    A separate nest without reductions gives each core a part of its weights, and one with them has rows enough if none of its other weights
+    are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants count: rows of attention, whose
+    keys may be one matrix, stay whole."""
+    if not all(isinstance(spec(op.kind).lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
+        return 0
+    reduces = [any(isinstance(spec(op.kind).lowering.form, Reduction) for op in nest) for nest in nests]
+
+    def counts(op: Op) -> bool:
+        return spec(op.kind).lowering.is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(reduces))
+
+    products = [list(filter(counts, nest)) for nest in nests]
+    kernels = [op for each in products for op in each]
+    machine, use_tiles, waits = table(target), _use_tiles(g, kernels, target), wait_for_weights(g, kernels, target)
+    if _weights_bytes(g, kernels) <= (machine.l2_tile_weights_share if use_tiles else machine.l2_weights_factor) * target.l2_bytes:
+        return 0
+
+    def mb(some: Sequence[Op], *, works_on_rows: bool) -> int:
+        columns = live_columns(g, some)
+        return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, waits=waits).mb
+
+    few = mb(kernels, works_on_rows=any(reduces))
+    apart = [mb(ops, works_on_rows=True) if has else rows[-1] for ops, has in zip(products, reduces, strict=True) if ops]
+    enough = machine.tile_rows_to_stream_weights if use_tiles else machine.rows_to_stream_weights
+    return few if few < min(max(apart), machine.rows_to_prefetch_panel if any(reduces) else enough) else 0
