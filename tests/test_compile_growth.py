@@ -15,7 +15,7 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.defer_scaling import _is_maximum
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.settle_borders import _preferred
-from benchgraph.gir.passes.sink_movements import sink_movements
+from benchgraph.gir.passes.sink_layout_ops import sink_layout_ops
 from benchgraph.graph import GraphBuilder
 from benchgraph.lower import lower
 from benchgraph.partition.convexity import Reachability
@@ -109,10 +109,10 @@ def test_a_movement_goes_past_no_more_ops_than_pay(monkeypatch: pytest.MonkeyPat
         for _ in range(length):
             x = b.op("ReLU", b.op("StaticTranspose", x, order=(1, 0)))
 
-    module = sys.modules[sink_movements.__module__]
+    module = sys.modules[sink_layout_ops.__module__]
     monkeypatch.setattr(module, "MOST_PASSED", 4, raising=False)
     few, more = (
-        counted(monkeypatch, module._Sunk, "_put", lambda g=g: sink_movements(g, host()))
+        counted(monkeypatch, module._Sunk, "_put", lambda g=g: sink_layout_ops(g, host()))
         for g in (gir(lambda b, n=n: movements(b, n)) for n in (12, 24))
     )
     assert few >= 12
@@ -128,7 +128,7 @@ def test_what_is_before_a_movement_is_looked_at_once() -> None:
 
     def work(length: int) -> Callable[[], object]:
         g = gir(lambda b: movements(b, length))
-        return lambda: (sink_movements(g, host()), make_views(g, host()))
+        return lambda: (sink_layout_ops(g, host()), make_views(g, host()))
 
     assert growth(work, 20) <= 2.2
 

@@ -132,7 +132,7 @@ def _rows_in(cache_bytes: int, apart: int, nbytes: int) -> int:
     return min(places * (cache_bytes // ALIAS_BYTES), cache_bytes // nbytes)
 
 
-KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; docs/measurements/weight-packing.md
+KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py
 
 # The families of cores to which one stream comes as fast, by vendor and from which number on: Zen 5; docs/measurements/gemv.md.
 ONE_STREAM = {"AuthenticAMD": 26}

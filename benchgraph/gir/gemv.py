@@ -1,7 +1,8 @@
 """GEMV and skinny GEMM: products of one column, and of few rows by weights stored by columns, which need no packed panels.
 
 A microkernel's vectors run along columns, so one column would use one lane. Instead vectors run along k (dot products) or along rows
-(axpy)."""
+(axpy).
+"""
 
 from __future__ import annotations
 

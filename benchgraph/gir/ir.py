@@ -106,7 +106,8 @@ class Anchor(Enum):
 
     batch: once per batch entry, before its tasks. rows: on the task's whole rows, [mb, N]. panel: inside the column loop, on the block of
     wei that the microkernel reads next. tile: there too, on the [mb, nb] tile that the microkernel has just written. kernel: the
-    microkernel."""
+    microkernel.
+    """
 
     batch = "batch"
     rows = "rows"
@@ -131,7 +132,8 @@ class Stage:
     it, outermost first, the axis of its iteration space that runs along the loop; None where it does not depend on the loop. cuts: of a
     stage at the panel anchor, for k and for the columns of the product that follows, the axis that is cut with them; None where each block
     needs all of the stage. reduces_rows: the tunable op reduces over the nest's rows; each task adds its part, and post-ops wait for an
-    entry's last task."""
+    entry's last task.
+    """
 
     ops: tuple[Op, ...]
     anchors: tuple[Anchor, ...]
@@ -161,7 +163,8 @@ class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
     prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. stencil_jam:
-    in nests of windows, how many neighbouring windows may be unrolled and jammed."""
+    in nests of windows, how many neighbouring windows may be unrolled and jammed.
+    """
 
     name: str
     stages: tuple[Stage, ...]
@@ -210,7 +213,8 @@ class Graph:
 
     open_layouts: (output, layout) where the user gave a layout that its producer may not be able to write, or, with None, left it to the
     compiler; such values are row-major until settle-borders. forced: template parameters that tuning prescribes. fpmath_mode: what the
-    operands of products may be rounded to."""
+    operands of products may be rounded to.
+    """
 
     values: tuple[Value, ...]
     nodes: tuple[Node, ...]

@@ -1,7 +1,8 @@
 """Which terms of a product's sums are products with padding, so with zeros, and need not be computed.
 
 A convolution of 7 x 7 pixels, padded to 9 x 9, by 3 x 3 taps: the first row of results sums over two rows of taps only, and so does the
-last."""
+last.
+"""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Sha
 
     A separate nest without reductions gives each core a part of its weights, and one with them has rows enough if none of its other weights
     are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants count: rows of attention, whose
-    keys may be one matrix, stay whole."""
+    keys may be one matrix, stay whole.
+    """
     if not all(isinstance(spec(op.kind).lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
         return 0
     reduces = [any(isinstance(spec(op.kind).lowering.form, Reduction) for op in nest) for nest in nests]

@@ -64,7 +64,8 @@ def packed_task_grid(m: int, n: int, ns: int, target: Target, *, makes_rows: boo
     """The grid with the least work for the busiest core, where each task packs the blocks of weights, of ns columns, that it reads.
 
     makes_rows: a task computes its rows of src too, before its first block; blocks are tasks then only where all rows are one block. Cost
-    is rows times vectors of columns."""
+    is rows times vectors of columns.
+    """
     vectors, width = (ceil(columns / target.lanes) for columns in (n, ns))
     packing = table(target).rows_per_packed_block
     grids = (

@@ -40,11 +40,11 @@ def branch_by_taps(task: GemmTask, op: Op, no: Expr, width: int, nb: int, call: 
 
 def _branch_by_entry(task: GemmTask, op: Op, taps: Box, call: Callable[[Box], Stmt]) -> Stmt:
     entries = taps_by_entry(task.g, op)
-    if entries is None or len(entries.stretches) > MOST_BRANCHES:
+    if entries is None or len(entries.runs) > MOST_BRANCHES:
         return call(taps)
     first = taps[entries.tap][0]
     one_tap = _with_interval(taps, entries.tap, (first, first + 1))  # where all taps are zeros, one of them still writes the zero sums
-    cases = [(end, _intersection(taps, entries.tap, interval) or one_tap) for end, interval in entries.stretches]
+    cases = [(end, _intersection(taps, entries.tap, interval) or one_tap) for end, interval in entries.runs]
     return _branches(task.batch[entries.axis], cases, call)
 
 

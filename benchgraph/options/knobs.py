@@ -130,9 +130,9 @@ class Globals:
         values.policies,
         "P[:no-PASS][,P...]",
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
-        "passes of the compiler, as in fused:no-coarse+no-shrink: attach, coarse, convert-weights, defer, hoist, inplace, interleave, "
-        "jam, join-entries, low-precision, merge-quantisation, non-temporal, pad, prefetch, privatise, round, shrink, sink, split-folds, "
-        "split-heads, transpose, unroll, vectorise-random, vectorize, widen",
+        "passes of the compiler, as in fused:no-coarse+no-shrink: attach, coarse, defer, fold-batch, hoist, inplace, interleave, jam, "
+        "low-precision, merge-quantisation, non-temporal, pack-on-the-fly, pad, prefetch, privatise, round, shrink, sink, split-heads, "
+        "split-reductions, transpose, unroll, vectorise-random, vectorize, widen",
         group=RUN,
     )
     seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)

@@ -16,6 +16,7 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.options import Forced, Options
 from benchgraph.core.target import ISAS, Target, current
 from benchgraph.gir.parameters import Parameters
+from benchgraph.gir.passes.schedule import FORCED
 from benchgraph.gir.search_space import legal, panel_widths, row_blocks
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Partition
@@ -107,7 +108,7 @@ def test_what_is_forced_is_taken_for_its_own_problem_alone() -> None:
     forced = Forced(problem_of(p), mb=5, nb=16, split_n=True)
     found = scheduled(replace(p, options=Options(forced=(forced,))))
     assert (found.mb, found.nb, found.split_n) == (5, 16, True)
-    assert {r.text for r in found.why if r.parameter not in ("kb", "anchor")} == {"given from outside"}
+    assert {r.text for r in found.why if r.parameter not in ("kb", "anchor")} == {FORCED}
     other = replace(forced, problem=forced.problem.replace("64x", "65x"))
     assert scheduled(replace(p, options=Options(forced=(other,)))) == scheduled(p) != found
 

@@ -232,7 +232,7 @@ def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
 
 
 def test_the_pass_can_be_left_out() -> None:
-    assert "convert-weights" in {p.switch for p in PIPELINE}
+    assert "pack-on-the-fly" in {p.switch for p in PIPELINE}
 
 
 def by_taps(

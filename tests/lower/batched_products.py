@@ -29,4 +29,4 @@ def nest(g: gir.Graph) -> gir.FusedOp:
 def partition(graph: Graph) -> Partition:
     """Entries stay entries, as many rows would."""
     p = partition_of(graph)
-    return replace(p, options=Options(off=("join-entries",)))
+    return replace(p, options=Options(off=("fold-batch",)))

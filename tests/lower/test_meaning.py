@@ -36,7 +36,7 @@ def execute(low: Lowered, module: Module, ins: list[np.ndarray], outs: list[np.n
 
 
 def _as_lowered(array: np.ndarray, t: Tensor) -> np.ndarray:
-    """With the shape that join-entries gave the tensor: the same memory."""
+    """With the shape that fold-batch gave the tensor: the same memory."""
     return array.reshape(t.shape) if array.ndim == len(t.shape) and not t.dtype.is_packed else array
 
 

@@ -193,4 +193,4 @@ def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:
 def test_temporaries_grow_without_the_pass(name: str) -> None:
     """What the test above would see: those of one piece take the place of all weights."""
     g = graph(name, 9, 32, 32, 4096)
-    assert temporaries(g, off=("convert-weights",)) > 8 * temporaries(g)
+    assert temporaries(g, off=("pack-on-the-fly",)) > 8 * temporaries(g)

@@ -77,7 +77,7 @@ def _per_entry(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], targ
     """second with first as a stage at its batch anchor. is_alone: nobody else reads what first makes."""
     rows = _kernel_rows(g, second)
     if rows is None or prod(rows[:-1]) == 1 or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
-        return None  # a nest of one entry is made no shorter, and convert-weights may want a piece at a time
+        return None  # a nest of one entry is made no shorter, and pack-on-the-fly may want a piece at a time
     (stage,), batch = first.stages, len(rows) - 1
     reads = list(entry_reads(g, second, shared, batch))
     wanted = {root: common_dims((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}

@@ -9,7 +9,8 @@ A fold of what no nest made joins one that reads it already and folds the same a
 begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element, where all of their memory
 lies alike: so do what is done to a residual and its addition to a product. NestGraph that fold the same axes of what is as large become
 one, if one reads what the other makes: LayerNormBackward then folds what it makes of two operands in one loop, and holds no differences
-meanwhile."""
+meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ PACKED = 3
 #     4096x4096, bf16 by columns                      1.27  1.41  3.61
 ROWS_WIDENED, ROWS_NOT_MULTIPLIED = 8, ((2, 2), (8, 4))
 # The same of constant weights that the cores' own caches would not hold in f32: init packs them as they are. f16, one Zen 4 core (two),
-# times over those that are converted piece by piece (keep-narrow), minima, rows of src:
+# times over those that are converted piece by piece (keep-compressed), minima, rows of src:
 #
 #     K x N                      1            4            8           16           32           64
 #     4096 x 14336     0.26 (0.44)  0.32 (0.39)  0.51 (0.52)  0.62 (0.64)  0.78 (0.78)  0.89 (0.89)

@@ -1,25 +1,16 @@
-"""keep-narrow: large constant weights stay as narrow as they are stored, where few rows are multiplied by them.
+"""keep-compressed: large constant weights stay compressed, where few rows are multiplied by them.
 
 %2: f32[K,N] = TypeCast(%1: s8[K,N] constant)  constant            %2: f32[K,N] = TypeCast(%1)
 %3: f32[K,N] = Multiply(%2, %s: f32[N])        constant     ->     %3: f32[K,N] = Multiply(%2, %s)
 %4 = MatMul(%0, %3)                                                %4 = MatMul(%0, %3)
 
-Widened by init, weights that no cache holds come from memory at every execution, four bytes for what were one or two. So what widens them
-is computed at every execution instead: convert-weights makes it a part of the product, and propagate-layout packs the narrow weights by
-init, s4 and u4 as s8 and u8, since nothing writes two numbers to a byte. Their scales and zero points are still prepared by init.
+If init decompressed weights that no cache holds, every execution would load four bytes for what are one or two. So every execution
+decompresses them: pack-on-the-fly makes that a part of the product, and propagate-layout packs the compressed weights by init, s4 and u4 as
+s8 and u8, since nothing writes two numbers to a byte. Init still prepares scales and zero points. Measurements: docs/measurements/
+compressed-weights.md, Compressed or widened by init.
 
-Measured on one thread of a Cascade Lake core that others use too, K = 4096, times of weights widened by init over these, minima of 11:
-
-    N, dtype                  1 row   6 rows   12 rows   32 rows   128 rows
-    4096, f16                  2.20     1.12      1.16      1.44       2.23
-    4096, s8 per channel       3.84     1.58      1.14      1.48       1.45
-    4096, s4 by 32 rows        1.06     0.78      1.11      1.23       1.91
-    512, f16                   1.22               1.07                 1.20
-    512, s8 per channel        1.51               1.65                 1.13
-    512, s4 by 32 rows         1.45               1.32                 1.16
-
-Left alone: f16 and bf16 that few rows widen as they load it (low-precision), weights that anything else reads, products with so many
-blocks of rows that convert-weights would not take the conversion, and products that init computes.
+Left alone: f16 and bf16 that few rows widen as they load it (low-precision), weights with other readers, products with so many blocks of
+rows that pack-on-the-fly would not take the conversion, and products that init computes.
 """
 
 from __future__ import annotations
@@ -36,18 +27,17 @@ from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement, Elementwise
 
-# Rows up to which weights are widened at every execution: as far as was measured.
-MOST_KEPT_ROWS = 128
+MOST_ROWS_COMPRESSED = 128  # as far as was measured
 
 
-def keep_narrow(g: Graph, target: Target) -> Graph:
-    ways = [way for op in g.nodes if isinstance(op, Op) and (way := _way(g, op, target)) is not None]
-    wide = {v for way in ways for op in way for v in op.outs}
+def keep_compressed(g: Graph, target: Target) -> Graph:
+    chains = [chain for op in g.ops if (chain := _decompression(g, op, target)) is not None]
+    wide = {v for chain in chains for op in chain for v in op.outs}
     return g.with_values({v: replace(g.value(v), constness=Constness.variable) for v in wide})
 
 
-def _way(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
-    """The ops from narrow constants to the weights of a product that is worth it, in order."""
+def _decompression(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
+    """The ops from compressed constants to the weights of a product, in order; None where they should not stay compressed."""
     if not spec(op.kind).lowering.is_contraction or not _is_worth_it(g, op, target):
         return None
     wei = g.value(op.ins[1])
@@ -74,13 +64,13 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
     """One large matrix of constant f32 weights, and few rows."""
     p, wei = product(g, op), g.value(op.ins[1])
     m = p.call.outs[0].shape[-2]
-    has_few_rows = m <= MOST_KEPT_ROWS and conversions(m, target) <= MOST_CONVERSIONS
+    has_few_rows = m <= MOST_ROWS_COMPRESSED and conversions(m, target) <= MOST_CONVERSIONS
     is_main = wei.is_constant and not g.value(op.outs[0]).is_constant
     return is_main and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
 
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
-    """Whether rows of the weights are rows of what they are made from; or whether a conversion is all there is but for a transposition."""
+    """Whether rows of the weights are rows of the compressed ones; or whether the ops are one conversion and a transposition."""
     moves = [op for op in ops if spec(op.kind).lowering.is_data_movement]
     straight = all(_keeps_columns(g, op) for op in moves)
     return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and spec(ops[0].kind).semantics.is_conversion)

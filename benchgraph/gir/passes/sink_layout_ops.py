@@ -1,4 +1,4 @@
-"""sink-movements: pointwise ops run before the movement of what they read.
+"""sink-layout-ops: pointwise ops run before the movement of what they read.
 
 %2 = StaticTranspose(%1)                %6 = StaticTranspose(%0), which moves back
 %3 = Add(%2, %0)                        %7 = Add(%1, %6)
@@ -37,7 +37,7 @@ from benchgraph.ops.steps import reshaped
 MOST_PASSED = 64  # ops that a movement goes past: each of several movements makes all of them anew
 
 
-def sink_movements(g: Graph, target: Target) -> Graph:
+def sink_layout_ops(g: Graph, target: Target) -> Graph:
     """The last movement first: those before it meet the ops that it went behind."""
     for move in reversed([op for op in g.nodes if isinstance(op, Op) and movement(op) is not None and not is_moved_input(g, op.ins[0])]):
         if g.producer.get(move.outs[0]) is move and (ops := _sinking(g, move)):

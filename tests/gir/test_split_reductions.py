@@ -1,4 +1,4 @@
-"""split-folds: which folds become two, that they compute what one does, and which stay."""
+"""split-reductions: which folds become two, that they compute what one does, and which stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
-from benchgraph.gir.passes.split_folds import FEWEST, MOST, MOST_ANEW, split_folds
+from benchgraph.gir.passes.split_reductions import FEWEST, MOST, MOST_REMATERIALISED, split_reductions
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
@@ -52,11 +52,11 @@ def group_norm(
 
 
 def before(build: Build) -> Graph:
-    return given_to("split-folds", build, TARGET)
+    return given_to("split-reductions", build, TARGET)
 
 
 def test_golden(golden) -> None:
-    g = split_folds(before(group_norm), TARGET)
+    g = split_reductions(before(group_norm), TARGET)
     verify(g)
     golden(print_gir(g))
 
@@ -88,12 +88,12 @@ def normed(b: GraphBuilder, x: LogicalTensor) -> LogicalTensor:
     return b.op("Subtract", x, b.op("ReduceMean", x, axes=(1, 3), keep_dims=True))
 
 
-@pytest.mark.parametrize("times", [MOST_ANEW, MOST_ANEW + 1, 30])
+@pytest.mark.parametrize("times", [MOST_REMATERIALISED, MOST_REMATERIALISED + 1, 30])
 def test_what_few_ops_make_is_made_anew_for_the_fold(times: int) -> None:
-    g = split_folds(before(lambda b: doubled(b, times)), TARGET)
+    g = split_reductions(before(lambda b: doubled(b, times)), TARGET)
     verify(g)
     sums = sum(isinstance(op, Op) and op.kind in ("Sigmoid", "Add") for op in g.nodes)
-    assert sums == (2 * times if times <= MOST_ANEW else times)
+    assert sums == (2 * times if times <= MOST_REMATERIALISED else times)
 
 
 FORMS: dict[str, Build] = {
@@ -115,7 +115,7 @@ FORMS: dict[str, Build] = {
 @pytest.mark.parametrize("build", FORMS.values(), ids=FORMS)
 def test_two_folds_compute_what_one_does(build: Build) -> None:
     g = before(build)
-    split = split_folds(g, TARGET)
+    split = split_reductions(g, TARGET)
     verify(split)
     assert _folds(split) == 2 * _folds(g)
     p = partition_of(build)
@@ -153,4 +153,4 @@ STAYING: dict[str, Build] = {
 @pytest.mark.parametrize("build", STAYING.values(), ids=STAYING)
 def test_what_has_no_few_elements_together_stays(build: Build) -> None:
     g = before(build)
-    assert split_folds(g, TARGET) is g
+    assert split_reductions(g, TARGET) is g

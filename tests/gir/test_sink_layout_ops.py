@@ -22,7 +22,7 @@ Build = Callable[[GraphBuilder], object]
 WINDOWS = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1), "data_format": "NCX", "weights_format": "OIX"}
 
 
-def kinds(build: Build, last: str = "sink-movements") -> list[str]:
+def kinds(build: Build, last: str = "sink-layout-ops") -> list[str]:
     return [op.kind for op in up_to(gir(build), last, EMULATED_DOTS).nodes if isinstance(op, Op)]
 
 
@@ -43,7 +43,7 @@ def swish_and_add(b: GraphBuilder) -> None:
 
 @pytest.mark.parametrize("build", [quantise_moved, swish_and_add], ids=lambda f: f.__name__)
 def test_sink_movements(build: Build, golden) -> None:
-    golden(print_gir(up_to(gir(build), "sink-movements", EMULATED_DOTS)))
+    golden(print_gir(up_to(gir(build), "sink-layout-ops", EMULATED_DOTS)))
 
 
 # ---- what is moved back ----------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_what_cannot_be_moved_back_keeps_the_movement_in_front(build: Build) -> 
 
 def test_what_reads_an_operand_in_bytes_still_does() -> None:
     """It is moved back before it is made wider."""
-    g = up_to(gir(made_of_bytes), "sink-movements", EMULATED_DOTS)
+    g = up_to(gir(made_of_bytes), "sink-layout-ops", EMULATED_DOTS)
     moved = [g.value(op.ins[0]).dtype for op in g.nodes if isinstance(op, Op) and _is_movement(op.kind)]
     assert DType.s8 in moved
 

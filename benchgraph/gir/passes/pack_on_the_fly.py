@@ -1,13 +1,13 @@
-"""convert-weights: weights that are converted at every execution are converted by the product that reads them, panel by panel.
+"""pack-on-the-fly: weights that are converted or packed at every execution are so by the product that reads them, block by block.
 
     %2: f32[K,N] = nest0 { TypeCast(%1: f16[K,N]) }         %3 = nest1 { %2: f32[K,N] = TypeCast(%1)   panel
     %3 = nest1 { MatMul(%0, %2) }                      ->               MatMul(%0, %2) }
 
-A temporary of a k block and a panel then takes the place of a matrix that goes to memory and back, and one parallel loop that of two. What
-converts joins as a stage at the panel anchor (gir/on_the_fly_packing.py), and so does what makes its scales and zero points. A conversion
-is done again for every block of rows of a nest of several products; that pays for a few of them.
+A temporary of one block replaces a matrix that goes to memory and back, and one parallel loop replaces two. The conversion joins as a stage
+at the panel anchor (gir/on_the_fly_packing.py), and so do the ops that make its scales and zero points. Every block of rows of a nest of
+several products converts again, which pays for a few of them.
 
-Legal for one product, all of whose batch entries are one, and for conversions without folds that nobody else reads.
+Legal for one product, all of whose batch entries are one, and for conversions without reductions that no other op reads.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
 
-def convert_weights(g: Graph, target: Target) -> Graph:
-    given = [n for n in g.nodes if isinstance(n, FusedOp)]
-    nests = merge_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
-    return g if len(nests.order) == len(given) else replace(g, nodes=tuple(nests.nodes))
+def pack_on_the_fly(g: Graph, target: Target) -> Graph:
+    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
+    nests = merge_pairs(g, nodes, lambda nests, i, j: _merged(g, nests, i, j, target))
+    return g if len(nests.order) == len(nodes) else replace(g, nodes=tuple(nests.nodes))
 
 
 def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
-    """Nest j, which reads something of i, with i as a stage at its panel anchor, or None."""
+    """Nest j, which reads something of i, with i as a stage at its panel anchor; None if that is not legal or does not pay."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
     if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).lowering.is_contraction:
@@ -49,46 +49,41 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
         return None
     kernels = {id(product_after(second, reader.stage)): product_after(second, reader.stage) for reader in readers}
     (maker,) = first.stages
-    found = cuts_of(g, maker, readers)
-    if found is None or len(kernels) > 1 or flash_attention(g, second) is not None:
+    cuts = cuts_of(g, maker, readers)
+    if cuts is None or len(kernels) > 1 or flash_attention(g, second) is not None:
         return None
     (kernel,) = kernels.values()
-    if not _pays(g, second, kernel, maker, found, target):
+    if not _pays(g, second, kernel, maker, cuts, target):
         return None
     at = second.stages.index(readers[0].stage)
-    stage = replace(maker, anchors=(Anchor.panel,) * len(maker.ops), cuts=found)
+    stage = replace(maker, anchors=(Anchor.panel,) * len(maker.ops), cuts=cuts)
     return replace(second, stages=(*second.stages[:at], stage, *second.stages[at:]))
 
 
 def _is_wei(g: Graph, reader: Reader) -> bool:
-    """A matrix that a product without batch entries and taps sums over the rows of."""
-    if (
-        reader.stage.reduces_rows
-        or reader.port != 1
-        or not spec(reader.op.kind).lowering.is_contraction
-        or gemv_form(g, reader.op) is not None
-    ):
+    """Whether the operand is wei of a product without batch entries and taps."""
+    if reader.stage.reduces_rows or reader.port != 1 or not spec(reader.op.kind).lowering.is_contraction or gemv(g, reader.op) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
     return prod(batch) == 1 and p.is_matrix_product and p.columns == n and transposed_src_axes(g, reader.op) is None
 
 
-def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, found: Cuts, target: Target) -> bool:
-    """Whether all pieces together are no more than the weights, but for a few times because of rows."""
+def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, cuts: Cuts, target: Target) -> bool:
+    """Whether all blocks together have no more elements than the weights, but for a few repetitions by blocks of rows."""
     domain = trace(g, maker.ops)
     assert domain is not None
     p, nb = product(g, kernel.ops[0]), columns_per_call(g, kernel.ops[0], target)
     k, n = p.reduced[-1], p.columns
-    by_k, by_n = found
+    by_k, by_n = cuts
     if by_n is not None and nb % by_n.unit:
         return False
-    again = (1 if by_k is not None else ceil(k / ROWS_OF_ONE_PANEL)) * (1 if by_n is not None else ceil(n / nb))
-    return prod(domain.extents) * again <= k * n and _times(g, node, target) <= MOST_CONVERSIONS
+    repetitions = (1 if by_k is not None else ceil(k / ROWS_OF_ONE_PANEL)) * (1 if by_n is not None else ceil(n / nb))
+    return prod(domain.extents) * repetitions <= k * n and _conversions(g, node, target) <= MOST_CONVERSIONS
 
 
-def _times(g: Graph, node: FusedOp, target: Target) -> int:
-    """How often each piece is made. A product alone has as many rows to a task as it takes."""
+def _conversions(g: Graph, node: FusedOp, target: Target) -> int:
+    """How often each block is made. A lone product has as many rows in a task as it needs."""
     kernels = [s for s in node.stages if spec(s.ops[0].kind).lowering.is_contraction]
     rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lowering.form, Reduction) for op in node.ops)

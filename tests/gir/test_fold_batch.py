@@ -1,4 +1,4 @@
-"""join-entries: which batch entries become rows of one product, that they compute what entries do, and which stay."""
+"""fold-batch: which batch entries become rows of one product, that they compute what entries do, and which stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.layouts import column_blocked
 from benchgraph.gir.passes.decompose import decompose
-from benchgraph.gir.passes.join_entries import FEW_ROWS, Joint, join_entries
+from benchgraph.gir.passes.fold_batch import FEW_ROWS, Fold, fold_batch
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
@@ -31,7 +31,7 @@ TARGET = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, c
 
 
 def before(build: Build) -> Graph:
-    return given_to("join-entries", build, TARGET)
+    return given_to("fold-batch", build, TARGET)
 
 
 # ---- what is joined ----------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def folded(b: GraphBuilder, axes: Shape, *, keep_dims: bool = True) -> None:
     b.op("ReduceSum", b.op("MatMul", b.input((4, 4, 4, 16)), b.input((4, 1, 16, 24))), axes=axes, keep_dims=keep_dims)
 
 
-JOINED: dict[str, tuple[Build, Shape]] = {
+FOLDED: dict[str, tuple[Build, Shape]] = {
     "mlp": (mlp, (1, 6, 48)),
     "several batch dims": (lambda b: mlp(b, (2, 3, 2)), (1, 1, 12, 48)),
     "a dim of 1 between": (lambda b: mlp(b, (2, 1, 3, 1)), (1, 1, 1, 6, 48)),
@@ -122,18 +122,18 @@ JOINED: dict[str, tuple[Build, Shape]] = {
 
 @pytest.mark.parametrize("shape", ["mlp", "attention", "heads", "rows inside out"])
 def test_golden(shape: str, golden) -> None:
-    g = join_entries(before(JOINED[shape][0]), TARGET)
+    g = fold_batch(before(FOLDED[shape][0]), TARGET)
     verify(g)
     golden(print_gir(g))
 
 
-@pytest.mark.parametrize("form", JOINED.values(), ids=JOINED)
+@pytest.mark.parametrize("form", FOLDED.values(), ids=FOLDED)
 def test_rows_compute_what_entries_do(form: tuple[Build, Shape]) -> None:
     build, shape = form
-    g = join_entries(before(build), TARGET)
+    g = fold_batch(before(build), TARGET)
     verify(g)
     assert next(g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and op.kind in ("MatMul", "Convolution")) == shape
-    assert join_entries(g, TARGET) is g
+    assert fold_batch(g, TARGET) is g
     _check(build)
 
 
@@ -203,13 +203,13 @@ def test_tensors_in_blocks_stay_what_they_are(id: int) -> None:
 def test_outputs_left_open_are_row_major() -> None:
     p = partition_of(borders)
     assert compile_partition(p, open_outputs={2}).layouts == (plain(3),)
-    g = join_entries(decompose(from_partition(p, {2}), TARGET), TARGET)
+    g = fold_batch(decompose(from_partition(p, {2}), TARGET), TARGET)
     assert g.open_layouts == ()
 
 
 def test_what_is_dense_stays_dense() -> None:
     shape = (7, 3, 2, 1, 16)
-    joint, value = Joint((3, 2, 1)), Value(0, DType.f32, shape, plain(5), strides=dense_strides(shape))
+    joint, value = Fold((3, 2, 1)), Value(0, DType.f32, shape, plain(5), strides=dense_strides(shape))
     assert joint.strides(value) == dense_strides(joint.joined(shape)) == dense_strides((7, 1, 1, 6, 16))
 
 
@@ -254,4 +254,4 @@ STAY: dict[str, Build] = {
 @pytest.mark.parametrize("build", STAY.values(), ids=STAY)
 def test_other_products_stay(build: Build) -> None:
     g = before(build)
-    assert join_entries(g, TARGET) is g
+    assert fold_batch(g, TARGET) is g

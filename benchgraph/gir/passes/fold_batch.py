@@ -1,0 +1,202 @@
+"""fold-batch: batch entries of few rows that share their weights become rows of one product.
+
+%2: [32,1,N] = MatMul(%0: [32,1,K], %1: [K,N])        %2: [1,32,N] = MatMul(%0: [1,32,K], %1: [K,N])
+%3: [32,1,N] = Add(%2, bias)                   ->     %3: [1,32,N] = Add(%2, bias)
+%5: [32,8,N/8] = StaticReshape(%3)                    %4: [32,1,N] = StaticReshape(%3)
+                                                      %5: [32,8,N/8] = StaticReshape(%4)
+
+Examples are the tokens that a language model generates for several users, and the queries of the heads that share a head of keys. All ops
+on such rows are folded. Inputs and outputs of the graph take the other shape without a copy; StaticReshapes connect what is not folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import prod
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.target import Target
+from benchgraph.core.tensor import Shape
+from benchgraph.gir.build import Builder
+from benchgraph.gir.data_movement import movement
+from benchgraph.gir.domain import reduction_axes
+from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.gir.product import product
+from benchgraph.ops import spec
+from benchgraph.ops.affine import unit_steps
+from benchgraph.ops.spec import Reduction
+from benchgraph.ops.steps import reshaped
+
+# Rows of an entry up to which entries are folded: any weights, and those that L2 does not hold. docs/measurements/batch-folding.md
+FEW_ROWS, ROWS_FOR_LARGE_WEIGHTS = 16, 128
+
+
+@dataclass(frozen=True)
+class Fold:
+    """dims: the batch dims that become rows, and, last, the rows: the dims of a value before its last one."""
+
+    dims: Shape
+
+    def is_in(self, shape: Shape) -> bool:
+        """Whether a value has all of these dims."""
+        return len(shape) > len(self.dims) and shape[-1 - len(self.dims) : -1] == self.dims
+
+    def is_broadcast(self, shape: Shape) -> bool:
+        """Whether a value is the same for all rows of all entries."""
+        return prod(shape[-1 - len(self.dims) : -1]) == 1
+
+    def axes(self, shape: Shape) -> frozenset[int]:
+        """The positions of these dims."""
+        return frozenset(range(len(shape) - 1 - len(self.dims), len(shape) - 1))
+
+    def folded(self, shape: Shape) -> Shape:
+        """The shape after folding, with as many dims."""
+        return (*shape[: -1 - len(self.dims)], *(1,) * (len(self.dims) - 1), prod(self.dims), shape[-1])
+
+    def strides(self, border: Value) -> Shape | None:
+        """The strides of a border value in the folded shape; None where its entries do not follow each other in memory."""
+        *outer, last = border.known_strides
+        steps, outer = outer[-len(self.dims) :], outer[: -len(self.dims)]
+        moving = [(extent, step) for extent, step in zip(self.dims, steps, strict=True) if extent != 1]
+        if any(step != extent * inner for (_, step), (extent, inner) in pairwise(moving)):
+            return None
+        row = moving[-1][1]
+        return (*outer, *(row * prod(self.dims),) * (len(self.dims) - 1), row, last)
+
+
+def fold_batch(g: Graph, target: Target) -> Graph:
+    """One group of ops after the other, each grown from its first product of few rows."""
+    left_alone: list[Op] = []
+    while (found := next(_seeds(g, left_alone, target), None)) is not None:
+        seed, fold = found
+        if (ops := _group(g, seed, fold)) is None:
+            left_alone.append(seed)
+        else:
+            g = _Folded(g, fold, ops).graph()
+    return g
+
+
+# ---- which ops are folded ------------------------------------------------------------------------------------------------
+
+
+def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op, Fold]]:
+    for op in g.ops:
+        if spec(op.kind).lowering.is_contraction and op not in left_alone and (fold := _fold_of(g, op, target)) is not None:
+            yield op, fold
+
+
+def _fold_of(g: Graph, op: Op, target: Target) -> Fold | None:
+    """The innermost batch entries of a product that share one matrix of weights, if each has few rows."""
+    if not product(g, op).is_matrix_product:
+        return None
+    *batch, rows, _ = g.value(op.outs[0]).shape
+    wei = g.value(op.ins[1]).type
+    *own, k, n = (1,) * (len(batch) + 2 - len(wei.shape)) + wei.shape
+    shared = batch[max((i for i, extent in enumerate(own, start=1) if extent != 1), default=0) :]
+    most = ROWS_FOR_LARGE_WEIGHTS if wei.dtype.nbytes(k * n) > target.l2_bytes else FEW_ROWS
+    fold = Fold((*shared, rows))
+    return fold if rows <= most and prod(shared) > 1 and _folds_to_rows(g, op, fold) else None
+
+
+def _folds_to_rows(g: Graph, op: Op, fold: Fold) -> bool:
+    """Whether a product with folded src has folded dst. A convolution of one row by a stride of 2 skips the next row."""
+    src, wei = (g.value(v).type for v in op.ins[:2])
+    made = spec(op.kind).semantics.infer(op.attrs, (replace(src, shape=fold.folded(src.shape)), wei))[0]
+    return made == fold.folded(g.value(op.outs[0]).shape)
+
+
+def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
+    """The ops that are folded with a product; None where an op that is left could have shared a nest with them, or transposes rows and
+    columns, as where channels come first."""
+    ops, work = [seed], [seed]
+    while work:
+        op = work.pop()
+        rows = [v for v in (*op.ins, *op.outs) if fold.is_in(g.value(v).shape)]
+        for v, near in ((value, node) for value in rows for node in (*g.consumers[value], g.producer.get(value))):
+            if near is None or near in ops:
+                continue
+            assert isinstance(near, Op)
+            if _can_fold(g, near, fold):
+                ops.append(near)
+                work.append(near)
+            elif not (spec(near.kind).lowering.is_contraction or (movement(near) is not None and _keeps_rows(g, near, v))):
+                return None
+    return ops
+
+
+def _keeps_rows(g: Graph, move: Op, v: int) -> bool:
+    """Whether a layout op to or from a value leaves elements of its rows adjacent."""
+    src, dst = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+    return unit_steps(move.kind, move.attrs, src, dst, inverse=v in move.outs)[-1:] == (len(g.value(v).shape) - 1,)
+
+
+def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:
+    """Whether an op, one of whose values has these dims, computes each row in the same way."""
+    ins, row = [g.value(v).shape for v in op.ins], spec(op.kind)
+    if row.lowering.is_contraction:
+        by_rows = fold.is_in(ins[0]) and fold.is_broadcast((*ins[1][:-2], 1, 1))
+        return by_rows and product(g, op).is_matrix_product and _folds_to_rows(g, op, fold)
+    if isinstance(row.lowering.form, Reduction):
+        return op.attrs.flag("keep_dims") and fold.is_in(ins[0]) and fold.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
+    return row.lowering.is_pointwise and all(fold.is_in(shape) or fold.is_broadcast(shape) for shape in ins)
+
+
+# ---- the folded graph ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Folded:
+    """A group of ops on values of the folded shape.
+
+    inside, outside: value -> the same value for the group's ops, and for all others, where that is another one. reshapes: value -> the op
+    between the two, after the value's producer.
+    """
+
+    g: Graph
+    fold: Fold
+    ops: list[Op]
+    inside: dict[int, int] = field(default_factory=dict)
+    outside: dict[int, int] = field(default_factory=dict)
+    reshapes: dict[int, list[Op]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.builder = Builder(self.g.values)
+
+    def graph(self) -> Graph:
+        """The graph in which the ops are folded; outputs of open layout become row-major, as ops of few rows write them."""
+        for v in sorted({v for op in self.ops for v in (*op.ins, *op.outs) if self.fold.is_in(self.g.value(v).shape)}):
+            self.reshapes[v] = self._reshape(v)
+        nodes: list[Node] = [op for v, ops in self.reshapes.items() if v not in self.g.producer for op in ops]
+        for op in self.g.ops:
+            ids = self.inside if op in self.ops else self.outside
+            outs = tuple(self.inside.get(v, v) if op in self.ops else v for v in op.outs)
+            nodes.append(replace(op, ins=tuple(ids.get(v, v) for v in op.ins), outs=outs))
+            nodes += (reshape for v in op.outs for reshape in self.reshapes.get(v, ()))
+        values = self.builder.values
+        open_layouts = tuple((v, layout) for v, layout in self.g.open_layouts if values[v].shape == self.g.value(v).shape)
+        return replace(self.g, values=tuple(values.values()), nodes=tuple(nodes), open_layouts=open_layouts)
+
+    def _reshape(self, v: int) -> list[Op]:
+        """The op that takes a value from the group to other ops or from those to the group; none where no op needs it."""
+        value, is_made_here = self.g.value(v), self.g.producer.get(v) in self.ops
+        if (is_made_here or v in self.g.ins) and (changed := self._in_place(value)) is not None:
+            self.builder.values[v] = changed
+            if all(op in self.ops for op in self.g.consumers[v]):
+                return []
+            self.outside[v] = reshaped(self.builder, v, value.shape)
+        elif is_made_here:
+            self.inside[v] = self.builder.new_value(value.dtype, self.fold.folded(value.shape))
+            return [Op("StaticReshape", (self.inside[v],), (v,), Attrs(shape=value.shape, special_zero=False))]
+        else:
+            self.inside[v] = reshaped(self.builder, v, self.fold.folded(value.shape))
+        return [self.builder.nodes.pop()]
+
+    def _in_place(self, value: Value) -> Value | None:
+        """A value in the folded shape; None for a border tensor that would have to be copied for it."""
+        is_fixed = value.layout.blocks or any(v == value.id and layout for v, layout in self.g.open_layouts)
+        strides = None if is_fixed else self.fold.strides(value)
+        if strides is None and value.id in {*self.g.ins, *self.g.outs}:
+            return None
+        return replace(value, shape=self.fold.folded(value.shape), strides=None if value.strides is None else strides)
