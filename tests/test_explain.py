@@ -75,7 +75,7 @@ def test_why_nests_are_apart() -> None:
     assert (len(main_nests(fused)), len(main_nests(apart))) == (1, 2)
     first, second = (n for n in apart.nests if n.when == "main")
     assert first.apart == ((second.name, "fuse-coarse was left out"),)
-    assert second.sections[0].ops[0].begins == "a product begins a nest of its own"
+    assert second.sections[0].ops[0].begins == "a product begins a nest"
     packing = next(n for n in fused.nests if n.when == "init")
     assert packing.apart == ((main_nests(fused)[0], "it is computed once, by init"),)
 

@@ -17,7 +17,6 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Graph, Op
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.machine.table import table
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
 
@@ -35,7 +34,7 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Targ
     assert domain is not None
     n = domain.extents[-1]
     early = _before_reductions(g, domain, ops)
-    feeds_reduction = any(isinstance(spec(op.kind).lowering.form, Reduction) for op in ops[1:])
+    feeds_reduction = any(isinstance(op.lowering.form, Reduction) for op in ops[1:])
     at_tile = anchor_cost(Anchor.tile, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
     at_rows = anchor_cost(Anchor.rows, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
     prefer = Anchor.tile if at_tile <= at_rows else Anchor.rows
@@ -64,7 +63,7 @@ def _before_reductions(g: Graph, domain: Domain, ops: tuple[Op, ...]) -> frozens
     late: set[int] = set()
     early: set[Op] = set()
     for op in ops[1:]:
-        is_late = isinstance(spec(op.kind).lowering.form, Reduction) or any(v in late for v in op.ins)
+        is_late = isinstance(op.lowering.form, Reduction) or any(v in late for v in op.ins)
         if is_late or domain.axes.get(op.outs[0], ())[-1:] in ((), (None,)):
             late.update(op.outs)
         else:

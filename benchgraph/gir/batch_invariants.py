@@ -17,7 +17,6 @@ from benchgraph.gir.domain import Axes, Domain, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import product
 from benchgraph.gir.views import Index, root_index
-from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Const, Var
@@ -107,10 +106,10 @@ def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch:
     """The index at which an op of a stage reads a value, in the stage's axes $x (of a product: $k, $m, $n) and the batch loops $b; None
     when it follows no such rule."""
     shape = g.value(op.ins[port]).shape
-    if spec(op.kind).lowering.is_contraction:
+    if op.lowering.is_contraction:
         return product(g, op).operands[port]
     names = _names(stage, len(domain.extents), batch)
-    match spec(op.kind).lowering.form:
+    match op.lowering.form:
         case Elementwise():
             axes = domain.axes[op.outs[0]]
             tail = axes[len(axes) - len(shape) :]

@@ -16,14 +16,14 @@ from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Partition
 
-# The basic ops the compiler itself inserts: the same elements in another buffer, in another type, and in another order.
-COPY, CONVERT, TURN = "Reorder", "TypeCast", "StaticTranspose"
+# The ops that passes insert: the same elements in another buffer, in another dtype, and in another order.
+COPY, CONVERT, TRANSPOSE = "Reorder", "TypeCast", "StaticTranspose"
 
 
 def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
-    """One Graph IR op per API op; attributes get their defaults; constants of the border become run-time constants.
+    """One Graph IR op per API op; attributes get their defaults; constant inputs become run-time constants.
 
-    open_outputs: ids of outputs whose layout is the compiler's to choose. Raises InvalidArguments for a layout id that is not ours.
+    open_outputs: ids of outputs whose layout the compiler chooses. Raises InvalidArguments for an unknown layout id.
     """
     ids: dict[int, int] = {}
     values: list[Value] = []
@@ -54,7 +54,7 @@ def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
 
 
 def _strides(t: LogicalTensor) -> Shape:
-    """Of a tensor that is not in blocks: row-major unless it is strided."""
+    """The strides of a tensor that is not in blocks: row-major unless it is strided."""
     return t.known_strides if t.layout_type is LayoutType.strided else dense_strides(t.known_shape)
 
 
@@ -70,10 +70,7 @@ def _blocked(t: LogicalTensor) -> Layout | None:
 
 
 class Builder:
-    """Appends ops and values; implements ops.spec.Decomposer.
-
-    Starts from existing values, whose ids stay; new ones are numbered after them.
-    """
+    """Appends ops and values to existing values, whose ids stay; implements ops.spec.Decomposer."""
 
     def __init__(self, values: tuple[Value, ...]) -> None:
         self.values = {v.id: v for v in values}

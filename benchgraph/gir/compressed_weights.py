@@ -21,7 +21,6 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.product import Product
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 
 _WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # packed two to a byte, they cannot be written one by one
@@ -48,7 +47,7 @@ def decompression(g: Graph, wei: int) -> Decompression | None:
     first: Op | None = None
     while not g.value(g.root(id)).is_constant:
         makers = [op for op in g.nodes if isinstance(op, Op) and any(g.root(v) == g.root(id) for v in op.outs)]
-        if len(makers) != 1 or not isinstance(spec(makers[0].kind).lowering.form, Elementwise):
+        if len(makers) != 1 or not isinstance(makers[0].lowering.form, Elementwise):
             return None
         (first,) = makers
         if not all(g.value(g.root(v)).is_constant for v in first.ins[1:]):

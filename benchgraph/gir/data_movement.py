@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from benchgraph.core.remember import remembered
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement
 
 
 def movement(node: Node | None) -> DataMovement | None:
     """How a layout op moves its only operand; None for all other nodes."""
-    form = spec(node.kind).lowering.form if isinstance(node, Op) else None
+    form = node.lowering.form if isinstance(node, Op) else None
     return form if isinstance(form, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
 
 

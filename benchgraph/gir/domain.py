@@ -1,4 +1,4 @@
-"""The iteration space that several ops share, and where each value lies in it. Decides whether ops can share a nest at all."""
+"""The iteration space that several ops share, and the axes of each value in it. Decides whether ops can share a nest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, DataMovement, Elementwise, Reduction, Window
 
 Axes: TypeAlias = tuple[int | None, ...]
@@ -16,10 +15,9 @@ Axes: TypeAlias = tuple[int | None, ...]
 
 @dataclass
 class Domain:
-    """extents: the nest's axes. axes[v]: for each dim of v the axis it runs along, None for dims of size 1. reduced: axes that are folded.
-
-    Built op by op by `trace`; values that reach the nest from outside have no entry. written: buffers of the values that the ops make.
-    is_whole: every row runs in one loop, so that axes may be folded; a window cuts its rows into borders and interior.
+    """extents: the nest's axes. axes[v]: for each dim of v the axis that runs along it, None for dims of size 1; values from outside of the
+    nest have no entry. reduced: the axes that are reduced. scattered: values that a layout op writes. written: buffers that the ops write.
+    is_whole: one loop runs through each row, so that axes may be reduced; a window cuts its rows into borders and interior.
     """
 
     extents: Shape
@@ -31,7 +29,7 @@ class Domain:
 
 
 def reduction_axes(op: Op, rank: int) -> tuple[int, ...]:
-    """The attribute `axes`, made non-negative and sorted."""
+    """The attribute `axes`, non-negative and sorted."""
     return tuple(sorted(a % rank for a in op.attrs.integers("axes")))
 
 
@@ -48,7 +46,7 @@ def trace(g: Graph, ops: Iterable[Op]) -> Domain | None:
 
 
 def extended(g: Graph, domain: Domain, op: Op) -> Domain | None:
-    """The domain of its ops and one more, or None when they cannot share one; the given one stays as it is."""
+    """A domain with one more op, or None when that cannot share it; the given one does not change."""
     longer = replace(domain, axes=dict(domain.axes), scattered=set(domain.scattered), written=set(domain.written))
     if not _join(g, longer, op):
         return None
@@ -62,31 +60,31 @@ def _axes(shape: Shape) -> Axes:
 
 def _begin(g: Graph, op: Op) -> Domain:
     out, src = g.value(op.outs[0]), g.value(op.ins[0])
-    if not isinstance(spec(op.kind).lowering.form, Reduction):
-        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), is_whole=not spec(op.kind).lowering.is_window)
-    folded = reduction_axes(op, len(src.shape))
-    domain = Domain(src.shape, reduced=frozenset(folded))
-    domain.axes[out.id] = _after_reduction(op, _axes(src.shape), folded)
+    if not isinstance(op.lowering.form, Reduction):
+        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), is_whole=not op.lowering.is_window)
+    reduced = reduction_axes(op, len(src.shape))
+    domain = Domain(src.shape, reduced=frozenset(reduced))
+    domain.axes[out.id] = _after_reduction(op, _axes(src.shape), reduced)
     return domain
 
 
-def _after_reduction(op: Op, axes: Axes, folded: tuple[int, ...]) -> Axes:
+def _after_reduction(op: Op, axes: Axes, reduced: tuple[int, ...]) -> Axes:
     if op.attrs.flag("keep_dims"):
-        return tuple(None if i in folded else a for i, a in enumerate(axes))
-    return tuple(a for i, a in enumerate(axes) if i not in folded)
+        return tuple(None if i in reduced else a for i, a in enumerate(axes))
+    return tuple(a for i, a in enumerate(axes) if i not in reduced)
 
 
 def _join(g: Graph, d: Domain, op: Op) -> bool:
     if any(v not in d.axes and g.root(v) in d.written for v in op.ins):
-        return False  # it reads at other indices, or through other views, what iterations of this nest write
-    match spec(op.kind).lowering.form:
+        return False  # it reads what this nest writes at other indices, or through other views
+    match op.lowering.form:
         case Elementwise():
             return _join_elementwise(g, d, op)
         case Reduction():
             return _join_reduction(g, d, op)
-        case DataMovement() as how:
+        case DataMovement() as form:
             src = op.ins[0]
-            if how.target is None or src not in d.axes or g.value(op.outs[0]).layout.blocks:
+            if form.target is None or src not in d.axes or g.value(op.outs[0]).layout.blocks:
                 return False
             d.scattered.add(op.outs[0])
             return True
@@ -96,7 +94,7 @@ def _join(g: Graph, d: Domain, op: Op) -> bool:
 
 def _join_elementwise(g: Graph, d: Domain, op: Op) -> bool:
     out = g.value(op.outs[0])
-    found: list[int | None] = [None] * len(out.shape)
+    axes: list[int | None] = [None] * len(out.shape)
     for v in op.ins:
         if v not in d.axes:
             continue
@@ -104,22 +102,21 @@ def _join_elementwise(g: Graph, d: Domain, op: Op) -> bool:
         for i, axis in enumerate(d.axes[v]):
             if axis is None:
                 continue
-            if found[i + shift] not in (None, axis):
+            if axes[i + shift] not in (None, axis):
                 return False
-            found[i + shift] = axis
+            axes[i + shift] = axis
     same_rank = len(out.shape) == len(d.extents)
     for i, extent in enumerate(out.shape):
-        if extent != 1 and found[i] is None:
-            if not same_rank or d.extents[i] != extent or i in found:
+        if extent != 1 and axes[i] is None:
+            if not same_rank or d.extents[i] != extent or i in axes:
                 return False
-            found[i] = i
-        if extent != 1 and d.extents[found[i] or 0] != extent:
+            axes[i] = i
+        if extent != 1 and d.extents[axes[i] or 0] != extent:
             return False
-    used = [a for a in found if a is not None]
+    used = [a for a in axes if a is not None]
     if len(set(used)) != len(used):
         return False
-    axes = tuple(a if extent != 1 else None for a, extent in zip(found, out.shape, strict=True))
-    d.axes.update(dict.fromkeys(op.outs, axes))
+    d.axes.update(dict.fromkeys(op.outs, tuple(a if extent != 1 else None for a, extent in zip(axes, out.shape, strict=True))))
     return True
 
 
@@ -127,13 +124,13 @@ def _join_reduction(g: Graph, d: Domain, op: Op) -> bool:
     src = op.ins[0]
     axes = d.axes.get(src)
     if axes is None and d.reduced and g.value(src).shape == d.extents:
-        axes = _axes(d.extents)  # from outside, folded along with what this nest folds already
+        axes = _axes(d.extents)  # an operand from outside, reduced along with those that this nest reduces already
     if axes is None or not d.is_whole:
         return False
-    folded = reduction_axes(op, len(axes))
-    over = {axes[i] for i in folded if g.value(src).shape[i] != 1}
+    reduced = reduction_axes(op, len(axes))
+    over = {axes[i] for i in reduced if g.value(src).shape[i] != 1}
     if None in over or not over or (d.reduced and over != d.reduced):
         return False
     d.reduced = frozenset(a for a in over if a is not None)
-    d.axes[op.outs[0]] = _after_reduction(op, axes, folded)
+    d.axes[op.outs[0]] = _after_reduction(op, axes, reduced)
     return True

@@ -18,7 +18,6 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N, product
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
 
@@ -59,7 +58,7 @@ class FlashAttention:
 def flash_attention(g: Graph, node: FusedOp) -> FlashAttention | None:
     """The plan of a nest of two products with a softmax between them; None for other nests."""
     stages = [s for s in node.stages if not s.is_batch_invariant]
-    kernels = [s for s in stages if spec(s.ops[0].kind).lowering.is_contraction]
+    kernels = [s for s in stages if s.ops[0].lowering.is_contraction]
     if len(kernels) != 2 or stages[-2:] != kernels:
         return None
     scores, values = kernels
@@ -72,13 +71,13 @@ def _planned(g: Graph, domain: Domain, scores: Stage, values: Stage) -> FlashAtt
     after = scores.ops[1:]
     maxima = [op for op in after if _reduces_with(op, BinOp.max)]
     totals = [op for op in after if _reduces_with(op, BinOp.add)]
-    if len(maxima) != 1 or len(totals) != 1 or any(not (spec(op.kind).lowering.is_elementwise or op in (*maxima, *totals)) for op in after):
+    if len(maxima) != 1 or len(totals) != 1 or any(not (op.lowering.is_elementwise or op in (*maxima, *totals)) for op in after):
         return None
     (maximum,), (total,) = maxima, totals
     made = {v: op for op in after for v in op.outs}
     exp = made.get(total.ins[0])
-    difference = None if exp is None or spec(exp.kind).semantics.computes is not Computes.exp else made.get(exp.ins[0])
-    if exp is None or difference is None or spec(difference.kind).semantics.computes is not Computes.difference:
+    difference = None if exp is None or exp.semantics.computes is not Computes.exp else made.get(exp.ins[0])
+    if exp is None or difference is None or difference.semantics.computes is not Computes.difference:
         return None
     if difference.ins[0] != maximum.ins[0]:
         return None
@@ -94,7 +93,7 @@ def _planned(g: Graph, domain: Domain, scores: Stage, values: Stage) -> FlashAtt
 
 def _reduces_with(op: Op, combiner: BinOp) -> bool:
     """Whether an op reduces with this combiner, whatever it makes of NaN: NaN reaches all sums, too."""
-    folds_with = spec(op.kind).lowering.reduces_with
+    folds_with = op.lowering.reduces_with
     return folds_with is not None and folds_with.by_order is combiner
 
 
@@ -120,7 +119,7 @@ def _is_legal(g: Graph, domain: Domain, plan: FlashAttention) -> bool:
         return False
     inside = {v for op in plan.scores.ops for v in op.outs}
     scales = all(
-        spec(op.kind).semantics.is_homogeneous
+        op.semantics.is_homogeneous
         and len(op.outs) == 1
         and all(g.value(v).dtype.is_float for v in (op.ins[0], *op.outs))
         and inside.isdisjoint(op.ins[1:])
@@ -152,9 +151,9 @@ def _with_mask(g: Graph, plan: FlashAttention) -> FlashAttention:
     """The plan with its mask, if only casts stand between that and the reductions, and its condition can be bounded for a block."""
     made = {v: op for op in plan.tile_ops for v in op.outs}
     op = made.get(plan.maximum.ins[0])
-    while op is not None and spec(op.kind).semantics.is_conversion and g.value(op.ins[0]).dtype.is_float:
+    while op is not None and op.semantics.is_conversion and g.value(op.ins[0]).dtype.is_float:
         op = made.get(op.ins[0])
-    if op is None or spec(op.kind).semantics.computes is not Computes.choice or not is_monotone(g, made, op.ins[0]):
+    if op is None or op.semantics.computes is not Computes.choice or not is_monotone(g, made, op.ins[0]):
         return plan
     outside = [i for i in (1, 2) if op.ins[i] not in made and g.value(op.ins[i]).type.elements == 1]
     return replace(plan, mask=op, mask_port=outside[0]) if len(outside) == 1 else plan
@@ -169,7 +168,7 @@ def is_monotone(g: Graph, made: dict[int, Op], id: int) -> bool:
             if g.value(v).type.elements != 1:
                 return False
             continue
-        ways = spec(op.kind).semantics.monotonicity
+        ways = op.semantics.monotonicity
         if len(ways) != len(op.ins) or len(op.outs) != 1:
             return False
         fresh = {v for way, v in zip(ways, op.ins, strict=True) if way} - seen

@@ -17,6 +17,8 @@ from benchgraph.core.options import Forced
 from benchgraph.core.remember import remembered
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Lowering, Semantics
 from benchgraph.tir.ir import Expr
 
 
@@ -99,6 +101,16 @@ class Op:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     attrs: Attrs = NO_ATTRS
+
+    @property
+    def lowering(self) -> Lowering:
+        """How the op table says it is compiled."""
+        return spec(self.kind).lowering
+
+    @property
+    def semantics(self) -> Semantics:
+        """What the op table says it computes."""
+        return spec(self.kind).semantics
 
 
 class Anchor(Enum):

@@ -1,4 +1,4 @@
-"""FusedOp nodes as a graph of their own: what crosses their borders, what depends on what, an order to run them in, and pairs made one."""
+"""Fused ops as a graph: what crosses their borders, dependences, a topological order, and merging of pairs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchgraph.gir.ir import FusedOp, Graph, Op
 
 
 def with_borders(g: Graph, nodes: Sequence[FusedOp]) -> list[FusedOp]:
-    """The same nodes with ins and outs as their ops and everybody else's say."""
+    """The nodes with ins and outs that follow from their ops and those of the others."""
     nests = NestGraph(g, nodes)
-    return [nests.bordered(key) for key in nests.order]
+    return [nests.with_border(key) for key in nests.order]
 
 
 def topological(nodes: Sequence[FusedOp]) -> tuple[FusedOp, ...]:
@@ -48,16 +48,16 @@ def _ordered(nodes: Sequence[FusedOp]) -> list[int]:
 
 
 class NestGraph:
-    """Nodes that become one, pair by pair, with who makes and who reads each buffer, so that no pair asks all the others.
+    """Nodes that are merged pair by pair, with the makers and readers of each buffer.
 
-    A node is known by a number, `nests[i]`, which a merged one keeps of one of the two. order: the numbers in the order of the nodes.
-    makers, readers: of every buffer, those whose ops do so, whether it crosses their borders or not.
+    A node is known by a number, `nests[i]`; a merged node keeps one of the two. order: the numbers in topological order. makers, readers:
+    of every buffer, the nodes whose ops write and read it, whether it crosses their borders or not.
     """
 
     def __init__(self, g: Graph, nodes: Sequence[FusedOp]) -> None:
         self.g, self.order = g, [*range(len(nodes))]
         self._nodes, self._graph_outs = dict(enumerate(nodes)), frozenset(g.outs)
-        self._of_stages: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, which it keeps
+        self._of_stages: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, kept alive
         self.makers, self.readers = (defaultdict[int, set[int]](set) for _ in range(2))
         for key, node in self._nodes.items():
             self._enter(key, node)
@@ -72,29 +72,29 @@ class NestGraph:
         return [self._nodes[key] for key in self.order]
 
     def is_used_beyond(self, buffers: Iterable[int], pair: Collection[int]) -> bool:
-        """Whether anybody but this pair reads or makes one of these buffers, or it leaves the graph."""
+        """Whether a node outside of this pair reads or writes one of these buffers, or it is an output of the graph."""
         return any(v in self._graph_outs or not (self.makers[v] | self.readers[v]).issubset(pair) for v in buffers)
 
     def is_read_beyond(self, buffer: int, pair: Collection[int]) -> bool:
-        """Whether a buffer that others make is read by anybody but this pair, or it leaves the graph."""
+        """Whether a buffer is read by a node outside of this pair that does not write it, or it is an output of the graph."""
         return buffer in self._graph_outs or not (self.readers[buffer] - self.makers[buffer]).issubset(pair)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """All (i, j) where j reads something of i, in order."""
+        """All (i, j) where j reads a result of i, in order."""
         return ((i, j) for i in self.order for j in self._sorted(self._readers_of(i)))
 
     def first_pair(self, merge: Merge) -> tuple[int, int, FusedOp] | None:
-        """The first pair, by its reader, that has become mergeable, and the two as one."""
+        """The first pair, by its reader, that can be merged, and the merged node."""
         for j in self.order:
             for i in self._sorted(self._untried[j]):
                 merged = merge(self, i, j)
                 if isinstance(merged, FusedOp) and self._stays_acyclic(i, j):
                     return i, j, merged
-                self._untried[j].discard(i)  # and stays refused, until one of them is another
+                self._untried[j].discard(i)  # refused until one of the two changes
         return None
 
-    def unite(self, i: int, j: int, merged: FusedOp) -> None:
-        """Put merged, of all ops of nodes i and j, in their place."""
+    def merge(self, i: int, j: int, merged: FusedOp) -> None:
+        """Replace nodes i and j by a node of all their ops."""
         kept, gone = sorted((i, j), key=lambda key: len(self[key].stages), reverse=True)
         outs = {*self[i].outs, *self[j].outs}
         _, read, made = zip(*(self._of_stage(stage.ops) for stage in self[gone].stages), strict=True)
@@ -104,7 +104,7 @@ class NestGraph:
                 by[v].add(kept)
         self._nodes[kept] = merged
         del self._nodes[gone], self._untried[gone]
-        self._nodes[kept] = self.bordered(kept, outs)
+        self._nodes[kept] = self.with_border(kept, outs)
         self._untried[kept] = self._sources(kept)
         readers = self._readers_of(kept)
         for reader in readers:
@@ -112,8 +112,8 @@ class NestGraph:
             self._untried[reader].add(kept)
         self._place(kept, gone, readers)
 
-    def bordered(self, key: int, among: Collection[int] | None = None) -> FusedOp:
-        """A node with its ins and outs. among: no other buffers can be outs."""
+    def with_border(self, key: int, among: Collection[int] | None = None) -> FusedOp:
+        """A node with its ins and outs. among: the buffers that can be outs; None: all."""
         node = self[key]
         _, read, made = (dict.fromkeys(chain(*each)) for each in zip(*(self._of_stage(s.ops) for s in node.stages), strict=True))
         outs = (v for v in made if among is None or v in among)
@@ -121,12 +121,12 @@ class NestGraph:
         return replace(node, ins=tuple(v for v in read if v not in made), outs=needed)
 
     def _of_stage(self, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]:
-        """The ops, and the buffers that they read and make, with repetitions."""
-        if (found := self._of_stages.get(id(ops))) is None:
+        """The ops, and the buffers that they read and write, with repetitions."""
+        if (entry := self._of_stages.get(id(ops))) is None:
             root = self.g.root
-            found = ops, tuple(root(v) for op in ops for v in op.ins), tuple(root(v) for op in ops for v in op.outs)
-            self._of_stages[id(ops)] = found
-        return found
+            entry = ops, tuple(root(v) for op in ops for v in op.ins), tuple(root(v) for op in ops for v in op.outs)
+            self._of_stages[id(ops)] = entry
+        return entry
 
     def _enter(self, key: int, node: FusedOp) -> None:
         for stage in node.stages:
@@ -146,7 +146,7 @@ class NestGraph:
         return sorted(keys, key=self.order.index) if len(keys) > 1 else [*keys]
 
     def _stays_acyclic(self, i: int, j: int) -> bool:
-        """No path from i to j, which reads something of i, runs through a third node."""
+        """Whether no path from i to its reader j runs through a third node."""
         begin, end = map(self.order.index, (i, j))
         between = {*self.order[begin + 1 : end]} if self._is_ordered else {*self.order} - {i, j}
         seen, work = set[int](), [i] if between else []
@@ -177,9 +177,9 @@ Merge: TypeAlias = Callable[[NestGraph, int, int], FusedOp | str | None]
 
 
 def merge_pairs(g: Graph, nodes: Sequence[FusedOp], merge: Merge) -> NestGraph:
-    """The nodes when no pair can be merged any more. merge(nests, i, j): nodes i and j, which reads something of i, as one; anything
-    else where they cannot be, which is so until one of them is merged."""
+    """The nodes when no pair can be merged any more. merge(nests, i, j): node i and its reader j as one; anything else where they cannot be
+    one, which holds until one of them changes."""
     nests = NestGraph(g, nodes)
-    while (found := nests.first_pair(merge)) is not None:
-        nests.unite(*found)
+    while (pair := nests.first_pair(merge)) is not None:
+        nests.merge(*pair)
     return nests

@@ -19,7 +19,6 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Cut, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N
 from benchgraph.gir.views import Index, root_index
-from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.ir import Const, Var
@@ -38,7 +37,7 @@ class Reader:
 
 def product_after(node: FusedOp, stage: Stage) -> Stage:
     """The product whose blocks a stage at the panel anchor makes."""
-    return next(s for s in node.stages[node.stages.index(stage) :] if spec(s.ops[0].kind).lowering.is_contraction)
+    return next(s for s in node.stages[node.stages.index(stage) :] if s.ops[0].lowering.is_contraction)
 
 
 def packing_stages(node: FusedOp, kernel: Stage) -> tuple[Stage, ...]:
@@ -88,7 +87,7 @@ def _read_index(g: Graph, reader: Reader) -> Index | None:
     """The index at which the operand is read, in the reader's axes."""
     domain, op = trace(g, reader.stage.ops), reader.op
     assert domain is not None
-    form = spec(op.kind).lowering.form
+    form = op.lowering.form
     if not isinstance(form, DataMovement):
         return read_index(g, reader.stage, domain, op, reader.port, 0)
     at = tuple(Const(0) if axis is None else Var(f"$x{axis}") for axis in domain.axes[op.outs[0]])
@@ -97,7 +96,7 @@ def _read_index(g: Graph, reader: Reader) -> Index | None:
 
 def _loops(reader: Reader) -> dict[Var, tuple[int, int]]:
     """The reader's axes that run along k (0) and along the panels (1), and how many indices of k or of the columns one of theirs is."""
-    if spec(reader.op.kind).lowering.is_contraction:
+    if reader.op.lowering.is_contraction:
         return {K: (0, 1), N: (1, 1)}
     return {Var(f"$x{cut.axis}"): (loop, cut.unit) for loop, cut in enumerate(reader.stage.cuts) if cut is not None}
 

@@ -13,7 +13,6 @@ from itertools import chain
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import product, runs
 from benchgraph.gir.views import root_index
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Border, Interval
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import Var
@@ -100,7 +99,7 @@ def zero_border(g: Graph, id: int) -> Border:
     root = g.root(id)
     node, none = g.producer.get(root), ((0, 0),) * len(g.value(id).shape)
     makers = [op for op in (node.ops if isinstance(node, FusedOp) else () if node is None else (node,)) if g.root(op.outs[0]) == root]
-    if len(makers) != 1 or (border := spec(makers[0].kind).semantics.zero_border) is None:
+    if len(makers) != 1 or (border := makers[0].semantics.zero_border) is None:
         return none
     (made,) = makers[0].outs
     if g.value(made).type.elements != g.value(root).type.elements:

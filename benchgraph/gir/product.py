@@ -15,7 +15,6 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import Index, root_index, zeroed
-from benchgraph.ops import spec
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Box, Call, Contraction
 from benchgraph.tir.groups import GROUPS
@@ -136,7 +135,7 @@ def runs(values: Sequence[T]) -> tuple[tuple[int, T], ...]:
 
 
 def product(g: Graph, op: Op) -> Product:
-    how = spec(op.kind).lowering.form
+    how = op.lowering.form
     assert isinstance(how, Contraction), op.kind
     call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
     p = Product(call, how, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
@@ -152,7 +151,7 @@ def depends_on_product(g: Graph, id: int) -> bool:
         if (maker := g.producer.get(work.pop())) is None:
             continue
         assert isinstance(maker, Op)
-        if spec(maker.kind).lowering.is_contraction:
+        if maker.lowering.is_contraction:
             return True
         fresh = set(maker.ins) - seen
         seen |= fresh

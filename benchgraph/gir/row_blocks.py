@@ -14,7 +14,6 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import BF16_BYTES, F32_BYTES
 from benchgraph.machine.table import table
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
 # Rows of a task beyond which nothing is gained: at most, where whole rows are worked on between products, and on tile registers by weights
@@ -121,12 +120,12 @@ def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Sha
     are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants count: rows of attention, whose
     keys may be one matrix, stay whole.
     """
-    if not all(isinstance(spec(op.kind).lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
+    if not all(isinstance(op.lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
         return 0
-    reduces = [any(isinstance(spec(op.kind).lowering.form, Reduction) for op in nest) for nest in nests]
+    reduces = [any(isinstance(op.lowering.form, Reduction) for op in nest) for nest in nests]
 
     def counts(op: Op) -> bool:
-        return spec(op.kind).lowering.is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(reduces))
+        return op.lowering.is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(reduces))
 
     products = [list(filter(counts, nest)) for nest in nests]
     kernels = [op for each in products for op in each]

@@ -1,11 +1,10 @@
-"""What every Graph IR graph satisfies. A violation is a bug of ours, and names the op."""
+"""What every Graph IR graph satisfies. A violation is a bug of the compiler, and names the op."""
 
 from __future__ import annotations
 
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.text import print_gir
-from benchgraph.ops import spec
 
 
 class GirError(BenchgraphError):
@@ -13,8 +12,8 @@ class GirError(BenchgraphError):
 
 
 def verify(g: Graph) -> None:
-    """Values are defined before use, written once, whole or in parts, and constant only if made of constants; movements convert nothing;
-    views end in values with buffers."""
+    """Values are written before they are read, once, as a whole or in parts, and constant only if made of constants; layout ops convert
+    nothing; views end in values with buffers."""
     for v in g.values:
         if v.literal is not None and v.dtype.is_packed:
             raise GirError(f"the literal %{v.id} is {v.dtype.value}, two elements to a byte; only inputs can be", where="Graph IR")
@@ -29,30 +28,27 @@ def verify(g: Graph) -> None:
 
 
 class _Written:
-    """What has been written so far.
-
-    A buffer may be written in parts, through several views. Views move elements one to one, so parts that are as many elements as the
-    buffer, each value written once, are the buffer.
-    """
+    """What has been written so far. A buffer may be written in parts, through several views, which move elements one to one: parts with as
+    many elements as the buffer, each written once, are the whole buffer."""
 
     def __init__(self, g: Graph) -> None:
         self.g = g
         self.missing = {v.id: v.type.elements for v in g.values if v.view is None}
-        self.whole = set(g.ins) | {v.id for v in g.values if v.literal is not None}
+        self.complete = set(g.ins) | {v.id for v in g.values if v.literal is not None}
         self.values: set[int] = set()
 
     def has(self, id: int) -> bool:
-        return self.g.root(id) in self.whole
+        return self.g.root(id) in self.complete
 
     def add(self, id: int) -> bool:
-        """Note that an op writes this value; False when it, or what holds it, has been written before."""
+        """Record that an op writes this value; False when it, or its buffer, has been written before."""
         root = self.g.root(id)
-        if root in self.whole or id in self.values:
+        if root in self.complete or id in self.values:
             return False
         self.values.add(id)
         self.missing[root] -= self.g.value(id).type.elements
         if self.missing[root] == 0:
-            self.whole.add(root)
+            self.complete.add(root)
         return self.missing[root] >= 0
 
 
@@ -75,8 +71,8 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
 
 
 def _check_movement(g: Graph, op: Op) -> None:
-    """A movement leaves its elements what they are."""
+    """A layout op converts nothing."""
     dtypes = [g.value(v).dtype for v in (*op.ins, *op.outs)]
-    if spec(op.kind).lowering.is_data_movement and len(set(dtypes)) > 1:
-        found = ", ".join(dtype.value for dtype in dtypes)
-        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {found}", where="Graph IR", shown=print_gir(g))
+    if op.lowering.is_data_movement and len(set(dtypes)) > 1:
+        shown = ", ".join(dtype.value for dtype in dtypes)
+        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {shown}", where="Graph IR", shown=print_gir(g))

@@ -1,4 +1,4 @@
-"""Where the elements of a view are: the movements that it stands for, one after the other, as one index."""
+"""The index into a buffer that a chain of views is: its layout ops, composed."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import parts, substitute
 
 Index: TypeAlias = tuple[Expr, ...]
-Chain: TypeAlias = tuple[int, Index]  # how many views a value is from its root, and the index there in terms of its own
-LONG = 4  # views in a row up to which an index is what they make of it; that of more is simplified, since each may double it
-MOST_NODES = 128  # of an index's expressions that are worth working out at every access, where a copy would do
+Chain: TypeAlias = tuple[int, Index]  # how many views a value is from its root, and its index there in terms of its index
+LONG = 4  # views; the index of a longer chain is simplified, since each view may double its size
+MOST_NODES = 128  # of an index's expressions: beyond, a copy is cheaper than computing them at every access
 
 
 def root_index(g: Graph, id: int, index: Index) -> Index:
-    """The index in the root's logical shape of the element at `index` of a value, through all its views."""
+    """The index in the root of the element at `index` of a value, through all its views."""
     depth, at_root = chain(g.value, g.chains, id)
     if depth > LONG:
         values = {axis.name: i for axis, i in zip(_axes(len(index)), index, strict=True)}
         return tuple(substitute(e, values) for e in at_root)
     while (view := g.value(id).view) is not None:
-        id, index = view.base, _moved(view, index)
+        id, index = view.base, _base_index(view, index)
     return index
 
 
 def chain(value: Callable[[int], Value], known: dict[int, Chain], id: int) -> Chain:
-    """Of a value. value: by id. known: by id, those worked out before; it grows."""
+    """The chain of a value. value: by id. known: chains by id, to which the result is added."""
     above = list[tuple[int, View]]()
     while id not in known:
         v = value(id)
         if v.view is None:
-            known[id] = 0, _own(v.shape)
+            known[id] = 0, _identity(v.shape)
         else:
             above.append((id, v.view))
             id = v.view.base
@@ -49,13 +49,13 @@ def chain(value: Callable[[int], Value], known: dict[int, Chain], id: int) -> Ch
 
 
 def longer(view: View, base: Chain) -> Chain:
-    """Of a view, given that of its base."""
+    """The chain of a view, given that of its base."""
     depth, at_root = base
     return depth + 1, (_simplified if depth >= LONG else _composed)(view, at_root)
 
 
 def is_short(of: Chain) -> bool:
-    """Whether the index is worth working out at every access."""
+    """Whether the index is cheap enough to compute at every access."""
     depth, at_root = of
     return depth <= LONG or sum(map(_nodes, at_root)) <= MOST_NODES
 
@@ -65,7 +65,7 @@ def zeroed(shape: Shape, index: Index) -> Index:
     return tuple(Const(0) if extent == 1 else i for extent, i in zip(shape, index, strict=True))
 
 
-def _moved(view: View, index: Index) -> Index:
+def _base_index(view: View, index: Index) -> Index:
     """The index in the view's base."""
     movement = spec(view.kind).lowering.form
     assert isinstance(movement, DataMovement)
@@ -76,8 +76,8 @@ def _moved(view: View, index: Index) -> Index:
 
 
 @cache
-def _own(shape: Shape) -> Index:
-    """The index of a value's element in itself."""
+def _identity(shape: Shape) -> Index:
+    """The index of a value's element in the value."""
     return zeroed(shape, _axes(len(shape)))
 
 
@@ -88,25 +88,25 @@ def _axes(rank: int) -> tuple[Var, ...]:
 @remembered_within
 def _composed(view: View, at_root: Index) -> Index:
     """The index in the root of the element at a view's own index, given that of its base."""
-    at_base = _moved(view, _own(_shape(view)))
+    at_base = _base_index(view, _identity(_shape(view)))
     values = {axis.name: i for axis, i in zip(_axes(len(at_base)), at_base, strict=True)}
     return tuple(substitute(e, values) for e in at_root)
 
 
 @remembered_within
 def _simplified(view: View, at_root: Index) -> Index:
-    """As `_composed`, which is the same wherever the view has elements."""
+    """The same as `_composed`, simplified for indices inside the view."""
     shape = _shape(view)
     simple = Simplifier({axis.name: (0, extent - 1) for axis, extent in zip(_axes(len(shape)), shape, strict=True)})
     return tuple(map(simple, _composed(view, at_root)))
 
 
 def _shape(view: View) -> Shape:
-    """Its own, not its base's."""
+    """The shape of the view, not of its base."""
     return view.src_shape if view.inverse else view.dst_shape
 
 
 @remembered
 def _nodes(e: Expr) -> int:
-    """Of an expression, as if nothing in it were shared."""
+    """Nodes of an expression, shared ones counted as often as they are used."""
     return 1 + sum(map(_nodes, parts(e)))

@@ -209,8 +209,8 @@ def test_outputs_left_open_are_row_major() -> None:
 
 def test_what_is_dense_stays_dense() -> None:
     shape = (7, 3, 2, 1, 16)
-    joint, value = Fold((3, 2, 1)), Value(0, DType.f32, shape, plain(5), strides=dense_strides(shape))
-    assert joint.strides(value) == dense_strides(joint.joined(shape)) == dense_strides((7, 1, 1, 6, 16))
+    fold, value = Fold((3, 2, 1)), Value(0, DType.f32, shape, plain(5), strides=dense_strides(shape))
+    assert fold.strides(value) == dense_strides(fold.folded(shape)) == dense_strides((7, 1, 1, 6, 16))
 
 
 def test_messages_tell_the_users_shape() -> None:

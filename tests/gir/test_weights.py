@@ -12,7 +12,7 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.packed_blocks import CONVERTED, MOST_ROWS_PACKED, block_size
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.passes.low_precision import ROWS_KEPT
+from benchgraph.gir.passes.low_precision import ROWS_COMPRESSED
 from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
@@ -94,7 +94,7 @@ CONSTANT = (constant_s4, constant_f16, constant_s8)
 
 @pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
 def test_large_constant_weights_stay_narrow(build: Callable[..., None], golden) -> None:
-    rows = ROWS_KEPT + 1 if build is constant_f16 else 1
+    rows = ROWS_COMPRESSED + 1 if build is constant_f16 else 1
     golden(print_gir(scheduled(lambda b: build(b, rows), SMALL)))
 
 
@@ -105,8 +105,8 @@ def test_large_constant_weights_of_f16_are_widened_as_few_rows_load_them(golden)
 @pytest.mark.parametrize(
     ("rows", "dtype", "target", "multiplied"),
     [
-        (ROWS_KEPT, DType.f16, SMALL, (DType.f32, DType.f16)),
-        (ROWS_KEPT + 1, DType.f16, SMALL, (DType.f32, DType.f32)),
+        (ROWS_COMPRESSED, DType.f16, SMALL, (DType.f32, DType.f16)),
+        (ROWS_COMPRESSED + 1, DType.f16, SMALL, (DType.f32, DType.f32)),
         (1, DType.f16, TARGET, (DType.f32, DType.f32)),  # L2 holds them in f32
         (1, DType.f16, replace(SMALL, isa=ISAS["portable"]), (DType.f32, DType.f32)),  # one by one
         (1, DType.bf16, SMALL, (DType.f32, DType.bf16)),

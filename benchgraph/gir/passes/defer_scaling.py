@@ -18,7 +18,6 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.product import product
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
 
@@ -38,7 +37,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
     builder = Builder(g.values)
     moved: dict[int, _Deferred] = {}  # by the id of the MatMul op
     for op in g.ops:
-        if spec(op.kind).lowering.is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
+        if op.lowering.is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
             moved[id(op)] = found
     if not moved:
         return g
@@ -66,14 +65,14 @@ def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
     while (maker := g.producer.get(v)) is not None and isinstance(maker, Op):
         if v in g.outs or g.consumers[v] != (reader,) or reader.ins.count(v) > 1:
             return None
-        if spec(maker.kind).semantics.is_product:
+        if maker.semantics.is_product:
             position = _scale_operand(g, maker, matmul)
             scaled = None if position is None else maker.ins[1 - position]
             fits = all(g.value(op.outs[0]).dtype in _WIDE for op in between)
             is_right = scaled is not None and (fits or _is_at_most_one(g, scaled))
             return _Deferred(maker, position, tuple(between)) if position is not None and is_right else None
         types = g.value(maker.ins[0]), g.value(v)
-        if not spec(maker.kind).semantics.is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
+        if not maker.semantics.is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
             return None
         if types[0].shape != types[1].shape:
             return None
@@ -98,8 +97,8 @@ def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
 def _is_at_most_one(g: Graph, id: int) -> bool:
     """The exponential of a difference, as softmax takes it to a row's maximum."""
     exp = g.producer.get(id)
-    difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and spec(exp.kind).semantics.computes is Computes.exp else None
-    if not isinstance(difference, Op) or spec(difference.kind).semantics.computes is not Computes.difference:
+    difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and exp.semantics.computes is Computes.exp else None
+    if not isinstance(difference, Op) or difference.semantics.computes is not Computes.difference:
         return False
     return _is_maximum(g, difference.ins[1])
 
@@ -111,10 +110,9 @@ def _is_maximum(g: Graph, id: int) -> bool:
         op = g.producer.get(work.pop())
         if not isinstance(op, Op):
             continue
-        row = spec(op.kind)
-        if row.lowering.reduces_with in (BinOp.max, BinOp.maximum):
+        if op.lowering.reduces_with in (BinOp.max, BinOp.maximum):
             return True
-        if row.semantics.computes is Computes.maximum:
+        if op.semantics.computes is Computes.maximum:
             work += {*op.ins} - seen
             seen.update(op.ins)
     return False

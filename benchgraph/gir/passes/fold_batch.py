@@ -24,7 +24,6 @@ from benchgraph.gir.data_movement import movement
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import product
-from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped
@@ -83,7 +82,7 @@ def fold_batch(g: Graph, target: Target) -> Graph:
 
 def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op, Fold]]:
     for op in g.ops:
-        if spec(op.kind).lowering.is_contraction and op not in left_alone and (fold := _fold_of(g, op, target)) is not None:
+        if op.lowering.is_contraction and op not in left_alone and (fold := _fold_of(g, op, target)) is not None:
             yield op, fold
 
 
@@ -103,7 +102,7 @@ def _fold_of(g: Graph, op: Op, target: Target) -> Fold | None:
 def _folds_to_rows(g: Graph, op: Op, fold: Fold) -> bool:
     """Whether a product with folded src has folded dst. A convolution of one row by a stride of 2 skips the next row."""
     src, wei = (g.value(v).type for v in op.ins[:2])
-    made = spec(op.kind).semantics.infer(op.attrs, (replace(src, shape=fold.folded(src.shape)), wei))[0]
+    made = op.semantics.infer(op.attrs, (replace(src, shape=fold.folded(src.shape)), wei))[0]
     return made == fold.folded(g.value(op.outs[0]).shape)
 
 
@@ -121,7 +120,7 @@ def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
             if _can_fold(g, near, fold):
                 ops.append(near)
                 work.append(near)
-            elif not (spec(near.kind).lowering.is_contraction or (movement(near) is not None and _keeps_rows(g, near, v))):
+            elif not (near.lowering.is_contraction or (movement(near) is not None and _keeps_rows(g, near, v))):
                 return None
     return ops
 
@@ -134,13 +133,13 @@ def _keeps_rows(g: Graph, move: Op, v: int) -> bool:
 
 def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:
     """Whether an op, one of whose values has these dims, computes each row in the same way."""
-    ins, row = [g.value(v).shape for v in op.ins], spec(op.kind)
-    if row.lowering.is_contraction:
+    ins = [g.value(v).shape for v in op.ins]
+    if op.lowering.is_contraction:
         by_rows = fold.is_in(ins[0]) and fold.is_broadcast((*ins[1][:-2], 1, 1))
         return by_rows and product(g, op).is_matrix_product and _folds_to_rows(g, op, fold)
-    if isinstance(row.lowering.form, Reduction):
+    if isinstance(op.lowering.form, Reduction):
         return op.attrs.flag("keep_dims") and fold.is_in(ins[0]) and fold.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
-    return row.lowering.is_pointwise and all(fold.is_in(shape) or fold.is_broadcast(shape) for shape in ins)
+    return op.lowering.is_pointwise and all(fold.is_in(shape) or fold.is_broadcast(shape) for shape in ins)
 
 
 # ---- the folded graph ----------------------------------------------------------------------------------------------------

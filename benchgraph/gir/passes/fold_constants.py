@@ -16,7 +16,6 @@ import numpy as np
 
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Literal, Node, Op, Value
-from benchgraph.ops import spec
 from benchgraph.ops.quantisation.bounded_reciprocal import is_finite
 from benchgraph.ops.spec import Array, Call
 
@@ -41,7 +40,7 @@ def fold_constants(g: Graph, target: Target) -> Graph:
 def _evaluate(op: Op, values: dict[int, Value]) -> dict[int, Value]:
     call = Call(op.kind, op.attrs, tuple(values[v].type for v in op.ins), tuple(values[v].type for v in op.outs))
     arrays = tuple(_wide(literal.array) for v in op.ins if (literal := values[v].literal) is not None)
-    results = spec(op.kind).semantics.reference(call, arrays)
+    results = op.semantics.reference(call, arrays)
     return {v: _constant(values[v], r) for v, r in zip(op.outs, results, strict=False)}
 
 
@@ -55,7 +54,7 @@ def _constant(v: Value, data: Array) -> Value:
 
 
 def _multiply_instead(op: Op, values: dict[int, Value]) -> Op:
-    product = spec(op.kind).semantics.product_kind
+    product = op.semantics.product_kind
     divisor = values[op.ins[1]] if product and len(op.ins) == 2 else None
     if divisor is None or divisor.literal is None or not divisor.dtype.is_float:
         return op

@@ -3,12 +3,13 @@
     %2 = nest0 { MatMul ReLU }          %4 = nest0 { MatMul ReLU
     %4 = nest1 { MatMul ReLU }   ->                  MatMul ReLU }      one parallel loop instead of two
 
-Legal when each row of the later nest needs, of what the earlier one makes, only the same row. A nest without a tunable op, of whose
-results each batch entry of a later nest reads a part of its own, joins at the batch anchor: weights that change between executions are
-packed, or keys and values dequantised, once per batch entry, next to their use; once for all heads that share them. A product that sums
-over the rows of a nest (the gradients of keys and values do) takes its part from every task, if entries alone keep the cores busy.
+Legal when each row of the later nest reads, of the earlier one's results, only the same row. A nest without a tunable op becomes a stage at
+the batch anchor of a later nest whose batch entries each read a part of its results (gir/batch_invariants.py): weights that change are
+packed, or keys and values dequantised, once per batch entry, or once for all heads that share them. A product that reduces over the rows of
+a nest, as the gradients of keys and values do, joins too, if batch entries alone keep the cores busy: every task adds its part.
 
-NestGraph stay apart where a task of few rows would fetch all weights, which L2 does not keep: apart, tasks have more rows or fetch a part.
+Nests stay apart where a task of few rows would read all weights, which L2 does not keep: apart, tasks have more rows or read a part of
+them.
 """
 
 from __future__ import annotations
@@ -29,34 +30,27 @@ from benchgraph.gir.nest_graph import NestGraph, merge_pairs
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
 from benchgraph.gir.row_blocks import rows_that_refetch_weights
 from benchgraph.gir.views import Index, root_index
-from benchgraph.ops import spec
+from benchgraph.machine.table import table
 from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
 MORE = "a row of the later one needs more than the same row of the earlier one"
-BUSY = 0.75  # the least share of the cores that batch entries alone must keep busy, when rows cannot be spread over them
-# Making one element for an entry (a load, a conversion, a store to another place) takes about as long as so many multiplications and
-# additions of the microkernel: 0.5 to 1 ns against some 70 a nanosecond. A quarter more work is what doing it again may cost.
-MADE, AGAIN = 64, 0.25
+LEAST_BUSY = 0.75  # share of the cores that batch entries must keep busy where rows cannot be spread over the cores
+MOST_REPEATED = 0.25  # share of a nest's multiply-adds that repeating a stage for each batch entry may cost
 
 
 def fuse_coarse(g: Graph, target: Target) -> Graph:
-    given = [n for n in g.nodes if isinstance(n, FusedOp)]
-    nests = merge_pairs(g, given, lambda nests, i, j: _merged(g, nests, i, j, target))
-    if is_recorded():
-        _note_borders(g, nests, target)
-    return g if len(nests.order) == len(given) else replace(g, nodes=tuple(nests.nodes))
-
-
-def _note_borders(g: Graph, nests: NestGraph, target: Target) -> None:
-    """Why the nests that are left are not one."""
-    for i, j in nests.pairs():
-        found = _merged(g, nests, i, j, target)
-        note(nests[i].name, nests[j].name, why=found if isinstance(found, str) else "what a third nest makes of one is needed by the other")
+    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
+    nests = merge_pairs(g, nodes, lambda nests, i, j: _merged(g, nests, i, j, target))
+    for i, j in nests.pairs() if is_recorded() else ():
+        merged = _merged(g, nests, i, j, target)
+        why = merged if isinstance(merged, str) else "what a third nest makes of one is needed by the other"
+        note(nests[i].name, nests[j].name, why=why)
+    return g if len(nests.order) == len(nodes) else replace(g, nodes=tuple(nests.nodes))
 
 
 def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | str:
-    """NestGraph i and j, which reads something of i, as one, or why they are not."""
+    """Nest i and its reader j as one, or why they cannot be."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
     if g.value(first.outs[0]).is_constant:
@@ -66,53 +60,57 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     merged = _by_rows(g, first, second, shared, target)
     if isinstance(merged, FusedOp):
         return merged
-    is_alone = not nests.is_used_beyond(first.outs, (i, j))
-    return _per_entry(g, first, second, shared, target, is_alone=is_alone) or _by_sums(g, first, second, shared, target) or merged
+    has_one_reader = not nests.is_used_beyond(first.outs, (i, j))
+    invariant = _as_batch_invariant(g, first, second, shared, target, has_one_reader=has_one_reader)
+    return invariant or _by_reduction(g, first, second, shared, target) or merged
 
 
 # ---- once per batch entry --------------------------------------------------------------------------------------------
 
 
-def _per_entry(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target, *, is_alone: bool) -> FusedOp | None:
-    """second with first as a stage at its batch anchor. is_alone: nobody else reads what first makes."""
+def _as_batch_invariant(
+    g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target, *, has_one_reader: bool
+) -> FusedOp | None:
+    """second with first as a stage at its batch anchor. has_one_reader: no other node reads first's results."""
     rows = _kernel_rows(g, second)
     if rows is None or prod(rows[:-1]) == 1 or len(first.stages) > 1 or _kernel_rows(g, first) is not None:
-        return None  # a nest of one entry is made no shorter, and pack-on-the-fly may want a piece at a time
+        return None  # with one batch entry nothing is gained, and pack-on-the-fly may take the stage block by block
     (stage,), batch = first.stages, len(rows) - 1
     reads = list(entry_reads(g, second, shared, batch))
-    wanted = {root: common_dims((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}
-    along = None if any(r.dims is None for r in reads) else batch_axes_of(g, stage, wanted, batch)
+    read_dims = {root: common_dims((r.dims for r in reads if r.root == root and r.dims is not None), batch) for root in shared}
+    along = None if any(r.dims is None for r in reads) else batch_axes_of(g, stage, read_dims, batch)
     if along is None:
         return None
     domain = trace(g, stage.ops)
     assert domain is not None
     along = tuple(a if a is not None and domain.extents[a] == extent else None for a, extent in zip(along, rows, strict=False))
     deepest = min((len(r.stage.along) for r in reads if r.stage.is_batch_invariant), default=batch)
-    found = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=is_alone)
-    if found is None:
+    depth = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=has_one_reader)
+    if depth is None:
         return None
-    at = replace(stage, anchors=(Anchor.batch,) * len(stage.ops), along=along[:found])
-    return replace(second, stages=(at, *second.stages))
+    at_batch = replace(stage, anchors=(Anchor.batch,) * len(stage.ops), along=along[:depth])
+    return replace(second, stages=(at_batch, *second.stages))
 
 
-def _depth(g: Graph, node: FusedOp, made: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
-    """Inside how many batch loops a stage that makes so many elements goes: where the loops keep the cores busy, at the least cost.
+def _depth(g: Graph, node: FusedOp, elements: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
+    """Inside how many batch loops a stage that computes so many elements runs: the least that keep the cores busy, at no high cost.
 
-    What would be made again for each entry may as well be made before, all at once, where the entries would leave a core idle for long.
+    A stage that would be repeated for each batch entry stays a nest of its own where the entries would leave a core idle for long.
     """
-    work = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if spec(op.kind).lowering.is_contraction)
-    own = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
-    for deep in range(loop_depth(along), len(along) + 1) if made > 1 else (len(along),):
-        entries = prod(rows[:deep])
-        again = made * (entries // own - 1)
-        is_busy = idle_share(entries, target.cores) <= MOST_IDLE if again else _keep_busy(entries, target)
-        if is_busy and (not again or (may_repeat and again * MADE <= AGAIN * work)):
-            return deep
+    macs = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if op.lowering.is_contraction)
+    entries_of_stage = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
+    for depth in range(loop_depth(along), len(along) + 1) if elements > 1 else (len(along),):
+        entries = prod(rows[:depth])
+        repeated = elements * (entries // entries_of_stage - 1)
+        is_busy = idle_share(entries, target.cores) <= MOST_IDLE if repeated else _keep_busy(entries, target)
+        is_cheap = may_repeat and repeated * table(target).macs_per_converted_element <= MOST_REPEATED * macs
+        if is_busy and (not repeated or is_cheap):
+            return depth
     return None
 
 
 def _keep_busy(entries: int, target: Target) -> bool:
-    return idle_share(entries, target.cores) <= 1 - BUSY
+    return idle_share(entries, target.cores) <= 1 - LEAST_BUSY
 
 
 # ---- the same rows ---------------------------------------------------------------------------------------------------
@@ -120,27 +118,21 @@ def _keep_busy(entries: int, target: Target) -> bool:
 
 def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | str:
     """The stages of first, then those of second, on the same rows; or why not."""
-    if not any(spec(op.kind).lowering.is_contraction for op in (*first.ops, *second.ops)):
+    if not any(op.lowering.is_contraction for op in (*first.ops, *second.ops)):
         return "neither holds a product"
     rows, other = _rows(g, first), _rows(g, second)
     if rows is None or other is None:
-        return "one of them does not run over rows that are whole"
+        return "one of them does not iterate over whole rows"
     if rows != other:
-        return f"one has {_by(rows)} rows, the other {_by(other)}"
+        return "one has {} rows, the other {}".format(*(" x ".join(map(str, extents)) for extents in (rows, other)))
     if prod(rows) < target.cores:
         return f"{prod(rows)} rows are fewer than {target.cores} cores"
     if few := rows_that_refetch_weights(g, (first.ops, second.ops), rows, target):
-        return f"L2 does not keep the weights, and each task would fetch all of them for {few} rows"
-    if _made(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
+        return f"L2 does not keep the weights, and each task would read all of them for {few} rows"
+    if _written(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
-    by_row = shared - _made(g, [stage for stage in first.stages if stage.is_batch_invariant])
-    in_place = {
-        v
-        for stage in first.stages
-        for op in stage.ops
-        if op is stage.ops[0] or not spec(op.kind).lowering.is_data_movement
-        for v in op.outs
-    }
+    by_row = shared - _written(g, [stage for stage in first.stages if stage.is_batch_invariant])
+    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not op.lowering.is_data_movement for v in op.outs}
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
         return MORE
     if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_batch_invariant):
@@ -148,27 +140,22 @@ def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target
     return replace(first, stages=first.stages + second.stages)
 
 
-def _made(g: Graph, stages: Iterable[Stage]) -> set[int]:
+def _written(g: Graph, stages: Iterable[Stage]) -> set[int]:
     """The buffers that these stages write."""
     return {g.root(v) for stage in stages for op in stage.ops for v in op.outs}
-
-
-def _by(rows: Shape) -> str:
-    return " x ".join(map(str, rows))
 
 
 def _kernel_rows(g: Graph, node: FusedOp) -> Shape | None:
     """The extents of batch and rows of the nest's tunable ops, None when it has none or they differ."""
     ops = (op for stage in node.stages if not stage.reduces_rows for op in stage.ops)
-    found = {g.value(op.outs[0]).shape[:-1] for op in ops if spec(op.kind).lowering.is_contraction}
-    return found.pop() if len(found) == 1 else None
+    rows = {g.value(op.outs[0]).shape[:-1] for op in ops if op.lowering.is_contraction}
+    return rows.pop() if len(rows) == 1 else None
 
 
 def _rows(g: Graph, node: FusedOp) -> Shape | None:
-    """The extents of the nest's row axes, None when it has no such form."""
-    stages = (stage for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows))
-    found = {_rows_of(g, stage.ops) for stage in stages}
-    return found.pop() if len(found) == 1 else None
+    """The extents of the nest's row axes, None when it has none or its stages differ."""
+    rows = {_rows_of(g, stage.ops) for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows)}
+    return rows.pop() if len(rows) == 1 else None
 
 
 @remembered_within
@@ -182,19 +169,18 @@ def _rows_of(g: Graph, ops: tuple[Op, ...]) -> Shape | None:
 
 def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape) -> bool:
     """Each row of op's result needs only the same row of the shared values."""
-    row = spec(op.kind)
-    for position, v in enumerate(op.ins):
+    for port, v in enumerate(op.ins):
         if g.root(v) not in shared:
             continue
         value = g.value(v)
-        needs_more = row.lowering.is_data_movement or (row.lowering.is_contraction and (position == 1 or not product(g, op).is_row_wise))
+        needs_more = op.lowering.is_data_movement or (op.lowering.is_contraction and (port == 1 or not product(g, op).is_row_wise))
         if stage.is_batch_invariant or value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
     return True
 
 
 def _reads_entries(g: Graph, stage: Stage, reader: FusedOp, shared: set[int], batch: int) -> bool:
-    """Each batch entry of the reader needs, of what the stage makes once per entry, only what it makes for that entry."""
+    """Each batch entry of the reader needs, of what a batch-invariant stage computes, only the part of that entry."""
     for root, made in entry_writes(g, stage, batch).items():
         for read in entry_reads(g, reader, {root} & shared, batch):
             is_later = not read.stage.is_batch_invariant or len(read.stage.along) >= len(stage.along)
@@ -203,25 +189,25 @@ def _reads_entries(g: Graph, stage: Stage, reader: FusedOp, shared: set[int], ba
     return True
 
 
-# ---- sums over the rows ----------------------------------------------------------------------------------------------
+# ---- reductions over the rows ----------------------------------------------------------------------------------------
 
 
-def _by_sums(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | None:
-    """first with the product of second as a stage that every task adds to."""
+def _by_reduction(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | None:
+    """first with the product of second, which reduces over its rows, as a stage to which every task adds."""
     rows = _rows(g, first)
     stages = [stage for stage in second.stages if not stage.is_batch_invariant]
     if rows is None or rows != _kernel_rows(g, first) or len(stages) != 1 or stages[0].reduces_rows:
         return None
     (stage,) = stages
     kernel = stage.ops[0]
-    if not spec(kernel.kind).lowering.is_contraction or not _keep_busy(prod(rows[:-1]), target):
+    if not kernel.lowering.is_contraction or not _keep_busy(prod(rows[:-1]), target):
         return None
     if k_group(g, kernel) > 1 and transposed_src_axes(g, kernel) is None:
         return None
-    if not shared <= _made(g, [s for s in first.stages if not (s.is_batch_invariant or s.reduces_rows)]):
+    if not shared <= _written(g, [s for s in first.stages if not (s.is_batch_invariant or s.reduces_rows)]):
         return None
     readers = [(op, port) for op in second.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
-    if any(op is not kernel or not _steps_through_rows(g, first, kernel, port, rows) for op, port in readers):
+    if any(op is not kernel or not _reduces_rows_of(g, first, kernel, port, rows) for op, port in readers):
         return None
     p = product(g, kernel)
     steps_evenly = rows[-1] == 1 or all(K in index for index in p.operands)
@@ -231,17 +217,16 @@ def _by_sums(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target
     return replace(first, stages=(*before, *first.stages, replace(stage, reduces_rows=True)))
 
 
-def _steps_through_rows(g: Graph, first: FusedOp, kernel: Op, port: int, rows: Shape) -> bool:
-    """What the product sums over are, entry by entry, the rows of first's that made this operand."""
+def _reduces_rows_of(g: Graph, first: FusedOp, kernel: Op, port: int, rows: Shape) -> bool:
+    """Whether the product reduces, batch entry by batch entry, over the rows of first that write this operand."""
     v = kernel.ins[port]
-    read = root_index(g, v, product(g, kernel).operands[port])
-    other = {K: ROW, (M, N)[port]: COLUMN}
-    wanted = tuple(other.get(e, e) if isinstance(e, Var) else e for e in read)
+    axes = {K: ROW, (M, N)[port]: COLUMN}
+    read = tuple(axes.get(e, e) if isinstance(e, Var) else e for e in root_index(g, v, product(g, kernel).operands[port]))
     makers = [w for op in first.ops for w in op.outs if g.root(w) == g.root(v)]
-    return g.value(g.root(v)).layout.is_plain and all(_written_at(g, w, rows) == wanted for w in makers)
+    return g.value(g.root(v)).layout.is_plain and all(_write_index(g, w, rows) == read for w in makers)
 
 
-def _written_at(g: Graph, id: int, rows: Shape) -> Index | None:
+def _write_index(g: Graph, id: int, rows: Shape) -> Index | None:
     """The index at which a nest over these rows writes a value's element of a row and a column."""
     shape = g.value(id).shape
     at = (*(Var(f"$b{i}") for i in range(len(rows) - 1)), ROW, COLUMN)

@@ -1,15 +1,14 @@
-"""fuse-fine: every op joins the loop nest of the op that made its input, where it can; the rest begin nests of their own.
+"""fuse-fine: every op joins the loop nest of the op that made its input, where it can; the others begin nests.
 
 %2 = MatMul(%0, %1)               %4 = fused {
 %3 = Add(%2, %b)           ->       %2 = MatMul(%0, %1)
 %4 = ReLU(%3)                       %3 = Add(%2, %b)
                                     %4 = ReLU(%3) }
 
-A fold of what no nest made joins one that reads it already and folds the same axes, so that it is read once. Then a nest of pointwise ops,
-begun by one that reads nothing of another nest, joins as a whole one whose result it reads, element by element, where all of their memory
-lies alike: so do what is done to a residual and its addition to a product. NestGraph that fold the same axes of what is as large become
-one, if one reads what the other makes: LayerNormBackward then folds what it makes of two operands in one loop, and holds no differences
-meanwhile.
+A reduction of a value from outside joins a nest that reads it already and reduces the same axes, so that it is read once. Then a nest of
+pointwise ops, the first of which reads no result of another nest, joins a nest whose result it reads, element by element, where all of
+their memory is stored alike: so do the ops on a residual and its addition to a product. Nests that reduce the same axes of values of one
+size become one if one reads a result of the other: LayerNormBackward then reduces both in one loop, and stores no differences meanwhile.
 """
 
 from __future__ import annotations
@@ -24,25 +23,24 @@ from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological, with_borders
 from benchgraph.gir.row_blocks import rows_that_refetch_weights
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
 
 def fuse_fine(g: Graph, target: Target) -> Graph:
     groups: list[list[Op]] = []
     domains: list[Domain | None] = []  # of each group
-    needs: list[set[int]] = []  # for each group, the groups that run before it
+    needs: list[set[int]] = []  # of each group, the groups that run before it
     made_in: dict[int, set[int]] = {}  # buffer -> the groups that write it, each a part of it
     for op in g.ops:
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home, joint = len(groups), None
-        for i in sorted(sources, reverse=True) or _that_read_it(groups, op):
-            if _may_join(i, sources, needs) and isinstance(found := _joined(g, groups[i], domains[i], op, target), Domain):
-                home, joint = i, found
+        for i in sorted(sources, reverse=True) or _co_readers(groups, op):
+            if _may_join(i, sources, needs) and isinstance(longer := _joined(g, groups[i], domains[i], op, target), Domain):
+                home, joint = i, longer
                 break
         if joint is None:
             if sources and is_recorded():
-                note(op.outs[0], why="; ".join(_misfits(g, groups, domains, sources, needs, op, target)))
+                note(op.outs[0], why="; ".join(_reasons(g, groups, domains, sources, needs, op, target)))
             groups.append([])
             domains.append(None)
             needs.append(set())
@@ -55,22 +53,22 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
     fused = [FusedOp(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
-    nodes = merge_pairs(g, with_borders(g, fused), lambda nests, i, j: _as_one(g, nests, i, j, target)).nodes
+    nodes = merge_pairs(g, with_borders(g, fused), lambda nests, i, j: _merged(g, nests, i, j, target)).nodes
     place = {op: n for n, op in enumerate(g.nodes)}
     return replace(g, nodes=topological(sorted(nodes, key=lambda node: min(place[op] for op in node.ops))))
 
 
-def _as_one(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
-    """NestGraph i and j, which reads a result of i, as one, if one of the ways to do so is open."""
-    ops = _continued(g, nests, i, j, target) or _folded_alike(g, nests, i, j, target)
+def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
+    """Nest i and its reader j as one; None if that is not legal or does not pay."""
+    ops = _pointwise_merged(g, nests, i, j, target) or _reductions_merged(g, nests, i, j, target)
     return None if ops is None else replace(nests[j], stages=(Stage(ops, (Anchor.rows,) * len(ops)),))
 
 
-def _continued(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
-    """The ops of a nest that begins as i or j, which reads a result of i, does, and goes on with the pointwise ops of the other.
+def _pointwise_merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
+    """The ops of nest i and its reader j, one of which is pointwise.
 
-    None where elements would be made more than once, or after a fold, whose rows would have to be held; or where chains alone run along
-    the memory (PReLUBackward took 2.1 times as long with slopes of 4 columns, twice with those of channels that lie last).
+    None where elements would be computed more than once, or after a reduction, whose rows would have to be stored; or where only the
+    separate nests iterate along memory (docs/measurements/fusion.md, Chains across memory).
     """
     (first,), (second,) = nests[i].stages, nests[j].stages
     if _is_pointwise(second.ops):
@@ -83,22 +81,22 @@ def _continued(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tu
         return None
     if any(prod(g.value(op.outs[0]).shape) != prod(domain.extents) for op in tail):
         return None
-    domain = _lengthened(g, head, domain, (*tail, *rest), target)
+    domain = _extended(g, head, domain, (*tail, *rest), target)
     ops = (*head, *tail, *rest)
-    return ops if domain is not None and _run_along_memory(g, ops, domain, lambda v: nests.is_read_beyond(v, (i, j)), target) else None
+    return ops if domain is not None and _iterates_along_memory(g, ops, domain, lambda v: nests.is_read_beyond(v, (i, j)), target) else None
 
 
-def _folded_alike(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
-    """The ops of nests i and j, which reads a result of i, where both fold the same axes of as large a domain; None where they do not."""
+def _reductions_merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
+    """The ops of nest i and its reader j, where both reduce the same axes of one domain; None where they do not."""
     (first,), (second,) = nests[i].stages, nests[j].stages
     domain, other = trace(g, first.ops), trace(g, second.ops)
     if domain is None or other is None or not domain.reduced or (domain.extents, domain.reduced) != (other.extents, other.reduced):
         return None
-    return None if _lengthened(g, first.ops, domain, second.ops, target) is None else (*first.ops, *second.ops)
+    return None if _extended(g, first.ops, domain, second.ops, target) is None else (*first.ops, *second.ops)
 
 
-def _lengthened(g: Graph, ops: Iterable[Op], domain: Domain, more: Iterable[Op], target: Target) -> Domain | None:
-    """The domain of ops, given for the first of them, when all the others have joined; None where one cannot."""
+def _extended(g: Graph, ops: Iterable[Op], domain: Domain, more: Iterable[Op], target: Target) -> Domain | None:
+    """The domain of ops, extended by more ops; None where one of those cannot join."""
     done = [*ops]
     for op in more:
         joint = _joined(g, done, domain, op, target)
@@ -109,65 +107,62 @@ def _lengthened(g: Graph, ops: Iterable[Op], domain: Domain, more: Iterable[Op],
     return domain
 
 
-def _run_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, is_read: Callable[[int], bool], target: Target) -> bool:
-    """Whether all that is given or handed on lies alike, and folds, if there are some, run along it, or along rows that fill vectors.
+def _iterates_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, is_read: Callable[[int], bool], target: Target) -> bool:
+    """Whether all inputs and results are stored alike, and reductions run along memory, or along rows that fill vectors.
 
-    is_read: whether others read a buffer.
+    is_read: whether other nests read a buffer.
     """
     values = {g.root(v) for op in ops for v in (*op.ins, *op.outs) if g.root(v) not in domain.written or is_read(g.root(v))}
-    whole = [v for v in map(g.value, values) if v.shape == domain.extents]
-    found = {v.known_strides for v in whole}
-    if len(found) > 1 or not domain.reduced:
-        return len(found) <= 1
+    strides = {v.known_strides for v in map(g.value, values) if v.shape == domain.extents}
+    if len(strides) > 1 or not domain.reduced:
+        return len(strides) <= 1
     last = len(domain.extents) - 1
-    closest = next((axis for axis, step in enumerate(next(iter(found), ())) if step == 1 and domain.extents[axis] != 1), last)
-    return closest in domain.reduced or (closest == last and domain.extents[last] >= target.lanes)
+    densest = next((axis for axis, step in enumerate(next(iter(strides), ())) if step == 1 and domain.extents[axis] != 1), last)
+    return densest in domain.reduced or (densest == last and domain.extents[last] >= target.lanes)
 
 
 def _is_pointwise(ops: Iterable[Op]) -> bool:
-    return all(spec(op.kind).lowering.is_elementwise for op in ops)
+    return all(op.lowering.is_elementwise for op in ops)
 
 
 def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
-    """Everything else the op needs can run before `home`."""
+    """Whether all other groups that the op reads can run before `home`."""
     return not any(home in needs[other] for other in sources)
 
 
-def _that_read_it(groups: list[list[Op]], op: Op) -> list[int]:
-    """For a fold of what comes from outside: the groups without a product that read this too, so that it is read once."""
-    if not isinstance(spec(op.kind).lowering.form, Reduction):
+def _co_readers(groups: list[list[Op]], op: Op) -> list[int]:
+    """For a reduction of a value from outside: the groups without a product that read this value too."""
+    if not isinstance(op.lowering.form, Reduction):
         return []
-    return [
-        i for i, ops in enumerate(groups) if not spec(ops[0].kind).lowering.is_contraction and any(op.ins[0] in other.ins for other in ops)
-    ]
+    return [i for i, ops in enumerate(groups) if not ops[0].lowering.is_contraction and any(op.ins[0] in other.ins for other in ops)]
 
 
 def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Target) -> Domain | str:
-    """The domain of a group of ops with one more op; why the op cannot join it if it cannot."""
+    """The domain of a group of ops with one more op, or why the op cannot join it."""
     first = ops[0]
-    if spec(op.kind).lowering.is_contraction:
-        return "a product begins a nest of its own"
+    if op.lowering.is_contraction:
+        return "a product begins a nest"
     if _is_constant(g, op) != _is_constant(g, first):
         return "one is computed once, by init, the other at every execution"
     if _changes_blocks(g, first):
-        return f"the {first.kind} before it goes into or out of blocks, which is walked block by block"
+        return f"the {first.kind} before it converts into or out of a blocked layout, block by block"
     domain = None if group is None else extended(g, group, op)
     if domain is None:
-        return f"its elements do not run over the axes of the nest of {first.kind}"
-    if not domain.reduced or not spec(first.kind).lowering.is_contraction:
+        return f"its elements are not indexed by the axes of the nest of {first.kind}"
+    if not domain.reduced or not first.lowering.is_contraction:
         return domain
     if not domain.reduced <= {len(domain.extents) - 1}:
         return f"it reduces over rows that {first.kind} makes in several tasks"
     if few := rows_that_refetch_weights(g, (ops, [op]), domain.extents[:-1], target):
-        return f"L2 does not keep the weights, and each task, of whole rows, would fetch all of them for {few}"
+        return f"L2 does not keep the weights, and each task, of {few} whole rows, would read all of them"
     return domain
 
 
-def _misfits(
+def _reasons(
     g: Graph, groups: list[list[Op]], domains: list[Domain | None], sources: set[int], needs: list[set[int]], op: Op, target: Target
 ) -> list[str]:
-    """For each group that the op reads of, why it cannot join it."""
-    waits = "another of its inputs is made later"
+    """Why the op cannot join each of the groups that it reads."""
+    waits = "another of its inputs is computed later"
     reasons = (_joined(g, groups[i], domains[i], op, target) if _may_join(i, sources, needs) else waits for i in sorted(sources))
     return list(dict.fromkeys(reason for reason in reasons if isinstance(reason, str)))
 
@@ -177,8 +172,5 @@ def _is_constant(g: Graph, op: Op) -> bool:
 
 
 def _changes_blocks(g: Graph, op: Op) -> bool:
-    """A copy or a conversion into or out of blocks is walked block by block, which suits no other op."""
-    row = spec(op.kind)
-    return (row.lowering.is_data_movement or row.semantics.is_conversion) and len(
-        {g.value(v).layout.blocks for v in (*op.ins, *op.outs)}
-    ) > 1
+    """Whether an op copies or converts into or out of a blocked layout: its loops, block by block, fit no other op."""
+    return (op.lowering.is_data_movement or op.semantics.is_conversion) and len({g.value(v).layout.blocks for v in (*op.ins, *op.outs)}) > 1

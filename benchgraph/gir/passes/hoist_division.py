@@ -77,7 +77,7 @@ def _divided_before(g: Graph) -> Graph:
 def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
     """Of a division by known numbers of what known numbers have multiplied, and nobody else reads: (the multiplication, what makes the
     dividend, quotients of the numbers); None if the factors cannot be divided instead."""
-    divisor = _known(g).get(op.ins[1]) if spec(op.kind).semantics.product_kind else None
+    divisor = _known(g).get(op.ins[1]) if op.semantics.product_kind else None
     reader, last = op, None
     while divisor is not None:
         id = reader.ins[0]
@@ -86,14 +86,14 @@ def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
         if not isinstance(maker, Op) or not alike or id in g.outs or g.consumers[id] != (reader,):
             return None
         last = last or maker
-        if spec(maker.kind).semantics.is_product:
+        if maker.semantics.is_product:
             factor = _known(g).get(maker.ins[1])
             if factor is None or not _divides(factor, divisor):
                 return None
             quotient = factor / divisor
             is_less_exact = _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
             return None if is_less_exact and _is_read_as_f8(g, op.outs[0]) else (maker, last, quotient)
-        if spec(maker.kind).semantics.lower_bound != 0 or np.any(divisor <= 0):
+        if maker.semantics.lower_bound != 0 or np.any(divisor <= 0):
             return None
         reader = maker
     return None
@@ -104,12 +104,7 @@ def _known(g: Graph) -> Mapping[int, Reals]:
     """The values in f32 that are known now, and products of such values before they are rounded."""
     found = {v.id: v.literal.array.astype(np.float64) for v in g.values if v.literal is not None and v.dtype is DType.f32}
     for op in g.nodes:
-        if (
-            isinstance(op, Op)
-            and spec(op.kind).semantics.is_product
-            and found.keys() >= {*op.ins}
-            and g.value(op.outs[0]).dtype is DType.f32
-        ):
+        if isinstance(op, Op) and op.semantics.is_product and found.keys() >= {*op.ins} and g.value(op.outs[0]).dtype is DType.f32:
             one, other = op.ins
             found[op.outs[0]] = np.asarray(found[one] * found[other])
     return found
@@ -123,7 +118,7 @@ def _divides(factor: Reals, divisor: Reals) -> bool:
 
 
 def _is_read_as_f8(g: Graph, id: int) -> bool:
-    dtypes = [g.value(op.outs[0]).dtype for op in g.consumers[id] if isinstance(op, Op) and spec(op.kind).semantics.is_conversion]
+    dtypes = [g.value(op.outs[0]).dtype for op in g.consumers[id] if isinstance(op, Op) and op.semantics.is_conversion]
     return any(dtype.is_float and dtype.bits == 8 for dtype in dtypes)
 
 
@@ -144,7 +139,7 @@ def _hoisted(g: Graph) -> Graph:
     nodes: list[Node] = []
     noisy = _noisy(g)
     for op in g.ops:
-        product = spec(op.kind).semantics.product_kind
+        product = op.semantics.product_kind
         if product and _is_worth_it(g, op, is_noisy=op.ins[0] in noisy):
             is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in _saturating(g)
             # in f32, however narrow the divisor is
@@ -169,14 +164,14 @@ def _noisy(g: Graph) -> frozenset[int]:
     found = set[int]()
     for op in g.ops:
         call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-        if spec(op.kind).semantics.threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
+        if op.semantics.threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
             found.update(op.outs)
     return frozenset(found)
 
 
 def _rounds(g: Graph, op: Op) -> bool:
     """Whether an op multiplies by known numbers that are not short."""
-    factor = _known(g).get(op.ins[1]) if spec(op.kind).semantics.is_product else None
+    factor = _known(g).get(op.ins[1]) if op.semantics.is_product else None
     return factor is not None and not _is_short(factor)
 
 

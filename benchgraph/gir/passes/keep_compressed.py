@@ -23,7 +23,6 @@ from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.ir import Constness, Graph, Op
 from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, conversions
 from benchgraph.gir.product import product
-from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement, Elementwise
 
@@ -38,17 +37,16 @@ def keep_compressed(g: Graph, target: Target) -> Graph:
 
 def _decompression(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
     """The ops from compressed constants to the weights of a product, in order; None where they should not stay compressed."""
-    if not spec(op.kind).lowering.is_contraction or not _is_worth_it(g, op, target):
+    if not op.lowering.is_contraction or not _is_worth_it(g, op, target):
         return None
     wei = g.value(op.ins[1])
     ops: list[Op] = []
     id, reader = wei.id, op
     while isinstance(maker := g.producer.get(id), Op):
-        row = spec(maker.kind)
         is_alone = g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id not in g.outs and len(maker.outs) == 1
         if not (
             is_alone
-            and isinstance(row.lowering.form, Elementwise | DataMovement)
+            and isinstance(maker.lowering.form, Elementwise | DataMovement)
             and g.value(maker.ins[0]).type.elements == wei.type.elements
         ):
             return None
@@ -71,9 +69,9 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
     """Whether rows of the weights are rows of the compressed ones; or whether the ops are one conversion and a transposition."""
-    moves = [op for op in ops if spec(op.kind).lowering.is_data_movement]
+    moves = [op for op in ops if op.lowering.is_data_movement]
     straight = all(_keeps_columns(g, op) for op in moves)
-    return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and spec(ops[0].kind).semantics.is_conversion)
+    return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and ops[0].semantics.is_conversion)
 
 
 def _keeps_columns(g: Graph, op: Op) -> bool:

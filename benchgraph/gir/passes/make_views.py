@@ -28,7 +28,6 @@ from benchgraph.gir.data_movement import is_moved_input, movement
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.product import depends_on_product
 from benchgraph.gir.views import Chain, chain, is_short, longer
-from benchgraph.ops import spec
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement
 
@@ -48,7 +47,7 @@ def make_views(g: Graph, target: Target) -> Graph:
 
     instead: dict[int, tuple[Op, ...]] = {}  # id of a movement op -> the ops that take its place
     for node in reversed(g.nodes):
-        if not (isinstance(node, Op) and spec(node.kind).lowering.is_data_movement):
+        if not (isinstance(node, Op) and node.lowering.is_data_movement):
             continue
         if _parts(g, node) is not None:
             instead[id(node)] = _assemble(g, node, border, changed)
@@ -58,7 +57,7 @@ def make_views(g: Graph, target: Target) -> Graph:
                 changed[node.ins[0]] = replace(g.value(node.ins[0]), view=view)
                 instead[id(node)] = ()
     for node in g.nodes:
-        is_data_movement = isinstance(node, Op) and spec(node.kind).lowering.is_data_movement
+        is_data_movement = isinstance(node, Op) and node.lowering.is_data_movement
         if is_data_movement and id(node) not in instead and node.outs[0] not in border and node.outs[0] not in changed:
             assert isinstance(node, Op)
             view = _view(g, node, 0, node.attrs, inverse=False)
@@ -71,7 +70,7 @@ def make_views(g: Graph, target: Target) -> Graph:
 
 def _parts(g: Graph, op: Op) -> tuple[Attrs, ...] | None:
     """The attributes of each source's part of the result; None for an op of one source."""
-    how = spec(op.kind).lowering.form
+    how = op.lowering.form
     assert isinstance(how, DataMovement)
     return None if how.parts is None else how.parts(op.attrs, tuple(g.value(v).shape for v in op.ins))
 
@@ -103,14 +102,14 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     """The producer has no other reader to serve, and a microkernel among the producers still finds rows of unit stride."""
     src, dst = g.value(op.ins[position]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
-    how = spec(op.kind).lowering.form
+    how = op.lowering.form
     if isinstance(how, DataMovement) and how.target is None:
         return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
     if len(op.ins) == 1 and is_moved_input(g, src.id):
         return False  # all movements of it are views of it
-    if isinstance(producer, Op) and spec(producer.kind).lowering.is_contraction:
+    if isinstance(producer, Op) and producer.lowering.is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
     return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op)
@@ -135,7 +134,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
     along, as `unit_steps` tells them."""
     found = dict[int, tuple[int | None, ...]]()
     for op in g.ops:
-        if spec(op.kind).lowering.is_contraction:
+        if op.lowering.is_contraction:
             found.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
             continue
         v = next((v for v in op.ins if g.consumers[v] == (op,)), -1)
@@ -144,7 +143,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
         if movement(op) is not None:
             dims = unit_steps(op.kind, op.attrs, g.value(v).shape, g.value(op.outs[0]).shape, inverse=True)
             found[op.outs[0]] = tuple(None if dim is None else dims[dim] for dim in found[v])
-        elif spec(op.kind).lowering.is_elementwise:
+        elif op.lowering.is_elementwise:
             found.update((w, found[v]) for w in op.outs if g.value(w).shape == g.value(v).shape)
     return found
 
@@ -174,7 +173,7 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     port = 1 if prod(dst[:-2]) == 1 or _is_converted(g, made) else 0
     if port == 0 and not depends_on_product(g, made):
         return False
-    if not all(isinstance(r, Op) and spec(r.kind).lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
+    if not all(isinstance(r, Op) and r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
     at = run.places[op.outs[0]]  # those before the one that turns it may be written through
     return all(run.axes[k] == len(g.value(run.moves[k].outs[0]).shape) - 2 for k in (at, -1))

@@ -22,7 +22,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.ops import spec
 from benchgraph.ops.quantisation.rescaling import Rescaling
 from benchgraph.ops.spec import Computes
 
@@ -37,7 +36,7 @@ def merge_quantisation(g: Graph, target: Target) -> Graph:
     for op in g.ops:
         if chain := _chain(g, op):
             how = _gathered(g, builder, chain, g.value(op.outs[0]).dtype)
-            if how.steps < sum(not spec(step.kind).semantics.is_conversion for step in chain):
+            if how.steps < sum(not step.semantics.is_conversion for step in chain):
                 gone |= {id(step) for step in chain}
                 op = replace(op, ins=(how.of(builder, chain[0].ins[0]),))
                 nodes += builder.nodes
@@ -50,7 +49,7 @@ def merge_quantisation(g: Graph, target: Target) -> Graph:
 
 def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:
     """The steps that lead to a cast from f32 to 8 bits, first step first; () for any other op."""
-    if not spec(cast.kind).semantics.is_conversion or len(cast.ins) != 1 or g.value(cast.outs[0]).dtype not in (DType.u8, DType.s8):
+    if not cast.semantics.is_conversion or len(cast.ins) != 1 or g.value(cast.outs[0]).dtype not in (DType.u8, DType.s8):
         return ()
     steps: list[Op] = []
     reader, v = cast, cast.ins[0]
@@ -65,13 +64,13 @@ def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:
 
 def _is_step(g: Graph, op: Op) -> bool:
     """Scales or shifts its first operand by constants, or widens it from s32 to f32."""
-    row, (src, *others), out = spec(op.kind), (g.value(v) for v in op.ins), g.value(op.outs[0])
+    (src, *others), out = (g.value(v) for v in op.ins), g.value(op.outs[0])
     if len(op.outs) != 1 or src.shape != out.shape:
         return False
     if not others:
-        return row.semantics.is_conversion and (src.dtype, out.dtype) == (DType.s32, DType.f32)
-    is_scaling = row.semantics.is_product and out.dtype is DType.f32
-    is_shift = row.semantics.computes in _SHIFTS and out.dtype in (DType.f32, DType.s32)
+        return op.semantics.is_conversion and (src.dtype, out.dtype) == (DType.s32, DType.f32)
+    is_scaling = op.semantics.is_product and out.dtype is DType.f32
+    is_shift = op.semantics.computes in _SHIFTS and out.dtype in (DType.f32, DType.s32)
     by = others[0]
     is_few = len(others) == 1 and src.dtype is by.dtype is out.dtype and by.type.elements * FEWER <= out.type.elements
     return (is_scaling or is_shift) and is_few and by.id in g.computed_from_constants
@@ -79,18 +78,14 @@ def _is_step(g: Graph, op: Op) -> bool:
 
 def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:
     """Holds f32 above a number, which stays a number through all later steps."""
-    if (
-        spec(op.kind).semantics.lower_bound is None
-        or g.value(op.ins[0]).dtype is not DType.f32
-        or g.value(op.outs[0]).dtype is not DType.f32
-    ):
+    if op.semantics.lower_bound is None or g.value(op.ins[0]).dtype is not DType.f32 or g.value(op.outs[0]).dtype is not DType.f32:
         return False
-    return all(spec(step.kind).semantics.lower_bound is None and _keeps_order(g, step) for step in later)
+    return all(step.semantics.lower_bound is None and _keeps_order(g, step) for step in later)
 
 
 def _keeps_order(g: Graph, step: Op) -> bool:
     number = _number(g, step)
-    return number is not None and isfinite(number) and (number > 0 or not spec(step.kind).semantics.is_product)
+    return number is not None and isfinite(number) and (number > 0 or not step.semantics.is_product)
 
 
 def _number(g: Graph, step: Op) -> float | None:
@@ -102,14 +97,13 @@ def _gathered(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Resc
     """All steps of a chain that leads to this dtype as one."""
     how = Rescaling()
     for step in chain:
-        row = spec(step.kind)
-        if row.semantics.is_conversion:
+        if step.semantics.is_conversion:
             how = how.in_f32(d)
-        elif row.semantics.lower_bound is not None:
-            how = replace(how, least=row.semantics.lower_bound)
-        elif row.semantics.is_product:
+        elif step.semantics.lower_bound is not None:
+            how = replace(how, least=step.semantics.lower_bound)
+        elif step.semantics.is_product:
             how = how.scaled(d, step.ins[1], _number(g, step))
         else:
-            how = how.shifted(d, step.ins[1], _number(g, step), down=row.semantics.computes is Computes.difference)
+            how = how.shifted(d, step.ins[1], _number(g, step), down=step.semantics.computes is Computes.difference)
     is_met_anyway = how.least is not None and how.least <= dtype.range[0]
     return replace(how, least=None) if is_met_anyway else how

@@ -26,7 +26,6 @@ from benchgraph.gir.nest_graph import NestGraph, merge_pairs
 from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
 from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, ROWS_OF_ONE_PANEL, conversions
 from benchgraph.gir.product import product, transposed_src_axes
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 
 
@@ -40,7 +39,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     """Nest j, which reads something of i, with i as a stage at its panel anchor; None if that is not legal or does not pay."""
     first, second = nests[i], nests[j]
     shared = set(first.outs) & set(second.ins)
-    if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or spec(first.ops[0].kind).lowering.is_contraction:
+    if len(first.stages) > 1 or g.value(first.outs[0]).is_constant or first.ops[0].lowering.is_contraction:
         return None
     if nests.is_used_beyond(first.outs, (i, j)):
         return None
@@ -62,7 +61,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
 
 def _is_wei(g: Graph, reader: Reader) -> bool:
     """Whether the operand is wei of a product without batch entries and taps."""
-    if reader.stage.reduces_rows or reader.port != 1 or not spec(reader.op.kind).lowering.is_contraction or gemv(g, reader.op) is not None:
+    if reader.stage.reduces_rows or reader.port != 1 or not reader.op.lowering.is_contraction or gemv_form(g, reader.op) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
@@ -84,7 +83,7 @@ def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, cuts: Cuts, targ
 
 def _conversions(g: Graph, node: FusedOp, target: Target) -> int:
     """How often each block is made. A lone product has as many rows in a task as it needs."""
-    kernels = [s for s in node.stages if spec(s.ops[0].kind).lowering.is_contraction]
+    kernels = [s for s in node.stages if s.ops[0].lowering.is_contraction]
     rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
-    is_tiled = len(kernels) == 1 and not any(isinstance(spec(op.kind).lowering.form, Reduction) for op in node.ops)
+    is_tiled = len(kernels) == 1 and not any(isinstance(op.lowering.form, Reduction) for op in node.ops)
     return 1 if is_tiled else conversions(rows[-1], target)

@@ -26,7 +26,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
-from benchgraph.gir.build import CONVERT, COPY, TURN
+from benchgraph.gir.build import CONVERT, COPY, TRANSPOSE
 from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.compressed_weights import decompression, pack
 from benchgraph.gir.gemv import Gemv, gemv_form
@@ -37,7 +37,6 @@ from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product,
 from benchgraph.gir.row_blocks import has_one_matrix
 from benchgraph.gir.strides import strides_of
 from benchgraph.machine.table import table
-from benchgraph.ops import spec
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var
@@ -76,7 +75,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and spec(op.kind).lowering.is_contraction and gemv_form(g, op) is not Gemv.dot:
+        if isinstance(op, Op) and op.lowering.is_contraction and gemv_form(g, op) is not Gemv.dot:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
@@ -103,7 +102,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
 def _across_channels(g: Graph, op: Op) -> int | None:
     """The port of a window's weights, if channels of what it reads lie side by side, and those of a tap do not, or would be converted for
     each vector of channels."""
-    if (port := spec(op.kind).lowering.channel_weights) is None:
+    if (port := op.lowering.channel_weights) is None:
         return None
     src, wei = g.value(op.ins[0]), g.value(op.ins[port])
     channel = channel_axis(op.attrs, len(src.shape))
@@ -156,7 +155,7 @@ def _is_lost_as_it_lies(g: Graph, op: Op, rows: int, least: int, target: Target)
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     """A weight that is made by a conversion, for this product alone: what converts it can pack it too."""
     maker = g.producer.get(wei)
-    is_conversion = isinstance(maker, Op) and spec(maker.kind).semantics.is_conversion and spec(maker.kind).lowering.is_elementwise
+    is_conversion = isinstance(maker, Op) and maker.semantics.is_conversion and maker.lowering.is_elementwise
     return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.consumers[wei] == (op,) and wei not in g.outs
 
 
@@ -189,9 +188,9 @@ def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: in
     shape = tuple(given.shape[dim] for dim in order)
     values[copy] = replace(given, id=copy, shape=shape, layout=plain(rank), strides=None)
     inverse = Attrs(order=[order.index(dim) for dim in range(rank)])
-    view = View(copy, TURN, inverse, shape, given.shape, inverse=False)
+    view = View(copy, TRANSPOSE, inverse, shape, given.shape, inverse=False)
     values[back] = replace(values[copy], id=back, shape=given.shape, view=view)
-    nodes.append(Op(TURN, (given.id,), (copy,), Attrs(order=list(order))))
+    nodes.append(Op(TRANSPOSE, (given.id,), (copy,), Attrs(order=list(order))))
     return _through_views(values, wei, back)
 
 
@@ -227,7 +226,7 @@ def _block_activations(g: Graph, target: Target) -> Graph:
     """Column-block every result of a MatMul that reaches the next one's src through pointwise ops only."""
     flow, blocked = _Flow(g, target), list[tuple[int, Layout]]()
     for op in g.nodes:
-        if not isinstance(op, Op) or not spec(op.kind).lowering.is_contraction or reads_rows_together(g, op, target):
+        if not isinstance(op, Op) or not op.lowering.is_contraction or reads_rows_together(g, op, target):
             continue
         block = result_block(product(g, op), target)
         if not block:
@@ -289,13 +288,13 @@ def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] 
         return None
     for user in g.consumers[id]:
         assert isinstance(user, Op)
-        if spec(user.kind).lowering.is_contraction:
+        if user.lowering.is_contraction:
             if user.ins[1] == id or product(g, user).operands[0][-1] != K or gemv_form(g, user) is Gemv.dot:
                 return None
             if target.in_tiles(v.dtype) or reads_rows_together(g, user, target):
                 return None  # a tile is read row by row, wherever rows begin; a piece of k may be shorter than a block
             feeds_product = True
-        elif spec(user.kind).lowering.is_elementwise and g.value(user.outs[0]).shape == v.shape:
+        elif user.lowering.is_elementwise and g.value(user.outs[0]).shape == v.shape:
             onwards[user.outs[0]] = None
         else:
             return None

@@ -19,7 +19,6 @@ from benchgraph.gir.build import CONVERT, Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
-from benchgraph.ops import spec
 from benchgraph.ops.spec import TO_BF16
 
 SERVED = 64  # rows that a weight is multiplied by, columns that an element of src is
@@ -41,7 +40,7 @@ def round_operands(g: Graph, target: Target) -> Graph:
 
 
 def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
-    if not spec(op.kind).lowering.is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
+    if not op.lowering.is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
         return False
     p = product(g, op)
     if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
@@ -53,7 +52,7 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
 def _narrowest(g: Graph, id: int) -> DType:
     """Of the dtypes on the way to a value, along first operands."""
     found = g.value(id).dtype
-    while isinstance(maker := g.producer.get(id), Op) and maker.ins and not spec(maker.kind).lowering.is_contraction:
+    while isinstance(maker := g.producer.get(id), Op) and maker.ins and not maker.lowering.is_contraction:
         id = maker.ins[0]
         found = min(found, g.value(id).dtype, key=lambda dtype: dtype.bits)
     return found

@@ -34,7 +34,6 @@ from benchgraph.gir.row_blocks import (
 )
 from benchgraph.gir.task_grid import cut_rows_of_short_sums, packed_task_grid, task_grid
 from benchgraph.machine.table import table
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Reduction, Window
 
 FORCED = "given by the options or the tuning file"
@@ -48,15 +47,15 @@ def schedule(g: Graph, target: Target) -> Graph:
 
 
 def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
-    kernels = [stage for stage in node.stages if spec(stage.ops[0].kind).lowering.is_contraction and not stage.reduces_rows]
+    kernels = [stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows]
     reduces_rows = any(stage.reduces_rows for stage in node.stages)
-    if spec(node.ops[0].kind).lowering.is_window:
+    if node.ops[0].lowering.is_window:
         return replace(node, stencil_jam=_stencil_jam(g, node.ops[0], target))
     if not kernels:
         return node
     products = [stage.ops[0] for stage in kernels]
     rows = g.value(products[0].outs[0]).shape[:-1]
-    works_on_rows = any(isinstance(spec(op.kind).lowering.form, Reduction) for op in node.ops)
+    works_on_rows = any(isinstance(op.lowering.form, Reduction) for op in node.ops)
     alone = product(g, products[0]) if len(kernels) == 1 and not reduces_rows else None
     forced = None if alone is None else alone.forced
     flash = flash_attention(g, node)
@@ -84,7 +83,7 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
 
 def _stencil_jam(g: Graph, op: Op, target: Target) -> int:
     """How many neighbouring windows are unrolled and jammed."""
-    ins, out, form = tuple(g.value(v).type for v in op.ins), g.value(op.outs[0]).type, spec(op.kind).lowering.form
+    ins, out, form = tuple(g.value(v).type for v in op.ins), g.value(op.outs[0]).type, op.lowering.form
     assert isinstance(form, Window)
     taps = prod(form.taps(Call(op.kind, op.attrs, ins, (out,)))) * out.elements
     is_far = any(target.is_far(t.nbytes) for t in (*ins, out))
@@ -104,7 +103,7 @@ def _in_whole_groups(g: Graph, node: FusedOp, block: RowBlock, m: int) -> RowBlo
 def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, target: Target) -> Stage:
     """A stage with parameters for its product, if it has one, and the anchors that follow."""
     op = stage.ops[0]
-    if not spec(op.kind).lowering.is_contraction:
+    if not op.lowering.is_contraction:
         return stage
     p, src, nb = product(g, op), g.value(op.ins[0]), columns_per_call(g, op, target)
     *batch, m, n = p.call.outs[0].shape
@@ -146,7 +145,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
 def _prefetches_panels(g: Graph, node: FusedOp, stage: Stage, mb: int, nb: int, target: Target) -> bool:
     """Whether calls prefetch the next packed panel: from beyond L2, while enough rows are multiplied. Not in init, which has just packed
     it."""
-    wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if spec(op.kind).lowering.is_contraction}
+    wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if op.lowering.is_contraction}
     v = wei[stage.ops[0].ins[1]]
     is_packed = v.is_constant and bool(v.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
     nbytes, machine = sum(v.type.nbytes for v in wei.values()), table(target)
@@ -187,7 +186,7 @@ def _fits_grid(stages: list[Stage]) -> bool:
 
 
 def _is_pointwise(stage: Stage) -> bool:
-    return not stage.is_batch_invariant and all(spec(op.kind).lowering.is_elementwise for op in stage.ops)
+    return not stage.is_batch_invariant and all(op.lowering.is_elementwise for op in stage.ops)
 
 
 def _is_tiled(stage: Stage) -> bool:

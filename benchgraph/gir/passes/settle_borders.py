@@ -21,7 +21,6 @@ from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.layouts import column_blocked, panel_columns
 from benchgraph.gir.product import operand_axes, product
-from benchgraph.ops import spec
 
 
 def settle_borders(g: Graph, target: Target) -> Graph:
@@ -51,10 +50,10 @@ def _reads_blocks(g: Graph, op: Op | None, id: int, target: Target) -> bool:
     """Whether an op loses nothing by reading the value as it is."""
     if op is None:
         return False
-    row, value = spec(op.kind), g.value(id)
-    if row.lowering.is_contraction:
+    value = g.value(id)
+    if op.lowering.is_contraction:
         return all(_streams(g, op, port, target) for port, v in enumerate(op.ins) if v == id)
-    return row.lowering.is_data_movement or (row.lowering.is_elementwise and g.value(op.outs[0]).shape == value.shape)
+    return op.lowering.is_data_movement or (op.lowering.is_elementwise and g.value(op.outs[0]).shape == value.shape)
 
 
 def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
@@ -80,7 +79,7 @@ def _read_row_major(g: Graph, id: int) -> Graph:
 
 def _is_product(node: Node | None) -> bool:
     """Whether a microkernel writes the value, or something writes it through a view: both know rows and columns only."""
-    return node is None or (isinstance(node, Op) and spec(node.kind).lowering.is_contraction)
+    return node is None or (isinstance(node, Op) and node.lowering.is_contraction)
 
 
 def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
@@ -95,12 +94,11 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
             return v.layout
         if len(v.shape) < 2 or 0 in v.shape or not isinstance(node, Op):
             continue
-        row = spec(node.kind)
-        if row.lowering.is_contraction and (block := result_block(product(g, node), target)):
+        if node.lowering.is_contraction and (block := result_block(product(g, node), target)):
             return column_blocked(len(v.shape), block)
-        if row.lowering.is_data_movement and v.dtype is DType.f32:
+        if node.lowering.is_data_movement and v.dtype is DType.f32:
             return column_blocked(len(v.shape), panel_columns(v.shape[-1], target))
-        if row.lowering.is_elementwise:
+        if node.lowering.is_elementwise:
             work += (s for s in reversed(node.ins) if g.value(s).shape == v.shape)  # the first one is the next
     return None
 

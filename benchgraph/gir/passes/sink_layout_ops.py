@@ -30,7 +30,6 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.build import Builder
 from benchgraph.gir.data_movement import is_moved_input, movement
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.ops import spec
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped
 
@@ -46,13 +45,13 @@ def sink_layout_ops(g: Graph, target: Target) -> Graph:
 
 
 def _is_pointwise(op: Op) -> bool:
-    return spec(op.kind).lowering.is_pointwise and len(op.outs) == 1
+    return op.lowering.is_pointwise and len(op.outs) == 1
 
 
 def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:
     """The movements of a product's result up to this one, last first, among which pointwise ops may be; none if it moves something else."""
     moves, v = [move], move.ins[0]
-    while isinstance(op := g.producer.get(v), Op) and not spec(op.kind).lowering.is_contraction:
+    while isinstance(op := g.producer.get(v), Op) and not op.lowering.is_contraction:
         same = [i for i in op.ins if movement(op) or g.value(i).shape == g.value(v).shape]
         if not same or not (_is_pointwise(op) or movement(op)):
             return ()
@@ -116,7 +115,7 @@ def _goes_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
         if attrs is None:
             return False
         whole = replace(type, shape=_with_dims(type.shape, len(g.value(move.outs[0]).shape)))
-        type = replace(type, shape=spec(move.kind).semantics.infer(attrs, (whole,))[0])
+        type = replace(type, shape=move.semantics.infer(attrs, (whole,))[0])
     return bool(moves)
 
 

@@ -21,7 +21,6 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
-from benchgraph.ops import spec
 from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
 from benchgraph.ops.spec import DataMovement, Reduction
 
@@ -36,7 +35,7 @@ class Step:
 
     @property
     def is_data_movement(self) -> bool:
-        return spec(self.op.kind).lowering.is_data_movement
+        return self.op.lowering.is_data_movement
 
     @property
     def src(self) -> int:
@@ -59,7 +58,7 @@ def split_heads(g: Graph, target: Target) -> Graph:
 
 def _split_once(g: Graph) -> Graph:
     for op in g.ops:
-        if not spec(op.kind).lowering.is_contraction or not product(g, op).is_matrix_product:
+        if not op.lowering.is_contraction or not product(g, op).is_matrix_product:
             continue
         d = Builder(g.values)
         if after := _until_apart(g, op):
@@ -125,14 +124,12 @@ def _until_together(g: Graph, op: Op) -> Steps:
 def _step(g: Graph, op: Node) -> Step | None:
     assert isinstance(op, Op)
     large = [i for i, v in enumerate(op.ins) if g.value(v).type.elements != 1]
-    how = spec(op.kind).lowering.form
+    how = op.lowering.form
     if len(large) != 1 or len(op.outs) != 1:
         return None
     if isinstance(how, DataMovement):
         return Step(op, 0) if len(op.ins) == 1 and how.target is not None else None
-    return (
-        Step(op, large[0]) if spec(op.kind).lowering.is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
-    )
+    return Step(op, large[0]) if op.lowering.is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
 
 
 def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
@@ -141,7 +138,7 @@ def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
         return False
     at, is_first = any_element(shape), g.value(steps[0].src).shape == shape
     for step in steps if is_first else reversed(steps):
-        how = spec(step.op.kind).lowering.form
+        how = step.op.lowering.form
         if isinstance(how, DataMovement):
             place = how.target if is_first else how.source
             assert place is not None
@@ -156,13 +153,9 @@ def _has_folded_rows(g: Graph, id: int) -> bool:
         v = work.pop()
         for op in (*g.consumers[v], *((g.producer[v],) if v in g.producer else ())):
             assert isinstance(op, Op)
-            if (
-                isinstance(spec(op.kind).lowering.form, Reduction)
-                and op.ins[0] == v
-                and reduction_axes(op, len(shape)) == (len(shape) - 1,)
-            ):
+            if isinstance(op.lowering.form, Reduction) and op.ins[0] == v and reduction_axes(op, len(shape)) == (len(shape) - 1,):
                 return True
-            if spec(op.kind).lowering.is_elementwise:
+            if op.lowering.is_elementwise:
                 near = {w for w in (*op.ins, *op.outs) if g.value(w).shape == shape} - seen
                 seen |= near
                 work.extend(near)

@@ -28,7 +28,6 @@ from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.strides import strides_of
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Var
 
@@ -79,7 +78,7 @@ class _Split:
     def _with_broadcasts(self, op: Op) -> Op:
         """The op, with operands per element in place of operands per group."""
         shape = self.g.value(op.outs[0]).shape
-        if shape not in self.axes or not isinstance(spec(op.kind).lowering.form, Elementwise):
+        if shape not in self.axes or not isinstance(op.lowering.form, Elementwise):
             return op
         ins = tuple(self._broadcast(v, shape, self.axes[shape]) for v in op.ins)
         return op if ins == op.ins else replace(op, ins=ins)
@@ -96,7 +95,7 @@ class _Split:
 
 def _short_axis(g: Graph, op: Op) -> int | None:
     """The short dense axis that a reduction reduces, next to an axis that it keeps, if it reduces others too."""
-    form = spec(op.kind).lowering.form
+    form = op.lowering.form
     if not isinstance(form, Reduction) or form.acc is not DType.f32:
         return None
     shape = g.value(op.ins[0]).shape
@@ -130,4 +129,4 @@ def _sources(g: Graph, value: int) -> tuple[list[Op], list[int]]:
 
 
 def _is_pointwise(g: Graph, op: Op) -> bool:
-    return spec(op.kind).lowering.is_pointwise and len(op.outs) == 1 and g.value(op.outs[0]).view is None
+    return op.lowering.is_pointwise and len(op.outs) == 1 and g.value(op.outs[0]).view is None

@@ -15,17 +15,15 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.ir import Graph, Node, Op, Value
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise, Reduction
 
 
 def widen_intermediates(g: Graph, target: Target) -> Graph:
     narrow = {v.id for v in g.values if v.dtype in (DType.bf16, DType.f16) and v.id in g.producer and v.id not in g.outs}
     for op in g.ops:
-        row = spec(op.kind)
-        if not (row.lowering.is_data_movement or isinstance(row.lowering.form, Elementwise | Reduction)):
+        if not (op.lowering.is_data_movement or isinstance(op.lowering.form, Elementwise | Reduction)):
             narrow -= set(op.ins)
-    while mixed := [op for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_data_movement and _is_mixed(op, narrow)]:
+    while mixed := [op for op in g.nodes if isinstance(op, Op) and op.lowering.is_data_movement and _is_mixed(op, narrow)]:
         narrow -= {v for op in mixed for v in (*op.ins, *op.outs)}
     changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}
     return _without_casts(g.with_values(changed)) if changed else g
@@ -42,10 +40,9 @@ def _without_casts(g: Graph) -> Graph:
     nodes: list[Node] = []
     for op in g.ops:
         op = replace(op, ins=tuple(instead.get(v, v) for v in op.ins))
-        row = spec(op.kind)
         if (
-            row.semantics.is_conversion
-            and row.lowering.is_elementwise
+            op.semantics.is_conversion
+            and op.lowering.is_elementwise
             and op.outs[0] not in g.outs
             and g.value(op.ins[0]).type == g.value(op.outs[0]).type
         ):
