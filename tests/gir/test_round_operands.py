@@ -13,7 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import current
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Op
-from benchgraph.gir.passes.round_operands import SERVED, round_operands
+from benchgraph.gir.passes.round_operands import LEAST_USES, round_operands
 from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.harness.buffers import load_inputs
@@ -31,7 +31,7 @@ def under(mode: str, build: Build, target=EMULATED_DOTS):
     return up_to(replace(gir(build), fpmath_mode=mode), "round-operands", target)
 
 
-def linear(rows: int = SERVED, columns: int = SERVED, dtype: DType = F32, *, is_constant: bool = True) -> Build:
+def linear(rows: int = LEAST_USES, columns: int = LEAST_USES, dtype: DType = F32, *, is_constant: bool = True) -> Build:
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", b.input((rows, 32), dtype), (b.constant if is_constant else b.input)((32, columns), dtype))
 
@@ -60,9 +60,9 @@ def test_a_machine_that_does_not_multiply_bf16_has_nothing_to_gain() -> None:
     ("build", "pays"),
     [
         (linear(rows=1), True),
-        (linear(columns=SERVED - 1), False),
+        (linear(columns=LEAST_USES - 1), False),
         (linear(is_constant=False), True),
-        (linear(rows=SERVED - 1, is_constant=False), False),
+        (linear(rows=LEAST_USES - 1, is_constant=False), False),
     ],
     ids=["constant weights, one row", "few columns", "weights that change", "and few rows"],
 )
@@ -75,7 +75,7 @@ def test_weights_that_a_product_has_made_are_rounded_for_many_rows_alone() -> No
 
     def chain(rows: int) -> Build:
         def build(b: GraphBuilder) -> None:
-            b.op("MatMul", b.input((rows, 64)), b.op("MatMul", b.input((64, 32)), b.constant((32, SERVED))))
+            b.op("MatMul", b.input((rows, 64)), b.op("MatMul", b.input((64, 32)), b.constant((32, LEAST_USES))))
 
         return build
 

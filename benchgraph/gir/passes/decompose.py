@@ -1,4 +1,4 @@
-"""decompose: complex ops become basic ones, each row saying how.
+"""decompose: complex ops become basic ones, as their rows of the op table say.
 
 %2 = SoftMax(%1) {axis=-1}   ->   %3 = ReduceMax(%1)   %4 = Subtract(%1, %3)   %5 = Exp(%4)
                                   %6 = ReduceSum(%5)   %2 = Divide(%5, %6)
@@ -41,7 +41,7 @@ def decompose(g: Graph, target: Target) -> Graph:
 
 
 def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
-    """The ops that replace `op`; the last writers are renamed so that they write op's own outputs."""
+    """The ops that replace `op`, with the results renamed to the outputs of `op`."""
     row = spec(op.kind)
     assert row.lowering.decompose is not None
     results = row.lowering.decompose(builder, call, op.ins)

@@ -3,9 +3,9 @@
     %2: f32[64,512] = Multiply(%0, %1: f32[64,1])      %4 = MatMul(%0, %w)
     %3: f32[64,64] = MatMul(%2, %w)               ->   %3: f32[64,64] = Multiply(%4, %1)
 
-Attention divides its exponentials by their sum; done after the product with V, the division touches the head size, not the sequence.
-Between the scaling and the product may stand what scales along: casts between floats, dropout. A cast rounds both by the same relative
-error; into a type of fewer exponents it is passed only by exponentials of differences to a maximum, which are 1 at most.
+Attention divides its exponentials by their sum; after the product with V the division is of as many columns as the head size, not as keys.
+Homogeneous ops may stand between the scaling and the product: casts between floats, dropout. A cast rounds both by the same relative error;
+casts to a dtype with fewer exponents are allowed only for exponentials of differences to a maximum, which are at most 1.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
     builder = Builder(g.values)
     moved: dict[int, _Deferred] = {}  # by the id of the MatMul op
     for op in g.ops:
-        if op.lowering.is_contraction and product(g, op).is_row_wise and (found := _deferrable(g, op)) is not None:
-            moved[id(op)] = found
+        if op.lowering.is_contraction and product(g, op).is_row_wise and (scaling := _deferrable(g, op)) is not None:
+            moved[id(op)] = scaling
     if not moved:
         return g
     gone = {id(d.scaling) for d in moved.values()}
@@ -59,7 +59,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
 
 
 def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
-    """The scaling of the product's src, if doing it later is right and cheaper."""
+    """The scaling of the product's src, if deferring it is exact enough and cheaper."""
     between: list[Op] = []
     reader, v = matmul, matmul.ins[0]
     while (maker := g.producer.get(v)) is not None and isinstance(maker, Op):
@@ -69,8 +69,8 @@ def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
             position = _scale_operand(g, maker, matmul)
             scaled = None if position is None else maker.ins[1 - position]
             fits = all(g.value(op.outs[0]).dtype in _WIDE for op in between)
-            is_right = scaled is not None and (fits or _is_at_most_one(g, scaled))
-            return _Deferred(maker, position, tuple(between)) if position is not None and is_right else None
+            is_exact = scaled is not None and (fits or _is_at_most_one(g, scaled))
+            return _Deferred(maker, position, tuple(between)) if position is not None and is_exact else None
         types = g.value(maker.ins[0]), g.value(v)
         if not maker.semantics.is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
             return None
@@ -82,7 +82,7 @@ def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
 
 
 def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
-    """Which operand of `scaling` is one number per row of the product's src, if there are fewer elements to scale after the product."""
+    """The operand of `scaling` that is one number per row of the product's src, if there are fewer elements to scale after the product."""
     src, out = g.value(scaling.outs[0]), g.value(matmul.outs[0])
     if src.shape[-1] <= out.shape[-1] or src.shape[:-1] != out.shape[:-1]:
         return None
@@ -95,7 +95,7 @@ def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
 
 
 def _is_at_most_one(g: Graph, id: int) -> bool:
-    """The exponential of a difference, as softmax takes it to a row's maximum."""
+    """Whether a value is the exponential of a difference to a row's maximum, as in softmax."""
     exp = g.producer.get(id)
     difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and exp.semantics.computes is Computes.exp else None
     if not isinstance(difference, Op) or difference.semantics.computes is not Computes.difference:
@@ -104,7 +104,7 @@ def _is_at_most_one(g: Graph, id: int) -> bool:
 
 
 def _is_maximum(g: Graph, id: int) -> bool:
-    """A maximum over rows, or that and nothing smaller."""
+    """Whether a value is a maximum over rows, or at least that."""
     work, seen = [id], {id}
     while work:
         op = g.producer.get(work.pop())

@@ -19,7 +19,7 @@ from benchgraph.gir.ir import Constness, Graph, Literal, Node, Op, Value
 from benchgraph.ops.quantisation.bounded_reciprocal import is_finite
 from benchgraph.ops.spec import Array, Call
 
-LIMIT = 1 << 16  # elements; larger results are left to the init function, so that code stays small
+LIMIT = 1 << 16  # elements; init computes larger results, so that code stays small
 
 
 def fold_constants(g: Graph, target: Target) -> Graph:

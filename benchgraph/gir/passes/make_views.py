@@ -1,11 +1,11 @@
-"""make-views: data movement that a neighbour can do while it reads or writes needs no buffer and no op.
+"""make-views: a layout op that its producer or reader can do while it writes or reads becomes a view: no buffer and no op.
 
 %2 = StaticTranspose(%1)              %2 = view of %1         (readers of %2 read %1 through the transposition)
 %3 = MatMul(%0, %2)            ->     %3 = MatMul(%0, %2)
 %4 = Reorder(%3)                      %3 = view of %4         (the MatMul writes where the Reorder would have put it)
 return %4                             return %4
 
-An op of several sources leaves nothing but parts of its result, each of them written by whoever made the source, or by a copy:
+An op of several sources becomes views of parts of its result, each of them written by the source's producer, or by a copy:
 
 %2 = ReLU(%0)                         %2 = view of %3 from row 0 on, %4 = view of %3 from row 8 on
 %3 = Concat(%2, %1)            ->     %2 = ReLU(%0)
@@ -42,7 +42,7 @@ def make_views(g: Graph, target: Target) -> Graph:
         return changed[id] if id in changed else g.value(id)
 
     def is_short_with(view: View) -> bool:
-        """Whether what the base is a view of is still found in few steps."""
+        """Whether the chain of views stays short."""
         return is_short(longer(view, chain(value, chains, view.base)))
 
     instead: dict[int, tuple[Op, ...]] = {}  # id of a movement op -> the ops that take its place
@@ -81,13 +81,13 @@ def _view(g: Graph, op: Op, position: int, attrs: Attrs, *, inverse: bool) -> Vi
 
 
 def _assemble(g: Graph, op: Op, border: set[int], changed: dict[int, Value]) -> tuple[Op, ...]:
-    """Make every source a view of its part of the result, added to `changed`; the copies of those that must stay where they are."""
+    """Make every source a view of its part of the result, added to `changed`; return the copies of sources that must keep their buffers."""
     result = g.value(op.outs[0])
     copies: list[Op] = []
     for position, (v, attrs) in enumerate(zip(op.ins, _parts(g, op) or (), strict=True)):
         src = g.value(v)
         if not src.type.elements and (result.type.elements or position):
-            continue  # no part at all; of a result without elements one source stays, so that something writes it
+            continue  # an empty part; of an empty result one source stays, so that something writes it
         view = _view(g, op, position, attrs, inverse=True)
         if _can_write_through(g, op, position, attrs, border):
             changed[v] = replace(src, view=view)
@@ -99,7 +99,7 @@ def _assemble(g: Graph, op: Op, border: set[int], changed: dict[int, Value]) -> 
 
 
 def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: set[int]) -> bool:
-    """The producer has no other reader to serve, and a microkernel among the producers still finds rows of unit stride."""
+    """Whether the producer has no other reader, and still writes efficiently: a microkernel needs rows of unit stride."""
     src, dst = g.value(op.ins[position]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
     how = op.lowering.form
@@ -108,7 +108,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
     if len(op.ins) == 1 and is_moved_input(g, src.id):
-        return False  # all movements of it are views of it
+        return False  # its readers read the input through views instead
     if isinstance(producer, Op) and producer.lowering.is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
@@ -116,10 +116,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
 
 
 def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
-    """Whether tiles of a product would go to dst element by element, through this movement and what is behind it.
-
-    That is, where neither rows nor columns of a tile lie dense in dst; a row in pieces may.
-    """
+    """Whether tiles of a product would be stored element by element through this layout op: neither rows nor columns are dense in dst."""
     v, dst = op.ins[position], g.value(op.outs[0]).shape
     if (tile := _tiles(g).get(v)) is None:
         return False
@@ -130,43 +127,41 @@ def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
 
 @remembered
 def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
-    """By value, for what pointwise ops and movements make of a product's result alone: the dims that the product's rows and columns lie
-    along, as `unit_steps` tells them."""
-    found = dict[int, tuple[int | None, ...]]()
+    """By value, for values that pointwise and layout ops make of a product's result alone: the dims of the product's rows and columns, None
+    where these have no unit steps (ops/affine.py)."""
+    tiles = dict[int, tuple[int | None, ...]]()
     for op in g.ops:
         if op.lowering.is_contraction:
-            found.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
+            tiles.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
             continue
         v = next((v for v in op.ins if g.consumers[v] == (op,)), -1)
-        if v not in found:
+        if v not in tiles:
             continue
         if movement(op) is not None:
             dims = unit_steps(op.kind, op.attrs, g.value(v).shape, g.value(op.outs[0]).shape, inverse=True)
-            found[op.outs[0]] = tuple(None if dim is None else dims[dim] for dim in found[v])
+            tiles[op.outs[0]] = tuple(None if dim is None else dims[dim] for dim in tiles[v])
         elif op.lowering.is_elementwise:
-            found.update((w, found[v]) for w in op.outs if g.value(w).shape == g.value(v).shape)
-    return found
+            tiles.update((w, tiles[v]) for w in op.outs if g.value(w).shape == g.value(v).shape)
+    return tiles
 
 
 def _is_converted(g: Graph, id: int) -> bool:
-    """Whether a value is nothing but a conversion of something given."""
+    """Whether a value is a conversion of an input."""
     maker = g.producer.get(id)
     return isinstance(maker, Op) and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
 
 
 def _transposes_operand(g: Graph, op: Op) -> bool:
-    """An operand of products, made by rows that are its columns; else written store by store.
+    """Whether a chain of layout ops transposes an operand of products, which is better packed a tile at a time than written store by store.
 
-    One matrix of weights is packed for the product, and goes a tile at a time; so do entries of weights that are given and only converted
-    (propagate-layout). Entries of src that a product has made, as scores are, may be summed over while a task has their rows.
-
-    Two Zen 5 cores, f16 by columns, times of packing over those of rows written first: 16 entries, 16 rows, 4096 columns of 128 0.24, 512
-    columns 0.35; 64 rows 0.77; 384 rows 1.00; attention with 384 keys 0.99 to 1.00, with 4096 keys and 16 rows 0.56.
+    So is wei that all batch entries share, and wei of entries that is an input but for a conversion (propagate-layout packs it). A src that
+    a product has made, as scores are, may be reduced over while a task has its rows. docs/measurements/weight-packing.md, Transposed
+    operands.
     """
     if len(op.ins) > 1:
         return False
-    run = _runs(g)[op.outs[0]]
-    made, moved = run.moves[0].ins[0], run.moves[-1].outs[0]
+    chain = _chains(g)[op.outs[0]]
+    made, moved = chain.moves[0].ins[0], chain.moves[-1].outs[0]
     dst, readers = g.value(moved).shape, g.consumers[moved]
     if len(dst) < 2 or not readers:
         return False
@@ -175,39 +170,37 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     if not all(isinstance(r, Op) and r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
-    at = run.places[op.outs[0]]  # those before the one that turns it may be written through
-    return all(run.axes[k] == len(g.value(run.moves[k].outs[0]).shape) - 2 for k in (at, -1))
+    at = chain.positions[op.outs[0]]  # ops before the one that transposes may be written through
+    return all(chain.axes[k] == len(g.value(chain.moves[k].outs[0]).shape) - 2 for k in (at, -1))
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Movements one after the other, where no one else reads what they pass on. places: by what they make, where they are.
-
-    axes: of what each of them makes, the dim along which the steps along the last axis of what the first one reads are, one by one.
-    """
+class _Chain:
+    """Layout ops one after the other, whose results have no other readers. positions: of each, by its result. axes: for each, the dim of
+    its result along which the last axis of the chain's source has unit steps."""
 
     moves: list[Op] = field(default_factory=list)
-    places: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
     axes: list[int | None] = field(default_factory=list)
 
     def add(self, g: Graph, op: Op) -> None:
         src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
         axis = self.axes[-1] if self.moves else len(src) - 1
         self.axes.append(None if axis is None or axis < 0 else unit_steps(op.kind, op.attrs, src, dst, inverse=True)[axis])
-        self.places[op.outs[0]] = len(self.moves)
+        self.positions[op.outs[0]] = len(self.moves)
         self.moves.append(op)
 
 
 @remembered
-def _runs(g: Graph) -> Mapping[int, _Run]:
-    """By what a movement makes, the run that it is of."""
-    found = dict[int, _Run]()
+def _chains(g: Graph) -> Mapping[int, _Chain]:
+    """By the result of a layout op, the chain that it is in."""
+    chains = dict[int, _Chain]()
     for op in g.nodes:
         if movement(op) is None:
             continue
         assert isinstance(op, Op)
         (src,) = op.ins
-        run = found[src] if src in found and len(g.consumers[src]) == 1 and src not in g.outs else _Run()
-        run.add(g, op)
-        found[op.outs[0]] = run
-    return found
+        extended = chains[src] if src in chains and len(g.consumers[src]) == 1 and src not in g.outs else _Chain()
+        extended.add(g, op)
+        chains[op.outs[0]] = extended
+    return chains

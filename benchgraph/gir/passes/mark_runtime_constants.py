@@ -4,7 +4,7 @@
     %2 = StaticTranspose(%1)             ->     %2 = StaticTranspose(%1)  constant
     %3 = MatMul(%0, %2)                         %3 = MatMul(%0, %2)
 
-The weight buffers are seen at the first execution only; what init computes from them is kept (paper: constant weight preprocess).
+Init sees the weight buffers at the first execution only and keeps its results (paper: constant weight preprocess).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""merge-quantisation: what is scaled and shifted step by step on its way to an 8-bit integer is scaled and shifted once.
+"""merge-quantisation: a chain of scalings and shifts before a cast to an 8-bit integer becomes one scaling and one shift.
 
 %1: s32[64,128] = MatMul(...)
 %2 = Subtract(%1, %a)                     %3: f32[64,128] = TypeCast(%1)
@@ -9,8 +9,8 @@
 %7 = Multiply(%6, q); Add(., z)
 %8: u8[64,128] = TypeCast(.)
 
-Zero points, scales and biases are constants, so that what is left of them is made once, by init. A bound that the integers have anyway
-goes too. Only on the way to 8 bits: elsewhere the order of roundings might show.
+Zero points, scales and biases are constants, so init combines them once. A lower bound that the integers have anyway is removed too. Only
+before casts to 8 bits: elsewhere the order of roundings might be visible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops.quantisation.rescaling import Rescaling
 from benchgraph.ops.spec import Computes
 
-FEWER = 8  # how many times fewer constants than elements make working them out worth its while
+FEWER = 8  # times fewer constants than elements, so that combining them pays
 _SHIFTS = Computes.sum, Computes.difference
 
 
@@ -35,10 +35,10 @@ def merge_quantisation(g: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     for op in g.ops:
         if chain := _chain(g, op):
-            how = _gathered(g, builder, chain, g.value(op.outs[0]).dtype)
-            if how.steps < sum(not step.semantics.is_conversion for step in chain):
+            merged = _merged(g, builder, chain, g.value(op.outs[0]).dtype)
+            if merged.steps < sum(not step.semantics.is_conversion for step in chain):
                 gone |= {id(step) for step in chain}
-                op = replace(op, ins=(how.of(builder, chain[0].ins[0]),))
+                op = replace(op, ins=(merged.of(builder, chain[0].ins[0]),))
                 nodes += builder.nodes
             builder.nodes = []
         nodes.append(op)
@@ -48,7 +48,7 @@ def merge_quantisation(g: Graph, target: Target) -> Graph:
 
 
 def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:
-    """The steps that lead to a cast from f32 to 8 bits, first step first; () for any other op."""
+    """The ops before a cast from f32 to 8 bits, in order; () for any other op."""
     if not cast.semantics.is_conversion or len(cast.ins) != 1 or g.value(cast.outs[0]).dtype not in (DType.u8, DType.s8):
         return ()
     steps: list[Op] = []
@@ -63,7 +63,7 @@ def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:
 
 
 def _is_step(g: Graph, op: Op) -> bool:
-    """Scales or shifts its first operand by constants, or widens it from s32 to f32."""
+    """Whether an op scales or shifts its first operand by constants, or widens it from s32 to f32."""
     (src, *others), out = (g.value(v) for v in op.ins), g.value(op.outs[0])
     if len(op.outs) != 1 or src.shape != out.shape:
         return False
@@ -77,7 +77,7 @@ def _is_step(g: Graph, op: Op) -> bool:
 
 
 def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:
-    """Holds f32 above a number, which stays a number through all later steps."""
+    """Whether an op bounds f32 from below by a number, and all later steps map that to a number."""
     if op.semantics.lower_bound is None or g.value(op.ins[0]).dtype is not DType.f32 or g.value(op.outs[0]).dtype is not DType.f32:
         return False
     return all(step.semantics.lower_bound is None and _keeps_order(g, step) for step in later)
@@ -89,12 +89,12 @@ def _keeps_order(g: Graph, step: Op) -> bool:
 
 
 def _number(g: Graph, step: Op) -> float | None:
-    """What a step scales or shifts by, if that is one number known now."""
+    """The number that a step scales or shifts by, if it is one number known now."""
     return g.value(step.ins[1]).scalar if len(step.ins) == 2 else None
 
 
-def _gathered(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:
-    """All steps of a chain that leads to this dtype as one."""
+def _merged(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:
+    """All steps of a chain before a cast to this dtype as one."""
     how = Rescaling()
     for step in chain:
         if step.semantics.is_conversion:
@@ -105,5 +105,5 @@ def _gathered(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Resc
             how = how.scaled(d, step.ins[1], _number(g, step))
         else:
             how = how.shifted(d, step.ins[1], _number(g, step), down=step.semantics.computes is Computes.difference)
-    is_met_anyway = how.least is not None and how.least <= dtype.range[0]
-    return replace(how, least=None) if is_met_anyway else how
+    is_redundant = how.least is not None and how.least <= dtype.range[0]
+    return replace(how, least=None) if is_redundant else how

@@ -3,10 +3,9 @@
                                               %5: bf16[M,K] = TypeCast(%0)   %6: bf16[K,N] = TypeCast(%1)
 %2: f32[M,N] = MatMul(%0, %1)          ->     %2: f32[M,N] = MatMul(%5, %6)
 
-Sums stay in f32. Weights that are constant are rounded by init, and other operands once for all products that read them. Operands that were
-narrow before, f16, or integers with a scale for each of several groups of K, are not what the mode is about, and stay. So does what
-low-precision would leave in f32 if it were bf16. Each element is loaded, rounded and stored once more: only where that serves
-rows and columns enough.
+Sums stay in f32. Constant weights are rounded by init, other operands once for all products that read them. The mode does not concern
+operands that were narrow before: f16, or integers with a scale for each of several groups of K. Operands stay that low-precision would
+leave in f32 if they were bf16, and those with too few rows or columns to pay for loading, rounding and storing each element.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
 from benchgraph.ops.spec import TO_BF16
 
-SERVED = 64  # rows that a weight is multiplied by, columns that an element of src is
+LEAST_USES = 64  # rows that a weight is multiplied by, and columns that an element of src is
 
 
 def round_operands(g: Graph, target: Target) -> Graph:
@@ -46,13 +45,13 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
         return False
     rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.computed_from_constants
-    return p.columns >= SERVED and (rows >= SERVED or is_constant)
+    return p.columns >= LEAST_USES and (rows >= LEAST_USES or is_constant)
 
 
 def _narrowest(g: Graph, id: int) -> DType:
-    """Of the dtypes on the way to a value, along first operands."""
-    found = g.value(id).dtype
+    """The narrowest dtype on the way to a value, along first operands."""
+    narrowest = g.value(id).dtype
     while isinstance(maker := g.producer.get(id), Op) and maker.ins and not maker.lowering.is_contraction:
         id = maker.ins[0]
-        found = min(found, g.value(id).dtype, key=lambda dtype: dtype.bits)
-    return found
+        narrowest = min(narrowest, g.value(id).dtype, key=lambda dtype: dtype.bits)
+    return narrowest

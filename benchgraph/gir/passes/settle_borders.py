@@ -1,11 +1,11 @@
-"""settle-borders: tensors between partitions get their layouts, and are read in blocks only by ops that can.
+"""settle-borders: border tensors get their layouts, with copies where an op cannot read or write them in blocks.
 
     %0: f32[M,K] Ba64b                       %5 = Reorder(%0)                          (a reduction goes over whole rows)
     %1 = ReduceSum(%0)                ->     %1 = ReduceSum(%5)
     %2 = MatMul(%1, %w) to be chosen         %2 = MatMul(%1, %w)  Ba64b                (the next product reads it as a batch of blocks)
 
-An output that is left open takes the layout that its producer makes at no cost: column blocks from a product, those of the input from
-pointwise ops, panels for a product from data movement. A layout that the user gives and a product does not make is one more op.
+An output of open layout takes the one that its producer writes at no cost: column blocks of a product, the blocks of an input of pointwise
+ops, panels for a product from a layout op. A layout that the user prescribes and a product cannot write costs one more op.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def settle_borders(g: Graph, target: Target) -> Graph:
     for id in g.ins:
         if g.value(id).layout.blocks and not all(_reads_blocks(g, op, id, target) for op in _readers(g, id)):
             g = _read_row_major(g, id)
-    for id, given in g.open_layouts:
+    for id, prescribed in g.open_layouts:
         preferred = _preferred(g, id, target)
-        if given is None or given == preferred or not _is_product(g.producer.get(id)):
-            layout = given or preferred or plain(len(g.value(id).shape))
+        if prescribed is None or prescribed == preferred or not _is_product(g.producer.get(id)):
+            layout = prescribed or preferred or plain(len(g.value(id).shape))
             g = g.with_values({id: replace(g.value(id), layout=layout)})
         else:
-            g = _write_row_major(g, id, given)
+            g = _write_row_major(g, id, prescribed)
     return replace(g, open_layouts=()) if g.open_layouts else g
 
 
@@ -41,13 +41,13 @@ def settle_borders(g: Graph, target: Target) -> Graph:
 
 
 def _readers(g: Graph, id: int) -> list[Op | None]:
-    """The ops that read a value; None for a view of it."""
+    """The ops that read a value, and None for each view of it."""
     ops: list[Op | None] = [op for op in g.consumers[id] if isinstance(op, Op)]
     return ops + [None for v in g.values if v.view is not None and v.view.base == id]
 
 
 def _reads_blocks(g: Graph, op: Op | None, id: int, target: Target) -> bool:
-    """Whether an op loses nothing by reading the value as it is."""
+    """Whether an op reads the value in blocks as fast as row-major."""
     if op is None:
         return False
     value = g.value(id)
@@ -57,7 +57,7 @@ def _reads_blocks(g: Graph, op: Op | None, id: int, target: Target) -> bool:
 
 
 def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
-    """Whether the microkernel reads the blocks of an operand: whole blocks along K of src, the panels of wei it would pack itself."""
+    """Whether the microkernel streams the blocks of an operand: whole blocks along K of src, panels of wei as the compiler packs them."""
     value = g.value(op.ins[port])
     ((_, size),) = value.layout.blocks
     if operand_axes(g, op, port) is None:
@@ -67,7 +67,7 @@ def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
 
 
 def _read_row_major(g: Graph, id: int) -> Graph:
-    """A copy of the input for all its readers."""
+    """Let all readers of an input read a row-major copy."""
     v = g.value(id)
     copy = replace(v, id=_fresh(g), layout=plain(len(v.shape)), strides=None)
     g = _renamed(g, id, copy.id).with_values({id: v, copy.id: copy})
@@ -78,12 +78,12 @@ def _read_row_major(g: Graph, id: int) -> Graph:
 
 
 def _is_product(node: Node | None) -> bool:
-    """Whether a microkernel writes the value, or something writes it through a view: both know rows and columns only."""
+    """Whether a microkernel writes the value, or an op writes it through a view: both write rows and columns only."""
     return node is None or (isinstance(node, Op) and node.lowering.is_contraction)
 
 
 def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
-    """The blocked layout in which the value comes at no cost, None when there is none. What pointwise ops make has that of an operand."""
+    """The blocked layout in which the value is written at no cost, None when there is none; pointwise ops keep that of an operand."""
     work, seen = [id], set[int]()
     while work:
         if (at := work.pop()) in seen:
@@ -104,7 +104,7 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
 
 
 def _write_row_major(g: Graph, id: int, layout: Layout) -> Graph:
-    """The producer writes a value of its own, which is then copied into the layout."""
+    """Let the producer write a row-major value, which is then copied into the layout."""
     v = g.value(id)
     made: Value = replace(v, id=_fresh(g), strides=None)
     g = _renamed(g, id, made.id).with_values({id: replace(v, layout=layout), made.id: made})
@@ -117,7 +117,7 @@ def _fresh(g: Graph) -> int:
 
 
 def _renamed(g: Graph, old: int, new: int) -> Graph:
-    """The graph with one value called by another id wherever it is read, written, or seen through a view."""
+    """The graph with one value replaced by another wherever it is read, written, or the base of a view."""
 
     def ids(of: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(new if v == old else v for v in of)

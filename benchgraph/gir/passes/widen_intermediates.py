@@ -1,11 +1,11 @@
-"""widen-intermediates: what only passes from op to op inside the partition is not rounded to bf16 or f16.
+"""widen-intermediates: values inside the partition are not rounded to bf16 or f16 between ops.
 
 %2: bf16 = TypeCast(%1: f32)            %2: f32 = TypeCast(%1)           (nothing to do: its readers read %1)
 %3: f32 = TypeCast(%2)           ->     %4: f32 = Exp(%1)
 %4: bf16 = Exp(%3)   return %4 + 1      ...
 
-Every op computes in f32 anyway; the rounding costs instructions and digits. A value that a product reads in its own dtype stays: there the
-narrow operand is the point, and so do borders, whose dtype is the user's.
+Every op computes in f32 anyway; the rounding costs instructions and digits. Operands of products stay, which multiply narrow dtypes faster,
+and so do borders, whose dtype is the user's.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def widen_intermediates(g: Graph, target: Target) -> Graph:
 
 
 def _is_mixed(op: Op, narrow: set[int]) -> bool:
-    """A movement changes no dtype: all that it reads and writes becomes wide, or nothing."""
+    """Whether a layout op, which converts nothing, would have values of two dtypes."""
     return len({v in narrow for v in (*op.ins, *op.outs)}) > 1
 
 
 def _without_casts(g: Graph) -> Graph:
-    """Casts to the dtype that is there already go, but for those that write an output."""
+    """Remove casts to the dtype of their operand, except those that write an output."""
     instead: dict[int, int] = {}
     nodes: list[Node] = []
     for op in g.ops:
