@@ -73,7 +73,7 @@ def _same_ir_same_object() -> Iterator[None]:
 
     made, compiled = dict[bytes, bytes](), code.compiled
 
-    def once(text: str, isa: Isa, opt: int = code.BEST) -> bytes:
+    def once(text: str, isa: Isa, opt: int = code.OPTIMISED) -> bytes:
         key = sha256(f"{code.compiler(isa, opt)}\n{text}".encode()).digest()
         if key not in made:
             made[key] = compiled(text, isa, opt)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
-from benchgraph.codegen.frame import APART_BYTES
+from benchgraph.codegen.function_builder import ARENA_GAP_BYTES
 from benchgraph.compile import compile_partition
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Options
@@ -100,7 +100,7 @@ def test_bytes_before_and_after_the_passes_are_those_of_the_executable() -> None
     arenas = next(a for a in e.arenas if a.function == "main")
     assert (arenas.shared_bytes, arenas.thread_bytes) == step_bytes(e, "plan-buffers")
     assert 0 < arenas.peak_bytes <= arenas.peak_bytes_without_reuse
-    between = APART_BYTES * (arenas.threads - 1)
+    between = ARENA_GAP_BYTES * (arenas.threads - 1)
     assert abs(executable.scratchpad_bytes - between - arenas.peak_bytes) < 64 * (arenas.threads + 2)
     assert {b.scope for b in e.buffers} == {"thread"}
     assert all(b.nbytes <= b.full_bytes for b in e.buffers)

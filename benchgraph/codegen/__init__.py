@@ -1,13 +1,28 @@
 """Tensor IR to LLVM IR.
 
-emit.py         functions, statements, parallel loops     expressions.py  expressions
-calls.py        kernels and packing, modules of their own
-frame.py        one LLVM function: variables and memory   convert.py      data types and casts
-microkernel.py  the batch-reduce GEMM, on vectors         vmath.py        exp, log, tanh, erf, rounding
-amx.py          the same on tile registers                tile_plan.py    how these are cut into tiles
-reduction.py    what both of these share
-pack.py         weights brought into panels               turn.py         channels first to channels last
-ir/             LLVM IR as text: types, values, the builder
-invariant.py    what a loop reads and divides every time
-intrinsics.py   vectors, intrinsics by name; ISA levels
+ir/values.py            LLVM IR as text: types and values
+ir/module.py            modules, functions, basic blocks
+ir/builder.py           the builder, a method per instruction
+intrinsics.py           constants, vectors, shuffles, intrinsics by name; target machines of ISA levels
+emit.py                 functions, statements, parallel loops
+function_builder.py     one LLVM function: its variables, memory, loads and stores
+expressions.py          expressions
+loop_invariants.py      loads and values that are computed before a loop
+convert.py              data types and casts
+vmath.py                exp, log, tanh, erf, rounding
+philox.py               random numbers
+building_blocks.py      loops, partial vectors and prefetches for kernels
+calls.py                the functions that products and packings call, in modules of their own
+kernel.py               the description of a microkernel
+microkernel.py          the batch-reduce GEMM, on vector registers
+microkernel_base.py     what it shares with the one on tile registers
+register_tiles.py       how it splits rows and columns into register tiles
+dot.py                  its innermost step: dot products of groups along k
+post_ops.py             its post-ops
+amx.py                  the batch-reduce GEMM, on tile registers (AMX)
+tile_plan.py            how it splits rows, columns and k into tiles
+tile_registers.py       instructions and shapes of tile registers
+pack.py                 weights to column panels
+transpose.py            transposing copies
+shuffles.py             interleaving and transposition of vectors
 """

@@ -1,7 +1,7 @@
 """The functions that products and packings call: microkernels and packing code, in LLVM modules of their own.
 
-LLVM takes about as long for them as for the functions around them, and compiles the modules side by side (runtime/code.py). They are
-written first, because what they are follows from the statements alone.
+LLVM takes about as long for them as for the functions around them, and compiles modules in parallel (runtime/code.py). They are emitted
+first, as they depend on the Brgemm and Pack statements alone.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from benchgraph.codegen import amx, ir, microkernel, pack, tile_plan, turn
-from benchgraph.codegen.frame import Call, Calls
-from benchgraph.codegen.kernel import Kernel, canonical
-from benchgraph.codegen.post_ops import Given, taken_out
+from benchgraph.codegen import amx, ir, microkernel, pack, tile_plan, transpose
+from benchgraph.codegen.function_builder import Call, Calls
+from benchgraph.codegen.kernel import Kernel, canonicalise
+from benchgraph.codegen.post_ops import PostOpArguments, outline
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.target import Target
 from benchgraph.tir.build import add
@@ -20,36 +20,33 @@ from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Brgemm, Expr, FlatSlice, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
 from benchgraph.tir.visit import children, walk
 
-FULL = 400
-"""Instructions after which a module of kernels is closed: LLVM is at them while the next ones are written.
-
-They take it 5 to 10 ms, and each module 1 to 2 by itself.
-"""
+MODULE_INSTRUCTIONS = 400
+"""A module of kernels with so many is handed to LLVM, which compiles it (5 to 10 ms, 1 to 2 of them per module) while the next are
+emitted."""
 
 
 def products(func: Func, target: Target) -> dict[int, Product]:
-    """Of the statements of func, by their id(). Where all tiles of a task have the same shapes, the task sets them."""
-    found = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
+    """The products of func, by the id() of their statements. Where all kernels of a task share their tile shapes, the task sets them."""
+    out = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
     for task in tasks(func.body):
-        tiled = [i for i in map(id, walk(task)) if i in found and amx.takes(found[i].kernel, target)]
-        shapes = {tile_plan.shapes(found[i].kernel) for i in tiled}
+        tiled = [i for i in map(id, walk(task)) if i in out and amx.uses_tiles(out[i].kernel, target)]
+        shapes = {tile_plan.common_shapes(out[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
         if common is not None:
-            found.update((i, found[i].configured(common)) for i in tiled)
-    return found
+            out.update((i, out[i].with_shapes(common)) for i in tiled)
+    return out
 
 
 def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mapping[str, ir.Function]) -> Iterator[ir.Module]:
-    """Modules that define them but for those of `defined`, each as soon as it is written. Those that share their loops (`Kernel.loops`) are
-    in one."""
-    alike = dict[str, list[Kernel]]()
+    """Modules that define them, unless they are in `defined`, each as soon as it is complete. A family of kernels shares a module."""
+    families = dict[str, list[Kernel]]()
     for kernel in wanted:
-        alike.setdefault(kernel.loops, []).append(kernel)
+        families.setdefault(kernel.family, []).append(kernel)
     module = ir.Module(name, defined)
-    for family in alike.values():
+    for family in families.values():
         for kernel in family:
             microkernel.define(module, kernel, target)
-        if module.instructions >= FULL:
+        if module.instructions >= MODULE_INSTRUCTIONS:
             yield module
             module = ir.Module(name, defined)
     if module.functions:
@@ -66,29 +63,29 @@ def tasks(s: Stmt) -> Iterator[For]:
 
 
 def packings(module: ir.Module, func: Func, target: Target) -> Calls:
-    """What the packings of func call, defined in the module."""
+    """The calls of func's Pack statements, to functions that are defined in the module."""
     return {id(s): tuple(_packing(module, s, target, runs_once=func.runs_once)) for s in walk(func.body) if isinstance(s, Pack)}
 
 
 @dataclass(frozen=True)
 class Product:
-    """A canonical kernel, and what it is given, as in `Call`. shapes: what tile registers are like when it is called, if that is known."""
+    """A canonical kernel, and its arguments as in `Call`. shapes: of the tile registers, if the task sets them."""
 
     kernel: Kernel
-    places: tuple[tuple[Tensor, Expr], ...]
-    given: Given | None
+    pointers: tuple[tuple[Tensor, Expr], ...]
+    post_ops: PostOpArguments | None
     shapes: Shapes | None = None
 
-    def configured(self, shapes: Shapes) -> Product:
+    def with_shapes(self, shapes: Shapes) -> Product:
         """The same, called where tile registers have these shapes."""
-        return replace(self, kernel=replace(self.kernel, is_configured=True), shapes=shapes)
+        return replace(self, kernel=replace(self.kernel, tiles_configured=True), shapes=shapes)
 
-    def called(self, function: ir.Function) -> Call:
+    def call(self, function: ir.Function) -> Call:
         """The call of the kernel's function."""
-        if self.given is None:
-            return Call(function, self.places, shapes=self.shapes)
-        given = self.given
-        return Call(function, (*self.places, *given.places), given.steps, given.outer, given.held, self.shapes)
+        if self.post_ops is None:
+            return Call(function, self.pointers, shapes=self.shapes)
+        p = self.post_ops
+        return Call(function, (*self.pointers, *p.operands), p.row_strides, p.loop_variables, p.registers, self.shapes)
 
 
 def _product(s: Brgemm, func: Func, target: Target) -> Product:
@@ -105,20 +102,20 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
         accumulate=s.accumulate,
         dtypes=s.dtypes,
     )
-    if not amx.takes(kernel, target):
-        kernel = replace(kernel, has_more=_has_more(src.tensor, s, func))
-    given = None
+    if not amx.uses_tiles(kernel, target):
+        kernel = replace(kernel, reads_past_k=_can_read_past_k(src.tensor, s, func))
+    arguments = None
     if s.post_ops is not None:
-        post_ops, given = taken_out(s, func.inplace)
+        post_ops, arguments = outline(s, func.inplace)
         kernel = replace(kernel, post_ops=post_ops)
-    streams = [(p, ahead) for p in s.prefetches if (ahead := microkernel.stream(kernel, p, target)) is not None]
-    kernel = replace(kernel, ahead=tuple(ahead for _, ahead in streams))
-    places = (*((piece.tensor, piece.offset) for piece in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
-    return Product(canonical(kernel), places, given)
+    streams = [(p, stream) for p in s.prefetches if (stream := microkernel.prefetch_stream(kernel, p, target)) is not None]
+    kernel = replace(kernel, prefetches=tuple(stream for _, stream in streams))
+    pointers = (*((operand.tensor, operand.offset) for operand in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
+    return Product(canonicalise(kernel), pointers, arguments)
 
 
-def _has_more(src: Tensor, s: Brgemm, func: Func) -> bool:
-    """Whether behind a temporary of integers there is memory for the rest of the group that k ends in."""
+def _can_read_past_k(src: Tensor, s: Brgemm, func: Func) -> bool:
+    """Whether src is a temporary of integers whose arena goes on to the end of the group that k ends in."""
     missing = -s.k % GROUPS[s.dtypes]
     if not missing or not src.dtype.is_integer or src.offset is None:
         return False
@@ -129,8 +126,8 @@ def _has_more(src: Tensor, s: Brgemm, func: Func) -> bool:
 def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> Iterator[Call]:
     src, dst = _flat(s.src, s.dst)
     if s.transposes:
-        turning = turn.Turning(s.k, s.n, src.tensor.dtype, dst.tensor.dtype, src.strides[1], dst.strides[0])
-        yield Call(turn.define(module, turning, target), ((src.tensor, src.offset), (dst.tensor, dst.offset)))
+        transposition = transpose.Transposition(s.k, s.n, src.tensor.dtype, dst.tensor.dtype, src.strides[1], dst.strides[0])
+        yield Call(transpose.define(module, transposition, target), ((src.tensor, src.offset), (dst.tensor, dst.offset)))
         return
     packing = pack.Packing(
         s.k,
@@ -143,12 +140,12 @@ def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> 
         dst_row_stride=dst.strides[0],
     )
     for part in pack.define(module, packing, target, runs_once=runs_once):
-        places = (src.tensor, add(src.offset, part.src_offset)), (dst.tensor, add(dst.offset, part.dst_offset))
-        yield Call(part.function, places, part.numbers)
+        pointers = (src.tensor, add(src.offset, part.src_offset)), (dst.tensor, add(dst.offset, part.dst_offset))
+        yield Call(part.function, pointers, part.sizes)
 
 
-def _flat(*pieces: Slice | FlatSlice) -> Iterable[FlatSlice]:
-    for piece in pieces:
-        if isinstance(piece, Slice):
-            raise TypeError(f"emit takes Tensor IR after flatten-index; {piece.tensor.name} is still sliced")
-        yield piece
+def _flat(*operands: Slice | FlatSlice) -> Iterable[FlatSlice]:
+    for operand in operands:
+        if isinstance(operand, Slice):
+            raise TypeError(f"emit takes Tensor IR after flatten-index; {operand.tensor.name} is still sliced")
+        yield operand

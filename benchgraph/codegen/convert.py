@@ -1,7 +1,7 @@
-"""Data types in LLVM: how an element lies in memory, what a value of it is in registers, and TIR's Cast between values.
+"""Data types in LLVM: the type of an element in memory, of a value in registers, and Tensor IR's Cast between values.
 
-Tensor IR only loads, stores, selects and casts floats narrower than f32: they travel as their bits, in i16 and i8. A boolean travels as
-i1, with a byte of 0 or 1 in memory. Two elements of s4 or u4 share a byte (Frame.load takes them apart) and travel as i8, each its number.
+Tensor IR only loads, stores, selects and casts floats narrower than f32, whose values are their bits, in i16 and i8. A boolean is an i1,
+and a byte of 0 or 1 in memory. Two elements of s4 or u4 share a byte in memory (FunctionBuilder.load splits them); each is an i8.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _MEMORY = {
 
 
 @dataclass(frozen=True)
-class _Narrow:
-    """A float of `bits` bits with `mantissa` of them explicit.
+class _SmallFloat:
+    """A float of `bits` bits with `mantissa` explicit bits of mantissa.
 
-    overflow: the bits, without sign, of what is too large to hold; nan: those of the NaN that a NaN becomes.
+    overflow: the bits, without sign, of the result for numbers that are too large; nan: of the result for NaN.
     """
 
     bits: int
@@ -55,23 +55,23 @@ class _Narrow:
     nan: int
 
 
-_NARROW = {
-    DType.f16: _Narrow(16, 10, 15, overflow=0x7C00, nan=0x7E00),
-    DType.f8_e5m2: _Narrow(8, 2, 15, overflow=0x7C, nan=0x7E),
-    DType.f8_e4m3: _Narrow(8, 3, 7, overflow=0x7F, nan=0x7F),  # no infinity: all ones is the only NaN, the rest are finite
+_SMALL_FLOATS = {
+    DType.f16: _SmallFloat(16, 10, 15, overflow=0x7C00, nan=0x7E00),
+    DType.f8_e5m2: _SmallFloat(8, 2, 15, overflow=0x7C, nan=0x7E),
+    DType.f8_e4m3: _SmallFloat(8, 3, 7, overflow=0x7F, nan=0x7F),  # no infinity; all ones is the only NaN
 }
-_HALF_INFINITY = _NARROW[DType.f16].overflow
+_HALF_INFINITY = _SMALL_FLOATS[DType.f16].overflow
 
 
 def memory_type(dtype: DType) -> ir.Type:
-    """The LLVM type of one element in memory, of the byte that holds it for s4 and u4. Raises Unimplemented for what we cannot compile."""
+    """The LLVM type of an element in memory; for s4 and u4, of the byte that holds it. Raises Unimplemented for an unsupported dtype."""
     if dtype not in _MEMORY:
         raise Unimplemented(f"code generation for dtype {dtype.value}", fix=f"use one of {', '.join(d.value for d in _MEMORY)}")
     return _MEMORY[dtype]
 
 
 def check_stored(dtype: DType) -> None:
-    """Raises Unimplemented for a dtype we cannot store: s4 and u4, whose bytes hold another element too, which no op of oneDNN writes."""
+    """Raises Unimplemented for a dtype that cannot be stored: s4 and u4 share bytes, and no op of oneDNN writes them."""
     memory_type(dtype)
     if dtype.is_packed:
         raise Unimplemented(f"writing dtype {dtype.value}", fix="write s8 or u8")
@@ -83,7 +83,7 @@ def value_type(dtype: DType, lanes: int = 1) -> ir.Type:
 
 
 def literal(value: int | float, dtype: DType) -> ir.Constant:
-    """A TIR literal of this dtype."""
+    """A Tensor IR literal of this dtype."""
     type = value_type(dtype)
     if dtype.is_float and dtype is not DType.f32:
         return ir.Constant(type, int.from_bytes(np.array(value, dtype.numpy).tobytes(), sys.byteorder))
@@ -100,7 +100,7 @@ def to_memory(builder: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
 
 
 def cast(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType, isa: Isa) -> ir.Value:
-    """TIR's Cast: nearest even to floats, nearest even and saturation to integers with NaN as 0, x != 0 to boolean."""
+    """Tensor IR's Cast: nearest even to floats, nearest even and saturation to integers with NaN as 0, x != 0 to boolean."""
     if source is dtype:
         return x
     if source.is_float and source is not DType.f32:
@@ -119,42 +119,42 @@ def cast(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType, isa: I
 
 
 def _f32_to_byte(builder: ir.IRBuilder, x: ir.Value, dtype: DType) -> ir.Value:
-    """Clamp from below, which takes NaN to 0 on the way, convert with the rounding of the machine, and saturate as a 32-bit integer.
+    """Clamp from below, which also makes NaN 0, convert with the processor's rounding, and saturate as a 32-bit integer.
 
-    What is too large for s32 becomes something from 2^31 up, read as unsigned: the machine gives 2^31 or, elsewhere, 2^31 - 1.
+    A number too large for s32 becomes 2^31 (x86) or 2^31 - 1, as an unsigned integer.
     """
     least, most = dtype.range
     if least < 0:
         x = builder.select(builder.fcmp_ordered("ord", x, x), x, constant(x.type, 0.0))
-    shifted = builder.select(builder.fcmp_ordered(">", x, constant(x.type, least)), x, constant(x.type, least))
+    clamped = builder.select(builder.fcmp_ordered(">", x, constant(x.type, least)), x, constant(x.type, least))
     if least < 0:
-        shifted = builder.select(builder.fcmp_ordered("<", shifted, constant(x.type, most)), shifted, constant(x.type, most))
-    whole = rounded_to_s32(builder, shifted)
+        clamped = builder.select(builder.fcmp_ordered("<", clamped, constant(x.type, most)), clamped, constant(x.type, most))
+    rounded = rounded_to_s32(builder, clamped)
     if least == 0:
-        whole = pointwise(builder, "umin", whole, constant(whole.type, int(most)))
-    return builder.trunc(whole, same_lanes(x, I8))
+        rounded = pointwise(builder, "umin", rounded, constant(rounded.type, int(most)))
+    return builder.trunc(rounded, same_lanes(x, I8))
 
 
 def rounded_to_s32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """Nearest even, which is how every thread's floating-point unit rounds; anything for what s32 does not hold."""
+    """Nearest even, the rounding mode of every thread; undefined for numbers outside of s32."""
     wide = same_lanes(x, I32)
     return call(builder, f"llvm.lrint.{mangled(wide)}.{mangled(x.type)}", wide, [x])
 
 
 def _f32_to_integer(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.Value:
-    """Clamp to what both f32 and the integer can hold, convert, and put the largest integer where f32 cannot name it (s32, s64)."""
+    """Clamp to the range that f32 and the integer share, convert, and select the largest integer, which is no f32 (s32, s64)."""
     if dtype.bits == 8:
         return _f32_to_byte(builder, x, dtype)
     type, least = x.type, dtype.range[0]
     most = float(np.float32(dtype.range[1]))
     rounded = round_even(builder, x, isa)
-    whole = builder.select(builder.fcmp_ordered("ord", x, x), rounded, constant(type, 0.0))
+    number = builder.select(builder.fcmp_ordered("ord", x, x), rounded, constant(type, 0.0))
     highest = constant(type, float(np.nextafter(np.float32(most), np.float32(0))))
-    low = builder.select(builder.fcmp_ordered(">", whole, constant(type, least)), whole, constant(type, least))
+    low = builder.select(builder.fcmp_ordered(">", number, constant(type, least)), number, constant(type, least))
     clamped = builder.select(builder.fcmp_ordered("<", low, highest), low, highest)
     result = builder.fptosi(clamped, value_type(dtype, lanes_of(x)))
     ceiling = constant(result.type, int(2 ** (dtype.bits - 1) - 1))
-    return builder.select(builder.fcmp_ordered(">=", whole, constant(type, most)), ceiling, result)
+    return builder.select(builder.fcmp_ordered(">=", number, constant(type, most)), ceiling, result)
 
 
 def _integer_to_integer(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype: DType) -> ir.Value:
@@ -167,16 +167,16 @@ def _integer_to_integer(builder: ir.IRBuilder, x: ir.Value, source: DType, dtype
     wide_type = same_lanes(x, ir.IntType(wide_bits))
     if wide_bits > source_bits:
         x = (builder.zext if source is DType.u8 else builder.sext)(x, wide_type)
-    (least, most), (has_least, has_most) = dtype.range, source.range
-    if has_least < least:
+    (least, most), (source_least, source_most) = dtype.range, source.range
+    if source_least < least:
         x = pointwise(builder, "smax", x, constant(wide_type, int(least)))
-    if has_most > most:
+    if source_most > most:
         x = pointwise(builder, "smin", x, constant(wide_type, int(most)))
     return x if wide_bits == dtype.bits else builder.trunc(x, result)
 
 
 def _widened(builder: ir.IRBuilder, x: ir.Value, source: DType, isa: Isa) -> ir.Value:
-    """A narrower float as f32: always exact."""
+    """A smaller float as f32, which is exact."""
     if source is DType.bf16:
         return _bf16_to_f32(builder, x)
     if source is DType.f8_e4m3:
@@ -192,7 +192,7 @@ def _narrowed(builder: ir.IRBuilder, x: ir.Value, dtype: DType, isa: Isa) -> ir.
         return _f32_to_bf16(builder, x, isa)
     if dtype is DType.f16 and has_f16c(isa):
         return builder.bitcast(builder.fptrunc(x, same_lanes(x, F16)), same_lanes(x, I16))
-    return _f32_to_narrow(builder, x, _NARROW[dtype])
+    return _f32_to_small(builder, x, _SMALL_FLOATS[dtype])
 
 
 def _bits(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -205,14 +205,14 @@ def _bf16_to_f32(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 def _f32_to_bf16(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
-    """Nearest even: vcvtneps2bf16, which makes zeros of subnormal numbers as vdpbf16ps does with its operands, or on the bit pattern."""
+    """Nearest even: vcvtneps2bf16, which flushes subnormal numbers to zero as vdpbf16ps does, or on the bit pattern."""
     if isa.has_bf16:
         return builder.bitcast(builder.fptrunc(x, same_lanes(x, BF16)), same_lanes(x, I16))
     bits = _bits(builder, x)
     type = bits.type
     odd = builder.and_(builder.lshr(bits, constant(type, 16)), constant(type, 1))
     rounded = builder.add(builder.add(bits, constant(type, 0x7FFF)), odd)
-    quiet = builder.or_(bits, constant(type, 0x400000))  # keeps a NaN one when only its low bits were set
+    quiet = builder.or_(bits, constant(type, 0x400000))  # stays a NaN if only its low bits were set
     chosen = builder.select(builder.fcmp_unordered("uno", x, x), quiet, rounded)
     return builder.trunc(builder.lshr(chosen, constant(type, 16)), same_lanes(x, I16))
 
@@ -235,14 +235,14 @@ def _f8_e4m3_to_f32(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     """Through the f16 with the same fields, which is 2**-8 times the value, as the biases are 7 and 15."""
     byte, type = x.type, same_lanes(x, I16)
     shifted = builder.shl(builder.sext(x, type), constant(type, 7))
-    half = builder.and_(shifted, constant(type, 0xBFFF))  # the sign came twice
+    half = builder.and_(shifted, constant(type, 0xBFFF))  # clear the duplicate of the sign
     single = _f16_to_f32(builder, half, isa)
     finite = builder.fmul(single, constant(single.type, 256.0))
-    is_nan = builder.icmp_unsigned("==", builder.and_(x, constant(byte, 0x7F)), constant(byte, _NARROW[DType.f8_e4m3].nan))
+    is_nan = builder.icmp_unsigned("==", builder.and_(x, constant(byte, 0x7F)), constant(byte, _SMALL_FLOATS[DType.f8_e4m3].nan))
     return builder.select(is_nan, constant(single.type, float("nan")), finite)
 
 
-def _f32_to_narrow(builder: ir.IRBuilder, x: ir.Value, to: _Narrow) -> ir.Value:
+def _f32_to_small(builder: ir.IRBuilder, x: ir.Value, to: _SmallFloat) -> ir.Value:
     """Nearest even, in one rounding, on the bit pattern."""
     bits = _bits(builder, x)
     type, dropped = bits.type, 23 - to.mantissa
@@ -250,7 +250,7 @@ def _f32_to_narrow(builder: ir.IRBuilder, x: ir.Value, to: _Narrow) -> ir.Value:
     odd = builder.and_(builder.lshr(size, constant(type, dropped)), constant(type, 1))
     rebias = constant(type, ((1 << (dropped - 1)) - 1 - ((127 - to.bias) << 23)) & 0xFFFFFFFF)
     normal = builder.lshr(builder.add(builder.add(size, rebias), odd), constant(type, dropped))
-    # adding this power of two, whose last bit is worth the least subnormal, leaves the rounded multiple of that in the low bits
+    # the last bit of this power of two is the least subnormal: adding it leaves the rounded multiple of that in the low bits
     exponent = 24 - to.bias - to.mantissa
     aligned = builder.fadd(builder.bitcast(size, x.type), constant(x.type, 2.0**exponent))
     subnormal = builder.sub(_bits(builder, aligned), constant(type, (127 + exponent) << 23))

@@ -1,14 +1,14 @@
-"""The innermost step of a microkernel: in every lane, acc += the dot product of a group of a and a group of b.
+"""The innermost step of a microkernel: in every lane, acc += the dot product of a group of src and a group of wei.
 
-    f32, f32 -> f32       one product       an fma, or a product and a sum
-    bf16, bf16 -> f32     two products      vdpbf16ps, or both halves of each 32 bits as f32 and two fmas, the odd ones first as there
-    u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes as words and two vpmaddwd
-    s16, s16 -> s32       two products      vpmaddwd and a sum; with VNNI LLVM makes vpdpwssd of all or some
+    f32, f32 -> f32       one product       an FMA, or a multiplication and an addition
+    bf16, bf16 -> f32     two products      vdpbf16ps, or each half widened to f32 and two FMAs, the odd half first as in vdpbf16ps
+    u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes widened to words and two vpmaddwd
+    s16, s16 -> s32       two products      vpmaddwd and an addition; with VNNI, LLVM turns all or some of these into vpdpwssd
 
-Groups fill the lanes of a vector: of f32, else of i32. Where a level has no such instruction, plain vector operations do its work on the
-same operands. At the portable level LLVM makes pmaddwd of products of words that are summed in pairs, or what there is on other
-architectures; elsewhere it is asked for, since what LLVM knows of the words may make it take several instructions for one.
-vdpbf16ps takes and gives subnormal numbers as zero; plain operations keep them.
+A group fills a lane: of f32 for f32, else of i32. Plain vector operations on the same operands replace an instruction that the ISA level
+lacks. pmaddwd is called by name, because LLVM may otherwise use several instructions, depending on what it knows of the words; at the
+portable level it is left to LLVM, which then also finds the instruction of another architecture.
+vdpbf16ps flushes subnormal operands and results to zero; plain operations keep them.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from benchgraph.tir.groups import GROUPS, DTypes
 
 
 def lane_type(dtypes: DTypes) -> ir.Type:
-    """What a lane of src and of wei holds: a group of elements."""
+    """The type of a lane of src and wei, which holds a group of elements."""
     return F32 if GROUPS[dtypes] == 1 else I32
 
 
 def is_native(dtypes: DTypes, isa: Isa) -> bool:
-    """Whether one instruction does the step."""
+    """Whether one instruction does it."""
     return {DType.f32: has_fma(isa), DType.bf16: isa.has_bf16, DType.u8: isa.has_vnni, DType.s16: False}[dtypes[0]]
 
 
-def takes_apart(dtypes: DTypes, isa: Isa) -> bool:
-    """Whether plain operations multiply halves of a group, which they have to make first."""
+def splits_groups(dtypes: DTypes, isa: Isa) -> bool:
+    """Whether a group has to be split into halves, which plain operations multiply."""
     return dtypes[0] in (DType.bf16, DType.u8) and not is_native(dtypes, isa)
 
 
 def registers(dtypes: DTypes, isa: Isa) -> tuple[int, int]:
-    """Vector registers that the step needs beside the accumulators: for each vector of wei, and for everything else."""
-    if takes_apart(dtypes, isa):
-        return 2, 4  # wei in two halves; src too, a product and the bits of a half
+    """Vector registers that the step needs besides the accumulators: (for each vector of wei, for everything else)."""
+    if splits_groups(dtypes, isa):
+        return 2, 4  # wei in two halves; both halves of src, a product, the mask of a half
     return 1, 1 + (not is_native(dtypes, isa))  # a broadcast of src; a product
 
 
@@ -81,12 +81,12 @@ def _u8_s8(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: 
     return acc
 
 
-# By lanes of the sums; vectors may be narrower than the level's.
+# By lanes of the sums, which may be fewer than the widest vectors have.
 _PMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
 def _words(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
-    """Products of words, each added to its neighbour: pmaddwd."""
+    """acc + sums of two neighbouring products of words: pmaddwd."""
     lanes = lanes_of(acc)
     a, b = (builder.bitcast(x, vector(I16, 2 * lanes)) for x in (a, b))
     if isa.needs:

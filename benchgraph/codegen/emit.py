@@ -1,16 +1,16 @@
 """Tensor IR, after all its passes, to LLVM IR.
 
-A function becomes `void name(ptr argv)`. argv holds the pointers of the parameters in order, then of the shared arena, then of the thread
-arenas: thread t's starts thread_stride(func) * t bytes further. A parallel loop becomes a function of its own,
+A function becomes `void name(ptr argv)`. argv holds pointers to the parameters in order, to the shared arena, and to the thread arenas:
+that of thread t is thread_stride(func) * t bytes further. A parallel loop becomes a function of its own,
 
     void body(ptr ctx, i64 begin, i64 end, i64 thread)
 
-that the external symbol `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end). ctx is argv, or,
-where the loop uses loop variables or registers of the surrounding code, a struct of argv and those.
+which the external function `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end). ctx is argv, or
+a struct of argv and the loop variables and registers of the surrounding code that the loop uses.
 
-Parameters and arenas carry alias scopes, so that loads of one move across stores to another: buffers bound to different parameters
-must not overlap, unless the function says that one may lie over the other. Loops need no llvm.loop metadata: the JIT runs LLVM without
-its vectorisers (runtime/code.py). Multiplications and additions of floats may contract into fma; nothing else is relaxed.
+Parameters and arenas have alias scopes, so that loads of one can move across stores to another: buffers bound to different parameters must
+not overlap, except for the function's in-place pairs. Loops need no llvm.loop metadata, as the JIT runs LLVM without its vectorisers
+(runtime/code.py). Multiplications and additions of floats may contract into FMAs; nothing else is relaxed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import SECOND_LEVEL, prefetch
+from benchgraph.codegen.building_blocks import INTO_L2, prefetch
 from benchgraph.codegen.calls import kernels, packings, products
-from benchgraph.codegen.expressions import evaluate, place
-from benchgraph.codegen.frame import Call, Calls, Frame, memories
+from benchgraph.codegen.expressions import access, evaluate
+from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
-from benchgraph.codegen.invariant import fixed_loads, fixed_values
+from benchgraph.codegen.loop_invariants import invariant_loads, invariant_values
 from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
@@ -33,22 +33,22 @@ from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 
 PARALLEL = "benchgraph_parallel"
-SHORT = 4  # loads of a short body: borders of windows. A depthwise convolution of two vectors of channels takes a tenth longer with loops
+UNROLL_MAX_LOADS = 4  # of the body of a loop of two iterations, such as the borders of windows; docs/measurements/codegen.md
 
 
 def emit(functions: Iterable[Func], target: Target) -> Iterator[str]:
-    """LLVM modules as text, each as soon as it is written: of each function what its products call and what its packings call, if there are
-    any, then the function. Later ones call what is defined for earlier ones.
+    """LLVM modules as text, each as soon as it is complete: for each function its kernels, its packing code, if any, then the function.
+    Functions share kernels and packing code.
 
-    Raises Unimplemented for a dtype that has no code generation yet.
+    Raises Unimplemented for a dtype without code generation.
     """
     defined = dict[str, ir.Function]()
     for func in functions:
-        found = products(func, target)
-        for module in kernels((product.kernel for product in found.values()), f"{func.name}.kernels", target, defined):
+        brgemms = products(func, target)
+        for module in kernels((product.kernel for product in brgemms.values()), f"{func.name}.kernels", target, defined):
             defined |= module.functions
             yield str(module)
-        calls: Calls = {i: (product.called(defined[product.kernel.name]),) for i, product in found.items()}
+        calls: Calls = {i: (product.call(defined[product.kernel.name]),) for i, product in brgemms.items()}
         packing = ir.Module(f"{func.name}.packing", defined)
         calls.update(packings(packing, func, target))
         if packing.functions:
@@ -62,24 +62,20 @@ def _module(func: Func, target: Target, calls: Calls) -> ir.Module:
     function = ir.Function(module, ir.FunctionType(VOID, [PTR]), func.name)
     function.attributes.update(_attributes(func))
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    frame = Frame(builder, func, target, memories(module, func), function.args[0], calls, is_task=False)
-    frame.load_bases(I64(0), func.body)
-    _statement(frame, func.body)
-    frame.finish()
+    f = FunctionBuilder(builder, func, target, memories(module, func), function.args[0], calls, is_task=False)
+    f.load_bases(I64(0), func.body)
+    _statement(f, func.body)
+    f.return_void()
     return module
 
 
 def _attributes(func: Func) -> tuple[str, ...]:
-    """Of func and its tasks. LLVM takes a fifth of the time for one that it is not to optimise, and what that would gain is soon told.
-
-    On one thread of a Zen 4: init of MLP_2 in int8 takes 0.2 ms and 45 of the 105 ms that all its code takes LLVM, with `optnone` 20 of 80.
-    As code of main, which it is not used for: GELU 1.26 times as slow, softmax 1.15, ReLU and Add alike. Packing and products are functions
-    of their own, without it.
-    """
+    """Of func and its tasks. One that runs once is not optimised, which takes LLVM a fifth of the time (docs/measurements/codegen.md).
+    Packing and products are functions of their own, and are always optimised."""
     return ("nounwind", "noinline", "optnone") if func.runs_once else ("nounwind",)
 
 
-def _statement(f: Frame, s: Stmt) -> None:
+def _statement(f: FunctionBuilder, s: Stmt) -> None:
     match s:
         case For():
             _for(f, s)
@@ -92,7 +88,7 @@ def _statement(f: Frame, s: Stmt) -> None:
             if s.tensor.scope is Scope.register:
                 f.declare_register(s.tensor)
         case Store():
-            base, stride, lanes = place(f, s.tensor, s.index)
+            base, stride, lanes = access(f, s.tensor, s.index)
             mask = None if s.mask is None else evaluate(f, s.mask)
             f.store(s.tensor, base, stride, evaluate(f, s.value), lanes, mask, non_temporal=s.non_temporal)
         case Brgemm() | Pack():
@@ -101,7 +97,7 @@ def _statement(f: Frame, s: Stmt) -> None:
             _prefetch(f, s)
 
 
-def _if(f: Frame, s: If) -> None:
+def _if(f: FunctionBuilder, s: If) -> None:
     condition = evaluate(f, s.cond)
     if s.orelse is None:
         with f.builder.if_then(condition):
@@ -114,7 +110,7 @@ def _if(f: Frame, s: If) -> None:
             _statement(f, s.orelse)
 
 
-def _for(f: Frame, s: For) -> None:
+def _for(f: FunctionBuilder, s: For) -> None:
     if constant(s.extent) == 0:
         return
     if s.kind is LoopKind.parallel and not f.is_task:
@@ -129,25 +125,25 @@ def _for(f: Frame, s: For) -> None:
 
 
 def _is_short(s: Stmt) -> bool:
-    """Whether it is better written twice than put in a loop, whose end is hard to predict."""
-    inside = list(walk(s))
-    if any(isinstance(inner, For | If | Brgemm | Pack) for inner in inside):
+    """Whether a loop of two iterations of it is unrolled, since its exit branch is hard to predict."""
+    stmts = list(walk(s))
+    if any(isinstance(inner, For | If | Brgemm | Pack) for inner in stmts):
         return False
-    return sum(len(loads_of(e)) for inner in inside for e in exprs(inner)) <= SHORT
+    return sum(len(loads_of(e)) for inner in stmts for e in exprs(inner)) <= UNROLL_MAX_LOADS
 
 
-def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:
-    """begin <= var < end around the body; is_entered: whether there is a first iteration, None when there certainly is.
+def _loop(f: FunctionBuilder, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:
+    """Run the body for begin <= var < end. is_entered: whether there is a first iteration, None if there always is.
 
-    What every iteration reads at the same place is read in front of the loop, and what it makes of loop variables around is made there.
+    Loop-invariant loads and values are computed before the loop.
     """
     b = f.builder
     changed = {f.memory(t) for t in written(s.body)}
-    for value in fixed_values(s):
+    for value in invariant_values(s):
         evaluate(f, value)
     if is_entered is None:
         names = {memory.name for memory in changed}
-        for load in fixed_loads(s):
+        for load in invariant_loads(s):
             if all(names.isdisjoint(f.memory(read.tensor).overlaps or names) for read in loads_of(load)):
                 evaluate(f, load)
     before = b.block
@@ -166,20 +162,20 @@ def _loop(f: Frame, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value
     b.position_at_end(after)
 
 
-def _body(f: Frame, s: For, value: ir.Value) -> None:
-    """The loop's body, where its variable has this value."""
-    f.variables[s.var.name], around = value, f.ranges
-    f.ranges = inside(s, around)
+def _body(f: FunctionBuilder, s: For, value: ir.Value) -> None:
+    """The loop's body for this value of its variable."""
+    f.variables[s.var.name], outer_ranges = value, f.ranges
+    f.ranges = inside(s, outer_ranges)
     _statement(f, s.body)
     del f.variables[s.var.name]
-    f.ranges = around
+    f.ranges = outer_ranges
 
 
-def _parallel(f: Frame, s: For) -> None:
+def _parallel(f: FunctionBuilder, s: For) -> None:
     captured = _captured(f, s)
     context = ir.LiteralStructType([PTR, *(value.type for _, value in captured)])
     body = _task(f, s, context, [name for name, _ in captured])
-    argument = f.argv if not captured else _packed(f, context, [f.argv, *(value for _, value in captured)])
+    argument = f.argv if not captured else _store_context(f, context, [f.argv, *(value for _, value in captured)])
     extent = evaluate(f, s.extent)
     if not pays_in_parallel(s, f.target):
         f.builder.call(body, [argument, I64(0), extent, I64(0)])
@@ -188,8 +184,8 @@ def _parallel(f: Frame, s: For) -> None:
     f.builder.call(run, [body, argument, extent])
 
 
-def _captured(f: Frame, s: For) -> list[tuple[str, ir.Value]]:
-    """Outer loop variables and registers that a parallel loop uses. Only these: a register whose address leaves stays in memory."""
+def _captured(f: FunctionBuilder, s: For) -> list[tuple[str, ir.Value]]:
+    """Outer loop variables and registers that a parallel loop uses. No others: LLVM keeps a register whose address escapes in memory."""
     if not f.variables and not f.registers:
         return []
     read = {name for inner in walk(s.body) for e in exprs(inner) for name in variables(e)}
@@ -197,19 +193,19 @@ def _captured(f: Frame, s: For) -> list[tuple[str, ir.Value]]:
     return [(n, v) for n, v in f.variables.items() if n in read] + [(n, v) for n, v in f.registers.items() if n in used]
 
 
-def _packed(f: Frame, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:
-    packed = stack(f.builder, context)
+def _store_context(f: FunctionBuilder, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:
+    address = stack(f.builder, context)
     for position, value in enumerate(values):
-        f.builder.store(value, _member(f.builder, packed, context, position))
-    return packed
+        f.builder.store(value, _member(f.builder, address, context, position))
+    return address
 
 
 def _member(builder: ir.IRBuilder, at: ir.Value, context: ir.LiteralStructType, position: int) -> ir.Value:
     return builder.gep(at, [I64(0), I32(position)], inbounds=True, source_etype=context)
 
 
-def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) -> ir.Function:
-    """The function that runs a share of a parallel loop. captured: names of the values that the context holds after argv."""
+def _task(f: FunctionBuilder, s: For, context: ir.LiteralStructType, captured: list[str]) -> ir.Function:
+    """The function that runs a range of a parallel loop. captured: names of the values that the context holds after argv."""
     module = f.builder.module
     name = module.get_unique_name(f"{f.func.name}.{s.var.name}")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), name)
@@ -218,7 +214,7 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     ctx, begin, end, thread = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     values = [builder.load(_member(builder, ctx, context, i), typ=t) for i, t in enumerate(context.elements)] if captured else [ctx]
-    task = Frame(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, ranges=f.ranges)
+    task = FunctionBuilder(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, ranges=f.ranges)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
     task.load_bases(thread, s.body)
@@ -228,23 +224,23 @@ def _task(f: Frame, s: For, context: ir.LiteralStructType, captured: list[str]) 
     _loop(task, s, begin, end, is_entered=None)
     if shapes is not None:
         release(builder)
-    task.finish()
+    task.return_void()
     return function
 
 
-def _call(f: Frame, calls: Iterable[Call]) -> None:
+def _call(f: FunctionBuilder, calls: Iterable[Call]) -> None:
     for call in calls:
-        places = [f.element(tensor, evaluate(f, index)) for tensor, index in call.places]
-        numbers = [*map(I64, call.numbers), *(evaluate(f, v) for v in call.outer)]
-        f.builder.call(call.function, [*places, *numbers, *(evaluate(f, Load(t, ())) for t in call.held)])
+        pointers = [f.address(tensor, evaluate(f, index)) for tensor, index in call.pointers]
+        integers = [*map(I64, call.integers), *(evaluate(f, v) for v in call.loop_variables)]
+        f.builder.call(call.function, [*pointers, *integers, *(evaluate(f, Load(t, ())) for t in call.registers)])
 
 
-def _prefetch(f: Frame, s: Prefetch) -> None:
-    """Into the second-level cache: it is needed tens of microseconds later, and the first level is too small to wait in."""
+def _prefetch(f: FunctionBuilder, s: Prefetch) -> None:
+    """Prefetch into L2: the memory is needed tens of microseconds later, and L1 is too small to keep it until then."""
     (position,) = s.index
-    first = f.element(s.tensor, evaluate(f, position))
+    first = f.address(s.tensor, evaluate(f, position))
     for run in range(s.count):
         begin = s.tensor.dtype.nbytes(run * s.stride)
         for line in range(s.lines):
-            at = f.builder.gep(first, [I64(begin + line * LINE_BYTES)], source_etype=I8)
-            prefetch(f.builder, at, SECOND_LEVEL, is_store=s.is_store)
+            address = f.builder.gep(first, [I64(begin + line * LINE_BYTES)], source_etype=I8)
+            prefetch(f.builder, address, INTO_L2, is_store=s.is_store)

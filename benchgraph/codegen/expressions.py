@@ -9,7 +9,7 @@ from math import nan
 
 from benchgraph.codegen import ir, philox, vmath
 from benchgraph.codegen.convert import cast, literal
-from benchgraph.codegen.frame import Frame
+from benchgraph.codegen.function_builder import FunctionBuilder
 from benchgraph.codegen.intrinsics import (
     I1,
     I32,
@@ -52,7 +52,7 @@ from benchgraph.tir.ir import (
 )
 from benchgraph.tir.visit import parts
 
-_CONTRACT = ("contract",)  # a * b + c may become one fma; nothing may be reassociated
+_CONTRACT = ("contract",)  # a * b + c may become one FMA; nothing may be reassociated
 _FLOAT = {
     BinOp.add: ir.IRBuilder.fadd, BinOp.sub: ir.IRBuilder.fsub, BinOp.mul: ir.IRBuilder.fmul, BinOp.div: ir.IRBuilder.fdiv,
 }  # fmt: skip
@@ -64,8 +64,8 @@ _COMPARE = {BinOp.eq: "==", BinOp.ne: "!=", BinOp.lt: "<", BinOp.le: "<=", BinOp
 _UNSIGNED = frozenset({DType.u8, DType.boolean})
 
 
-def evaluate(f: Frame, e: Expr) -> ir.Value:
-    """The value of an expression, as convert.value_type says."""
+def evaluate(f: FunctionBuilder, e: Expr) -> ir.Value:
+    """The value of an expression, of type convert.value_type."""
     b = f.builder
     match e:
         case Var():
@@ -83,7 +83,7 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
         case Random():
             return _random(f, e)
         case Load():
-            base, stride, lanes = place(f, e.tensor, e.index)
+            base, stride, lanes = access(f, e.tensor, e.index)
             odd = _parity(e.index[0]) if e.tensor.dtype.is_packed and e.index else None
             return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask), odd)
         case Ramp():
@@ -94,12 +94,12 @@ def evaluate(f: Frame, e: Expr) -> ir.Value:
             return splat(b, evaluate(f, e.a), e.lanes)
         case ReduceLanes():
             if _propagates_nan(e.op, type_of(e)[0]):
-                return _or_nan(f, e.op, tuple(_operands(f, e.op, e)))
-            return _fold(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
+                return _nan_or_extreme(f, e.op, tuple(_operands(f, e.op, e)))
+            return _reduce_lanes(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
 
 
-def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None, int, int]:
-    """(index of the first element, step between lanes, lanes) of an access; the index is None for a register."""
+def access(f: FunctionBuilder, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None, int, int]:
+    """(index of the first lane, stride, lanes) of an access; the index is None for a register."""
     if t.scope is Scope.register:
         return None, 1, t.lanes
     (i,) = index
@@ -109,23 +109,23 @@ def place(f: Frame, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None
 
 
 def _parity(index: Expr) -> int | None:
-    """Of the first element's index, where all that it depends on is counted in twos."""
+    """Of the first element's index, None unless all its coefficients are even."""
     form = linear(index.base if isinstance(index, Ramp) else index)
     return form.constant % 2 if all(c % 2 == 0 for c in form.terms.values()) else None
 
 
-def _binary(f: Frame, e: Binary) -> ir.Value:
+def _binary(f: FunctionBuilder, e: Binary) -> ir.Value:
     if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast) and type_of(e.a)[0] is INDEX:
         return _first_lanes(f, e.a, e.b.a)
     if _propagates_nan(e.op, type_of(e.a)[0]):
-        return _or_nan(f, e.op, tuple(_operands(f, e.op, e)))
+        return _nan_or_extreme(f, e.op, tuple(_operands(f, e.op, e)))
     x, y = evaluate(f, e.a), evaluate(f, e.b)
     if e.op in (BinOp.floordiv, BinOp.mod):
         return _floor_divide(f, e, x, y)
     return _apply(f, e.op, type_of(e.a)[0], x, y)
 
 
-def _first_lanes(f: Frame, ramp: Ramp, limit: Expr) -> ir.Value:
+def _first_lanes(f: FunctionBuilder, ramp: Ramp, limit: Expr) -> ir.Value:
     """base + lane < limit, the mask of a tail: compared in 32 bits, half the registers of 64."""
     b = f.builder
     left = b.sub(evaluate(f, limit), evaluate(f, ramp.base))
@@ -134,12 +134,12 @@ def _first_lanes(f: Frame, ramp: Ramp, limit: Expr) -> ir.Value:
     return b.icmp_signed("<", lanes, splat(b, b.trunc(bounded, I32), ramp.lanes))
 
 
-def _apply(f: Frame, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
+def _apply(f: FunctionBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
     b = f.builder
     if op.is_comparison:
         return _compare(b, op, dtype, x, y)
     if _propagates_nan(op, dtype):
-        return _or_nan(f, op, (_Operand(x), _Operand(y)))
+        return _nan_or_extreme(f, op, (_Operand(x), _Operand(y)))
     if op.is_extreme:
         op = op.by_order
         if dtype is DType.f32 and has_extremes(f.target.isa, x):
@@ -157,14 +157,14 @@ def _propagates_nan(op: BinOp, dtype: DType) -> bool:
 
 @dataclass(frozen=True)
 class _Operand:
-    """One of what is folded. is_number: a bit that says whether it is, where that is known apart from its value; True: it is."""
+    """is_number: a bit that says whether the value is not NaN, if there is one; True: it never is."""
 
     value: ir.Value
     is_number: ir.Value | bool = False
 
 
-def _operands(f: Frame, op: BinOp, e: Expr) -> Iterator[_Operand]:
-    """What is folded by an op that may be folded in any order: op(op(a, b), c) folds a, b and c."""
+def _operands(f: FunctionBuilder, op: BinOp, e: Expr) -> Iterator[_Operand]:
+    """The operands of nested applications of an associative op: a, b and c of op(op(a, b), c)."""
     literal = e.a if isinstance(e, Broadcast) else e
     match e:
         case Binary() if e.op is op:
@@ -172,35 +172,35 @@ def _operands(f: Frame, op: BinOp, e: Expr) -> Iterator[_Operand]:
             yield from _operands(f, op, e.b)
         case ReduceLanes() if e.op is op:
             lanes = evaluate(f, e.a)
-            yield _Operand(_fold(f, op.by_order, DType.f32, lanes), _are_numbers(f, lanes))
+            yield _Operand(_reduce_lanes(f, op.by_order, DType.f32, lanes), _are_numbers(f, lanes))
         case _:
             yield _Operand(evaluate(f, e), isinstance(literal, Const) and literal.value == literal.value)
 
 
-def _or_nan(f: Frame, op: BinOp, operands: Sequence[_Operand]) -> ir.Value:
-    """The least or the largest of all, NaN if one of them is.
+def _nan_or_extreme(f: FunctionBuilder, op: BinOp, operands: Sequence[_Operand]) -> ir.Value:
+    """The minimum or maximum of all, NaN if one of them is.
 
-    A processor's min and max give the second operand when either is NaN, so that the first one that may be NaN, which is an accumulator in
-    a fold, keeps it as the second operand of the last of them. Whether another one is NaN is compared apart, two of them at a time, and
-    keeps the accumulator waiting for no more than one instruction: 1.5 instructions for each operand of a window, 2 for those of a fold
-    with mask registers, 3 without.
+    A processor's min and max return the second operand if either is NaN. So the first operand that may be NaN, the accumulator in a
+    reduction, is the second operand of the last instruction. The others are checked for NaN separately, two at a time, which adds one
+    instruction to the accumulator's chain: 1.5 instructions for each operand of a window, 2 for those of a reduction with mask registers,
+    3 without.
     """
     b = f.builder
     unknown = [o.value for o in operands if o.is_number is False]
     bits = [o.is_number for o in operands if isinstance(o.is_number, ir.Value)]
-    found, *more = (*(o.value for o in operands if o.is_number is not False), *unknown[1:], *unknown[:1])
-    for x in more:
-        found = _apply(f, op.by_order, DType.f32, found, x)
+    result, *others = (*(o.value for o in operands if o.is_number is not False), *unknown[1:], *unknown[:1])
+    for x in others:
+        result = _apply(f, op.by_order, DType.f32, result, x)
     if rest := unknown[1:]:
-        pairs = tuple(zip_longest(rest[::2], rest[1::2], fillvalue=rest[-2:][0]))  # the next window, one further on, has the last pair too
-        found = where_ordered(b, pairs, found, rest[0] if len(rest) == 1 else constant(found.type, nan), f.target.isa)
+        pairs = tuple(zip_longest(rest[::2], rest[1::2], fillvalue=rest[-2:][0]))  # the next window has the last pair too
+        result = where_ordered(b, pairs, result, rest[0] if len(rest) == 1 else constant(result.type, nan), f.target.isa)
     for is_number in bits:
-        found = b.select(is_number, found, constant(found.type, nan), is_likely=True)
-    return found
+        result = b.select(is_number, result, constant(result.type, nan), is_likely=True)
+    return result
 
 
-def _are_numbers(f: Frame, x: ir.Value) -> ir.Value:
-    """Whether all lanes are."""
+def _are_numbers(f: FunctionBuilder, x: ir.Value) -> ir.Value:
+    """Whether no lane is NaN."""
     ordered = f.builder.fcmp_ordered("ord", x, x)
     return call(f.builder, f"llvm.vector.reduce.and.{mangled(ordered.type)}", I1, [ordered])
 
@@ -211,16 +211,16 @@ def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value)
     return (b.icmp_unsigned if dtype in _UNSIGNED else b.icmp_signed)(_COMPARE[op], x, y)
 
 
-def _floor_divide(f: Frame, e: Binary, x: ir.Value, y: ir.Value) -> ir.Value:
+def _floor_divide(f: FunctionBuilder, e: Binary, x: ir.Value, y: ir.Value) -> ir.Value:
     """Round towards minus infinity, for a positive divisor y; a power of two is a shift or a mask.
 
-    What lies within 31 bits is divided in 32, where a product of 64 has all that a quotient by a number needs.
+    Indices below 2**31 are divided in 32 bits, where a product of 64 bits gives the quotient by a constant.
     """
     b, op, divisor = f.builder, e.op, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0
     if divisor > 0 and divisor & (divisor - 1) == 0:
         bits = divisor.bit_length() - 1
         return b.ashr(x, constant(x.type, bits)) if op is BinOp.floordiv else b.and_(x, constant(x.type, divisor - 1))
-    if 0 < divisor < 1 << 31 and _is_small(f, e.a):
+    if 0 < divisor < 1 << 31 and _fits_31_bits(f, e.a):
         small = b.trunc(x, same_lanes(x, I32))
         by = constant(small.type, divisor)
         return b.zext(b.udiv(small, by) if op is BinOp.floordiv else b.urem(small, by), x.type)
@@ -232,27 +232,27 @@ def _floor_divide(f: Frame, e: Binary, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(is_negative, b.sub(quotient, constant(x.type, 1)), quotient)
 
 
-def _is_small(f: Frame, e: Expr) -> bool:
-    """Whether an index is between 0 and 2**31 - 1, by the ranges of the loops around."""
+def _fits_31_bits(f: FunctionBuilder, e: Expr) -> bool:
+    """Whether an index is between 0 and 2**31 - 1, by the ranges of loop variables."""
     low, high = bounds(e, f.ranges)
     return low >= 0 and high < 1 << 31 and type_of(e)[0] is INDEX
 
 
-def _random(f: Frame, e: Random) -> ir.Value:
+def _random(f: FunctionBuilder, e: Random) -> ir.Value:
     b, lanes = f.builder, type_of(e)[1]
     match e:
         case Random(Ramp(first, 1), Broadcast(seed), Broadcast(offset)) if _are_blocks(first, lanes):
             stream = (splat(b, evaluate(f, part), lanes // BLOCK) for part in (seed, offset))
-            return philox.neighbours(b, evaluate(f, Ramp(first, BLOCK, lanes // BLOCK)), *stream)
+            return philox.consecutive_numbers(b, evaluate(f, Ramp(first, BLOCK, lanes // BLOCK)), *stream)
     return philox.numbers(b, *(evaluate(f, part) for part in parts(e)))
 
 
 def _are_blocks(first: Expr, lanes: int) -> bool:
-    """Whether neighbours in a stream are several whole blocks."""
+    """Whether consecutive random numbers are several complete blocks."""
     return lanes > BLOCK and lanes % BLOCK == 0 and linear(first).is_multiple(BLOCK)
 
 
-def _unary(f: Frame, e: Unary) -> ir.Value:
+def _unary(f: FunctionBuilder, e: Unary) -> ir.Value:
     b, x, isa = f.builder, evaluate(f, e.a), f.target.isa
     is_float = type_of(e.a)[0] is DType.f32
     match e.op:
@@ -282,18 +282,18 @@ def _unary(f: Frame, e: Unary) -> ir.Value:
             return b.xor(x, constant(x.type, 1))
 
 
-def _fold(f: Frame, op: BinOp, dtype: DType, x: ir.Value) -> ir.Value:
-    """Halve the vector until one lane is left; an odd lane joins at the end."""
+def _reduce_lanes(f: FunctionBuilder, op: BinOp, dtype: DType, x: ir.Value) -> ir.Value:
+    """Halve the vector until one lane is left; an odd lane is added at the end."""
     b, lanes = f.builder, lanes_of(x)
     if lanes == 1:
         return x
     half = lanes // 2
-    low, high = (_pick(b, x, start, half) for start in (0, half))
-    folded = _fold(f, op, dtype, _apply(f, op, dtype, low, high))
-    return folded if lanes % 2 == 0 else _apply(f, op, dtype, folded, b.extract_element(x, I32(lanes - 1)))
+    low, high = (_slice_lanes(b, x, start, half) for start in (0, half))
+    result = _reduce_lanes(f, op, dtype, _apply(f, op, dtype, low, high))
+    return result if lanes % 2 == 0 else _apply(f, op, dtype, result, b.extract_element(x, I32(lanes - 1)))
 
 
-def _pick(b: ir.IRBuilder, x: ir.Value, start: int, count: int) -> ir.Value:
+def _slice_lanes(b: ir.IRBuilder, x: ir.Value, start: int, count: int) -> ir.Value:
     if count == 1:
         return b.extract_element(x, I32(start))
     return b.shuffle_vector(x, poison(x.type), ir.Constant(ir.VectorType(I32, count), list(range(start, start + count))))

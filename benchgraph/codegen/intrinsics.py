@@ -1,4 +1,4 @@
-"""Types, splats, intrinsics declared by their full mangled names, and which machine an ISA level means."""
+"""Types, constants, shuffles, intrinsics by their mangled names, and the LLVM target machine of an ISA level."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def constant(type: ir.Type, value: int | float) -> ir.Constant:
 
 @cache
 def poison(type: ir.Type) -> ir.Constant:
-    """A value that nothing may depend on."""
+    """LLVM's poison value."""
     return ir.Constant(type, "poison")
 
 
@@ -55,22 +55,22 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     if isinstance(scalar, ir.Constant):
         return ir.Constant(type, f"splat ({scalar})")
     first = builder.insert_element(poison(type), scalar, I32(0))
-    return builder.shuffle_vector(first, poison(type), _places((0,) * lanes))
+    return builder.shuffle_vector(first, poison(type), _mask((0,) * lanes))
 
 
 def shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
-    """The vector of these lanes, counted through a and then b."""
-    return builder.shuffle_vector(a, b, _places(tuple(lanes)))
+    """The vector of these lanes of a and b; those of b are numbered after those of a."""
+    return builder.shuffle_vector(a, b, _mask(tuple(lanes)))
 
 
 @lru_cache(1024)
-def _places(lanes: tuple[int, ...]) -> ir.Constant:
-    """Kernels repeat few shuffles many times, and each takes as long to spell as a dozen other instructions."""
+def _mask(lanes: tuple[int, ...]) -> ir.Constant:
+    """Cached, as kernels repeat few masks many times, and printing one takes as long as a dozen instructions."""
     return ir.Constant(ir.VectorType(I32, len(lanes)), lanes)
 
 
 def mangled(type: ir.Type) -> str:
-    """How intrinsic names spell a type: v16f32, i64, p0."""
+    """A type in the name of an intrinsic: v16f32, i64, p0."""
     if isinstance(type, ir.VectorType):
         return f"v{type.count}{mangled(type.element)}"
     if isinstance(type, ir.PointerType):
@@ -85,7 +85,7 @@ def declare(module: ir.Module, name: str, result: ir.Type, args: Sequence[ir.Typ
 
 
 def stack(builder: ir.IRBuilder, type: ir.Type, name: str = "") -> ir.Value:
-    """The address of a stack slot that lives as long as the function's call; mem2reg makes a register of it where it can."""
+    """The address of a stack slot of the function, which mem2reg turns into a register where it can."""
     return builder.alloca(type, name)
 
 
@@ -104,62 +104,62 @@ def has_fma(isa: Isa) -> bool:
 
 
 def has_narrowing_stores(isa: Isa) -> bool:
-    """Masked stores that narrow every lane on the way to memory."""
+    """Whether masked stores can truncate every lane."""
     return "avx512bw" in isa.needs
 
 
 def has_scaling(isa: Isa) -> bool:
-    """vscalefps, which multiplies by a power of two whatever the result is, and vpermps with 16 entries to choose from."""
+    """Whether there are vscalefps, which multiplies by powers of two outside of f32 too, and vpermps on tables of 16."""
     return "avx512f" in isa.needs
 
 
 def has_f16c(isa: Isa) -> bool:
-    """Half conversions in hardware: part of AVX-512F, and F16C came with every AVX2 processor."""
+    """Whether hardware converts f16: part of AVX-512F, and every AVX2 processor has F16C."""
     return bool(isa.needs)
 
 
 def has_rounding(isa: Isa) -> bool:
-    """roundps (SSE4.1) or better; without it LLVM would call libm per lane."""
+    """Whether there is roundps (SSE4.1); without it LLVM would call libm for each lane."""
     return bool(isa.needs)
 
 
-_EXTREMES = {8: ("avx", "256", ()), 16: ("avx512", "512", (I32(4),))}  # by lanes; 4: round as in force
+_EXTREMES = {8: ("avx", "256", ()), 16: ("avx512", "512", (I32(4),))}  # by lanes; 4: the current rounding mode
 
 
 def has_extremes(isa: Isa, x: ir.Value) -> bool:
-    """minps and maxps of all lanes of a register that can be stored in part."""
+    """Whether there is minps and maxps for vectors of so many lanes that masked stores could store."""
     return lanes_of(x) in _EXTREMES and (lanes_of(x) == 8 or "avx512f" in isa.needs) and bool(isa.needs)
 
 
 def extreme(builder: ir.IRBuilder, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
     """min or max of f32, y where either is NaN.
 
-    A choice between a number and one that was loaded, stored where that lies, becomes a masked store in LLVM's hands. The next load of it
-    then waits until it has reached the cache: softmax over 128 channels of bf16[64,128,28,28] 4.9 ms for 4.3 (one thread of a Zen 4).
+    Written as compare and select, LLVM would turn an update of memory into a masked store, for which the next load has to wait
+    (docs/measurements/codegen.md).
     """
     level, bits, rest = _EXTREMES[lanes_of(x)]
     return call(builder, f"llvm.x86.{level}.{name}.ps.{bits}", x.type, [x, y, *rest])
 
 
-def where_ordered(builder: ir.IRBuilder, pairs: Sequence[tuple[ir.Value, ir.Value]], x: ir.Value, is_nan: ir.Value, isa: Isa) -> ir.Value:
-    """x where the two of every pair compare, so that neither is NaN; elsewhere NaN, which is_nan is there.
+def where_ordered(builder: ir.IRBuilder, pairs: Sequence[tuple[ir.Value, ir.Value]], x: ir.Value, nan: ir.Value, isa: Isa) -> ir.Value:
+    """x where no pair has a NaN, elsewhere a NaN. nan: a value that is NaN there.
 
-    A mask register guards the instruction that makes x, if it is there for this alone, and what it leaves is is_nan. Other vectors have
-    all bits set where two do not compare: that is a NaN, and no choice is needed.
+    With mask registers, the select merges into the instruction that computes x, if x is used here alone. Without them, comparing gives
+    vectors with all bits set where a pair has a NaN, which is a NaN itself.
     """
     if "avx512f" in isa.needs or lanes_of(x) == 1:
-        return builder.select(reduce(builder.and_, (builder.fcmp_ordered("ord", a, b) for a, b in pairs)), x, is_nan)
+        return builder.select(reduce(builder.and_, (builder.fcmp_ordered("ord", a, b) for a, b in pairs)), x, nan)
     integers = same_lanes(x, I32)
     unordered = reduce(builder.or_, (builder.fcmp_unordered("uno", a, b) for a, b in pairs))
     return builder.bitcast(builder.or_(builder.sext(unordered, integers), builder.bitcast(x, integers)), x.type)
 
 
 def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, isa: Isa) -> ir.Value:
-    """a * b + c: one rounding where the ISA has fma, otherwise two (llvm.fma would become a libm call per lane)."""
+    """a * b + c: rounded once where the ISA level has FMA, otherwise twice (llvm.fma would become a libm call per lane)."""
     return pointwise(builder, "fma" if has_fma(isa) else "fmuladd", a, b, c)
 
 
-BEST, QUICK = 2, 0  # levels of code generation
+OPTIMISED, FAST_COMPILE = 2, 0  # LLVM's optimisation levels of code generation
 
 
 @cache
@@ -169,8 +169,8 @@ def _initialize() -> None:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What machine code is for, in LLVM's words. cpu '': the architecture's generic processor. opt: LLVM's level of code generation."""
+class MachineArguments:
+    """Arguments of an LLVM target machine. cpu '': the architecture's generic processor. opt: LLVM's level of code generation."""
 
     triple: str
     cpu: str
@@ -179,23 +179,23 @@ class Machine:
 
 
 @cache
-def described(isa: Isa, opt: int = BEST) -> Machine:
+def machine_arguments(isa: Isa, opt: int = OPTIMISED) -> MachineArguments:
     """The host at this ISA level.
 
-    prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level without requirements
-    ('portable') is the generic processor of the architecture. A host without tile registers, where those of the tests are emulated, is
-    taken for one with them: for some others LLVM renames registers behind scheduling, tiles too, whose shapes it does not know.
+    prefer-256-bit is off, because LLVM otherwise splits 512-bit vectors on some processors. The level 'portable' is the generic processor
+    of the architecture. Where tests emulate tile registers the host counts as a Sapphire Rapids: for some other processors LLVM renames
+    registers after scheduling, even tile registers, whose shapes it does not know.
     """
     _initialize()
     if not isa.needs:
-        return Machine(llvm.get_process_triple(), "", "", opt)
+        return MachineArguments(llvm.get_process_triple(), "", "", opt)
     host = llvm.get_host_cpu_features()
     features = ",".join([host.flatten(), *(f"+{f}" for f in isa.needs), *(f"-{f}" for f in isa.without), "-prefer-256-bit"])
     is_emulated = isa.has_amx and not host.get("amx-tile")
-    return Machine(llvm.get_process_triple(), "sapphirerapids" if is_emulated else llvm.get_host_cpu_name(), features, opt)
+    return MachineArguments(llvm.get_process_triple(), "sapphirerapids" if is_emulated else llvm.get_host_cpu_name(), features, opt)
 
 
-def machine(isa: Isa, opt: int = BEST) -> llvm.TargetMachine:
-    """A new target machine for an ISA level. An execution engine takes ownership: make one for each."""
-    m = described(isa, opt)
+def create_target_machine(isa: Isa, opt: int = OPTIMISED) -> llvm.TargetMachine:
+    """A new target machine for an ISA level. An execution engine takes ownership of it, so each needs a new one."""
+    m = machine_arguments(isa, opt)
     return llvm.Target.from_triple(m.triple).create_target_machine(cpu=m.cpu, features=m.features, opt=m.opt, jit=True)

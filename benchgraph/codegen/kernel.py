@@ -1,4 +1,4 @@
-"""What a microkernel is asked for, and its name."""
+"""The description of a microkernel (batch-reduce GEMM), and its name."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ F32 = DType.f32, DType.f32, DType.f32
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """A stream of memory that is fetched into the second-level cache, so many bytes in each step of the K loop.
+class PrefetchStream:
+    """Memory that the K loop prefetches into L2, `step_bytes` in each of its steps.
 
-    steps: after which `gap` bytes are skipped; 0 where the stream is one run.
+    Memory of several parts is `part_steps` steps for each part, and `gap` bytes between them; part_steps is 0 for one contiguous part.
     """
 
-    pace: int
+    step_bytes: int
     is_store: bool = False
-    steps: int = 0
+    part_steps: int = 0
     gap: int = 0
 
     @property
     def name(self) -> str:
-        return f"_{'w' if self.is_store else 'r'}{self.pace}" + f"x{self.steps}_{self.gap}" * bool(self.steps)
+        return f"_{'w' if self.is_store else 'r'}{self.step_bytes}" + f"x{self.part_steps}_{self.gap}" * bool(self.part_steps)
 
     @property
-    def values(self) -> int:
-        """How many values say where the stream is."""
-        return 2 if self.steps else 1
+    def state_values(self) -> int:
+        """How many values loops carry for the stream: its address, and the steps that are left of a part."""
+        return 2 if self.part_steps else 1
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Kernel:
 
     Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
-    Columns of wei are a group apart, which holds elements along k; wei_row_stride leads to the next group. src_col_stride is 1 in groups
-    of more than one. ahead: streams that are fetched meanwhile. post_ops: what is done with acc, which is not stored then.
-    is_configured: the caller has given tile registers their shapes. has_more: src is of integers, and vectors may read it to the end of the
-    group that k ends in, whatever is there.
+    Columns of wei are a group of elements along k apart; wei_row_stride is the distance of groups. src_col_stride is 1 for groups of more
+    than one element. prefetches: what is prefetched by the way. post_ops: applied to acc, which is not stored then. tiles_configured: the
+    caller has set the shapes of the tile registers. reads_past_k: src is of integers, and may be read to the end of the group that k ends
+    in, whatever is there.
     """
 
     m: int
@@ -61,10 +61,10 @@ class Kernel:
     acc_row_stride: int
     accumulate: bool = False
     dtypes: DTypes = F32
-    ahead: tuple[Ahead, ...] = ()
+    prefetches: tuple[PrefetchStream, ...] = ()
     post_ops: PostOps | None = None
-    is_configured: bool = False
-    has_more: bool = False
+    tiles_configured: bool = False
+    reads_past_k: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *(extent for extent, _, _ in self.batch)) < 1:
@@ -74,7 +74,7 @@ class Kernel:
 
     @property
     def group(self) -> int:
-        """Elements of k in one step."""
+        """Elements along k that one dot product takes."""
         return GROUPS[self.dtypes]
 
     @property
@@ -87,32 +87,35 @@ class Kernel:
         widened = f"_{wei_dtype.value}" * is_widened(src_dtype, wei_dtype)
         name = f"brgemm_{src_dtype.value}{widened}_{sizes}"
         more = (
-            *(a.name for a in self.ahead),
+            *(p.name for p in self.prefetches),
             "" if self.post_ops is None else self.post_ops.name,
-            "_tiles" * self.is_configured,
-            "_more" * self.has_more,
+            "_tiles" * self.tiles_configured,
+            "_more" * self.reads_past_k,
         )
         return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
 
     @property
-    def streamed(self) -> int:
-        """How many values say where all streams are."""
-        return sum(a.values for a in self.ahead)
+    def prefetch_values(self) -> int:
+        """How many values loops carry for all prefetches."""
+        return sum(p.state_values for p in self.prefetches)
 
     @property
-    def loops(self) -> str:
-        """The same name for kernels that may share all of their code but the first axis of the batch (`microkernel.define`)."""
+    def family(self) -> str:
+        """Equal for kernels that may share their code, which takes the first axis of the batch as an argument (`microkernel.define`)."""
         return replace(self, batch=self.batch[1:]).name
 
     @property
     def arguments(self) -> tuple[ir.Type, ...]:
-        """Of the function: src, wei, acc, streams, and what the post-ops are given."""
-        return (PTR, PTR, PTR, *(PTR for _ in self.ahead), *(() if self.post_ops is None else self.post_ops.arguments))
+        """Types of the function's arguments: src, wei, acc, starts of the prefetches, arguments of the post-ops."""
+        return (PTR, PTR, PTR, *(PTR for _ in self.prefetches), *(() if self.post_ops is None else self.post_ops.arguments))
 
 
-def canonical(kernel: Kernel) -> Kernel:
-    """Fewer kernels for the same work: an axis of the batch that continues along the next one, or along k, makes that one longer; where
-    k is 1, the last axis takes its place. k that ends within a group ends there in each entry of the batch."""
+def canonicalise(kernel: Kernel) -> Kernel:
+    """The same product with fewer batch axes, so that more products share a kernel.
+
+    An axis of the batch that continues along the next one, or along k, is merged with it. Where k is 1, the last axis becomes k. An axis is
+    not merged with a k that ends within a group.
+    """
     axes: list[BatchAxis] = []
     for axis in (a for a in kernel.batch if a[0] > 1):
         axes.append(axis)

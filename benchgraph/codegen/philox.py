@@ -1,31 +1,31 @@
-"""Random numbers of philox4x32-10 (core/philox.py), a lane each.
+"""Random numbers of philox4x32-10 (core/philox.py), one per lane.
 
-The ten rounds are a loop: written one after the other they take LLVM 70 of the 250 ms in which attention with dropout is compiled.
+The ten rounds are a loop: unrolled, they would take LLVM 70 of the 250 ms in which attention with dropout is compiled.
 """
 
 from __future__ import annotations
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import loop
+from benchgraph.codegen.building_blocks import loop
 from benchgraph.codegen.intrinsics import I32, I64, constant, lanes_of, same_lanes, shuffled, vector
 from benchgraph.core.philox import BLOCK, KEY_STEPS, LARGEST, MIDDLE, MULTIPLIERS, ROUNDS, WORD_BITS, WORDS
 
 
 def numbers(b: ir.IRBuilder, index: ir.Value, seed: ir.Value, offset: ir.Value) -> ir.Value:
-    """TIR's Random, each lane by itself."""
-    place = b.and_(index, constant(index.type, BLOCK - 1))
-    *words, found = _words(b, b.sub(index, place), seed, offset)
+    """Tensor IR's Random, computed for each lane separately."""
+    lane = b.and_(index, constant(index.type, BLOCK - 1))
+    *words, number = _words(b, b.sub(index, lane), seed, offset)
     for n, word in reversed(list(enumerate(words))):
-        found = b.select(b.icmp_unsigned("==", place, constant(place.type, n)), word, found)
-    return _signed(b, found)
+        number = b.select(b.icmp_unsigned("==", lane, constant(lane.type, n)), word, number)
+    return _signed(b, number)
 
 
-def neighbours(b: ir.IRBuilder, groups: ir.Value, seed: ir.Value, offset: ir.Value) -> ir.Value:
-    """TIR's Random of neighbours: BLOCK lanes for each lane of the operands. groups: multiples of BLOCK."""
+def consecutive_numbers(b: ir.IRBuilder, groups: ir.Value, seed: ir.Value, offset: ir.Value) -> ir.Value:
+    """Tensor IR's Random of consecutive indices: BLOCK lanes for each lane of the operands. groups: multiples of BLOCK."""
     words = _words(b, groups, seed, offset)
-    while len(words) > 1:  # the first half with the second, so that word n comes to lane n
+    while len(words) > 1:  # the first half with the second, so that word n gets to lane n
         half = len(words) // 2
-        words = [_alternately(b, x, y) for x, y in zip(words[:half], words[half:], strict=True)]
+        words = [_interleaved(b, x, y) for x, y in zip(words[:half], words[half:], strict=True)]
     return _signed(b, words[0])
 
 
@@ -33,8 +33,8 @@ def _signed(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
     return b.xor(words, constant(words.type, MIDDLE))
 
 
-def _alternately(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The lanes of both, one of x, one of y, and so on."""
+def _interleaved(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x[0], y[0], x[1], y[1], ..."""
     lanes = lanes_of(x)
     return shuffled(b, x, y, [lane // 2 + lane % 2 * lanes for lane in range(2 * lanes)])
 
@@ -56,7 +56,7 @@ def _round(b: ir.IRBuilder, c0: ir.Value, c1: ir.Value, c2: ir.Value, c3: ir.Val
 
 
 def _product(b: ir.IRBuilder, x: ir.Value, by: int) -> tuple[ir.Value, ir.Value]:
-    """The upper and the lower 32 bits. Vectors multiply their even lanes and their odd ones: a vpmuludq each, and no wider vectors."""
+    """The upper and the lower 32 bits. Vectors multiply even and odd lanes separately: a vpmuludq each, and no wider vectors."""
     lower, lanes = b.mul(x, constant(x.type, by)), lanes_of(x)
     if lanes % 2:
         return _halves(b, b.mul(b.zext(x, same_lanes(x, I64)), constant(same_lanes(x, I64), by)))[1], lower

@@ -1,4 +1,4 @@
-"""Shuffles of rows of a matrix that lie in vectors: interleaved, in groups, transposed."""
+"""Shuffles of the rows of a matrix, a vector each: interleaving, interleaving in groups, transposition."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import I8, I16, I32, constant, lanes_of, poison, same_lanes, shuffled, vector
 
-WIDE = 16  # lanes of the vectors that are interleaved by shifts where they are not permuted: widening loads are faster there than unpacks
+WIDE = 16  # lanes of vectors that are interleaved by widening loads and shifts, or by permutations, which are faster there than unpacks
 
 
 def interleaved(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
-    """Element 0 of each part, then element 1 of each ... One, two or four parts whose elements together have 32 bits."""
+    """Element 0 of each part, then element 1 of each, ... for one, two or four parts whose elements together have 32 bits."""
     if len(parts) == 1:
         return parts[0]
     count = lanes_of(parts[0])
@@ -27,24 +27,24 @@ def interleaved(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
     return shuffled(builder, parts[0], parts[1], [i // 2 + count * (i % 2) for i in range(2 * count)])
 
 
-def joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Two vectors as one. Of values that were just loaded, the second is loaded into its place: that takes no shuffle."""
+def concatenated(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Two vectors as one. If both were just loaded, the second load inserts into the upper half, without a shuffle."""
     return shuffled(builder, a, b, range(lanes_of(a) + lanes_of(b)))
 
 
 def grouped(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> list[ir.Value]:
-    """Element 0 of each row, then element 1 of each ... in vectors of `lanes` groups. Of how many columns says `_Emitter.widths`."""
+    """Element 0 of each row, then element 1 of each, ... in vectors of `lanes` groups, for rows as wide as `pack._Emitter.widths` says."""
     return _permuted(builder, rows) if lanes == WIDE else _unpacked(builder, rows, lanes)
 
 
 def _permuted(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
     """Groups of four rows of bytes.
 
-    One permutation of 32 bits brings four columns of each row into each 128 bits, one of bytes within those makes groups of them. The
-    empty assembly between the two keeps LLVM from making one shuffle of them, which it would then take into more than a dozen pieces.
+    One permutation of 32-bit units brings four columns of each row into each 128 bits; one of bytes within 128 bits makes groups of them.
+    The empty assembly between the two keeps LLVM from merging them into one shuffle, which it would expand into more than a dozen.
     """
     quads = lanes_of(rows[0]) // 4  # of columns
-    a, b = (builder.bitcast(joined(builder, *pair), vector(I32, 2 * quads)) for pair in (rows[:2], rows[2:]))
+    a, b = (builder.bitcast(concatenated(builder, *pair), vector(I32, 2 * quads)) for pair in (rows[:2], rows[2:]))
     units, bytes = vector(I32, WIDE), vector(I8, 4 * WIDE)
     results = []
     for start in range(0, quads, 4):
@@ -61,13 +61,13 @@ def _unpacked(builder: ir.IRBuilder, rows: Sequence[ir.Value], lanes: int) -> li
     count, block = lanes_of(rows[0]), 128 // rows[0].type.element.width
     if count == block:
         each = lanes * len(rows) // block  # parts of a result
-        return parts if each == 1 else [joined(builder, *parts[i : i + each]) for i in range(0, len(parts), each)]
+        return parts if each == 1 else [concatenated(builder, *parts[i : i + each]) for i in range(0, len(parts), each)]
     masks = [[side * count + start + i for side in (0, 1) for i in range(block)] for start in range(0, count, block)]
     return [shuffled(builder, parts[i], parts[i + 1], mask) for mask in masks for i in range(0, len(parts), 2)]
 
 
 def _within_blocks(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """The groups of each 128 bits of the rows, in as many parts: the first ones of all 128 bits, then the next."""
+    """As many vectors as rows: the groups of the first columns of each 128 bits of the rows, then those of the next columns, ..."""
     if len(rows) == 1:
         return [*rows]
     half, type = len(rows) // 2, rows[0].type
@@ -80,29 +80,29 @@ def _within_blocks(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.V
     return parts
 
 
-def transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value], *, exchanged: bool = False) -> list[ir.Value]:
+def transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value], *, halves_exchanged: bool = False) -> list[ir.Value]:
     """The columns of a square tile.
 
-    Each step merges rows `distance` apart: that bit of a row's number becomes one of the lane's, and one of the lane's comes in its
-    place. The first two steps are unpacks within 128 bits, the others exchange 128 bits as a whole.
+    Each step merges rows `distance` apart: it swaps that bit of the row's number with a bit of the lane's. The first two steps are unpacks
+    within 128 bits, the others exchange blocks of 128 bits.
 
-    exchanged: of rows four apart, the first came with the lower halves of both and the second with the upper ones, which is that step
-    done. It took the highest bit of a lane's number, the step that is left takes the one below: these change places in the end.
+    halves_exchanged: of rows four apart, the first holds the lower halves of both and the second the upper ones, so that this step is done.
+    It swapped the highest bit of the lane's number, the last step swaps the one below: rows are reordered in the end.
     """
     rows, lanes = list(rows), len(rows)
-    for distance in (d for d in (2, 1, 4, 8) if d < lanes and not (exchanged and d == 4)):
+    for distance in (d for d in (2, 1, 4, 8) if d < lanes and not (halves_exchanged and d == 4)):
         halves = [_unpack(lanes, 4, half) if distance < 4 else _exchange(lanes, half) for half in (0, 1)]
         for first in (r for r in range(lanes) if not r & distance):
             pair = rows[first], rows[first + distance]
             rows[first], rows[first + distance] = (shuffled(builder, *pair, half) for half in halves)
-    return [rows[r & ~12 | (r & 4) << 1 | (r & 8) >> 1] for r in range(lanes)] if exchanged and lanes > 8 else rows
+    return [rows[r & ~12 | (r & 4) << 1 | (r & 8) >> 1] for r in range(lanes)] if halves_exchanged and lanes > 8 else rows
 
 
 def _unpack(lanes: int, block: int, half: int) -> list[int]:
-    """Lanes of two vectors in turn, from the lower or the upper half of each block, which is 128 bits."""
+    """Alternating lanes of two vectors, from the lower or the upper half of each block of 128 bits."""
     return [side * lanes + start + half * block // 2 + i for start in range(0, lanes, block) for i in range(block // 2) for side in (0, 1)]
 
 
 def _exchange(lanes: int, half: int) -> list[int]:
-    """Of two vectors, every other 128 bits of the first and then of the second."""
+    """Every other block of 128 bits of the first vector, then of the second."""
     return [side * lanes + block + i for side in (0, 1) for block in range(4 * half, lanes, 8) for i in range(4)]

@@ -14,7 +14,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from benchgraph.codegen.intrinsics import machine
+from benchgraph.codegen.intrinsics import create_target_machine
 from benchgraph.core.target import ISAS
 
 _LOOP = """
@@ -62,7 +62,7 @@ done:
 @cache
 def machine_code() -> bytes:
     """The function's bytes, entry first."""
-    target_machine = machine(ISAS["portable"])
+    target_machine = create_target_machine(ISAS["portable"])
     module = llvm.parse_assembly(_LOOP)
     module.triple, module.data_layout = target_machine.triple, str(target_machine.target_data)
     module.verify()

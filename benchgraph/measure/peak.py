@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from benchgraph.codegen import amx, ir, microkernel
 from benchgraph.codegen import tile_registers as tiles
-from benchgraph.codegen.blocks import advanced, repeat
+from benchgraph.codegen.building_blocks import offset_pointer, repeat
 from benchgraph.codegen.convert import memory_type, value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
@@ -148,7 +148,7 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
         phi.add_incoming(later, turn)
     b.position_at_end(done)
     for i, x in enumerate(steps):
-        b.store(x, advanced(b, sink, i, total))
+        b.store(x, offset_pointer(b, sink, i, total))
     b.ret_void()
     return function
 
@@ -162,13 +162,13 @@ def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
     tiles.configure(b, ((tiles.TILE_ROWS, tiles.LANES),) * (len(_SUMS) + 2))
     operands = [I8(len(_SUMS) + i) for i in range(2)]
     for register in operands:
-        tiles.do(b, "tileloadd64", register, factor, I64(0))
+        tiles.tile_instruction(b, "tileloadd64", register, factor, I64(0))
     for i in _SUMS:
-        tiles.do(b, "tilezero", I8(i))
+        tiles.tile_instruction(b, "tilezero", I8(i))
 
     def turn(_: ir.Value) -> None:
         for i in _SUMS:
-            tiles.do(b, amx.STEPS[dtypes[0]], I8(i), *operands)
+            tiles.tile_instruction(b, amx.PRODUCTS[dtypes[0]], I8(i), *operands)
 
     repeat(b, b.mul(b.load(function.args[0], typ=I64), b.sub(function.args[2], function.args[1])), turn)
     tiles.release(b)
@@ -191,7 +191,7 @@ def _kernel_code(target: Target, dtypes: DTypes) -> Code:
     src, wei, acc = run.args[1:]
     for first in range(0, _BLOCK, width):
         places = ((wei, first * _BLOCK, dtypes[1]), (acc, first, dtypes[2]))
-        b.call(kernel, [src, *(advanced(b, pointer, elements, memory_type(dtype)) for pointer, elements, dtype in places)])
+        b.call(kernel, [src, *(offset_pointer(b, pointer, elements, memory_type(dtype)) for pointer, elements, dtype in places)])
     following = b.add(count, I64(1))
     count.add_incoming(I64(0), entry)
     count.add_incoming(following, turn)

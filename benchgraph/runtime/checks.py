@@ -58,7 +58,7 @@ def _has_layout(array: Array, t: Tensor) -> bool:
 
 
 def check_separate(inputs: Sequence[Given], outputs: Sequence[Given], inplace: Set[tuple[int, int]]) -> None:
-    """Compiled code takes different parameters for different memory (codegen.frame.AliasScopes), but for the pairs of inplace."""
+    """Compiled code takes different parameters for different memory (codegen.function_builder.memories), but for the pairs of inplace."""
     for o, (out, array) in enumerate(outputs):
         where = f"bind: output {o} ({out.name})"
         for i, (t, other) in enumerate(inputs):

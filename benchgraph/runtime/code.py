@@ -24,7 +24,7 @@ from hashlib import sha256
 import llvmlite
 import llvmlite.binding as llvm
 
-from benchgraph.codegen.intrinsics import BEST, QUICK, described, machine
+from benchgraph.codegen.intrinsics import FAST_COMPILE, OPTIMISED, create_target_machine, machine_arguments
 from benchgraph.core.canonical import canonical
 from benchgraph.core.errors import NO_THREAD
 from benchgraph.core.target import ISAS, Isa, host
@@ -51,7 +51,7 @@ class Unit:
 
     def optimized_ir(self, isa: Isa) -> str:
         """The IR as instruction selection gets it, computed again on request."""
-        return str(_optimized(self.text, machine(isa, level(self.text))))
+        return str(_optimized(self.text, create_target_machine(isa, level(self.text))))
 
     def assembly(self, isa: Isa) -> str:
         """The machine code as text, computed again on request."""
@@ -118,31 +118,31 @@ def _passes() -> Iterator[llvm.ModulePassManager]:
 
 
 def level(text: str) -> int:
-    """The level of code generation for IR: QUICK where its functions ask not to be optimised (`optnone`).
+    """The level of code generation for IR: FAST_COMPILE where its functions ask not to be optimised (`optnone`).
 
-    At BEST that attribute turns most of LLVM's passes off, and those left meet what they never do otherwise: LLVM 22's choice between
+    At OPTIMISED that attribute turns most of LLVM's passes off, and those left meet what they never do otherwise: LLVM 22's choice between
     instructions (X86FixupInstTuning) ends the process over a blend of 16-bit lanes that a pass before it would have rewritten.
     """
-    return QUICK if "optnone" in text else BEST
+    return FAST_COMPILE if "optnone" in text else OPTIMISED
 
 
 def assembly(text: str, isa: Isa) -> str:
     """The machine code of IR, as text."""
-    target_machine = machine(isa, level(text))
+    target_machine = create_target_machine(isa, level(text))
     return str(target_machine.emit_assembly(_optimized(text, target_machine)))
 
 
-def compiler(isa: Isa, opt: int = BEST) -> str:
+def compiler(isa: Isa, opt: int = OPTIMISED) -> str:
     """Everything that decides, beside the IR, about the object made of it: LLVM, the machine, the passes."""
-    return canonical((llvmlite.__version__, llvm.llvm_version_info, described(isa, opt), PASSES))
+    return canonical((llvmlite.__version__, llvm.llvm_version_info, machine_arguments(isa, opt), PASSES))
 
 
-def compiled(text: str, isa: Isa, opt: int = BEST) -> bytes:
+def compiled(text: str, isa: Isa, opt: int = OPTIMISED) -> bytes:
     """The object file of the IR. Raises RuntimeError for IR that does not parse or verify: that is our bug, not the user's.
 
-    opt: QUICK takes a quarter of the time, and is for code without loops that matter.
+    opt: FAST_COMPILE takes a quarter of the time, and is for code without loops that matter.
     """
-    target_machine = machine(isa, opt)
+    target_machine = create_target_machine(isa, opt)
     return unlocked.emit_object(target_machine, _optimized(text, target_machine))
 
 
@@ -212,7 +212,7 @@ def _beside(pool: ThreadPoolExecutor, w: _Wanted) -> Future[bytes]:
 def link(units: Iterable[Unit], isa: Isa, symbols: Mapping[str, int], threads: int = 1) -> Code:
     """Load objects whose external functions are each other's or at the given addresses (those of the C library are found without)."""
     units = tuple(units)
-    target_machine = machine(ISAS["portable"])  # it only links: naming the host's features takes half a millisecond
+    target_machine = create_target_machine(ISAS["portable"])  # it only links: naming the host's features takes half a millisecond
     externals = llvm.parse_assembly("\n".join(f'declare void @"{name}"()' for name in symbols))
     externals.triple = target_machine.triple
     functions = [(externals.get_function(name), address) for name, address in symbols.items()]

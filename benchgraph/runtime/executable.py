@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.codegen.frame import thread_arenas
+from benchgraph.codegen.function_builder import thread_arenas_bytes
 from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
@@ -197,7 +197,7 @@ class Temporaries:
 
 def scratch_bytes(func: Func, threads: int) -> int:
     """Bytes of both arenas, from the start of a cache line on."""
-    return on_line(func.shared_bytes) + thread_arenas(func, threads)
+    return on_line(func.shared_bytes) + thread_arenas_bytes(func, threads)
 
 
 class Bound:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchgraph.codegen.intrinsics import QUICK
+from benchgraph.codegen.intrinsics import FAST_COMPILE
 from benchgraph.core.errors import NO_THREAD, InvalidArguments
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
@@ -296,7 +296,7 @@ class Pool:
             pause_declaration=declaration,
             pause=pause,
         )
-        self.code: Code = load(text, ISAS["portable"], {_MEMORY: self._memory.ctypes.data}, opt=QUICK)
+        self.code: Code = load(text, ISAS["portable"], {_MEMORY: self._memory.ctypes.data}, opt=FAST_COMPILE)
         self._worker = self._function("worker", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self._stop = self._function("stop", ctypes.c_void_p)
         self._spins = self._calibrate()

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.intrinsics import QUICK
+from benchgraph.codegen.intrinsics import FAST_COMPILE
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
@@ -196,12 +196,12 @@ def omp_functions() -> dict[str, int]:
 @cache
 def _code(kind: str, threads: int) -> tuple[Code, Pool | None]:
     if kind == "seq" or threads == 1:
-        return load(_SEQ, _PORTABLE, {}, opt=QUICK), None
+        return load(_SEQ, _PORTABLE, {}, opt=FAST_COMPILE), None
     if kind == "omp":
         _try_threads(threads)
         entry = _survivors.setdefault(threads, _Survivor()).entry
         text = _OMP.format(name=PARALLEL, threads=threads, survivor=_SURVIVOR)
-        return load(text, _PORTABLE, {**omp_functions(), _SURVIVOR: ctypes.addressof(entry)}, opt=QUICK), None
+        return load(text, _PORTABLE, {**omp_functions(), _SURVIVOR: ctypes.addressof(entry)}, opt=FAST_COMPILE), None
     pool = Pool(threads, PARALLEL)
     return pool.code, pool
 

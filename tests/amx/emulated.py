@@ -16,8 +16,8 @@ KINDS = ("ldtilecfg", "tilerelease", "tilezero", "tileloadd", "tileloaddt1", "ti
 KERNELS = (  # m, n, k, entries of the batch, gap, whether they add to acc
     (32, 32, 64, 1, 0, False),  # a square of whole tiles
     (1, 64, 40, 2, 0, True),  # one row, k cut evenly
-    (33, 70, 13, 1, 3, False),  # shapes that change, the rest of k alone
-    (17, 16, 131, 3, 3, True),  # columns of one tile, steps and a rest
+    (33, 70, 13, 1, 3, False),  # shapes that change, the remainder of k alone
+    (17, 16, 131, 3, 3, True),  # columns of one tile, steps and a remainder
     (16, 100, 65, 1, 0, False),  # four columns by one row of tiles, rows copied to lines
     (16, 64, 520, 1, 0, False),  # wei that L1 cannot keep
 )
@@ -25,7 +25,7 @@ CASES = (
     ["--graph", "--dt=bf16", "--case=mlp.json"],
     ["--graph", "--case=pattern/quantised_matmul_relu.json"],
     ["--graph", "--dt=bf16", "--case=op/matmul_batched.json"],
-    # post-ops in the steps of the next block: more steps than rows, fewer, none but the rest of k, columns of several runs, a batch
+    # post-ops in the steps of the next block: more steps than rows, fewer, none but the remainder of k, columns of several ranges, a batch
     ["--matmul", "--dt=bf16", "--bia-dt=bf16", "--attr-post-ops=relu", "33x720:720x64", "64x320:320x64", "40x13:13x80", "70x131:131x96"],
     ["--matmul", "--dt=u8:s8:u8", "--attr-scales=dst:common:0.5", "--attr-post-ops=relu", "64x13:13x72", "33x260:260x64"],
     ["--matmul", "--dt=bf16", "3x40:40x4", "20x32:32x8"],  # fewer columns than a row of a tile has

@@ -86,7 +86,7 @@ def cpu(trap: ctypes.CDLL | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 @pytest.fixture(params=CPUS)
 def tuned_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """LLVM schedules for each of these, with the features that can be executed here: those named later win."""
-    described = intrinsics.described
+    described = intrinsics.machine_arguments
     if request.param != "host":
-        monkeypatch.setattr(intrinsics, "described", lambda isa, *more: replace(described(isa, *more), cpu=request.param))
+        monkeypatch.setattr(intrinsics, "machine_arguments", lambda isa, *more: replace(described(isa, *more), cpu=request.param))
     return str(request.param)

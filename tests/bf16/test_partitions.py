@@ -126,9 +126,9 @@ def test_results_are_those_of_the_level_below(partition: Partition, cpu: Cpu) ->
 @pytest.mark.parametrize("partition", [layers(), attention()], ids=["layers", "attention"])
 def test_rounding_is_one_instruction_and_nothing_is_called(partition: Partition, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     features = ",".join([*(f"+{f}" for f in BF16.needs), *(f"-{f}" for f in BF16.without), "-prefer-256-bit"])
-    described = intrinsics.described
+    described = intrinsics.machine_arguments
     other = replace(described(BF16), cpu=name, features=features)
-    monkeypatch.setattr(intrinsics, "described", lambda isa, *more: other if isa == BF16 else described(isa, *more))
+    monkeypatch.setattr(intrinsics, "machine_arguments", lambda isa, *more: other if isa == BF16 else described(isa, *more))
     text = compile_partition(partition, replace(current(), isa=BF16)).code.assembly()
     defined = {PARALLEL, *re.findall(r"^([\w.]+):", text, re.MULTILINE)}
     assert set(re.findall(r"\b(?:movabsq\t\$|(?:callq|jmp)\t)([A-Za-z_][\w.]*)", text)) <= defined

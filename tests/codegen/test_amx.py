@@ -1,4 +1,4 @@
-"""How a microkernel is cut into tiles, which any processor can tell; that the results are right shows test_microkernel.py."""
+"""How a microkernel is split into tiles, on any processor; test_microkernel.py and tests/amx check the results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def kernel(m: int, n: int, k: int, dtypes: DTypes = BF16) -> Kernel:
     return Kernel(m, n, k, src_row_stride=k, wei_row_stride=n * group, acc_row_stride=n, dtypes=dtypes)
 
 
-def covered(runs: tuple[tile_plan.Run, ...]) -> Iterator[int]:
-    for run in runs:
-        yield from range(run.first, run.first + run.count * run.tiles * run.size)
+def covered(ranges: tuple[tile_plan.BlockRange, ...]) -> Iterator[int]:
+    for r in ranges:
+        yield from range(r.first, r.first + r.count * r.tiles * r.size)
 
 
 def test_examples_of_the_docstrings() -> None:
@@ -43,33 +43,33 @@ def test_blocks_cover_acc_once_and_fit_the_registers() -> None:
         plan = tile_plan.plan(kernel(m, n, 64))
         assert list(covered(plan.rows)) == list(range(m))
         assert list(covered(plan.columns)) == list(range(n))
-        for run in (*plan.rows, *plan.columns):
-            assert 1 <= run.size <= tile_plan.TILE_ROWS
+        for blocks in (*plan.rows, *plan.columns):
+            assert 1 <= blocks.size <= tile_plan.TILE_ROWS
         for row in plan.rows:
             for column in plan.columns:
                 assert row.tiles * column.tiles <= len(tile_plan.ACC_TILES), "each tile has a register of its own"
-                assert row.tiles <= len(plan.src) or column.tiles == 1, "what passes through meets all that stays"
+                assert row.tiles <= len(plan.src) or column.tiles == 1, "a tile that is loaded is multiplied by all tiles that stay"
         assert sorted((*tile_plan.ACC_TILES, *plan.src, *plan.wei)) == list(range(8))
 
     all_hold(check, {f"{m} x {n}": (m, n) for m in EXTENTS for n in EXTENTS})
 
 
 @pytest.mark.parametrize("dtypes", [BF16, BYTES], ids=["bf16", "u8"])
-def test_steps_and_the_rest_are_all_of_k(dtypes: DTypes) -> None:
+def test_steps_and_the_remainder_are_all_of_k(dtypes: DTypes) -> None:
     def check(k: int) -> None:
         one = kernel(16, 16, k, dtypes)
         plan = tile_plan.plan(one)
-        assert plan.steps * plan.groups * one.group + plan.rest == k
+        assert plan.steps * plan.groups * one.group + plan.remainder == k
         assert 1 <= plan.groups <= tile_plan.TILE_ROWS
-        assert plan.rest < tile_plan.ROW_BYTES // dtypes[0].nbytes(1)
+        assert plan.remainder < tile_plan.ROW_BYTES // dtypes[0].nbytes(1)
 
     all_hold(check, {str(k): (k,) for k in range(1, 300)})
 
 
 def test_a_single_row_of_tiles_takes_four_columns_by_one_tile_of_src() -> None:
-    assert [(run.count, run.tiles) for run in tile_plan.plan(kernel(13, 128, 64)).columns] == [(2, 4)]
-    assert [(run.count, run.tiles) for run in tile_plan.plan(kernel(64, 16, 64)).rows] == [(1, 4)]
-    assert [(run.count, run.tiles) for run in tile_plan.plan(kernel(64, 64, 64)).rows] == [(2, 2)]
+    assert [(blocks.count, blocks.tiles) for blocks in tile_plan.plan(kernel(13, 128, 64)).columns] == [(2, 4)]
+    assert [(blocks.count, blocks.tiles) for blocks in tile_plan.plan(kernel(64, 16, 64)).rows] == [(1, 4)]
+    assert [(blocks.count, blocks.tiles) for blocks in tile_plan.plan(kernel(64, 64, 64)).rows] == [(2, 2)]
 
 
 def count(instruction: str, one: Kernel) -> int:

@@ -95,7 +95,7 @@ def test_a_wei_of_two_vectors_runs_on_avx_vnni() -> None:
 def test_words_are_multiplied_by_two_instructions_a_step_whatever_is_known_of_them(k: int) -> None:
     """Of a group that k ends in, the last byte is known to be zero: no reason for LLVM to multiply halves of vectors."""
     strides = {"src_row_stride": 64, "wei_row_stride": 64, "acc_row_stride": 16}
-    kernel = Kernel(4, 16, k, batch=((7, 64, 1024),), **strides, dtypes=BYTES, has_more=k < 4)
+    kernel = Kernel(4, 16, k, batch=((7, 64, 1024),), **strides, dtypes=BYTES, reads_past_k=k < 4)
     loop = loop_of(compiled_for("znver3", kernel, ISAS["avx2"]), "vpmaddwd")
     assert len([line for line in loop if line.startswith("vpmaddwd")]) == 2 * 4 * 2
     assert not any("%rsp" in line for line in loop)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen import calls, ir, microkernel
 from benchgraph.codegen.emit import emit
-from benchgraph.codegen.frame import APART_BYTES, thread_arenas, thread_stride
+from benchgraph.codegen.function_builder import ARENA_GAP_BYTES, thread_arenas_bytes, thread_stride
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
@@ -271,9 +271,9 @@ def test_each_thread_counts_in_an_arena_of_its_own(runtime: str) -> None:
 
 
 def test_thread_arenas_start_on_lines_of_their_own_and_lie_apart() -> None:
-    assert thread_stride(arena_copy(1)) == 2 * LINE_BYTES + APART_BYTES
-    assert thread_arenas(arena_copy(1), 3) == 2 * thread_stride(arena_copy(1)) + 2 * LINE_BYTES
-    assert thread_arenas(replace(arena_copy(1), thread_bytes=0), 3) == 0
+    assert thread_stride(arena_copy(1)) == 2 * LINE_BYTES + ARENA_GAP_BYTES
+    assert thread_arenas_bytes(arena_copy(1), 3) == 2 * thread_stride(arena_copy(1)) + 2 * LINE_BYTES
+    assert thread_arenas_bytes(replace(arena_copy(1), thread_bytes=0), 3) == 0
 
 
 def test_a_parallel_loop_sees_outer_variables_and_registers_and_nests_serially(run: Run, same: Same) -> None:
@@ -557,7 +557,7 @@ def test_kernels_and_packing_are_modules_of_their_own_that_are_there_first() -> 
 @pytest.mark.parametrize(("full", "counts"), [(50, [3, 1, 1]), (10**9, [4, 1])])
 def test_a_long_kernel_closes_a_module_with_all_that_share_its_loops(monkeypatch: pytest.MonkeyPatch, full: int, counts: list[int]) -> None:
     """Of 30 by 64 by 16, over a batch of 2 and of 3, and over none: two kernels that call one, and another one."""
-    monkeypatch.setattr(calls, "FULL", full)
+    monkeypatch.setattr(calls, "MODULE_INSTRUCTIONS", full)
     src, wei, acc = param("src", F32, 4096), param("wei", F32, 8192), param("acc", F32, 2048)
     places = FlatSlice(src, Const(0), (48, 1, 16)), FlatSlice(wei, Const(0), (64, 1, 1088))
     batches = [Brgemm(*places, FlatSlice(acc, Const(0), (64, 1)), 30, 64, 16, batch=(entries,)) for entries in (2, 3)]

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.intrinsics import F32, I1, I32, I64, PTR, VOID, call, constant, declare, machine, poison, vector
+from benchgraph.codegen.intrinsics import F32, I1, I32, I64, PTR, VOID, call, constant, create_target_machine, declare, poison, vector
 from benchgraph.core.target import ISAS
 
 A, B = ir.Memory("a", frozenset("a")), ir.Memory("b", frozenset("b"))
@@ -18,7 +18,7 @@ BOTH = ir.Memory("both", frozenset(("a", "both")))
 
 def built(write: Callable[[ir.IRBuilder, list[ir.Argument]], None], args: tuple[ir.Type, ...] = (PTR, PTR, I64, F32)) -> str:
     """The text of a function with this body, which LLVM has verified."""
-    machine(ISAS["portable"])
+    create_target_machine(ISAS["portable"])
     module = ir.Module("test")
     function = ir.Function(module, ir.FunctionType(VOID, args), "run")
     builder = ir.IRBuilder(function.append_basic_block("entry"))

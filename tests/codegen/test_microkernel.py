@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import SECOND_LEVEL
+from benchgraph.codegen.building_blocks import INTO_L2
 from benchgraph.codegen.calls import products
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.intrinsics import has_f16c
-from benchgraph.codegen.kernel import F32, Ahead, Kernel
-from benchgraph.codegen.microkernel import MOST_LINES, define, steps, stream
-from benchgraph.codegen.tiles import even_split, register_tiles, tile_rows
+from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream
+from benchgraph.codegen.microkernel import MAX_LINES_PER_STEP, define, k_steps, prefetch_stream
+from benchgraph.codegen.register_tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import assembly, load
@@ -176,7 +176,7 @@ def test_levels_that_multiply_alike_make_the_same_kernels(dtypes: DTypes) -> Non
 @pytest.mark.parametrize(
     ("k", "batch", "keeps_up", "want"), [(64, 1, False, True), (32, 1, False, False), (32, 2, False, True), (64, 1, True, False)]
 )
-def test_wei_is_fetched_ahead_where_a_tile_reads_half_of_l1(k: int, batch: int, keeps_up: bool, want: bool) -> None:
+def test_wei_is_prefetched_where_a_tile_reads_half_of_l1(k: int, batch: int, keeps_up: bool, want: bool) -> None:
     target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, keeps_up=keeps_up)
     kernel = Kernel(6, 64, k, batch=((batch, 4096, 8192),), src_row_stride=k, wei_row_stride=64, acc_row_stride=64)
     module = ir.Module()
@@ -186,68 +186,68 @@ def test_wei_is_fetched_ahead_where_a_tile_reads_half_of_l1(k: int, batch: int, 
 
 @pytest.mark.parametrize("is_store", [False, True])
 @all_dtypes
-def test_a_stream_is_fetched_line_by_line_from_end_to_end(dtypes: DTypes, is_store: bool) -> None:
-    """Each of its lines at least once, in order, spread over the call, and no more than a step beyond; the result is what it is without."""
+def test_every_line_of_a_stream_is_prefetched(dtypes: DTypes, is_store: bool) -> None:
+    """At least once, in order, spread over the call, and no more than a step past the end; the product is the same as without."""
     target = host()
     made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 13, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
     for kernel, share in itertools.product(made, (0.01, 0.4, 1, 2.7)):
-        lines = max(int(steps(kernel, target) * share), 1)
-        ahead = stream(kernel, wanted(lines, is_store), target)
-        assert ahead is not None
+        lines = max(int(k_steps(kernel, target) * share), 1)
+        stream = prefetch_stream(kernel, wanted(lines, is_store), target)
+        assert stream is not None
         given = operands(kernel)
         streams = np.split(np.empty(2 * (lines + APART) * LINE_BYTES, np.uint8), 2)
-        fetched = fetched_by(replace(kernel, ahead=(ahead,) * 2), target, [*given, *streams], is_store=is_store)
+        prefetched = prefetched_by(replace(kernel, prefetches=(stream,) * 2), target, [*given, *streams], is_store=is_store)
         np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
         for begin in (s.ctypes.data for s in streams):
             end = begin + lines * LINE_BYTES
-            own = [at for at in fetched if begin <= at < end + APART * LINE_BYTES]
-            assert own[-1] < end + ahead.pace + steps(kernel, target), "paces are whole bytes"
+            own = [at for at in prefetched if begin <= at < end + APART * LINE_BYTES]
+            assert own[-1] < end + stream.step_bytes + k_steps(kernel, target), "bytes of a step are rounded up"
             assert own == sorted(own), kernel
             touched = {at // LINE_BYTES for at in own}
             assert touched >= set(range(begin // LINE_BYTES, end // LINE_BYTES)), (kernel, lines)
 
 
 @all_dtypes
-def test_runs_of_a_stream_are_fetched_one_after_the_other(dtypes: DTypes) -> None:
-    """Each from end to end and no further than a step, be they as many as the call has steps; beside a stream of one run."""
+def test_parts_of_a_stream_are_prefetched_one_after_the_other(dtypes: DTypes) -> None:
+    """Each of them wholly and at most a step further, even if they are as many as the call has steps; next to a stream of one part."""
     target = host()
     made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 67, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
     for kernel, lines, share in itertools.product(made, (1, 3, 16), (0.2, 1)):
-        runs = max(int(steps(kernel, target) / ceil(lines / MOST_LINES) * share), 2)
-        ahead = stream(kernel, wanted(lines, count=runs, stride=(lines + APART) * LINE_BYTES), target)
-        other = stream(kernel, wanted(1), target)
-        assert ahead is not None
+        runs = max(int(k_steps(kernel, target) / ceil(lines / MAX_LINES_PER_STEP) * share), 2)
+        stream = prefetch_stream(kernel, wanted(lines, count=runs, stride=(lines + APART) * LINE_BYTES), target)
+        other = prefetch_stream(kernel, wanted(1), target)
+        assert stream is not None
         assert other is not None
         given, size = operands(kernel), runs * (lines + APART) * LINE_BYTES
         memory, single = np.split(np.empty(size + (1 + APART) * LINE_BYTES, np.uint8), [size])
-        fetched = fetched_by(replace(kernel, ahead=(ahead, other)), target, [*given, memory, single])
+        prefetched = prefetched_by(replace(kernel, prefetches=(stream, other)), target, [*given, memory, single])
         np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
         begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
-        own = [at for at in fetched if begin <= at < end]
+        own = [at for at in prefetched if begin <= at < end]
         assert own == sorted(own)
         for number in range(runs):
             first = begin + number * (lines + APART) * LINE_BYTES
             here = [at for at in own if first <= at < first + (lines + APART) * LINE_BYTES]
-            assert here[-1] < first + lines * LINE_BYTES + ahead.steps, "paces are whole bytes"
+            assert here[-1] < first + lines * LINE_BYTES + stream.part_steps, "bytes of a step are rounded up"
             assert {at // LINE_BYTES for at in here} >= set(range(first // LINE_BYTES, first // LINE_BYTES + lines)), (
                 kernel,
                 lines,
                 number,
             )
-        assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in fetched)
+        assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in prefetched)
 
 
 def wanted(lines: int, is_store: bool = False, *, count: int = 1, stride: int = 0) -> Prefetch:
     return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, is_store, count, stride)
 
 
-def fetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, is_store: bool = False) -> list[int]:
-    """The addresses that a call fetches into the second level, in order."""
+def prefetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, is_store: bool = False) -> list[int]:
+    """The addresses that a call prefetches into L2, in order."""
     found: list[int] = []
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int] * 3)
     def fetch(at: int, writes: int, locality: int, _: int) -> None:
-        if locality == SECOND_LEVEL:
+        if locality == INTO_L2:
             assert writes == is_store
             found.append(at)
 
@@ -257,14 +257,14 @@ def fetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, i
     return found
 
 
-def test_a_stream_too_long_for_a_kernel_is_left_alone() -> None:
+def test_a_stream_too_long_for_a_kernel_is_not_prefetched() -> None:
     kernel, target = dense(6, 64, 64), host()
-    most = steps(kernel, target) * MOST_LINES
-    assert stream(kernel, wanted(most), target) == Ahead(MOST_LINES * LINE_BYTES)
-    assert stream(kernel, wanted(most + 1), target) is None
-    assert stream(kernel, wanted(0), target) is None
-    of_runs = [stream(kernel, wanted(MOST_LINES, count=steps(kernel, target) + more), target) for more in (0, 1)]
-    assert [ahead is None for ahead in of_runs] == [False, True]
+    most = k_steps(kernel, target) * MAX_LINES_PER_STEP
+    assert prefetch_stream(kernel, wanted(most), target) == PrefetchStream(MAX_LINES_PER_STEP * LINE_BYTES)
+    assert prefetch_stream(kernel, wanted(most + 1), target) is None
+    assert prefetch_stream(kernel, wanted(0), target) is None
+    of_parts = [prefetch_stream(kernel, wanted(MAX_LINES_PER_STEP, count=k_steps(kernel, target) + more), target) for more in (0, 1)]
+    assert [stream is None for stream in of_parts] == [False, True]
 
 
 def test_a_kernel_is_defined_once_per_module() -> None:
@@ -276,7 +276,7 @@ def test_a_kernel_is_defined_once_per_module() -> None:
 
 
 def test_kernels_that_differ_in_the_entries_of_a_batch_share_their_code() -> None:
-    """In how many there are, and how far apart. What is fetched ahead is not the same for few and for many."""
+    """In their number and stride. Few and many entries differ in whether wei is prefetched."""
     target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, keeps_up=False)
     module = ir.Module()
     for batch in ((2, 48, 128), (3, 48, 128), (2, 48, 128), (3, 64, 128), (3, 48, -256), (50, 48, 128), (60, 48, 128)):
@@ -334,9 +334,9 @@ def test_k_that_ends_within_a_group_ends_there_in_each_entry_of_the_batch() -> N
 
 @pytest.mark.parametrize("target", levels(BYTES).values(), ids=levels(BYTES))
 @pytest.mark.parametrize(("k", "entries"), [(3, 1), (3, 4), (13, 1), (6, 3)])
-def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, target: Target) -> None:
-    """Elements of other rows, and behind the last one whatever memory holds."""
-    kernel = replace(dense(5, 20, k, entries, dtypes=BYTES), has_more=True)
+def test_elements_of_src_past_k_are_read_and_do_not_count(k: int, entries: int, target: Target) -> None:
+    """Elements of other rows, and past the last row whatever memory holds."""
+    kernel = replace(dense(5, 20, k, entries, dtypes=BYTES), reads_past_k=True)
     src, wei, acc = operands(kernel)
     want = twin(kernel, src, wei, acc)
     run(kernel, target, np.concatenate([src, np.full(3, 255, np.uint8)]), wei, acc)
@@ -345,7 +345,7 @@ def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, 
 
 
 @pytest.mark.parametrize(
-    ("scope", "dtypes", "k", "nbytes", "has_more"),
+    ("scope", "dtypes", "k", "nbytes", "reads_past_k"),
     [
         (Scope.shared, BYTES, 3, 128, True),
         (Scope.thread, BYTES, 3, 128, True),
@@ -356,8 +356,8 @@ def test_what_src_has_behind_k_is_read_and_does_not_count(k: int, entries: int, 
     ],
     ids=["temporary", "of a thread", "end of the arena", "whole groups", "the user's", "floats"],
 )
-def test_src_has_more_where_there_is_memory_of_ours_behind_it(scope: Scope, dtypes: DTypes, k: int, nbytes: int, has_more: bool) -> None:
-    """Integers alone: what a float behind it may be, NaN, would count."""
+def test_src_is_read_past_k_where_its_arena_goes_on(scope: Scope, dtypes: DTypes, k: int, nbytes: int, reads_past_k: bool) -> None:
+    """Integers only: a float past k may be NaN, which times zero is not zero."""
     arena = {Scope.shared: {"shared_bytes": nbytes}, Scope.thread: {"thread_bytes": nbytes}}.get(scope, {})
     src = replace(tensor("t", dtypes[0], (64,), scope), offset=0 if arena else None)
     wei, acc = tensor("w", dtypes[1], (256,), Scope.param), tensor("a", dtypes[2], (64,), Scope.param)
@@ -365,7 +365,7 @@ def test_src_has_more_where_there_is_memory_of_ours_behind_it(scope: Scope, dtyp
     body = Brgemm(FlatSlice(src, Const(0), (k, 1)), FlatSlice(wei, Const(0), (16 * group, 1)), FlatSlice(acc, Const(0), (16, 1)), 4, 16, k)
     params = (wei, acc) if arena else (src, wei, acc)
     (product,) = products(Func("main", params, body, **arena), host()).values()
-    assert product.kernel.has_more is has_more
+    assert product.kernel.reads_past_k is reads_past_k
 
 
 def test_src_of_groups_has_unit_stride_along_k() -> None:
@@ -417,17 +417,17 @@ def test_few_rows_get_wider_panels(m: int, vectors: int) -> None:
 
 
 @pytest.mark.parametrize(("m", "tiles"), [(6, [(1, 4)]), (7, [(2, 2)]), (8, [(2, 2)]), (9, [(1, 4)])])
-def test_seven_or_eight_rows_fetch_wei_once(m: int, tiles: list[tuple[int, int]]) -> None:
+def test_seven_or_eight_rows_load_wei_once(m: int, tiles: list[tuple[int, int]]) -> None:
     """In tiles of half the width; what L1 holds is read twice from there instead."""
     target = replace(host(), isa=ISAS["avx512_core"])
 
-    def found(n: int, *, fetches_wei: bool) -> list[tuple[int, int]]:
-        panels = register_tiles(n, target, F32, m=m, src_row_stride=512, fetches_wei=fetches_wei)
+    def split(n: int, *, reloads_wei: bool) -> list[tuple[int, int]]:
+        panels = register_tiles(n, target, F32, m=m, src_row_stride=512, reloads_wei=reloads_wei)
         return [(p.count, p.vectors) for p in panels]
 
-    assert found(64, fetches_wei=True) == tiles
-    assert found(64, fetches_wei=False) == [(1, 4)]
-    assert found(80, fetches_wei=True) == found(80, fetches_wei=False), "no lone vector"
+    assert split(64, reloads_wei=True) == tiles
+    assert split(64, reloads_wei=False) == [(1, 4)]
+    assert split(80, reloads_wei=True) == split(80, reloads_wei=False), "no lone vector"
 
 
 @pytest.mark.parametrize(

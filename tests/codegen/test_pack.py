@@ -71,7 +71,7 @@ def test_columns_of_a_tile(lanes: int, exchanged: bool) -> None:
     if exchanged and lanes > 4:
         sides = np.split(tile, 2, axis=1)
         rows = [np.concatenate([sides[r // 4 % 2][r & ~4], sides[r // 4 % 2][r | 4]]) for r in range(lanes)]
-    np.testing.assert_array_equal(transposed(Shuffles(), rows, exchanged=exchanged), tile.T)
+    np.testing.assert_array_equal(transposed(Shuffles(), rows, halves_exchanged=exchanged), tile.T)
 
 
 def test_packings_that_run_once_share_their_code_whatever_k_and_strides_are() -> None:

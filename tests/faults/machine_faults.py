@@ -74,7 +74,7 @@ _emitter = microkernel._emitter
 
 
 @in_place_of("benchgraph.codegen.microkernel._emitter", "op/matmul_batched.json")
-def microkernel_rows_one_too_few(kernel: Kernel, target: Target) -> Callable[[ir.IRBuilder, Kernel, Target], amx.Tiles]:
+def microkernel_rows_one_too_few(kernel: Kernel, target: Target) -> Callable[[ir.IRBuilder, Kernel, Target], amx.TileEmitter]:
     emitter = _emitter(kernel, target)
     return lambda builder, kernel, target: emitter(builder, replace(kernel, m=kernel.m - 1), target)
 
@@ -101,12 +101,12 @@ if host().multiplies(DType.u8) or host().multiplies(DType.s16):  # else groups h
 
 
 if host().isa.has_amx:
-    _do, _plan = amx.do, tile_plan.plan
+    _tile_instruction, _plan = amx.tile_instruction, tile_plan.plan
 
-    @in_place_of("benchgraph.codegen.amx.do", "pattern/quantised_matmul_relu.json")
-    def signs_of_tiles_taken_for_each_other(builder: ir.IRBuilder, what: str, *args: ir.Value) -> None:
-        _do(builder, "tdpbsud" if what == "tdpbusd" else what, *args)
+    @in_place_of("benchgraph.codegen.amx.tile_instruction", "pattern/quantised_matmul_relu.json")
+    def signs_of_tiles_taken_for_each_other(builder: ir.IRBuilder, name: str, *args: ir.Value) -> None:
+        _tile_instruction(builder, "tdpbsud" if name == "tdpbusd" else name, *args)
 
     @in_place_of("benchgraph.codegen.amx.plan", "op/matmul_batched.json", options=("--dt=bf16",))
-    def tiles_without_the_rest_of_k(kernel: Kernel) -> tile_plan.Plan:
-        return replace(_plan(kernel), rest=0)
+    def tiles_without_the_remainder_of_k(kernel: Kernel) -> tile_plan.TilePlan:
+        return replace(_plan(kernel), remainder=0)

@@ -14,7 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
-from benchgraph.codegen.intrinsics import BEST, QUICK, machine
+from benchgraph.codegen.intrinsics import FAST_COMPILE, OPTIMISED, create_target_machine
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import ISAS, Isa, host, missing
@@ -171,8 +171,8 @@ BLENDED = """define <8 x i16> @f(<8 x i16> %a, <8 x i16> %b) noinline optnone {
 def test_what_is_not_to_be_optimised_is_not_meant_for_optimised_code_either() -> None:
     """At the other level LLVM 22 ends the process: it takes the blend's mask, 0b10001010, for a negative number of more than 8 bits."""
     assert kept(BLENDED, host().isa).object
-    assert level(BLENDED) == QUICK
-    assert level(CALLER) == BEST
+    assert level(BLENDED) == FAST_COMPILE
+    assert level(CALLER) == OPTIMISED
 
 
 def test_what_a_text_raises_is_raised() -> None:
@@ -182,7 +182,7 @@ def test_what_a_text_raises_is_raised() -> None:
 
 def test_llvm_compiles_while_another_thread_has_llvmlites_lock() -> None:
     """Its two long steps, whose results are those of llvmlite's functions."""
-    target_machine = machine(host().isa)
+    target_machine = create_target_machine(host().isa)
     module, passes = llvm.parse_assembly(CALLER, llvm.create_context()), llvm.create_new_module_pass_manager()
     passes.add_instruction_combine_pass()
     builder = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options())

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.blocks import advanced
+from benchgraph.codegen.building_blocks import offset_pointer
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.intrinsics import I64, PTR, VOID
 from benchgraph.codegen.pack import Packing, define
@@ -60,10 +60,10 @@ def text_of(*packings: Packing, isa: Isa, runs_once: bool = False) -> str:
         for part in define(module, p, Target(isa, l1_bytes=32 << 10, l2_bytes=1 << 20, cores=1), runs_once=runs_once):
             src, dst = entry.args
             places = (
-                advanced(builder, src, part.src_offset, memory_type(p.src)),
-                advanced(builder, dst, part.dst_offset, memory_type(p.dst)),
+                offset_pointer(builder, src, part.src_offset, memory_type(p.src)),
+                offset_pointer(builder, dst, part.dst_offset, memory_type(p.dst)),
             )
-            builder.call(part.function, [*places, *map(I64, part.numbers)])
+            builder.call(part.function, [*places, *map(I64, part.sizes)])
         builder.ret_void()
     return str(module)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import emit
-from benchgraph.codegen.frame import thread_arenas
+from benchgraph.codegen.function_builder import thread_arenas_bytes
 from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Isa, host, missing
@@ -54,7 +54,7 @@ def run_function(
     buffers = [np.full(GUARD * 2 + shift + t.nbytes, 0xA5, np.uint8) for t in outs]
     for t, raw in zip(outs, buffers, strict=True):
         raw[GUARD + shift : GUARD + shift + t.nbytes] = 0x5A
-    shared, private = np.empty(func.shared_bytes + 1, np.uint8), np.empty(thread_arenas(func, threads) + 1, np.uint8)
+    shared, private = np.empty(func.shared_bytes + 1, np.uint8), np.empty(thread_arenas_bytes(func, threads) + 1, np.uint8)
     addresses = [*(a.ctypes.data for a in ins), *(b.ctypes.data + GUARD + shift for b in buffers), shared.ctypes.data, private.ctypes.data]
     argv = (ctypes.c_void_p * len(addresses))(*addresses)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(func.name))(ctypes.addressof(argv))

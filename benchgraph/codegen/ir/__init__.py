@@ -1,12 +1,10 @@
 """LLVM IR, written as text while it is built: types, values, functions, and a builder that appends instructions to a block.
 
-The names are those of llvmlite.ir, whose subset this is. llvmlite keeps an object for each instruction and asks all of them for their
-text in the end, with the text of every type on the way: 40 us an instruction, where this takes 3. Its builder has neither the
-intrinsics on vectors nor the opaque pointers that code generation needs; this one has nothing else.
+The names are those of llvmlite.ir, of which this is a subset that writes an instruction 13 times as fast (3 us, not 40), and has the opaque
+pointers and intrinsics on vectors that llvmlite.ir lacks.
 
-What is known already is not written again: what was computed in this block or in one that dominates it, and what was read there, or
-written, unless something that may overlap it was written since. Integer sums and products of constants, and offsets of nothing, are no
-instructions at all. So LLVM is left with little to clean up (runtime/code.py).
+The builder does common subexpression elimination, within a block and those that dominate it, forwards stores to loads as far as alias
+scopes allow, and folds integer constants. So LLVM has little to clean up (runtime/code.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The builder: one method per instruction, which writes it and gives its value."""
+"""The builder: one method per instruction, which appends it and returns its value."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from benchgraph.codegen.ir.module import Block, Function, Module, Phi
 from benchgraph.codegen.ir.values import ANYWHERE, I1, PTR, VOID, Constant, FunctionType, IntType, Memory, Type, Value, VectorType, quoted
 
-_WHERE = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 class IRBuilder:
-    """Appends to `block`, its position. Operands of an instruction have the types that LLVM asks for; its verifier says where not."""
+    """Appends instructions to `block`, its position. Types of operands are not checked here; LLVM's verifier does."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -29,15 +29,15 @@ class IRBuilder:
     # -- blocks
 
     def append_basic_block(self, name: str = "block", changed: Collection[Memory] = (ANYWHERE,)) -> Block:
-        """A new block of the function, entered from this one or from blocks that it dominates: what is computed here is known there.
+        """A new block of the function, which this one dominates: values that are available here are available there.
 
-        changed: what may be written between the end of this block and the new one.
+        changed: memories that may be written between the end of this block and the new one.
         """
         block = self.function.append_basic_block(name)
         block.known = self.block.known.copy()
-        lost = set[str]().union(*(m.overlaps for m in changed if m.overlaps is not None), (ANYWHERE.name,))
+        invalid = set[str]().union(*(m.overlaps for m in changed if m.overlaps is not None), (ANYWHERE.name,))
         if all(m.overlaps is not None for m in changed):
-            block.read = {name: found.copy() for name, found in self.block.read.items() if name not in lost}
+            block.read = {name: values.copy() for name, values in self.block.read.items() if name not in invalid}
         return block
 
     def position_at_end(self, block: Block) -> None:
@@ -54,7 +54,7 @@ class IRBuilder:
 
     @contextmanager
     def if_then(self, condition: Value) -> Iterator[None]:
-        """What is built inside runs where the condition holds."""
+        """What is built inside runs if the condition holds."""
         then, after = self.append_basic_block("then"), self.append_basic_block("after")
         self.cbranch(condition, then, after)
         self.position_at_end(then)
@@ -64,7 +64,7 @@ class IRBuilder:
 
     @contextmanager
     def if_else(self, condition: Value) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
-        """Two contexts, one to build in for each outcome."""
+        """Two contexts to build in, one for each outcome."""
         then, otherwise, after = (self.append_basic_block(name) for name in ("then", "else", "after"))
         self.cbranch(condition, then, otherwise)
         yield self._within(then, after), self._within(otherwise, after)
@@ -84,27 +84,27 @@ class IRBuilder:
     # -- memory and calls
 
     def alloca(self, type: Type, name: str = "") -> Value:
-        """The address of a stack slot, made where the function is entered."""
+        """The address of a stack slot, allocated in the entry block."""
         slot = Value(PTR, f"%{quoted(self.function.unique(name))}" if name else self._new())
         self.function.slots.append(f"{slot.ref} = alloca {type.text}")
         return slot
 
     def load(self, pointer: Value, *, typ: Type, align: int = 0, memory: Memory = ANYWHERE) -> Value:
-        """align: bytes; 0 for what the type has by itself."""
+        """align: bytes; 0 for the natural alignment of the type."""
         return self._read(typ, _load(typ, pointer, align), memory)
 
     def store(self, value: Value, pointer: Value, align: int = 0, memory: Memory = ANYWHERE, *, non_temporal: bool = False) -> None:
-        """non_temporal: unless `align` is less than the value has bytes."""
+        """non_temporal: a hint that LLVM follows if `align` is at least the value's size."""
         hint = ", !nontemporal !{i32 1}" if non_temporal else ""
         self._written(f"store {value}, ptr {pointer.ref}{_aligned(align)}{hint}", memory)
         self.block.reads(memory)[_load(value.type, pointer, align)] = value
 
     def call(self, function: Function, args: Sequence[Value], memory: Memory = ANYWHERE, *, tail: bool = False) -> Value:
-        """A function with a result is an intrinsic, which may read this memory; one without writes it.
+        """A function with a result is an intrinsic that may read `memory`; one without may write it.
 
-        tail: it is the last thing that this function does, and gets no address of a slot.
+        tail: a call in tail position, without pointers to stack slots among its arguments.
         """
-        self.module.calls(function)
+        self.module.declare(function)
         result = function.function_type.return_type
         if result != VOID:
             return self._read(result, _call(result, function.ref, args), memory)
@@ -112,20 +112,20 @@ class IRBuilder:
         return Value(VOID, "")
 
     def asm(self, type: FunctionType, text: str, constraints: str, args: Sequence[Value]) -> Value:
-        """Assembly that only computes."""
+        """Inline assembly without side effects."""
         return self._computed(type.return_type, _call(type.return_type, f'asm "{text}", "{constraints}"', args))
 
-    def wrote(self, value: Value, function: Function, args: Sequence[Value], memory: Memory) -> None:
-        """From what was just written it follows that this call would read this value."""
+    def record_read(self, value: Value, function: Function, args: Sequence[Value], memory: Memory) -> None:
+        """Record that this call would now read this value, which a store has just written."""
         self.block.reads(memory)[_call(value.type, function.ref, args)] = value
 
     def _read(self, type: Type, text: str, memory: Memory) -> Value:
         reads = self.block.reads(memory)
-        found = reads.get(text)
-        if found is None:
-            found = reads[text] = Value(type, self._new())
-            self.block.lines.append(f"{found.ref} = {text}{memory.marks}")
-        return found
+        value = reads.get(text)
+        if value is None:
+            value = reads[text] = Value(type, self._new())
+            self.block.lines.append(f"{value.ref} = {text}{memory.metadata}")
+        return value
 
     def _written(self, text: str, memory: Memory) -> None:
         read = self.block.read
@@ -134,15 +134,15 @@ class IRBuilder:
         else:
             for name in (*memory.overlaps, ANYWHERE.name):
                 read.pop(name, None)
-        self.block.lines.append(text + memory.marks)
+        self.block.lines.append(text + memory.metadata)
 
-    # -- instructions that only compute
+    # -- instructions without side effects
 
     def gep(self, pointer: Value, indices: Sequence[Value], *, source_etype: Type, inbounds: bool = False) -> Value:
         if len(indices) == 1 and isinstance(indices[0], Constant) and indices[0].value == 0:
             return pointer
-        many = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
-        result = PTR if many is None else VectorType(PTR, many.count)
+        vector = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
+        result = PTR if vector is None else VectorType(PTR, vector.count)
         flag = "inbounds " if inbounds else ""
         return self._computed(result, f"getelementptr {flag}{source_etype.text}, {pointer}, {', '.join(map(str, indices))}")
 
@@ -241,22 +241,22 @@ class IRBuilder:
     def fneg(self, a: Value) -> Value:
         return self._computed(a.type, f"fneg {a}")
 
-    def icmp_signed(self, where: str, a: Value, b: Value) -> Value:
-        return self._compared("icmp", _WHERE[where] if where in ("==", "!=") else f"s{_WHERE[where]}", a, b)
+    def icmp_signed(self, predicate: str, a: Value, b: Value) -> Value:
+        return self._compared("icmp", _PREDICATES[predicate] if predicate in ("==", "!=") else f"s{_PREDICATES[predicate]}", a, b)
 
-    def icmp_unsigned(self, where: str, a: Value, b: Value) -> Value:
-        return self._compared("icmp", _WHERE[where] if where in ("==", "!=") else f"u{_WHERE[where]}", a, b)
+    def icmp_unsigned(self, predicate: str, a: Value, b: Value) -> Value:
+        return self._compared("icmp", _PREDICATES[predicate] if predicate in ("==", "!=") else f"u{_PREDICATES[predicate]}", a, b)
 
-    def fcmp_ordered(self, where: str, a: Value, b: Value) -> Value:
-        """where: a comparison, or ord."""
-        return self._compared("fcmp", where if where == "ord" else f"o{_WHERE[where]}", a, b)
+    def fcmp_ordered(self, predicate: str, a: Value, b: Value) -> Value:
+        """predicate: a comparison, or ord."""
+        return self._compared("fcmp", predicate if predicate == "ord" else f"o{_PREDICATES[predicate]}", a, b)
 
-    def fcmp_unordered(self, where: str, a: Value, b: Value) -> Value:
-        """where: a comparison, or uno."""
-        return self._compared("fcmp", where if where == "uno" else f"u{_WHERE[where]}", a, b)
+    def fcmp_unordered(self, predicate: str, a: Value, b: Value) -> Value:
+        """predicate: a comparison, or uno."""
+        return self._compared("fcmp", predicate if predicate == "uno" else f"u{_PREDICATES[predicate]}", a, b)
 
     def select(self, condition: Value, a: Value, b: Value, *, is_likely: bool = False) -> Value:
-        """is_likely: the condition, of one bit, holds nearly always, so that a branch foreseen is better than waiting for it."""
+        """is_likely: the condition, of one bit, is nearly always true: a predicted branch is faster than a data dependency."""
         hint = ', !prof !{!"branch_weights", i32 2000, i32 1}' if is_likely else ""
         return self._computed(a.type, f"select {condition}, {a}, {b}{hint}")
 
@@ -283,9 +283,9 @@ class IRBuilder:
     def _binary(self, name: str, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
         return self._computed(a.type, f"{' '.join([name, *flags])} {a.type.text} {a.ref}, {b.ref}")
 
-    def _compared(self, name: str, where: str, a: Value, b: Value) -> Value:
+    def _compared(self, name: str, predicate: str, a: Value, b: Value) -> Value:
         result = VectorType(I1, a.type.count) if isinstance(a.type, VectorType) else I1
-        return self._computed(result, f"{name} {where} {a.type.text} {a.ref}, {b.ref}")
+        return self._computed(result, f"{name} {predicate} {a.type.text} {a.ref}, {b.ref}")
 
     def _converted(self, name: str, a: Value, type: Type) -> Value:
         return a if a.type == type else self._computed(type, f"{name} {a} to {type.text}")

@@ -1,4 +1,4 @@
-"""Modules, functions and blocks: what instructions are appended to, and what prints them."""
+"""Modules, functions and basic blocks, which hold instructions and print them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchgraph.codegen.ir.values import ANYWHERE, PTR, Argument, Constant, Func
 
 
 class Module:
-    """Functions and variables by name, and metadata. known: functions of other modules, which are called rather than defined again."""
+    """Functions and variables by name, and metadata. known: functions of other modules, which are declared rather than defined again."""
 
     def __init__(self, name: str = "", known: Mapping[str, Function] = MappingProxyType({})) -> None:
         self.name, self._known = name, known
@@ -19,41 +19,41 @@ class Module:
         self._metadata = dict[str, Metadata]()
 
     def add_metadata(self, parts: Sequence[str | Metadata]) -> Metadata:
-        """The node of these strings and nodes; one for equal parts."""
+        """The node of these strings and nodes; equal parts share one."""
         text = f"!{{{', '.join(p.ref if isinstance(p, Metadata) else f'!{quoted(p)}' for p in parts)}}}"
         return self._metadata.setdefault(text, Metadata(f"!{len(self._metadata)}"))
 
-    def calls(self, function: Function) -> None:
-        """A function of another module is declared in this one."""
+    def declare(self, function: Function) -> None:
+        """Declare a function in this module if it is of another one."""
         if function.module is not self:
             self._foreign[function.name] = function
 
     def find(self, name: str) -> Function | None:
-        """The function of this name that this module has or knows."""
+        """The function of this name, of this module or another one."""
         return self.functions.get(name) or self._known.get(name)
 
     def get_unique_name(self, name: str) -> str:
-        """The name, with a number if a function has it already."""
+        """The name, with a number appended if a function has it already."""
         numbered = (f"{name}.{i}" for i in count(1))
         return name if name not in self.functions else next(n for n in numbered if n not in self.functions)
 
     @property
     def instructions(self) -> int:
-        """How many its functions have."""
+        """The number of instructions of its functions."""
         return sum(len(block.lines) for function in self.functions.values() for block in function.blocks)
 
     def __str__(self) -> str:
-        named = [
+        definitions = [
             *(v.text() for v in self.variables.values()),
             *(f.text() for f in self.functions.values()),
             *(f.declaration() for f in self._foreign.values()),
         ]
         nodes = (f"{node.ref} = {text}" for text, node in self._metadata.items())
-        return "\n".join([f"; ModuleID = {quoted(self.name)}", *named, *nodes, ""])
+        return "\n".join([f"; ModuleID = {quoted(self.name)}", *definitions, *nodes, ""])
 
 
 class GlobalVariable(Value):
-    """Its address."""
+    """The address of a global variable."""
 
     __slots__ = ("_definition",)
 
@@ -67,7 +67,7 @@ class GlobalVariable(Value):
 
 
 class Function(Value):
-    """A declaration until it has blocks. Its arguments have names of their own."""
+    """A declaration until it has blocks."""
 
     __slots__ = ("_names", "args", "attributes", "blocks", "function_type", "linkage", "module", "name", "numbers", "slots")
 
@@ -88,10 +88,10 @@ class Function(Value):
         return block
 
     def unique(self, name: str) -> str:
-        """The name, with a number if the function has it already. Values without a name are numbers after a dot."""
-        taken = self._names.get(name, 0)
-        self._names[name] = taken + 1
-        return f"{name}.{taken}" if taken else name
+        """The name, with a number appended if the function has it already. Unnamed values are a dot and a number."""
+        uses = self._names.get(name, 0)
+        self._names[name] = uses + 1
+        return f"{name}.{uses}" if uses else name
 
     def declaration(self) -> str:
         types = ", ".join(a.type.text for a in self.args)
@@ -132,8 +132,8 @@ class Phi(Value):
 
 
 class Block:
-    """known: values of the instructions that only compute, by their text, here and in the blocks that dominate this one. read: of those
-    that read memory, as long as nothing is written that may overlap it, by the name of the memory."""
+    """A basic block. known: values of instructions without side effects, by their text, here and in blocks that dominate it. read: values
+    of reads, by memory and text; a write removes those that it may overlap."""
 
     def __init__(self, function: Function, name: str) -> None:
         self.function, self.name, self.ref = function, name, f"%{quoted(name)}"
@@ -141,7 +141,7 @@ class Block:
         self.known, self.read = dict[str, Value](), dict[str, dict[str, Value]]()
 
     def reads(self, memory: Memory) -> dict[str, Value]:
-        """Of `read`, what was read from this memory."""
+        """The values read from this memory, by their text."""
         return self.read.setdefault(memory.name if memory.overlaps is not None else ANYWHERE.name, {})
 
     def text(self, slots: Sequence[str] = ()) -> list[str]:

@@ -1,4 +1,4 @@
-"""Types and values of LLVM IR, and how each is spelt."""
+"""Types and values of LLVM IR, and their text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-_SMALL = 256  # positions, alignments and counts are below it
+_CACHED_LITERALS = 256  # indices, alignments and counts are below it
 
 
 class Type:
-    """Equal for equal texts. count: lanes. element: the type of a lane. width: bits of an integer, else 0."""
+    """Types of equal text are equal. count: lanes. element: the type of a lane. width: bits of an integer, else 0."""
 
     count, width = 1, 0
 
@@ -46,11 +46,11 @@ class PointerType(Type):
 
 
 class FloatingType(Type):
-    """float, half or bfloat. Literals are of float alone."""
+    """float, half or bfloat. Only float has literals."""
 
 
 class IntType(Type):
-    """Called, it gives a literal: one and the same for a small number."""
+    """Calling it makes a literal; those of small numbers are cached."""
 
     def __init__(self, width: int) -> None:
         super().__init__(f"i{width}")
@@ -58,7 +58,7 @@ class IntType(Type):
         self._literals: dict[int, Constant] = {}
 
     def __call__(self, value: int) -> Constant:
-        if not 0 <= value < _SMALL:
+        if not 0 <= value < _CACHED_LITERALS:
             return Constant(self, value)
         known = self._literals.get(value)
         if known is None:
@@ -99,7 +99,7 @@ I1, PTR, VOID = IntType(1), PointerType(), VoidType()
 
 
 class Value:
-    """ref: how operands spell it."""
+    """ref: its text as an operand, without its type."""
 
     __slots__ = ("ref", "type")
 
@@ -107,7 +107,7 @@ class Value:
         self.type, self.ref = type, ref
 
     def __str__(self) -> str:
-        """With its type."""
+        """Its text as an operand, with its type."""
         return f"{self.type.text} {self.ref}"
 
 
@@ -122,7 +122,7 @@ class Constant(Value):
 
 
 class Argument(Value):
-    """name and attributes may be set until it is used."""
+    """name and attributes may be changed until the argument is used."""
 
     __slots__ = ("attributes",)
 
@@ -151,21 +151,21 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Memory:
-    """What an access touches. overlaps: names of the memories that it may share bytes with, its own one too; None: any.
+    """Memory that an access touches. overlaps: names of the memories that it may alias, itself included; None: any.
 
-    marks: what the instruction ends in to say the same to LLVM, alias scopes.
+    metadata: alias scopes that tell LLVM the same, appended to the instruction.
     """
 
     name: str
     overlaps: frozenset[str] | None
-    marks: str = ""
+    metadata: str = ""
 
 
 ANYWHERE, NOWHERE = Memory("anywhere", None), Memory("nowhere", frozenset())
 
 
 def _float(value: float) -> str:
-    """A number of f32 as LLVM spells it: the bits of the same number in f64."""
+    """An f32 literal in LLVM's notation: the bits of the same number in f64."""
     single: float = struct.unpack("f", struct.pack("f", value))[0]
     return f"0x{struct.unpack('Q', struct.pack('d', single))[0]:016x}"
 

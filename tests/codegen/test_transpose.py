@@ -1,4 +1,4 @@
-"""Turned matrices, at the sizes that hurt, on every ISA this CPU has."""
+"""Transposing copies, at the sizes that hurt, on every ISA level of this CPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchgraph.codegen import ir, turn
+from benchgraph.codegen import ir, transpose
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS, Target, host
 from benchgraph.runtime.code import load
@@ -28,7 +28,7 @@ def test_every_element_changes_places_and_nothing_else_is_touched(target: Target
     module = ir.Module()
     functions = {}
     for k, n in sizes:
-        functions[k, n] = turn.define(module, turn.Turning(k, n, dtype, dtype, k + 3, n + 5), target)
+        functions[k, n] = transpose.define(module, transpose.Transposition(k, n, dtype, dtype, k + 3, n + 5), target)
         functions[k, n].linkage = ""
     code = load(str(module), target.isa, {})
     for (k, n), function in functions.items():
@@ -47,21 +47,23 @@ def test_every_element_changes_places_and_nothing_else_is_touched(target: Target
 def test_every_row_is_stored_once(k: int, stores: int) -> None:
     """A tile that begins with rows of the one before loads those again, and no more."""
     module, target = ir.Module(), replace(host(), isa=ISAS["avx512_core"])
-    turn.define(module, turn.Turning(k, 16, DType.f32, DType.f32, k, 16), target)
+    transpose.define(module, transpose.Transposition(k, 16, DType.f32, DType.f32, k, 16), target)
     assert str(module).count("\nstore ") == stores
 
 
-def test_a_turning_is_defined_once_per_module() -> None:
+def test_a_transposition_is_defined_once_per_module() -> None:
     module, target = ir.Module(), next(iter(MACHINE_LEVELS.values()))
-    one = turn.Turning(16, 64, DType.u8, DType.u8, 100, 64)
-    assert turn.define(module, one, target) is turn.define(module, one, target)
-    assert turn.define(module, turn.Turning(16, 64, DType.s8, DType.u8, 100, 64), target) is not turn.define(module, one, target)
+    one = transpose.Transposition(16, 64, DType.u8, DType.u8, 100, 64)
+    assert transpose.define(module, one, target) is transpose.define(module, one, target)
+    assert transpose.define(module, transpose.Transposition(16, 64, DType.s8, DType.u8, 100, 64), target) is not transpose.define(
+        module, one, target
+    )
 
 
 @pytest.mark.parametrize("target", MACHINE_LEVELS.values(), ids=MACHINE_LEVELS)
 def test_s8_becomes_u8_128_more(target: Target) -> None:
     module = ir.Module()
-    function = turn.define(module, turn.Turning(17, 70, DType.s8, DType.u8, 17, 70), target)
+    function = transpose.define(module, transpose.Transposition(17, 70, DType.s8, DType.u8, 17, 70), target)
     function.linkage = ""
     code = load(str(module), target.isa, {})
     src = np.random.default_rng(1).integers(-128, 128, (70, 17), np.int8)

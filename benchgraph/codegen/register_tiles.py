@@ -1,0 +1,87 @@
+"""How a microkernel splits its columns into panels of vectors and its rows into register tiles.
+
+docs/measurements/microkernel.md has the measurements behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+
+from benchgraph.codegen.dot import registers
+from benchgraph.core.target import Target
+from benchgraph.tir.groups import DTypes
+
+FEW_ROWS = 4  # one tile of half the width, which loads wei once, is faster than two tiles of up to so many rows
+ACCUMULATORS_IN_FLIGHT = 8  # to keep the multipliers busy: latency 4, two per cycle (Intel since Skylake, Zen)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`count` neighbouring column panels of `columns` columns and `vectors` vectors, the last of which may be partly used.
+
+    rows: the most rows of a register tile; the tiles are even_split(m, rows).
+    """
+
+    count: int
+    columns: int
+    vectors: int
+    rows: int
+
+
+def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
+    """Split total into the fewest parts of at most `most`, whose sizes differ by at most one: (count, size) pairs, larger parts first.
+
+    >>> even_split(16, 6)
+    ((1, 6), (2, 5))
+    """
+    parts = ceil(total / most)
+    size, larger = divmod(total, parts)
+    return tuple((count, size) for count, size in ((larger, size + 1), (parts - larger, size)) if count)
+
+
+def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, ragged: bool = False) -> int:
+    """The most rows of a register tile this many vectors wide.
+
+    Accumulators take up to three quarters of the registers, less where a step needs more than a quarter, or the last vector a mask. Rows of
+    src that fall in the same sets of L1 are at most as many as it has ways.
+    """
+    each, others = registers(dtypes, target.isa)
+    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - ragged)
+    return min(max(accumulators // vectors, 1), target.rows_in_l1(dtypes[0].nbytes(src_row_stride)))
+
+
+def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_stride: int, reloads_wei: bool = False) -> tuple[Panels, ...]:
+    """How n is split into column panels of whole vectors, left to right.
+
+    m: rows of src, src_row_stride elements apart. reloads_wei: L1 does not keep wei from one tile of rows to the next.
+    """
+    vectors = ceil(n / target.lanes)
+    rows = partial(tile_rows, target=target, dtypes=dtypes, src_row_stride=src_row_stride)
+    narrow = target.panel_width // target.lanes // 2
+    is_even = narrow > 1 and vectors % narrow == 0
+    is_one_tile = reloads_wei and is_even and rows(2 * narrow) < m <= min(rows(narrow), 2 * FEW_ROWS)
+    widest = narrow if is_one_tile else _panel_vectors(vectors, m, target, rows)
+    panels = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
+    missing = vectors * target.lanes - n
+    if not missing:
+        return tuple(panels)
+    last = panels.pop()
+    if last.count > 1:
+        panels.append(replace(last, count=last.count - 1))
+    return (*panels, Panels(1, last.columns - missing, last.vectors, rows(last.vectors, ragged=True)))
+
+
+def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], int]) -> int:
+    """The preferred width of a panel, or more where m is so small that a tile has too few accumulators, or where a single vector would be
+    left, which needs one broadcast per FMA."""
+    preferred = target.panel_width // target.lanes
+    if vectors <= preferred:
+        return vectors
+    most = min(vectors, target.isa.registers // 2)
+    reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
+    in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
+    enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
+    return next(enough, max(in_flight, key=lambda v: in_flight[v], default=preferred))
