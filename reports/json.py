@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.results.saved import render
+from benchgraph.results.json_report import render
 
 __all__ = ["render"]
 SUFFIXES = (".json",)

@@ -63,7 +63,7 @@ def _timings(cases: list[CaseResult]) -> str:
     first, *others = list(dict.fromkeys(t.policy for c in cases for t in c.result.timings))
     policies = [first, *others]
     header = ["case", f"{first} ms", f"{first} % of peak", "at best", *(f"{name} {what}" for name in others for what in ("ms", "ratio"))]
-    rows = [[code(split(c.repro).meaning), *(cell for name in policies for cell in _cells(c.result, first, name))] for c in cases]
+    rows = [[code(split(c.repro).identity), *(cell for name in policies for cell in _cells(c.result, first, name))] for c in cases]
     means = [cell for name in others for cell in ("", f"**{_mean(cases, first, name)}**")]
     return table(header, rows, foot=[["**geometric mean**", "", "", "", *means]] if len(cases) > 1 and means else [])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.options.argv import parse
-from benchgraph.options.repro import unquoted
+from benchgraph.options.repro import split_quoted
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchdnn-compatibility.md"
 BLOCKS = re.findall(r"^```options\n(.*?)^```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
@@ -26,5 +26,5 @@ def test_an_option_string_of_the_document_is_understood(line: str) -> None:
     assert problems
     for problem in problems:
         assert problem.file is not None
-        (again,) = parse(unquoted(problem.repro)).problems
+        (again,) = parse(split_quoted(problem.repro)).problems
         assert again.knobs == problem.knobs

@@ -13,7 +13,7 @@ from benchgraph.harness.case import run_all
 from benchgraph.ops import OPS
 from benchgraph.options.argv import parse
 from benchgraph.options.problem import Problem
-from benchgraph.options.repro import unquoted
+from benchgraph.options.repro import split_quoted
 from benchgraph.results.result import Status
 from tests.support.corpus import CORPUS
 
@@ -121,7 +121,7 @@ def _has_rows(path: Path) -> bool:
 def test_a_line_runs_as_its_repro_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The overridden graph of every 40th case is that of its repro line alone."""
     for problem in problems("test_graph_all", monkeypatch)[::40]:
-        (again,) = parse(unquoted(problem.repro)).problems
+        (again,) = parse(split_quoted(problem.repro)).problems
         assert again.knobs == problem.knobs
         if problem.file is not None and _has_rows(problem.file) and problem.file.name not in MISTAKEN:
             assert again.graph() == problem.graph()

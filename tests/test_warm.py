@@ -36,7 +36,7 @@ from benchgraph.library.ours import Benchgraph
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.results.saved import parse
+from benchgraph.results.json_report import parse
 from benchgraph.runtime import code, disk, sources, warm
 from benchgraph.runtime.disk import Store, store
 from tests.support.architecture import MAY_IMPORT

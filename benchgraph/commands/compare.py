@@ -15,7 +15,7 @@ from benchgraph.harness.words import understood, value_of
 from benchgraph.options.parsers import one_of, pattern, share, some_of
 from benchgraph.options.plugins import contradicts
 from benchgraph.present.compare import csv, markdown, table
-from benchgraph.results.saved import write
+from benchgraph.results.json_report import write
 
 REPORTS = {"console": table.render, "markdown": markdown.render, "csv": csv.render}
 FLAGS = ("--other-machine",)

@@ -18,7 +18,7 @@ from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.explain import text
 from benchgraph.present.progress import progress_line
-from benchgraph.results.saved import write
+from benchgraph.results.json_report import write
 
 JSON, OUTPUT = ("--json",), ("--output", "-o")
 

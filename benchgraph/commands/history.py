@@ -18,8 +18,8 @@ from benchgraph.harness.words import understood, value_of
 from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import Parse, pattern, share
 from benchgraph.present.history import report
+from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.result import Origin
-from benchgraph.results.saved import cut_short, parse
 
 Answer: TypeAlias = tuple[str, int]  # what goes to the terminal, and the exit code
 

@@ -11,8 +11,8 @@ from benchgraph.commands.help import page_width
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.core.files import data_dir
 from benchgraph.options.argv import parse
+from benchgraph.options.global_parsers import LIBRARY_POLICIES
 from benchgraph.options.plugins import about, load_driver, names
-from benchgraph.options.values import LIBRARY_POLICIES
 
 POLICIES = {
     "fused": "all ops that can share loops become one partition",

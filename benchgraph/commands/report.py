@@ -14,8 +14,8 @@ from benchgraph.harness.words import need_output, value_of
 from benchgraph.present.page.page import page
 from benchgraph.present.progress import progress_line
 from benchgraph.present.screen import warn
+from benchgraph.results.json_report import cut_short, parse, write
 from benchgraph.results.result import ResultSet
-from benchgraph.results.saved import cut_short, parse, write
 
 OPTIONS = ("--output", "-o")
 OUTPUT = "report.html"

@@ -10,13 +10,13 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.words import chosen, need_output, own_options, understood
 from benchgraph.options.parsers import one_of
-from benchgraph.options.policy import Choice
+from benchgraph.options.policy import PolicyChoice
 from benchgraph.present.show.dot import dot
 from benchgraph.present.show.fold import folded
 from benchgraph.present.show.picture import draw, part, sketch
 from benchgraph.present.show.svg import svg
 from benchgraph.present.show.text import text
-from benchgraph.results.saved import write
+from benchgraph.results.json_report import write
 
 FORMATS = {"text": text, "dot": dot, "svg": svg}
 UNFOLD = "--unfold"
@@ -62,7 +62,7 @@ def show(given: list[str], bench: Bench) -> str:
     (problem,) = problems
     (policy,) = problem.globals.policies
     graph = problem.graph()
-    partitions = bench.library(problem.globals.library[0]).partitions(graph, Choice.read(policy).policy)
+    partitions = bench.library(problem.globals.library[0]).partitions(graph, PolicyChoice.read(policy).policy)
     title = problem.description
     picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
     drawn = FORMATS[request.format](picture if request.is_unfolded or problem.globals.verbose else folded(picture))

@@ -31,7 +31,7 @@ from benchgraph.present.progress import progress_line
 from benchgraph.present.terminal import WIDE, columns
 from benchgraph.reference import uniform
 from benchgraph.results.exit_codes import ExitCode
-from benchgraph.results.saved import write
+from benchgraph.results.json_report import write
 from benchgraph.tune.search import Searcher
 from benchgraph.tune.text import Outcome, heading, line, stored, summary
 

@@ -164,7 +164,7 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
         want = wanted()
         with phase("compare"):
             result = replace(result, differences=differences(graph, _elements(graph.inputs, inputs), outputs, want))
-    return replace(result, told=tuple(hearing.told))
+    return replace(result, outcomes=tuple(hearing.told))
 
 
 def inputs_of(problem: Problem, graph: Graph) -> dict[int, Array]:

@@ -15,7 +15,7 @@ from benchgraph.harness.failure import failure
 from benchgraph.library.protocol import Library
 from benchgraph.options.knobs import Side
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import Status, Told
+from benchgraph.results.result import ContenderOutcome, Status
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Hearing:
 
     problem: Problem
     contenders: Sequence[Contender]
-    told: list[Told] = field(default_factory=list)
+    told: list[ContenderOutcome] = field(default_factory=list)
 
     @property
     def is_several(self) -> bool:
@@ -57,9 +57,9 @@ class Hearing:
             if not contender.side.is_witness:
                 raise
             found = failure(bad, self.problem)
-            self.told.append(Told(contender.label, found.status, found.reason))
+            self.told.append(ContenderOutcome(contender.label, found.status, found.reason))
 
     def ran(self, contender: Contender, status: Status, reason: str = "") -> None:
         """Note how a contender did that ran."""
         if self.is_several:
-            self.told.append(Told(contender.label, status, reason))
+            self.told.append(ContenderOutcome(contender.label, status, reason))

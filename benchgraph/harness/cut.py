@@ -14,7 +14,7 @@ from benchgraph.library.protocol import Compiled, Library
 from benchgraph.measure.phases import phase
 from benchgraph.ops import spec
 from benchgraph.options.knobs import Side
-from benchgraph.options.policy import Choice
+from benchgraph.options.policy import PolicyChoice
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.reference import call_of
@@ -32,7 +32,7 @@ def cut(problem: Problem, graph: Graph, library: Library, side: Side) -> tuple[P
     Raises Unimplemented for one the library cannot compile, WrongCount when the fused policy of the library under test made an
     unexpected number. The graph and what became of it are dumped where the environment asks for that, under the index of the problem.
     """
-    chosen = Choice.read(side.policy)
+    chosen = PolicyChoice.read(side.policy)
     found = tuple(replace(p, options=chosen.options) for p in library.partitions(graph, chosen.policy))
     if not library.dumps_itself:
         several = len({s.policy for s in problem.globals.sides if s.library == side.library}) > 1

@@ -25,7 +25,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.worker import NEVER, Setup, Worker
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import CaseResult, Done, Result, Status
+from benchgraph.results.result import CaseResult, FinishedCase, Result, Status
 
 MEMORY_SHARE = 0.9  # of the free memory that the workers divide among them; the rest is for this process and the system's caches
 LEAST_MEMORY = 1 << 30  # bytes a worker may use at least: interpreter, compiler and a small case
@@ -47,7 +47,7 @@ def share_of_threads(jobs: int) -> int:
     return max(current().cores // jobs, 1)
 
 
-def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[Done]:
+def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[FinishedCase]:
     """Run the problems in so many processes, and give each result when it is there. No process outlives the iterator."""
     memory = _memory(bench)
     crew = _Crew(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
@@ -81,7 +81,7 @@ class _Crew:
     workers: list[Worker] = field(default_factory=list)
     refusal: str = ""
 
-    def run(self, problems: Sequence[Problem], jobs: int, memory: int | None) -> Iterator[tuple[Problem, Done]]:
+    def run(self, problems: Sequence[Problem], jobs: int, memory: int | None) -> Iterator[tuple[Problem, FinishedCase]]:
         """Run the problems on so many workers, each of which may allocate so many bytes."""
         todo = deque(problems)
         while busy := self._hand_out(todo, jobs, memory):
@@ -93,7 +93,7 @@ class _Crew:
                     todo.appendleft(problem)
         for problem in todo:
             why = f"no worker process could be started: {self.refusal}; end other processes, or use a lower --jobs"
-            yield problem, Done(CaseResult(problem.index, problem.repro, 0.0, Result(Status.FAILED, why)))
+            yield problem, FinishedCase(CaseResult(problem.index, problem.repro, 0.0, Result(Status.FAILED, why)))
 
     def dismiss(self) -> None:
         """End all processes."""
@@ -116,13 +116,13 @@ class _Crew:
             idle.pop().give(todo.popleft(), memory)
         return [w for w in self.workers if w.problem]
 
-    def _attend(self, worker: Worker) -> Done | None:
+    def _attend(self, worker: Worker) -> FinishedCase | None:
         """Hear a worker, or give it up when it has nothing to say. None when it has no result: its case began, or will run elsewhere."""
         try:
             case = worker.receive() if worker.pipe.poll() else worker.expire()
         except Lost as lost:
             case = worker.died(lost)
-        done = Done(case, *worker.printed()) if case else None
+        done = FinishedCase(case, *worker.printed()) if case else None
         if not worker.is_alive:
             self.workers.remove(worker)
             worker.close()

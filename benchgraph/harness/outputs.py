@@ -21,7 +21,7 @@ from benchgraph.core.files import make_folder, real
 from benchgraph.harness.standard import lost
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import suffixes
-from benchgraph.results.saved import is_plain, unwritable
+from benchgraph.results.json_report import is_plain, unwritable
 
 STDOUT = "-"  # the file that is none
 

@@ -16,8 +16,8 @@ from benchgraph.core.formats import counted
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
+from benchgraph.results.json_report import GrowingReport, is_full, is_plain, parse, source, unwritable
 from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
-from benchgraph.results.saved import Stream, is_full, is_plain, parse, source, unwritable
 
 STREAMED = "json"  # the report that grows
 
@@ -76,7 +76,7 @@ class Kept:
     """The JSON reports that grow. warn: told when one cannot grow further, as on a full disk; the run goes on without it."""
 
     warn: Callable[[str], None]
-    streams: dict[Path, Stream] = field(default_factory=dict)
+    streams: dict[Path, GrowingReport] = field(default_factory=dict)
 
     def open(self, settings: Globals, begun: ResultSet) -> None:
         """Begin every JSON report of these settings with what there is. Raises BenchgraphError for a file that cannot be written."""
@@ -85,7 +85,7 @@ class Kept:
             if name != STREAMED or file in ("", STDOUT) or not is_plain(path):
                 continue
             try:
-                self.streams[path] = Stream(path, begun)
+                self.streams[path] = GrowingReport(path, begun)
             except OSError as bad:
                 raise unwritable(bad, f"--report={name}:{file}") from bad
 
@@ -93,7 +93,7 @@ class Kept:
         """Begin a report in the first of the files that can be written. Raises InvalidArguments when none can."""
         for path in files:
             try:
-                self.streams[path] = Stream(path, begun)
+                self.streams[path] = GrowingReport(path, begun)
             except OSError as bad:
                 what = f"cannot keep results while the run lasts: {bad.strerror}"
                 fix = "make room there" if is_full(bad) else "run in a folder that may be written"

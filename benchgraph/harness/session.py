@@ -31,8 +31,8 @@ from benchgraph.options.problem import Problem
 from benchgraph.present.progress import progress_line
 from benchgraph.present.screen import Screen, progress, summarise, warn
 from benchgraph.results.exit_codes import ExitCode
-from benchgraph.results.result import UNWANTED, CaseResult, Done, ResultSet
-from benchgraph.results.saved import unwritable, write_whole
+from benchgraph.results.json_report import unwritable, write_whole
+from benchgraph.results.result import UNWANTED, CaseResult, FinishedCase, ResultSet
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
@@ -133,17 +133,17 @@ def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
     return bool(found)
 
 
-def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[Done]:
+def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[FinishedCase]:
     """The finished cases, in the order in which they finish."""
     from benchgraph.harness.isolate import run_isolated
 
     yield from run_isolated(problems, bench, jobs) if jobs else _here(problems, bench)
 
 
-def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[Done]:
+def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[FinishedCase]:
     from benchgraph.harness.case import run_all
 
-    return map(Done, run_all(problems, bench, lambda text: click.echo(text, err=True)))
+    return map(FinishedCase, run_all(problems, bench, lambda text: click.echo(text, err=True)))
 
 
 def _full(report: str, file: Path) -> str:

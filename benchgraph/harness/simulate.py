@@ -43,7 +43,7 @@ def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], be
         n_partitions=cuts,
         timings=tuple(timings),
         cold_cache=settings.cold_cache,
-        told=tuple(hearing.told),
+        outcomes=tuple(hearing.told),
     )
 
 

@@ -93,7 +93,7 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
         cold_cache=settings.cold_cache,
         num_streams=session.streams,
     )
-    return replace(result, warnings=(*notes, *distrust(result)), told=tuple(hearing.told))
+    return replace(result, warnings=(*notes, *distrust(result)), outcomes=tuple(hearing.told))
 
 
 def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], hearing: Hearing) -> list[Built]:

@@ -1,16 +1,17 @@
-"""The command line as a state machine, as in benchdnn: options set state, and each --case runs with the state it finds.
+"""The command line as a state machine, as in benchdnn: options set state, and each --case runs with the present state.
 
     --graph --mb=1,2 --case=a.json --mb=4 --case=b.json        three problems: a at batch 1, a at batch 2, b at batch 4
     --matmul --dt=f32,bf16 2x3:3x4                             two problems: a driver of problem descriptors needs no --case
-    --graph --case=a.json --mode=P                             one problem, in mode P: a shared option behind the last case holds too
+    --graph --case=a.json --mode=P                             one problem, in mode P: a global option may follow the case
 
-Options are --name=value or --name value; an empty value restores the default, and so does an empty one among alternatives. All words are
-read before the first case runs, so a misspelt option in the last line of a batch file is known at once. No option is dropped silently:
+Options are --name=value or --name value; an empty value restores the default, also as one of several alternatives. All words are
+parsed before the first case runs, so a misspelt option in the last line of a batch file is reported at once. No option is ignored
+silently:
 
-- A shared option behind the last case holds for every case that was given no value of it before.
-- One that says how the run is done rather than what a case is (`Knob.repro` is false: --jobs, --report, --match ...) does so wherever it
-  stands on the command line itself.
-- A driver's option with no case behind it is refused; behind a command such as `explain` it holds like a shared one.
+- A global option after the last case applies to every case that had no value of it before.
+- One that says how the run is done, not what a case is (`Knob.repro` is false: --jobs, --report, --match ...) applies to all cases
+  wherever it stands on the command line.
+- A driver's option with no case after it is an error; after a command such as `explain` it applies to all cases, as a global one does.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ MATCH = "--match"
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What the words mean.
+    """The parsed command line.
 
-    problems: those that --match and --shard leave of `planned`. globals: the global state at the end (reports, summary, verbosity count
-    for the whole run). notes: what the words ask for in vain. case: how the driver that was named last is given one.
+    problems: those that --match and --shard select out of `planned`. globals: the global state at the end (reports, summary, verbosity: of
+    the whole run). notes: remarks on options without effect. case: how to name a case for the last driver.
     """
 
     problems: tuple[Problem, ...]
@@ -53,18 +54,18 @@ class CommandLine:
 
 
 def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
-    """Read all words. Raises UsageError for what cannot be understood, and for a batch file that cannot be read.
+    """Parse all words. Raises UsageError for words that cannot be parsed, and for a batch file that cannot be read.
 
-    default: the driver where none is named, for the words behind a command; the driver's options behind the last case then hold for all.
+    default: the driver if none is named, for the words after a command; the driver's options after the last case then apply to all cases.
     """
     state = _State(default)
     state.feed([Word(w) for w in words], ())
     settings = Globals(**{name: values[0] for name, values in state.globals.items()})
     planned, problems = 0, list[Problem]()
-    for asked in state.asked():
-        found = _expanded(asked, planned)
-        planned += len(found)
-        problems += (p for p in found if _is_chosen(p, asked.match))
+    for pending in state.pending_cases():
+        expanded = _expanded(pending, planned)
+        planned += len(expanded)
+        problems += (p for p in expanded if _is_chosen(p, pending.match))
     return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()), state.case)
 
 
@@ -72,8 +73,8 @@ State = dict[str, tuple[Any, ...]]  # field of a knob set -> alternatives: one, 
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A case with the state it has found. match: what batch files say of cases, beside the command line's own --match."""
+class _PendingCase:
+    """A case with the state at its place. match: the filter of batch files, beside the command line's own --match."""
 
     driver: Driver
     option: Word
@@ -86,10 +87,10 @@ class _Asked:
 
 @dataclass
 class _State:
-    """The machine's memory.
+    """The state of the parser.
 
-    late, late_own: fields, of globals and knobs, set since the last case. whole: fields of globals that hold for the whole run. idle: words
-    that wait for a case to be about, by option.
+    late_globals, late_knobs: names of global and driver knobs set since the last case. run_wide: global knobs that apply to the whole run.
+    unused: options that no case has used yet.
     """
 
     default: str = ""
@@ -98,34 +99,34 @@ class _State:
     knobs: State = field(default_factory=dict)
     match: str = ""
     lookup: Lookup = field(default_factory=Lookup)
-    cases: list[_Asked] = field(default_factory=list)
+    cases: list[_PendingCase] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
-    whole: set[str] = field(default_factory=set)
-    late: set[str] = field(default_factory=set)
-    late_own: set[str] = field(default_factory=set)
-    idle: dict[str, Word] = field(default_factory=dict)
+    run_wide: set[str] = field(default_factory=set)
+    late_globals: set[str] = field(default_factory=set)
+    late_knobs: set[str] = field(default_factory=set)
+    unused: dict[str, Word] = field(default_factory=dict)
 
     @property
     def case(self) -> str:
-        """For who has named none: what to write."""
+        """How a case is written for the present driver, for error messages."""
         if self.driver is None or self.driver.reads_files:
             return f"{TRIGGER} FILE"
         return f"a descriptor, as {self.driver.examples[0].rpartition(' ')[2]}"
 
-    def asked(self) -> list[_Asked]:
-        """The cases with all that holds for them. Raises UsageError for words that came too late for any."""
+    def pending_cases(self) -> list[_PendingCase]:
+        """The cases with all options that apply to them. Raises UsageError for options that no case follows."""
         if self.default:
-            self.idle = {option: word for option, word in self.idle.items() if option not in self._local}
-        if self.cases and self.idle:
-            first, *others = self.idle.values()
+            self.unused = {option: word for option, word in self.unused.items() if option not in self._local}
+        if self.cases and self.unused:
+            first, *others = self.unused.values()
             what = "no case stands behind it" + "".join(f", nor behind {word.text}" for word in others)
             raise UsageError(what, where=_where(first), fix="move it in front of the case: a case has the options before it")
-        shared = {name: self.globals[name] for name in self.whole | self.late}
-        own = {name: self.knobs[name] for name in self.late_own if self.default and name in self.knobs}
+        shared = {name: self.globals[name] for name in self.run_wide | self.late_globals}
+        own = {name: self.knobs[name] for name in self.late_knobs if self.default and name in self.knobs}
         return [replace(c, globals=shared | c.globals, knobs=own | c.knobs if c.driver is self.driver else c.knobs) for c in self.cases]
 
     def feed(self, words: list[Word], nest: tuple[Path, ...]) -> None:
-        """Take the words of one source; nest: the batch files we are inside of."""
+        """Parse the words of one source. nest: the batch files that include it."""
         rest = deque(words)
         while rest:
             word = rest.popleft()
@@ -142,7 +143,7 @@ class _State:
             elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
                 self._choose(option.removeprefix("--"), word)
             else:
-                self._known(option, word)
+                self._check_known(option, word)
                 self._set(Word(option, word.where), value if given else self._next_value(word, rest), nest)
 
     @property
@@ -156,7 +157,7 @@ class _State:
     def _is_descriptor(self, word: Word) -> bool:
         return not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files
 
-    def _known(self, option: str, word: Word) -> None:
+    def _check_known(self, option: str, word: Word) -> None:
         """Raise UsageError unless the option exists in the present state."""
         if self.default and not self.driver and self._is_of_driver(option):
             self._choose(self.default, word)
@@ -184,8 +185,8 @@ class _State:
             self.driver = load_driver(name)
         except InvalidArguments as bad:
             raise UsageError(bad.what, where=word.where, fix=bad.fix) from bad
-        self.knobs, self.match, self.late_own = {}, "", set()
-        self.idle["--driver"] = Word(f"--{name}", word.where)
+        self.knobs, self.match, self.late_knobs = {}, "", set()
+        self.unused["--driver"] = Word(f"--{name}", word.where)
 
     def _set(self, option: Word, value: str, nest: tuple[Path, ...]) -> None:
         if option.text == "--driver":
@@ -197,26 +198,26 @@ class _State:
         elif self.driver and option.text == TRIGGER:
             self._run(value, option)
         elif option.text in self._local:
-            self._set_own(self._local[option.text], value, option)
+            self._set_driver_knob(self._local[option.text], value, option)
         elif option.text in self._inert:
             self.notes[option.text] = f"{option.text} changes nothing: {self._inert[option.text]}"
-        elif option.text == MATCH and option.where:  # benchdnn's is the driver's: it narrows what follows, up to --reset
+        elif option.text == MATCH and option.where:  # as in benchdnn, it filters the cases after it, up to --reset
             (self.match,) = _values(knobs_of(Globals)[MATCH], value, option)
-            self._note_idle(value, option)
+            self._mark_unused(value, option)
         else:
             self._set_global(knobs_of(Globals)[option.text], value, option)
 
-    def _set_own(self, knob: Knob, value: str, option: Word) -> None:
+    def _set_driver_knob(self, knob: Knob, value: str, option: Word) -> None:
         self.knobs[knob.name] = _values(knob, value, option)
-        self.late_own.add(knob.name)
-        self._note_idle(value, option)
+        self.late_knobs.add(knob.name)
+        self._mark_unused(value, option)
 
-    def _note_idle(self, value: str, option: Word) -> None:
-        """An option waits for a case. One that restores a default would be missed by nobody."""
+    def _mark_unused(self, value: str, option: Word) -> None:
+        """Record that the option needs a case after it. One that restores a default does not."""
         if value:
-            self.idle[option.text] = Word(f"{option.text}={value}", option.where)
+            self.unused[option.text] = Word(f"{option.text}={value}", option.where)
         else:
-            self.idle.pop(option.text, None)
+            self.unused.pop(option.text, None)
 
     def _set_global(self, knob: Knob, value: str, option: Word) -> None:
         (mode,) = self.globals.get("mode", (Mode.correctness,))
@@ -232,12 +233,12 @@ class _State:
         if knob.merge and value and knob.name in self.globals:
             new = (knob.merge(self.globals[knob.name][0], new[0]),)
         self.globals[knob.name] = new
-        self.late.add(knob.name)
+        self.late_globals.add(knob.name)
         if not knob.repro and not option.where:
-            self.whole.add(knob.name)
+            self.run_wide.add(knob.name)
 
     def _next_value(self, word: Word, rest: deque[Word]) -> str:
-        """The value of `--name value`. Raises UsageError when the next word is an option or there is none."""
+        """The value of `--name value`. Raises UsageError if the next word is an option or there is none."""
         knob = (knobs_of(Globals) | self._local).get(word.text)
         is_value = bool(rest) and not rest[0].text.startswith("--")
         if knob is not None and knob.flag and not (is_value and rest[0].text.lower() in ("true", "false", "1", "0")):
@@ -247,9 +248,9 @@ class _State:
         return rest.popleft().text
 
     def _batch(self, name: str, option: Word, nest: tuple[Path, ...]) -> None:
-        """Feed a batch file. With no driver chosen, the packaged inputs in which it lies tell the driver."""
-        if not self.driver and len(found := drivers_with(name, names("drivers"))) == 1:
-            self._choose(found[0], option)
+        """Parse a batch file. If no driver is chosen, the packaged inputs that contain the file determine it."""
+        if not self.driver and len(owners := drivers_with(name, names("drivers"))) == 1:
+            self._choose(owners[0], option)
         elif not self.driver and self.default:
             self._choose(self.default, option)
         try:
@@ -267,7 +268,7 @@ class _State:
         self.feed(words, (*nest, real(path)))
 
     def _run(self, text: str, option: Word) -> None:
-        """A case. One that cannot be found or read is a problem too: it fails when its turn comes, and the others run."""
+        """Add a case. One that cannot be found or read becomes a problem too, which fails when it runs; the others still run."""
         assert self.driver is not None
         case: Any = text
         file, unusable = None, None
@@ -282,33 +283,33 @@ class _State:
             what, _, fix = str(bad).partition("; ")
             unusable = InvalidArguments(what, where=text, fix=fix)
         self.knobs["case"] = (case,)
-        self.cases.append(_Asked(self.driver, option, file, unusable, dict(self.globals), dict(self.knobs), self.match))
-        self.late, self.late_own, self.idle = set(), set(), {}
+        self.cases.append(_PendingCase(self.driver, option, file, unusable, dict(self.globals), dict(self.knobs), self.match))
+        self.late_globals, self.late_knobs, self.unused = set(), set(), {}
 
 
-def _expanded(asked: _Asked, first: int) -> list[Problem]:
-    """One problem per element of the product; the global knobs vary slowest, then the driver's in the order of its loops.
+def _expanded(pending: _PendingCase, first: int) -> list[Problem]:
+    """One problem per combination of alternatives; the global knobs vary slowest, then the driver's in the order of its loops.
 
-    first: the index of the first one. Raises UsageError for settings that exclude each other.
+    first: the index of the first problem. Raises UsageError for options that exclude each other.
     """
-    found = list[Problem]()
-    for shared in _product(Globals, asked.globals):
-        if shared.mode is Mode.correctness and shared.has_no_reference:
+    problems = list[Problem]()
+    for globals_ in _product(Globals, pending.globals):
+        if globals_.mode is Mode.correctness and globals_.has_no_reference:
             fix = "leave out --mode-modifier=M, or choose a mode other than C"
-            raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(asked.option), fix=fix)
-        for own in _product(asked.driver.knobs, asked.knobs, asked.driver.loops):
-            found.append(Problem(first + len(found), asked.driver, shared, own, asked.file, asked.unusable))
-    return found
+            raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(pending.option), fix=fix)
+        for knobs in _product(pending.driver.knobs, pending.knobs, pending.driver.loops):
+            problems.append(Problem(first + len(problems), pending.driver, globals_, knobs, pending.file, pending.unusable))
+    return problems
 
 
 def _is_chosen(problem: Problem, match: str) -> bool:
-    """Whether --shard and --match leave a problem. match: that of batch files, which the command line's narrows further."""
+    """Whether --shard and --match select a problem. match: the filter of batch files, applied besides the command line's."""
     part, parts = problem.globals.shard
     return problem.index % parts == part - 1 and all(_is_matched(each, problem) for each in (problem.globals.match, match) if each)
 
 
 def _content(path: Path) -> str:
-    """Of a batch file; bytes that are no UTF-8 are those of file names."""
+    """The text of a batch file. Bytes that are not UTF-8 are kept as surrogates, as in file names."""
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as bad:
@@ -328,14 +329,14 @@ def _is_matched(pattern: str, problem: Problem) -> bool:
 
 
 def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any]:
-    """A knob set per choice of alternatives. loops: the slowest fields; the others follow in order of declaration."""
+    """A knob set per combination of alternatives. loops: the fields that vary slowest; the others follow in order of declaration."""
     names = [k.name for k in knobs_of(knobs).values()]
     axes = [name for name in (*loops, *(n for n in names if n not in loops)) if name in state]
     return [knobs(**dict(zip(axes, choice, strict=True))) for choice in product(*(state[name] for name in axes))]
 
 
 def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
-    """The alternatives a value stands for. Raises UsageError."""
+    """The alternatives that a value lists. Raises UsageError."""
     if not value:
         return (knob.default,)
     try:
@@ -345,14 +346,14 @@ def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
 
 
 def _check_report(name: str, file: str, option: Word) -> None:
-    """There is such a report, and the file's name does not say that it is another one."""
+    """Raise UsageError unless the report exists and the file's suffix is not that of another report."""
     try:
         load_report(name)
     except InvalidArguments as bad:
         raise UsageError(bad.what, where=_where(option), fix=bad.fix) from bad
-    if other := contradicts(name, file):
-        what = f"the file's name says {other}, and the report is {name}"
-        raise UsageError(what, where=f"{_where(option)}={name}:{file}", fix=f"write {other}:{file}, or name the file otherwise")
+    if implied := contradicts(name, file):
+        what = f"the file's name says {implied}, and the report is {name}"
+        raise UsageError(what, where=f"{_where(option)}={name}:{file}", fix=f"write {implied}:{file}, or name the file otherwise")
 
 
 def _where(option: Word) -> str:

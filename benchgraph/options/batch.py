@@ -1,8 +1,8 @@
-"""Batch files and where files are found.
+"""Words of batch files, and where case and batch files are looked up.
 
-A batch file holds command-line words between whitespace; newlines mean nothing. A word that begins with # comments out the rest of its
-line; a word that ends in a backslash is joined with the next one, and a backslash alone joins the words on its sides. Quotation marks do
-what they do in a shell, so that a repro line may be pasted. --batch may be used inside.
+A batch file holds command-line words separated by whitespace; newlines have no meaning. A word that begins with # comments out the rest
+of its line; a word that ends in a backslash is joined with the next one, and a lone backslash joins the words on both sides. Quotation
+marks work as in a shell, so that repro lines can be pasted. --batch may be used inside.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from benchgraph.core.errors import InvalidArguments, ParseError, nearest
 from benchgraph.core.files import data_dir, exists, is_file, real
 from benchgraph.options.parsers import unescaped
 
-MAX_SEEN = 30  # directories that earlier look-ups leave behind, as benchdnn keeps them
+MAX_SEEN = 30  # directories remembered from earlier look-ups, as in benchdnn
 
 
 @dataclass(frozen=True)
 class Word:
-    """A command-line word; where: the batch file and line it stands on, '' for the command line itself."""
+    """A command-line word. where: its batch file and line, '' for the command line itself."""
 
     text: str
     where: str = ""
 
 
-# What a word is made of: '...', $'...' and "..." with escapes, a quotation mark that nothing closes, or characters that mean themselves.
+# Parts of a word: '...', $'...' and "..." with escapes, an unclosed quotation mark, or plain characters.
 PARTS = re.compile(
     r"""'(?P<single>[^'\n]*)'|\$'(?P<bytes>(?:[^'\\\n]|\\.)*)'|"(?P<double>(?:[^"\\\n]|\\.)*)"|(?P<open>['"])|"""
     r"""(?P<plain>(?:[^\s'"$]|\$(?!'))+|\$)"""
 )
-ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes; any other backslash there is itself
+ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes; other backslashes there are literal
 
 
 def tokenize(content: str, name: str) -> Iterator[Word]:
-    """The words of a batch file. Raises ParseError, with the line, for a quotation that is not closed on it."""
-    held: Word | None = None  # may yet be joined with the next one
+    """The words of a batch file. Raises ParseError, with the line, for a quotation that does not end on it."""
+    pending: Word | None = None  # a word that the next one may be joined to
     joins = False
     for number, line in enumerate(content.splitlines(), 1):
         where = f"{name}:{number}"
         for text, continues in _words(line, where):
             is_backslash = continues and not text
-            if held is not None and (joins or is_backslash):
-                held = Word(held.text + text, held.where)
+            if pending is not None and (joins or is_backslash):
+                pending = Word(pending.text + text, pending.where)
             elif not is_backslash:
-                if held is not None:
-                    yield held
-                held = Word(text, where)
+                if pending is not None:
+                    yield pending
+                pending = Word(text, where)
             joins = continues
-    if held is not None:
-        yield held
+    if pending is not None:
+        yield pending
 
 
 def _words(line: str, where: str) -> Iterator[tuple[str, bool]]:
-    """The words of a line, and whether each goes on with the next one."""
+    """The words of a line, and whether each continues in the next word."""
     at = 0
     while at < len(line):
         if line[at].isspace():
@@ -76,16 +76,16 @@ def _words(line: str, where: str) -> Iterator[tuple[str, bool]]:
 
 @dataclass
 class Lookup:
-    """Finds case and batch files: the path itself, then the directories of files found before, then the packaged inputs of the driver.
+    """Looks up case and batch files: the path itself, the directories of files found earlier, then the packaged inputs of the driver.
 
-    Drivers have packaged files of the same names: the folders of others come last. Mutable, because what is found widens what can be
-    found: a batch file names cases that lie beside it.
+    Packaged files of different drivers share names, so folders of other drivers come last. Mutable: a batch file names cases beside it, so
+    each file found adds its directory.
     """
 
     seen: list[Path] = field(default_factory=list)
 
     def find(self, name: str, driver: str) -> tuple[Path, str]:
-        """The file, and the name under which it can be found again from the same directory. Raises InvalidArguments."""
+        """The file, and a name that finds it again from the same directory. Raises InvalidArguments."""
         inputs = data_dir("inputs")
         own, literal = inputs / driver, Path(name)
         others = [d for d in self.seen if d.is_relative_to(inputs) and not d.is_relative_to(own)]
@@ -101,7 +101,7 @@ class Lookup:
         raise InvalidArguments("no such file", where=name, fix=self._remedy(name, driver))
 
     def _remedy(self, name: str, driver: str) -> str:
-        """The packaged file whose own name is nearest, wherever it lies: folders and suffixes that are alike make nothing near."""
+        """Suggests the packaged file whose stem is nearest; similar folders and suffixes do not count."""
         inputs = data_dir("inputs") / driver
         files = [path.relative_to(inputs) for path in inputs.rglob("*") if path.is_file()]
         same = [str(path) for path in files if path.stem == Path(name).stem]
@@ -113,5 +113,5 @@ class Lookup:
 
 
 def drivers_with(name: str, drivers: list[str]) -> list[str]:
-    """The drivers among whose packaged inputs a file of this name lies."""
+    """The drivers whose packaged inputs include a file of this name."""
     return [d for d in drivers if is_file(data_dir("inputs") / d / name)]

@@ -1,6 +1,6 @@
-"""Knob sets: one frozen dataclass says what can be set. A field is an option, its default, a product axis and a word of the repro line.
+"""Knob sets: frozen dataclasses of options. A field is an option, its default, a product axis and a word of the repro line.
 
-This module and what it imports stay free of numpy, so that `benchgraph --help` answers at once.
+This module and its imports stay free of numpy, so that `benchgraph --help` is quick.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from benchgraph.core.isa import ISA_CHOICES, ISAS
-from benchgraph.options import values
+from benchgraph.options import global_parsers
 from benchgraph.options.parsers import (
     Parse,
     boolean,
@@ -33,11 +33,11 @@ from benchgraph.results.mode import Mode
 class Knob:
     """How one field is set. parse raises ValueError, whose text (if any) is the remedy.
 
-    value: the grammar, for --help, where `group` is its section. product: a comma list runs the case once per alternative; an empty
-    alternative is the default. merge: how a further use of the option adds to the value. flag: the value may be left out, and is true
-    then. bare: the value may stand without its option, as problem descriptors do; the repro line leaves the option out. repro: whether the
-    repro line says it. config: the field of core.config.Config that it sets while a case runs.
-    fixed_by: modes that settle the value themselves. lacks: why nothing but the default can be meant; a case with another value is skipped.
+    value: the grammar, for --help; group: the section there. product: a comma list runs the case once per alternative; an empty alternative
+    is the default. merge: combines the value with that of a repeated option. flag: the value may be omitted, and is then true. bare: the
+    value may stand without its option, as problem descriptors do, and does so in the repro line. repro: whether the repro line includes it.
+    config: the field of core.config.Config that it sets while a case runs. fixed_by: modes that determine the value themselves. lacks: why
+    only the default is supported; a case with another value is skipped.
     """
 
     name: str
@@ -58,22 +58,22 @@ class Knob:
 
 
 def knob(default: object, parse: Parse, value: str, help: str, **more: object) -> Any:
-    """A dataclass field that is a knob (Any, as dataclasses.field itself pretends to return the default)."""
+    """A dataclass field that is a knob (typed Any, as dataclasses.field itself claims to return the default)."""
     return field(default=default, metadata={"parse": parse, "value": value, "help": help, **more})
 
 
 @cache
 def knobs_of(knobs: type) -> dict[str, Knob]:
-    """Option -> knob, in declaration order; mb_size becomes --mb-size unless the field names its option."""
-    found = [Knob(f.name, default=f.default, **{"option": "--" + f.name.replace("_", "-"), **f.metadata}) for f in fields(knobs)]
-    return {k.option: k for k in found}
+    """Option -> knob, in order of declaration; mb_size becomes --mb-size unless the field names its option."""
+    all_knobs = [Knob(f.name, default=f.default, **{"option": "--" + f.name.replace("_", "-"), **f.metadata}) for f in fields(knobs)]
+    return {k.option: k for k in all_knobs}
 
 
 def words(knobs: object, *, all: bool = False) -> list[str]:
-    """The repro words of a knob set: what differs from the defaults, or, with all, everything that can be written."""
+    """The repro words of a knob set: values that differ from the defaults, or, with all, every value that can be written."""
     kind: Any = type(knobs)
-    said = [k for k in knobs_of(kind).values() if k.repro and getattr(knobs, "mode", None) not in k.fixed_by]
-    pairs = [(k, text(getattr(knobs, k.name)), text(k.default)) for k in said]
+    shown = [k for k in knobs_of(kind).values() if k.repro and getattr(knobs, "mode", None) not in k.fixed_by]
+    pairs = [(k, text(getattr(knobs, k.name)), text(k.default)) for k in shown]
     return [value if k.bare else f"{k.option}={value}" for k, value, default in pairs if value and (all or value != default)]
 
 
@@ -84,7 +84,7 @@ def _mode(word: str) -> Mode:
         raise ValueError(f"choose one of {', '.join(m.value for m in Mode)}") from None
 
 
-USM = "usm"  # the memory kind there is
+USM = "usm"  # the only supported memory kind
 
 # ---- the global knobs ------------------------------------------------------------------------------------------------
 
@@ -93,10 +93,10 @@ RUN, MEASURE, CHOOSE, SAY, MACHINE = "What is done", "How long it is measured", 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the things that a case compares: a library under a policy.
+    """A library under a policy: one of the contenders that a case compares.
 
-    label: what results call it: the policy alone where there is one library. is_witness: of a library other than the first named, which
-    is the one under test; what a witness gets wrong is told, and is not held against the case.
+    label: its name in results: the policy alone if there is one library. is_witness: of a library other than the first, which is the one
+    under test; wrong results of a witness are reported but do not fail the case.
     """
 
     library: str
@@ -107,7 +107,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Globals:
-    """What every driver shares. policy () means the mode's own choice, see `policies`."""
+    """The options that all drivers share. policy () is the mode's default, see `policies`."""
 
     mode: Mode = knob(  # noqa: RUF009 - knob() is dataclasses.field()
         Mode.correctness,
@@ -127,7 +127,7 @@ class Globals:
     )
     policy: tuple[str, ...] = knob(
         (),
-        values.policies,
+        global_parsers.policies,
         "P[:no-PASS][,P...]",
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
         "passes of the compiler, as in fused:no-coarse+no-shrink: attach, coarse, defer, fold-batch, hoist, inplace, interleave, jam, "
@@ -156,7 +156,7 @@ class Globals:
     engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
     library: tuple[str, ...] = knob(
         ("benchgraph",),
-        values.libraries,
+        global_parsers.libraries,
         "NAME[:PATH][,...]",
         "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
@@ -187,7 +187,7 @@ class Globals:
     fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead", group=MEASURE, fixed_by=(Mode.simulation,))
     cold_cache: str = knob(
         "none",
-        values.cold_cache,
+        global_parsers.cold_cache,
         "{none,wei,all}[+tlb[:SIZE]]",
         "what is flushed from the caches before every execution, each of which is then a sample: nothing (default), constants and what was "
         "computed from them, all inputs and outputs of partitions too; tlb touches other pages, SIZE in M or G (default 1G)",
@@ -230,7 +230,7 @@ class Globals:
         repro=False,
     )
     perf_template: str = knob(
-        "def", values.template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
+        "def", global_parsers.template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
     )
     jobs: int = knob(
         0,
@@ -250,7 +250,7 @@ class Globals:
     )
     report: tuple[tuple[str, str], ...] = knob(
         (),
-        values.report,
+        global_parsers.report,
         "NAME[:FILE]",
         "write a report at the end, to FILE if given (its folder is made), - for standard output alone; json:FILE grows while cases "
         "finish; may be repeated",
@@ -259,11 +259,11 @@ class Globals:
         merge=lambda old, new: (*old, *new),
     )
     resume: str = knob(
-        "", values.file, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False
+        "", global_parsers.file, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False
     )
     history: str = knob(
         "",
-        values.history,
+        global_parsers.history,
         "[URL]",
         "append the run to a history: a SQLite file, or postgresql://USER@HOST/DATABASE; without a value BENCHGRAPH_HISTORY",
         group=SAY,
@@ -275,7 +275,7 @@ class Globals:
     )
     summary: str = knob(
         "",
-        values.summary,
+        global_parsers.summary,
         "[no-]failures[+...]",
         "list the failed cases at the end (default) or not; [no-]impl and [no-]impl-csv are tables that benchdnn leaves empty for graphs",
         group=SAY,
@@ -288,7 +288,7 @@ class Globals:
 
     @property
     def reports(self) -> tuple[tuple[str, str], ...]:
-        """The reports to write, that of --resume among them."""
+        """The reports to write, including that of --resume."""
         own = ("json", self.resume)
         return (*self.report, own) if self.resume and own not in self.report else self.report
 
@@ -299,25 +299,25 @@ class Globals:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The libraries under their policies. A policy that one of several libraries has not is left out there."""
+        """The contenders: libraries under their policies. With several libraries, policies that one of them lacks are left out."""
         if len(self.library) == 1:
             return tuple(Side(self.library[0], policy, policy) for policy in self.policies)
         names = [library.partition(":")[0] for library in self.library]
-        found = []
+        sides = []
         for library, name in zip(self.library, names, strict=True):
             label = name if names.count(name) == 1 else library
-            mine = [p for p in self._policies_of(library) if values.has_policy(name, p)]
-            found += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in mine]
-        return tuple(found)
+            supported = [p for p in self._policies_of(library) if global_parsers.has_policy(name, p)]
+            sides += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in supported]
+        return tuple(sides)
 
     def _policies_of(self, library: str) -> tuple[str, ...]:
         if self.policy:
             return self.policy
-        return values.LIBRARY_POLICIES[library.partition(":")[0]] if self.mode.is_timed else ("fused",)
+        return global_parsers.LIBRARY_POLICIES[library.partition(":")[0]] if self.mode.is_timed else ("fused",)
 
     @property
     def has_no_reference(self) -> bool:
-        """Inputs hold one constant, and nothing is compared with a reference."""
+        """Whether inputs hold one constant and nothing is compared with a reference."""
         return "M" in self.mode_modifier or self.mode in (Mode.run, Mode.fast_performance, Mode.simulation)
 
     @property
@@ -331,7 +331,7 @@ class Globals:
 
 FAST_MS = 10.0  # benchdnn's --max-ms-per-prb in mode F
 
-# Options of benchdnn that change nothing here, and why.
+# Options of benchdnn without effect here, and why.
 INERT = {
     "--cpu-isa-hints": "the vector width is part of --isa",
     "--stream-kind": "there is one stream, in order",

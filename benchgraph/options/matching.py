@@ -1,4 +1,4 @@
-"""Regular expressions of users, which may backtrack for longer than anybody waits."""
+"""Users' regular expressions, which may backtrack for very long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 from benchgraph.core.errors import InvalidArguments
 
-LIMIT_S = 2.0  # of CPU time for one line, which takes an expression that does not backtrack microseconds
+LIMIT_S = 2.0  # of CPU time per line; without backtracking, matching takes microseconds
 
 
 class _TooLong(Exception):
@@ -19,9 +19,9 @@ class _TooLong(Exception):
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the expression is found in the text. Raises InvalidArguments when that cannot be told within LIMIT_S.
+    """Whether the pattern occurs in the text. Raises InvalidArguments if that takes longer than LIMIT_S.
 
-    Python looks for signals while it matches. They reach the main thread alone; elsewhere there is no limit.
+    The limit is a signal, which only the main thread gets; other threads have no limit.
     """
     try:
         with _limited():
@@ -33,7 +33,7 @@ def matches(pattern: str, text: str) -> bool:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raises _TooLong inside the block when it has taken LIMIT_S."""
+    """Raises _TooLong inside the block after LIMIT_S."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

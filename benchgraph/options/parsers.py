@@ -1,6 +1,6 @@
-"""What the values of options look like. A parser raises ValueError, whose text is the remedy.
+"""Parsers of option values. A parser raises ValueError, whose text is the remedy.
 
-Free of numpy; parsers that need the graph package import it when they meet a value.
+Free of numpy; parsers that need the graph package import it when they are called.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def text(value: object) -> str:
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-# What a shell takes for itself. A name in quotation marks, as descriptors end with, loses nothing but them.
+# Words that need no quoting in a shell. A name in quotation marks, as at the end of descriptors, loses only these.
 PLAIN = re.compile(r'[\w@%+=:,./-]*("[\w@%+=:,./*&()<>; -]*")?', re.ASCII)
 
 
 def shell_word(word: str) -> str:
-    """A word as a shell, or a batch file, has to be given it.
+    """A word quoted for a shell or a batch file.
 
-    What nobody could see or paste goes by its bytes into $'...', which bash, zsh and ksh know: controls, and bytes that are no UTF-8.
+    Control characters and bytes that are not UTF-8 are written as escapes in $'...', which bash, zsh and ksh read.
     """
     if any(map(is_hidden, word)):
         return "$'" + "".join(map(_escaped, word)) + "'"
@@ -51,18 +51,18 @@ def _escaped(character: str) -> str:
         return f"\\{character}" if character in "\\'" else character
     if character in _SHORT.values():
         return printable(character)
-    is_byte = "\udc80" <= character <= "\udcff"  # of a file name, as Python has those that are no UTF-8
+    is_byte = "\udc80" <= character <= "\udcff"  # a byte of a file name that is not UTF-8, as Python represents it
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape" if is_byte else "surrogatepass"))
 
 
 def unescaped(inside: str) -> str:
-    """What stands between $' and ', as `shell_word` writes it."""
-    found = re.sub(rb"\\(?:x([0-9a-fA-F]{1,2})|(.))", _byte, inside.encode("utf-8", "surrogateescape"), flags=re.DOTALL)
-    return found.decode("utf-8", "surrogateescape")
+    """The text inside of $'...', as `shell_word` writes it."""
+    data = re.sub(rb"\\(?:x([0-9a-fA-F]{1,2})|(.))", _byte, inside.encode("utf-8", "surrogateescape"), flags=re.DOTALL)
+    return data.decode("utf-8", "surrogateescape")
 
 
-def _byte(found: re.Match[bytes]) -> bytes:
-    return bytes([int(found[1], 16)]) if found[1] else _SHORT.get(found[2].decode("latin-1"), "").encode() or found[2]
+def _byte(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)]) if match[1] else _SHORT.get(match[2].decode("latin-1"), "").encode() or match[2]
 
 
 MOST_DIGITS = 4000  # Python does not read 5,000
@@ -72,7 +72,6 @@ MOST_DIGITS = 4000  # Python does not read 5,000
 
 
 def natural(word: str) -> int:
-    """A non-negative integer."""
     if not (word.isascii() and word.isdecimal()):
         raise ValueError("give a non-negative integer")
     if len(word) > MOST_DIGITS:
@@ -81,14 +80,12 @@ def natural(word: str) -> int:
 
 
 def positive(word: str) -> int:
-    """An integer from 1 on."""
     if not (word.isascii() and word.isdecimal() and word.strip("0")):
         raise ValueError("give an integer from 1 on")
     return natural(word)
 
 
 def boolean(word: str) -> bool:
-    """benchdnn's booleans, in any case."""
     known = {"true": True, "1": True, "false": False, "0": False}
     if word.lower() not in known:
         raise ValueError("give true or false")
@@ -111,15 +108,14 @@ def real_between(least: float, most: float) -> Parse:
 
 
 def share(word: str) -> float:
-    """A share, as 5% or 0.05."""
     fix = "give a share of at least 0, as in 5% or 0.05"
     try:
-        found = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+        value = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
     except ValueError:
         raise ValueError(fix) from None
-    if not 0 <= found < 1:
-        raise ValueError(f"{fix}, and below 1" if found >= 1 else fix)
-    return found
+    if not 0 <= value < 1:
+        raise ValueError(f"{fix}, and below 1" if value >= 1 else fix)
+    return value
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -142,7 +138,7 @@ def some_of(*choices: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def letters(*known: str) -> Parse:
-    """Some of these letters, in any order and case; kept sorted."""
+    """Some of these letters, in any order and case; sorted."""
 
     def parse(word: str) -> str:
         if set(word.upper()) - set(known):
@@ -153,7 +149,6 @@ def letters(*known: str) -> Parse:
 
 
 def pattern(word: str) -> str:
-    """A regular expression."""
     try:
         re.compile(word)
     except (re.error, RecursionError, OverflowError) as bad:
@@ -163,18 +158,18 @@ def pattern(word: str) -> str:
 
 def shard(word: str) -> tuple[int, int]:
     """i/n: the i-th of n parts, counted from 1."""
-    found = re.fullmatch(r"(\d+)/(\d+)", word, re.ASCII)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"(\d+)/(\d+)", word, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ValueError("give I/N with I from 1 to N, as in 2/3")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def engine(word: str) -> str:
-    """cpu or gpu, with an index. Only the one CPU engine exists here, which is what benchdnn says on such a machine, too."""
-    found = re.fullmatch(r"(cpu|gpu)(?::(\d+))?", word)
-    if found is None:
+    """cpu or gpu, with an index. Only the CPU engine exists here, so others are refused in benchdnn's words."""
+    match = re.fullmatch(r"(cpu|gpu)(?::(\d+))?", word)
+    if match is None:
         raise ValueError("give cpu or gpu, with an index if need be, as in cpu:0")
-    kind, index = found[1], int(found[2] or 0)
+    kind, index = match[1], int(match[2] or 0)
     if kind == "gpu" or index:
         count = int(kind == "cpu")
         raise ValueError(f"engine {kind} with index {index} is not registered in the system, which has {count} of that kind; use cpu")
@@ -182,7 +177,7 @@ def engine(word: str) -> str:
 
 
 def fpmath(word: str) -> str:
-    """MODE or MODE:BOOL (the mode goes for integers too), in one spelling."""
+    """MODE or MODE:BOOL (whether the mode applies to integers too), in one spelling."""
     mode, colon, flag = word.partition(":")
     one_of("strict", "bf16", "f16", "tf32", "any")(mode)
     return f"{mode}:{text(boolean(flag))}" if colon else mode
@@ -193,7 +188,7 @@ def fpmath(word: str) -> str:
 
 @dataclass(frozen=True)
 class PerId:
-    """Values by id of a tensor or op, in order of ids. Empty: nothing is set."""
+    """Values by id of a tensor or op, in order of ids; empty if none is set."""
 
     entries: tuple[tuple[int, Any], ...] = ()
 
@@ -209,19 +204,19 @@ class PerId:
 
 
 def per_id(value: Parse, example: str) -> Parse:
-    """Entries joined by +, each ID:VALUE. What follows the digits of an ID is ignored, as in benchdnn, whose inputs rely on it."""
+    """Entries joined by +, each ID:VALUE. As in benchdnn, whose inputs rely on it, only the leading digits of the ID count."""
 
     def parse(word: str) -> PerId:
-        found: dict[int, Any] = {}
+        values: dict[int, Any] = {}
         for entry in word.split("+"):
             key, _, rest = entry.partition(":")
             digits = re.match(r"\d+", key, re.ASCII)
             if digits is None or not rest:
                 raise ValueError(f"write ID:VALUE, several joined by +, as in {example}")
-            if int(digits[0]) in found:
+            if int(digits[0]) in values:
                 raise ValueError(f"id {digits[0]} is there twice; give it one value")
-            found[int(digits[0])] = value(rest)
-        return PerId(tuple(sorted(found.items())))
+            values[int(digits[0])] = value(rest)
+        return PerId(tuple(sorted(values.items())))
 
     return parse
 
@@ -250,25 +245,23 @@ class AttrTexts:
 
 
 def attr_texts(word: str) -> AttrTexts:
-    """NAME:VALUE joined by *; of two values for one name the last counts, as in benchdnn."""
-    found = {}
+    """NAME:VALUE joined by *; the last of two values for one name counts, as in benchdnn."""
+    values = {}
     for entry in word.split("*"):
         name, _, value = entry.partition(":")
         if not name or not value or ":" in value:
             raise ValueError("write ID:NAME:VALUE, several of one op joined by *, as in 0:strides:2x2*groups:1")
-        found[name] = value
-    return AttrTexts(tuple(sorted(found.items())))
+        values[name] = value
+    return AttrTexts(tuple(sorted(values.items())))
 
 
 def dtype_name(word: str) -> str:
-    """A dtype's name."""
     from benchgraph.core.dtypes import GRAPH_DTYPES, DType  # numpy, so only when one is named
 
     return one_of(*(d.value for d in GRAPH_DTYPES if d is not DType.undef))(word)
 
 
 def dtype(word: str) -> object:
-    """A DType, by name."""
     from benchgraph.core.dtypes import DType
 
     return DType(dtype_name(word))
@@ -286,7 +279,6 @@ def dtypes(word: str) -> object:
 
 
 def property_type(word: str) -> object:
-    """A PropertyType, by name."""
     from benchgraph.core.tensor import PropertyType
 
     return PropertyType(one_of(*(p.value for p in PropertyType))(word))

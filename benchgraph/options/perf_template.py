@@ -1,8 +1,8 @@
-"""benchdnn's perf lines: a template of %tokens%, filled in once per timed case, or per policy where it says %policy%.
+"""benchdnn's perf lines: a template of %tokens%, filled in once per timed case, or once per policy if it contains %policy%.
 
-A token is %[-0+][KMG]NAME%: a sign picks the least (-, the default), the average (0) or the largest (+) sample, a letter divides by a
-power of 1000. All names of benchdnn's are known; those that say nothing of a graph are empty, as are clocks and frequencies, which nobody
-measures here. Times are milliseconds per execution of the whole graph.
+A token is %[-0+][KMG]NAME%: a sign selects the minimum (-, the default), the mean (0) or the maximum (+) of the samples, a letter divides
+by a power of 1000. All of benchdnn's names are accepted; those that do not apply to graphs, and clocks and frequencies, which are not
+measured, expand to nothing. Times are milliseconds per execution of the whole graph.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 SAMPLED = ("time", "bw", "flops")
 COUNTED = ("ops", "ibytes", "obytes", "iobytes")
 CREATION = ("ctime", "cptime", "cpdtime")
-SAID = ("prb", "desc", "driver", "engine", "idx", "impl", "name", "mb", "policy", "attr")
+DESCRIPTIVE = ("prb", "desc", "driver", "engine", "idx", "impl", "name", "mb", "policy", "attr")
 EMPTY = (
     *("clocks", "freq", "axis", "cfg", "alg", "dir", "dt", "sdt", "ddt", "bia_dt", "tag", "stag", "dtag", "wtag", "stat_tag", "group"),
     *("flags", "prop", "activation", "direction", "ctx-init", "ctx-exe"),
 )
-KNOWN = frozenset((*SAMPLED, *COUNTED, *CREATION, *SAID, *EMPTY))
+KNOWN = frozenset((*SAMPLED, *COUNTED, *CREATION, *DESCRIPTIVE, *EMPTY))
 
 TOKEN = re.compile(r"%([-0+]?)([KMG]?)([a-z_-]+)%")
 
 
 def check(template: str) -> None:
-    """Raise ValueError for a template with a % that begins no token."""
+    """Raise ValueError for an unknown token, or a % that begins none."""
     for word in re.findall(r"%[^%]*%?", TEMPLATES.get(template, template)):
-        found = TOKEN.fullmatch(word)
-        if found is None:
+        token = TOKEN.fullmatch(word)
+        if token is None:
             raise ValueError(f"'{word}' is no token; write %NAME%, as in %-time%")
-        if found[3] not in KNOWN:
-            raise ValueError(f"unknown token {word}; " + (did_you_mean(found[3], KNOWN) or f"there are {', '.join(sorted(KNOWN))}"))
+        if token[3] not in KNOWN:
+            raise ValueError(f"unknown token {word}; " + (did_you_mean(token[3], KNOWN) or f"there are {', '.join(sorted(KNOWN))}"))

@@ -1,4 +1,4 @@
-"""The two open ends of the pipe: drivers and reports are files, loaded by path; inputs are data beside them."""
+"""Plugins: drivers and reports are files loaded by path; inputs are data beside them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def names(folder: str) -> list[str]:
 
 @cache
 def _load(folder: str, name: str) -> ModuleType:
-    """A plugin as a module of the package benchgraph_<folder>, where it finds what plugins share: `from ._shapes import ...`."""
+    """A plugin as a module of the package benchgraph_<folder>, which also has modules shared by plugins (`from ._shapes import ...`)."""
     if name not in (known := names(folder)):
         fix = did_you_mean(name, known) or f"there are {', '.join(known)}"
         raise InvalidArguments(f"no {folder.removesuffix('s')} named '{name}'", fix=fix)
@@ -38,25 +38,25 @@ def _load(folder: str, name: str) -> ModuleType:
 
 @cache
 def about(folder: str, name: str) -> str:
-    """A plugin's first docstring line, read without running it: reports import what --help must not wait for."""
+    """The first docstring line of a plugin, read without running it: reports import modules that are too slow for --help."""
     return next(iter((ast.get_docstring(_parsed(folder, name)) or "").splitlines()), "")
 
 
 @cache
 def suffixes() -> dict[str, str]:
-    """How names of files end that hold a report -> the report, by the constant SUFFIXES of each, read without running it."""
-    found = dict[str, str]()
+    """File suffix -> report, from the constant SUFFIXES of each report, read without running it."""
+    by_suffix = dict[str, str]()
     for name in names("reports"):
         for node in _parsed("reports", name).body:
             if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["SUFFIXES"]:
-                found |= dict.fromkeys(ast.literal_eval(node.value), name)
-    return found
+                by_suffix |= dict.fromkeys(ast.literal_eval(node.value), name)
+    return by_suffix
 
 
 def contradicts(report: str, file: str) -> str:
-    """The other report that the name of a file says is in it; '' when it says nothing of the sort."""
-    said = suffixes().get(Path(file).suffix.lower(), report)
-    return "" if said == report else said
+    """The other report that the suffix of a file implies; '' if it implies none or the same."""
+    implied = suffixes().get(Path(file).suffix.lower(), report)
+    return "" if implied == report else implied
 
 
 def _parsed(folder: str, name: str) -> ast.Module:
@@ -64,16 +64,16 @@ def _parsed(folder: str, name: str) -> ast.Module:
 
 
 def load_driver(name: str) -> Driver:
-    """The driver in drivers/<name>.py. Raises InvalidArguments, with the nearest name, when there is none."""
+    """The driver in drivers/<name>.py. Raises InvalidArguments, with the nearest name, if there is none."""
     return cast("Driver", _load("drivers", name).DRIVER)
 
 
 def load_report(name: str) -> Report:
-    """The render function in reports/<name>.py. Raises InvalidArguments, with the nearest name, when there is none."""
+    """The render function in reports/<name>.py. Raises InvalidArguments, with the nearest name, if there is none."""
     return cast("Report", _load("reports", name).render)
 
 
 def shown(name: str, results: ResultSet, *, is_verbose: bool) -> str:
-    """A report as it goes to the terminal: by its function `shown`, where it has one, else as it goes to a file."""
+    """A report for the terminal: by its function `shown` if it has one, else by `render`."""
     module = _load("reports", name)
     return cast("str", module.shown(results, is_verbose=is_verbose) if hasattr(module, "shown") else module.render(results))

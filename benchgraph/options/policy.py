@@ -1,4 +1,4 @@
-"""A policy as it is written, `fused` or `fused:no-coarse+no-shrink`: what goes into one partition, and how partitions are compiled."""
+"""A policy as it is written, `fused` or `fused:no-coarse+no-shrink`: how the graph is partitioned, and which passes are left out."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from benchgraph.partition.ir import Policy
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A policy with compiler options. `str()` is the one way to write it: switches sorted, each once."""
+class PolicyChoice:
+    """A policy with compiler options. `str()` gives its canonical form: switches sorted, each once."""
 
     policy: Policy
     options: Options = DEFAULT_OPTIONS
 
     @staticmethod
-    def read(text: str) -> Choice:
-        """NAME, or NAME:no-SWITCH[+no-SWITCH...]. Raises ValueError, whose text names the choices."""
-        name, colon, said = text.partition(":")
+    def read(text: str) -> PolicyChoice:
+        """NAME, or NAME:no-SWITCH[+no-SWITCH...]. Raises ValueError, whose text lists the choices."""
+        name, colon, switches = text.partition(":")
         known = [p.value for p in Policy]
         if name not in known:
             raise ValueError(did_you_mean(name, known) or f"choose among {', '.join(known)}")
-        return Choice(Policy(name), Options(tuple(sorted({_switch(word) for word in said.split("+")}))) if colon else DEFAULT_OPTIONS)
+        return PolicyChoice(
+            Policy(name), Options(tuple(sorted({_switch(word) for word in switches.split("+")}))) if colon else DEFAULT_OPTIONS
+        )
 
     def __str__(self) -> str:
         return ":".join(part for part in (self.policy.value, "+".join(f"{OFF}{s}" for s in self.options.off)) if part)
 
 
 def _switch(word: str) -> str:
-    """The switch that `no-SWITCH` names. Remarks that a former name has a new one. Raises ValueError, whose text names the choices."""
-    from benchgraph.library.ours import FORMER_SWITCHES, SWITCHES  # and with it LLVM, so only when an option is named
+    """The switch of `no-SWITCH`. Remarks that a former name has a new one. Raises ValueError, whose text lists the choices."""
+    from benchgraph.library.ours import FORMER_SWITCHES, SWITCHES  # imports LLVM, so only when an option is named
 
     if word.startswith(OFF) and (now := FORMER_SWITCHES.get(word.removeprefix(OFF))):
         remark(f"{word} is now {OFF}{now}")
@@ -48,8 +50,8 @@ def _switch(word: str) -> str:
 
 
 def unknown_stages(names: Sequence[str]) -> list[str]:
-    """A line for each name, of those in BENCHGRAPH_PRINT_AFTER, that no pass has."""
-    from benchgraph.library.ours import FORMER_STAGES, stages  # and with it LLVM, so only when a pass is named
+    """An error line for each of the names (from BENCHGRAPH_PRINT_AFTER) that is not a pass."""
+    from benchgraph.library.ours import FORMER_STAGES, stages  # imports LLVM, so only when a pass is named
 
     known = {*stages(), "all"}
     former = {name for names in FORMER_STAGES.values() for name in names}

@@ -1,4 +1,4 @@
-"""A problem: one driver with one fixed setting of all its knobs. It knows its own repro line and builds its graph."""
+"""A problem: one driver with a value for each of its knobs. It makes its repro line and builds its graph."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ class CannotOverride(InvalidArguments):
 
 
 class CannotExpress(Unimplemented):
-    """The problem is a good one, but no op of oneDNN Graph means it: it is skipped."""
+    """The problem is valid, but no op of oneDNN Graph expresses it: it is skipped."""
 
 
-TRIGGER = "--case"  # the option that every driver has, and that runs a problem
+TRIGGER = "--case"  # the option of every driver that adds a problem
 
 
 def unchecked(knobs: Any) -> int:
-    """`expected` of a driver that expects no number of partitions. A function with a name, so that problems can go to worker processes."""
+    """`Driver.expected` for drivers that expect no number of partitions. A named function, so that problems can be pickled."""
     return 0
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What a file under drivers/ offers as DRIVER.
+    """What a file under drivers/ exports as DRIVER.
 
-    knobs: a frozen dataclass of knobs; setting its field `case` runs the problem. A case names a file, and build(knobs, file) makes the
-    shape-inferred graph; or it is bare, a problem descriptor, and build(knobs) does. build raises CannotOverride when the case is good
-    but a knob does not fit it, CannotExpress when no op means it. expected(knobs): how many partitions the fused policy should make,
-    0 when that is not to be checked. loops: fields with alternatives in the order in which their loops nest, the outermost first; fields
-    that are not named follow in order of declaration. fill: what inputs hold unless --fill says otherwise. inputs: the folder under
-    inputs/ where its files are, its own name unless given. run(problem, graph): what is done with a case instead of what the mode says.
-    inert: options of benchdnn's driver that change nothing here, and why. examples: lines for --help, without `benchgraph`.
+    knobs: a frozen dataclass of knobs; setting its field `case` adds a problem. A case is a file, and build(knobs, file) makes the
+    shape-inferred graph; or it is a problem descriptor (bare), and build(knobs) does. build raises CannotOverride for a knob that does not
+    fit the case, CannotExpress if no op expresses it. expected(knobs): the number of partitions that the fused policy should make, 0 for no
+    check. loops: fields with alternatives in the order of loop nesting, outermost first; others follow in order of declaration. fill: the
+    default of --fill. inputs: its folder under inputs/, by default its name. run(problem, graph): replaces what the mode does with a case.
+    inert: options of benchdnn's driver without effect here, and why. examples: lines for --help, without `benchgraph`.
     """
 
     name: str
@@ -71,7 +70,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Problem:
-    """file is None for a descriptor, and when the case was not found. unusable: what is wrong with a case; knobs.case is then its text."""
+    """file: None for a descriptor, or if the case was not found. unusable: the error of a bad case; knobs.case is then its text."""
 
     index: int
     driver: Driver
@@ -82,26 +81,26 @@ class Problem:
 
     @property
     def words(self) -> list[str]:
-        """The command line that runs this problem again, in words; defaults are left out."""
-        return [*words(self.globals, all=self.globals.canonical), *self._own_words]
+        """The command line that runs this problem again, as words without defaults."""
+        return [*words(self.globals, all=self.globals.canonical), *self._driver_words]
 
     @property
-    def _own_words(self) -> list[str]:
+    def _driver_words(self) -> list[str]:
         return [f"--{self.driver.name}", *words(self.knobs)]
 
     @property
     def repro(self) -> str:
-        """`words` for a shell or a batch file, on one line."""
+        """`words` as one line for a shell or a batch file."""
         return _line(self.words)
 
     @property
     def description(self) -> str:
         """The repro line without the global options."""
-        return _line(self._own_words)
+        return _line(self._driver_words)
 
     @property
     def label(self) -> str:
-        """A name for files of this problem; not unique."""
+        """A name for this problem's files; not unique."""
         case = shortened(self.file.stem if self.file else text(self.knobs.case))
         return f"{self.driver.name}-" + "".join(c if c.isalnum() or c in "_-." else "-" for c in case)
 
@@ -128,7 +127,7 @@ class Problem:
 
 
 def _line(words: Iterable[str]) -> str:
-    """Words as one types them: quoted where a shell needs it, and on one line whatever is in them."""
+    """Words quoted for a shell, on one line."""
     return " ".join(printable(shell_word(word)) for word in words)
 
 

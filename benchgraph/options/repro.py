@@ -1,4 +1,4 @@
-"""A repro line taken apart again: saved results know their problems by nothing else. And what a shell must not take apart, quoted."""
+"""Parses repro lines, by which saved results identify their problems."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from benchgraph.options.parsers import shell_word, text, unescaped
 from benchgraph.options.plugins import names
 from benchgraph.options.problem import TRIGGER
 
-# How a problem is run, not what it is. --mode and --policy are told elsewhere: by the file, and by each of its timings.
-HOW = ("--mode", "--policy", "--library", "--engine", "--repeats-per-prb", "--max-ms-per-prb", "--fix-times-per-prb", "--tuning")
+# Options that say how a problem is run. --mode and --policy are also part of the file and of each timing.
+RUN_OPTIONS = ("--mode", "--policy", "--library", "--engine", "--repeats-per-prb", "--max-ms-per-prb", "--fix-times-per-prb", "--tuning")
 
-QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")  # in the last form, which shlex does not know, a group
+QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")  # $'...', which shlex does not know, has a group
 
 
 @dataclass(frozen=True)
 class Repro:
-    """options: the shared ones. driver: '' for a line that names none. words: the driver's own options, and the case."""
+    """options: the global ones. driver: '' if the line names none. words: the driver's own options, and the case."""
 
     options: tuple[str, ...]
     driver: str
@@ -39,35 +39,35 @@ class Repro:
         return tuple(p for p in PurePosixPath(self.case).parts[:-1] if p not in ("/", ".", "..")) if is_file else ()
 
     @property
-    def telling(self) -> tuple[str, ...]:
-        """The words without HOW, and without what --canonical adds to them: equal for runs of one problem."""
+    def identity_words(self) -> tuple[str, ...]:
+        """The words without RUN_OPTIONS and the defaults that --canonical adds: equal for runs of one problem."""
         default = {option: text(knob.default) for option, knob in knobs_of(Globals).items()}
         pairs = [(word, *word.partition("=")[::2]) for word in self.options]
-        kept = [word for word, option, value in pairs if option not in HOW and value != default.get(option)]
+        kept = [word for word, option, value in pairs if option not in RUN_OPTIONS and value != default.get(option)]
         return (*kept, *([f"--{self.driver}"] if self.driver else []), *self.words)
 
     @property
-    def meaning(self) -> str:
+    def identity(self) -> str:
         """These words as one line."""
-        return " ".join(self.telling)
+        return " ".join(self.identity_words)
 
 
-def unquoted(line: str) -> list[str]:
-    """The words of a line, as a shell takes them. Of one that no shell would read, from before lines were quoted, those between spaces."""
+def split_quoted(line: str) -> list[str]:
+    """The words of a line as a shell splits it; at spaces if it is not valid shell, as lines of early versions were not quoted."""
     try:
-        return shlex.split(QUOTED.sub(lambda found: found[0] if found[1] is None else shlex.quote(unescaped(found[1])), line))
+        return shlex.split(QUOTED.sub(lambda m: m[0] if m[1] is None else shlex.quote(unescaped(m[1])), line))
     except ValueError:
         return line.split(" ")
 
 
-def requoted(line: str) -> str:
-    """A line with its words quoted as they are now: runs from before lines were quoted are of the same case."""
-    return " ".join(map(shell_word, unquoted(line)))
+def normalise_quoting(line: str) -> str:
+    """A line with the present quoting, so that early lines, which were not quoted, denote the same case."""
+    return " ".join(map(shell_word, split_quoted(line)))
 
 
 def split(repro: str) -> Repro:
-    """The parts of a line as `Problem.repro` writes it."""
-    found = unquoted(repro)
+    """Parses a line that `Problem.repro` wrote."""
+    words = split_quoted(repro)
     drivers = {f"--{name}" for name in names("drivers")}
-    at = next((i for i, word in enumerate(found) if word in drivers), -1)
-    return Repro(tuple(found[: max(at, 0)]), found[at][2:] if at >= 0 else "", tuple(found[at + 1 :]))
+    driver_at = next((i for i, word in enumerate(words) if word in drivers), -1)
+    return Repro(tuple(words[: max(driver_at, 0)]), words[driver_at][2:] if driver_at >= 0 else "", tuple(words[driver_at + 1 :]))

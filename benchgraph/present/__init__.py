@@ -4,7 +4,7 @@ terminal.py   tables by rich, as plain text
 prose.py      sentences folded at the width of the terminal
 progress.py   one status line on a terminal
 screen.py     what a run prints: cases as they finish, and the closing lines
-told.py       what a run of several libraries prints
+contender_outcomes.py  results of several libraries on one case
 perf_line.py  benchdnn's perf lines, filled in
 cells.py      the rows of a table of times
 markup.py     GitHub's Markdown

@@ -14,7 +14,7 @@ from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
 from benchgraph.present.progress import progress_line
 from benchgraph.present.prose import for_stderr
-from benchgraph.results.result import CaseResult, Done, ResultSet
+from benchgraph.results.result import CaseResult, FinishedCase, ResultSet
 
 FAILURES_SHOWN = 10  # benchdnn's
 
@@ -30,9 +30,9 @@ class Screen:
 
     problems: Sequence[Problem]
     shown: list[CaseResult] = field(default_factory=list)
-    waiting: dict[int, Done] = field(default_factory=dict)
+    waiting: dict[int, FinishedCase] = field(default_factory=dict)
 
-    def add(self, done: Done) -> None:
+    def add(self, done: FinishedCase) -> None:
         self.waiting[done.case.index] = done
         while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
             self._show(self.problems[len(self.shown)])
@@ -44,7 +44,7 @@ class Screen:
         elif file:
             click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
         for case in held:
-            self.add(Done(case))
+            self.add(FinishedCase(case))
 
     def rest(self) -> None:
         """Print those that still wait for one that was not finished."""
@@ -78,8 +78,8 @@ def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str
 
 def _told(case: CaseResult) -> Iterator[str]:
     """What several libraries have to say of a case."""
-    if case.result.told:
-        from benchgraph.present.told import lines
+    if case.result.outcomes:
+        from benchgraph.present.contender_outcomes import lines
 
         yield from lines(case)
 
@@ -101,8 +101,8 @@ def summarise(settings: Globals, results: ResultSet, phases: str) -> None:
         click.echo("=" * 30)
     if settings.verbose:
         click.echo(phases)
-    if any(c.result.told for c in results.cases):
-        from benchgraph.present.told import summary
+    if any(c.result.outcomes for c in results.cases):
+        from benchgraph.present.contender_outcomes import summary
 
         click.echo(summary(results.cases))
     click.echo(results.summary)

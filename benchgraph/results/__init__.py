@@ -1,11 +1,11 @@
-"""What running problems leaves behind: plain data without numpy, written as JSON and read back.
+"""The results of a run: plain data without numpy, written as JSON and read back.
 
-mode.py        what a case is run for: benchdnn's modes
-result.py      statuses, timings, the result of a case, of a run; the machine and the place in history that it belongs to
-accuracy.py    how far an output was from the reference result, and the limit it was compared with
-roofline.py    work against what the machine can do
-sketch.py      a graph, as much of it as a picture needs
-exit_codes.py  what the command's exit codes mean
-saved.py       the JSON report, also written while cases finish
-sound.py       checks a JSON report that is read
+mode.py        benchdnn's modes
+result.py      status, timings and the result of a case and of a run; the machine and commit of a run
+accuracy.py    the error of an output against the reference result, and its limit
+roofline.py    arithmetic intensity and shares of the machine's peaks
+sketch.py      the part of a graph that its drawing needs
+exit_codes.py  the meaning of exit codes
+json_report.py the JSON report: written, also case by case, and read
+validate.py    checks values read from a JSON report
 """

@@ -1,7 +1,4 @@
-"""How far an output was from right, and what it was held to.
-
-Free of numpy where nothing is asked, like everything `benchgraph --help` touches.
-"""
+"""The error of an output against the reference result, and its limit. Imports numpy only on use, since `benchgraph --help` must not."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far one output was from right, whether it passed or not.
+    """The error of one output, whether it passed or not.
 
-    where: the partition, or the whole graph. errors: wrong points of total. max_abs, max_rel, l2: largest difference, largest one as a
-    share of the right value, and the norm of all differences as a share of the norm of the right values. max_ulp: in units in the last
-    place of the dtype. zero_share: how much of the output was 0. rtol, zero_limit: the relative error and the share of zeros allowed.
-    nonfinite: wrong points with a NaN or an infinity on one side, which no distance tells of.
+    where: the partition, or the whole graph. errors: wrong points of total. max_abs, max_rel, l2: the largest difference, the largest
+    relative to the reference value, and the norm of all differences relative to the norm of the reference. max_ulp: in units in the last
+    place of the dtype. zero_share: the share of zeros. rtol, zero_limit: the relative error and the share of zeros allowed. nonfinite:
+    wrong points with a NaN or an infinity on one side, which the other numbers leave out.
     """
 
     where: str
@@ -35,13 +32,13 @@ class Accuracy:
 
     @property
     def configuration(self) -> str:
-        """What it was held to."""
+        """The limits that it was compared with."""
         return f"{self.where}: tensor {self.tensor} {self.dtype}: rtol {self.rtol:.3g}, at most {self.zero_limit:.0%} zeros"
 
     @property
     def allowed(self) -> str:
-        """What a point may be off by, and of what that is a share, in a few words; reference/compare.py says it in full."""
-        from benchgraph.core.dtypes import DType  # and with it numpy, which --help does without
+        """The absolute error allowed per point, in short; reference/compare.py has the full definition."""
+        from benchgraph.core.dtypes import DType  # imports numpy
 
         dtype = DType(self.dtype)
         if not self.rtol:
@@ -53,5 +50,5 @@ class Accuracy:
     def __str__(self) -> str:
         wrong = f"{self.nonfinite} wrong in NaN or infinity, " if self.nonfinite else ""
         sizes = f"{wrong}max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}, {self.max_ulp:.3g} ulp, L2 {self.l2:.3g}"
-        said = f"{self.total} values, {sizes}, {self.zero_share:.0%} zeros; abs allowed {self.allowed}"
-        return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {said}"
+        summary = f"{self.total} values, {sizes}, {self.zero_share:.0%} zeros; abs allowed {self.allowed}"
+        return f"{self.policy}: {self.where}: tensor {self.tensor} {self.dtype}: {summary}"

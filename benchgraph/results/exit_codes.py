@@ -1,4 +1,4 @@
-"""What benchgraph's exit codes mean, command by command. docs/exit-codes.md has the same table, and a test holds it to this one."""
+"""The meaning of benchgraph's exit codes, command by command. A test compares docs/exit-codes.md with this table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """refused: nothing was answered, because the question could not be; interrupted: the shell's code for Ctrl-C."""
+    """refused: the command could not be understood or started; interrupted: the shell's code for Ctrl-C."""
 
     ok = 0
     failed = 1
@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     interrupted = 130
 
 
-RUN = "DRIVER"  # a command line without a command: cases are run
+RUN = "DRIVER"  # a command line without a command runs cases
 ERROR = "a case cannot be read or compiled, or what is found not be written"
 WORDS = "the words or the environment variables cannot be understood"
 CTRL_C = "Ctrl-C"

@@ -1,4 +1,4 @@
-"""What a case is run for: benchdnn's modes."""
+"""benchdnn's modes."""
 
 from __future__ import annotations
 

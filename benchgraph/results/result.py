@@ -1,7 +1,4 @@
-"""What running problems leaves behind. Raw samples are kept; statistics are properties, computed when a report asks.
-
-Free of numpy, like everything `benchgraph --help` touches.
-"""
+"""Results of cases and runs. Raw samples are kept; statistics are properties. Free of numpy, which `benchgraph --help` must not import."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from benchgraph.results.mode import Mode
 from benchgraph.results.roofline import Roofline
 from benchgraph.results.sketch import Sketch
 
-# Of the JSON report. 1: the first. 2: a case per line, source, phases_s, the ops of partitions, the accuracy of outputs. 3: bandwidth,
-# arithmetic intensity and shares of the roofs; cold caches and streams; the graph that was run.
+# Version of the JSON report. 2 added: a case per line, source, phases_s, ops of partitions, accuracy of outputs. 3 added: bandwidth,
+# arithmetic intensity and shares of peaks; cold caches and streams; the graph.
 SCHEMA_VERSION = 4
 
 
@@ -46,7 +43,7 @@ class Status(Enum):
         return self in (Status.PASSED, Status.EXECUTED, Status.INITIALIZED)
 
 
-# What --fail-on may name: no failures, and yet what a CI system may not want
+# Statuses that --fail-on may name besides failures
 UNWANTED = {s.value.lower(): s for s in (Status.SKIPPED, Status.MISTRUSTED)}
 
 
@@ -83,7 +80,7 @@ def spread(samples: tuple[float, ...]) -> float:
 class PartitionTiming:
     """One partition on its own. id: its position in the order of execution; kind: the rule that made it; ops: ids.
 
-    is_warm: it was read from disk, and compile_s is how long that took.
+    is_warm: it was read from the disk cache, and compile_s is the time of that.
     """
 
     id: int
@@ -100,7 +97,7 @@ class PartitionTiming:
 class PolicyTiming:
     """The whole graph under one policy, as one native call, and its partitions one by one.
 
-    called: the same executions asked for from Python, partition by partition; None where that does not show.
+    called: the same executions called from Python, partition by partition; None where that takes no measurable time.
     """
 
     policy: str
@@ -110,7 +107,7 @@ class PolicyTiming:
 
     @property
     def execute_s(self) -> float | None:
-        """What asking for an execution from Python adds to the native call, by the medians of the same rounds."""
+        """The overhead of calling from Python over the native call: the difference of their medians over the same rounds."""
         return None if self.called is None else self.called.median_s - self.timing.median_s
 
     @property
@@ -119,13 +116,13 @@ class PolicyTiming:
 
     @property
     def is_warm(self) -> bool:
-        """Whether compile_s leaves out what one of them took to compile."""
+        """Whether compile_s lacks the compile time of some partition, which came from the disk cache."""
         return any(p.is_warm for p in self.partitions)
 
 
 @dataclass(frozen=True)
-class Told:
-    """What became of one contender of several libraries."""
+class ContenderOutcome:
+    """The status of one contender, where several libraries were run."""
 
     label: str
     status: Status
@@ -134,10 +131,10 @@ class Told:
 
 @dataclass(frozen=True)
 class Difference:
-    """An output of the graph that a library gets wrong by the reference, where several were run on the same data.
+    """An output of the graph for which some library differs from the reference, where several were run on the same data.
 
-    errors: wrong points of total, max_abs: the largest difference from the reference, values: at one wrong point, `index`, where the
-    reference has `want`; nonfinite: wrong points with a NaN or an infinity on one side; each by contender.
+    errors: wrong points of total; max_abs: the largest difference; values: at one wrong point, `index`, where the reference is `want`;
+    nonfinite: wrong points with a NaN or an infinity on one side; each by contender.
     """
 
     tensor: int
@@ -152,34 +149,32 @@ class Difference:
 
     @property
     def right(self) -> tuple[str, ...]:
-        """The contenders that are within tolerance everywhere."""
+        """The contenders within tolerance at all points."""
         return tuple(label for label, errors in self.errors.items() if not errors)
 
     def __str__(self) -> str:
         wrong = [self._wrong(n) for n, e in self.errors.items() if e]
-        said = ", ".join([*(f"{name} is right" for name in self.right), *wrong])
+        verdicts = ", ".join([*(f"{name} is right" for name in self.right), *wrong])
         values = ", ".join(f"{name} {value:.9g}" for name, value in self.values.items())
-        return f"tensor {self.tensor} {self.dtype}: {said}; at {list(self.index)} reference {self.want:.9g}, {values}"
+        return f"tensor {self.tensor} {self.dtype}: {verdicts}; at {list(self.index)} reference {self.want:.9g}, {values}"
 
     def _wrong(self, label: str) -> str:
-        strange = self.nonfinite.get(label, 0)
-        kind = f" ({strange} in NaN or infinity)" if strange else ""
+        nonfinite = self.nonfinite.get(label, 0)
+        kind = f" ({nonfinite} in NaN or infinity)" if nonfinite else ""
         return f"{label} off at {self.errors[label]} of {self.total}{kind} by up to {self.max_abs[label]:.3g}"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a mode has to say of one problem.
+    """The result of one problem.
 
-    errors, total: wrong and compared points. n_partitions: by policy, End-only ones left out; partitions: the ids of their ops.
+    errors, total: wrong and compared points. n_partitions: by policy, without End-only ones; partitions: the ids of their ops.
     flops, bytes: of the graph, from the op table and from the logical tensors that enter and leave it; input_bytes: those that enter.
-    accuracy: of every output compared. peak_samples: FLOP/s that the machine reached in f32 between the samples, in every case, so that the
-    clock shows; arithmetic: what the graph's products are in (arithmetic.py), arithmetic_samples: what it reached in that, empty for f32.
-    bandwidth_samples: bytes/s at
-    which it read so many bytes over and over, by that number. cold_cache, num_streams: how timings were made, in the words of the options.
-    warnings: why not to believe the timings. no_memory: whether it is for want of memory that there is no better result.
-    graph: what was run, as far as pictures show it; None where no graph could be made. told, differences: of several libraries. notes:
-    what else there is to say of how it went, a line each.
+    accuracy: of every compared output. peak_samples: FLOP/s in f32 that the machine reached between the samples, which shows its clock;
+    arithmetic: that of the graph's products (measure/arithmetic.py); arithmetic_samples: operations/s in it, empty for f32.
+    bandwidth_samples: bytes/s when reading so many bytes repeatedly, by that number. cold_cache, num_streams: option values of the timings.
+    warnings: reasons to distrust the timings. no_memory: whether memory did not suffice for a better result. graph: None if none could be
+    made. outcomes, differences: of several libraries. notes: further remarks, a line each.
     """
 
     status: Status
@@ -202,39 +197,40 @@ class Result:
     warnings: tuple[str, ...] = ()
     no_memory: bool = False
     graph: Sketch | None = None
-    told: tuple[Told, ...] = ()
+    outcomes: tuple[ContenderOutcome, ...] = ()
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def right(self) -> tuple[str, ...]:
-        """The contenders of several libraries whose every output is right."""
-        return tuple(t.label for t in self.told if t.status.is_pass or t.status is Status.MISTRUSTED)
+        """The contenders whose outputs are all within tolerance."""
+        return tuple(t.label for t in self.outcomes if t.status.is_pass or t.status is Status.MISTRUSTED)
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """Those that had an output wrong. Who is neither right nor wrong could not be run."""
-        return tuple(t.label for t in self.told if any(a.errors and a.policy == t.label for a in self.accuracy))
+        """The contenders with a wrong output. One that is neither right nor wrong could not be run."""
+        return tuple(t.label for t in self.outcomes if any(a.errors and a.policy == t.label for a in self.accuracy))
 
     @property
     def peak(self) -> float:
-        """The best operations/s, in the graph's arithmetic, that the machine offered while the case was measured (so that no share of it
-        flatters); 0 when not measured."""
+        """The best operations/s, in the graph's arithmetic, that the machine reached while the case was measured; 0 when not measured. The
+        best, so that shares of it are never too high.
+        """
         return max(self.arithmetic_samples or self.peak_samples, default=0.0)
 
     def bandwidth(self, nbytes: int) -> float:
-        """The best bytes/s the machine offered to whoever reads that much memory over and over; 0 when not measured.
+        """The best bytes/s for reading that much memory repeatedly; 0 when not measured.
 
-        Measured by the probe that read as much or the next more; beyond the largest, which no cache holds, by that one.
+        From the smallest probe that is large enough, else from the largest, which no cache holds.
         """
         larger = [size for size in self.bandwidth_samples if size >= nbytes]
         size = min(larger) if larger else max(self.bandwidth_samples, default=0)
         return max(self.bandwidth_samples.get(size, ()), default=0.0)
 
     def roofline(self, t: PolicyTiming | PartitionTiming) -> Roofline:
-        """The median execution of the whole graph under a policy, or of one partition, against the roofs.
+        """The median execution of the whole graph under a policy, or of one partition, against the peaks.
 
-        Streams have data of their own each, which share the caches.
+        Each stream has its own data, and all share the caches.
         """
         work = t if isinstance(t, PartitionTiming) else self
         return Roofline(work.flops, work.bytes, t.timing.median_s, self.peak, self.bandwidth(work.bytes * self.num_streams))
@@ -242,7 +238,7 @@ class Result:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A result with its place in the run. phases: seconds by phase (measure/phases.py), elapsed_s in all."""
+    """A result and its place in the run. phases: seconds by phase (measure/phases.py); elapsed_s: of all."""
 
     index: int
     repro: str
@@ -260,8 +256,8 @@ class CaseResult:
 
 
 @dataclass(frozen=True)
-class Done:
-    """A finished case, and what it wrote to stdout and stderr."""
+class FinishedCase:
+    """A finished case, and its output on stdout and stderr."""
 
     case: CaseResult
     out: str = ""
@@ -270,11 +266,11 @@ class Done:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the numbers come from.
+    """The machine that a run was measured on.
 
-    peak_flops: arithmetic -> operations/s of the units with all threads, peak_flops_1_thread with one, microkernel the single-thread
-    rate of our GEMM microkernel on microkernel_shape, memory_bandwidth the bytes/s that all threads together read from memory; all
-    measured, and empty or 0 when nothing was timed. host: its name, '' when not known.
+    peak_flops: arithmetic -> operations/s of all threads, peak_flops_1_thread: of one; microkernel: the single-thread rate of our GEMM
+    microkernel on microkernel_shape; memory_bandwidth: bytes/s of all threads reading from memory; all measured, and empty or 0 when
+    nothing was timed. host: its name, '' when unknown.
     """
 
     cpu: str
@@ -292,10 +288,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run stands among others.
-
-    uid: its own, for ever; a run that is resumed goes on under it. started: seconds since 1970 (UTC). commit: what was measured, '' when
-    not known; is_dirty: with changes that were not committed.
+    """The identity of a run. uid: unique; a resumed run keeps it. started: seconds since 1970 (UTC). commit: the code that was measured, ''
+    when unknown; is_dirty: it had uncommitted changes.
     """
 
     uid: str
@@ -306,7 +300,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class ResultSet:
-    """A run. machine and origin are None for an empty one, and when nobody asked. planned: its cases, done or not; 0 when not known."""
+    """A run. machine, origin: None if it is empty or they were not looked up. planned: how many cases it has, done or not; 0 if unknown."""
 
     mode: Mode
     machine: Machine | None
@@ -329,7 +323,7 @@ class ResultSet:
 
     @property
     def cut(self) -> str:
-        """What a report says of a run that ended before its last case; '' of one that did not."""
+        """A remark for reports on a run that ended early; '' for a complete one."""
         return f"cut short: {len(self.cases)} of {self.planned} cases ran" if len(self.cases) < self.planned else ""
 
     @property
@@ -346,7 +340,7 @@ def failed(n: Counter[Status]) -> int:
 
 
 def summary(n: Counter[Status]) -> str:
-    """benchdnn's last line; unimplemented and invalid_arguments are counted among the failed too."""
+    """benchdnn's last line; failed includes unimplemented and invalid_arguments."""
     return (
         f"tests:{n.total()} passed:{passed(n)} skipped:{n[Status.SKIPPED]} mistrusted:{n[Status.MISTRUSTED]} "
         f"unimplemented:{n[Status.UNIMPLEMENTED]} invalid_arguments:{n[Status.INVALID_ARGUMENTS]} failed:{failed(n)} "

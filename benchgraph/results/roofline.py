@@ -1,7 +1,4 @@
-"""Work against what the machine can do: arithmetic intensity, and shares of the measured roofs.
-
-Free of numpy, like everything `benchgraph --help` touches.
-"""
+"""The roofline model: arithmetic intensity, and shares of the measured peaks. Free of numpy, which `benchgraph --help` must not import."""
 
 from __future__ import annotations
 
@@ -10,10 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Roofline:
-    """One execution. flops: operations; bytes: what must enter and leave at least; seconds: how long it took.
+    """One execution. flops: operations; bytes: those that must be read and written at least; seconds: its time.
 
-    peak, bandwidth: the roofs, in FLOP/s and bytes/s; 0 where none was measured. What cannot be said is None: shares of roofs that are
-    not known, rates and shares of work that is not there.
+    peak, bandwidth: measured limits in FLOP/s and bytes/s; 0 if not measured. Properties that cannot be computed are None.
     """
 
     flops: int
@@ -45,9 +41,9 @@ class Roofline:
 
     @property
     def bound(self) -> str:
-        """The roof that is nearer, below which all work of this intensity stays: peak or bandwidth; '' where one of them is not known.
+        """The limit that dominates at this intensity: peak or bandwidth; '' where one of them is unknown.
 
-        The share of that roof, rate / min(peak, intensity * bandwidth), is the larger of the two shares.
+        The share of that limit, rate / min(peak, intensity * bandwidth), is the larger of the two shares.
         """
         if not self.bytes or not self.peak or not self.bandwidth:
             return ""

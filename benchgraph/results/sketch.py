@@ -1,7 +1,4 @@
-"""A graph as far as a picture of it goes: small enough to be kept with every result, so that a report needs no case file.
-
-Free of numpy, like everything `benchgraph --help` touches.
-"""
+"""The part of a graph that a drawing needs: small enough to keep with every result, so that a report needs no case file. Free of numpy."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OpSketch:
-    """attrs: each as name=value, long values cut. reads, makes: ids of tensors, in port order."""
+    """attrs: each as name=value, long values shortened. reads, makes: ids of tensors, in port order."""
 
     id: int
     kind: str
@@ -22,7 +19,7 @@ class OpSketch:
 
 @dataclass(frozen=True)
 class Sketch:
-    """ops: each after those it reads from. tensors: id -> label, as `%3 f32 8x64 ab`. inputs, outputs: what crosses the graph's border."""
+    """ops: in topological order. tensors: id -> label, as `%3 f32 8x64 ab`. inputs, outputs: those of the graph."""
 
     ops: tuple[OpSketch, ...]
     tensors: dict[int, str]

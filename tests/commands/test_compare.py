@@ -18,8 +18,8 @@ from benchgraph.commands import compare as command
 from benchgraph.present.compare import markdown, table
 from benchgraph.results import result as r
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.json_report import render
 from benchgraph.results.mode import Mode
-from benchgraph.results.saved import render
 from tests.support.written_reports import cells
 
 MACHINE = r.Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)

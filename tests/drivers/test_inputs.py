@@ -17,7 +17,7 @@ from benchgraph.graph import Graph
 from benchgraph.options.argv import parse
 from benchgraph.options.plugins import load_driver, names
 from benchgraph.options.problem import CannotExpress, Problem
-from benchgraph.options.repro import unquoted
+from benchgraph.options.repro import split_quoted
 
 DRIVERS = [name for name in names("drivers") if not load_driver(name).reads_files]
 FILES = [path for name in DRIVERS for path in sorted((data_dir("inputs") / name).iterdir()) if path.is_file()]
@@ -47,10 +47,10 @@ def test_every_case_builds(path: Path) -> None:
     found = problems(path)
     assert found
     for problem in found:
-        again = parse(unquoted(problem.repro)).problems[0]
+        again = parse(split_quoted(problem.repro)).problems[0]
         assert built(again.driver.name, again.knobs) == built(problem.driver.name, problem.knobs), problem.repro
         if path.name.startswith(("shapes_", "set_")):
-            assert len(unquoted(problem.repro)) == 2, f"{path.name} is for shapes alone"
+            assert len(split_quoted(problem.repro)) == 2, f"{path.name} is for shapes alone"
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.name.startswith(("test_", "perf_"))], ids=lambda path: path.name)

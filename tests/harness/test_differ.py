@@ -18,10 +18,10 @@ from benchgraph.harness.timing import measure
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
-from benchgraph.present.told import summary
+from benchgraph.present.contender_outcomes import summary
+from benchgraph.results.json_report import parse, render
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Result, ResultSet, Status, Told
-from benchgraph.results.saved import parse, render
+from benchgraph.results.result import CaseResult, ContenderOutcome, Result, ResultSet, Status
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench, two_ops
 
 BOTH = ("benchgraph", "onednn")
@@ -61,7 +61,7 @@ def run(ours: FakeLibrary, theirs: FakeLibrary, **settings: object) -> Result:
 
 
 def told(result: Result) -> dict[str, Status]:
-    return {t.label: t.status for t in result.told}
+    return {t.label: t.status for t in result.outcomes}
 
 
 def test_two_that_are_right_agree() -> None:
@@ -212,7 +212,8 @@ def test_the_summary_counts_who_is_right() -> None:
 def test_what_was_told_survives_the_file() -> None:
     result = run(right(), off(0.5))
     kept, _ = parse(render(ResultSet(Mode.correctness, None, (CaseResult(0, "--graph", 0.0, result),), 0.0)))
-    assert kept.cases[0].result.told == (Told(OURS, Status.PASSED), Told(THEIRS, Status.FAILED, result.told[1].reason))
+    expected = (ContenderOutcome(OURS, Status.PASSED), ContenderOutcome(THEIRS, Status.FAILED, result.outcomes[1].reason))
+    assert kept.cases[0].result.outcomes == expected
     assert kept.cases[0].result.differences == result.differences
 
 

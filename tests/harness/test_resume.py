@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.harness import session
-from benchgraph.results.saved import Stream, is_whole
+from benchgraph.results.json_report import GrowingReport, is_whole
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 from tests.support.misbehaving_library import write_cases
 
@@ -154,10 +154,10 @@ def test_a_folder_is_refused() -> None:
 
 
 def test_a_full_disk_ends_the_keeping_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Stream, case: object, elapsed_s: float) -> None:
+    def full(self: GrowingReport, case: object, elapsed_s: float) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Stream, "add", full)
+    monkeypatch.setattr(GrowingReport, "add", full)
     result, _ = run(*WORDS, "--report=json:out.json")
     fix = "make room there before the run ends, when all of them are written"
     assert result.stderr.count(f"benchgraph: out.json: cannot keep further results there: No space left on device; {fix}\n") == 1

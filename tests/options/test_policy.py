@@ -20,11 +20,11 @@ from benchgraph.library.protocol import Compiled
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.options.argv import parse
 from benchgraph.options.knobs import Globals, Side, knobs_of
-from benchgraph.options.policy import Choice
-from benchgraph.options.repro import split, unquoted
+from benchgraph.options.policy import PolicyChoice
+from benchgraph.options.repro import split, split_quoted
 from benchgraph.partition.ir import Policy
+from benchgraph.results.json_report import parse as read_results
 from benchgraph.results.mode import Mode
-from benchgraph.results.saved import parse as read_results
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir import passes as tir_passes
 
@@ -40,9 +40,9 @@ MLP = "--case=mlp.json"
     ],
 )
 def test_a_policy_is_a_name_and_options_in_one_spelling(text: str, written: str, off: tuple[str, ...]) -> None:
-    choice = Choice.read(text)
+    choice = PolicyChoice.read(text)
     assert (str(choice), choice.options) == (written, Options(off))
-    assert Choice.read(written) == choice
+    assert PolicyChoice.read(written) == choice
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_no_policy_names_the_choices(text: str, message: str) -> None:
 
 def test_a_former_name_of_a_switch_still_works_and_is_remarked_once() -> None:
     with collected() as remarks:
-        choice = Choice.read("fused:no-private+no-coarse+no-private")
+        choice = PolicyChoice.read("fused:no-private+no-coarse+no-private")
     assert str(choice) == "fused:no-coarse+no-privatise"
     assert remarks == ["no-private is now no-privatise"]
 
@@ -138,8 +138,8 @@ def test_results_and_repro_lines_tell_the_options(tmp_path: Path, monkeypatch: p
     (case,) = read_results(file.read_text())[0].cases
     assert [t.policy for t in case.result.timings] == ["fused", "fused:no-coarse"]
     assert "--policy=fused,fused:no-coarse" in case.repro
-    assert "policy" not in split(case.repro).meaning
-    again = parse(unquoted(case.repro)).problems[0].globals
+    assert "policy" not in split(case.repro).identity
+    again = parse(split_quoted(case.repro)).problems[0].globals
     assert again.policies == ("fused", "fused:no-coarse")
     assert CliRunner().invoke(main, ["report", str(file), "-o", str(html)]).exit_code == 0
     assert "fused:no-coarse" in html.read_text()
@@ -157,4 +157,4 @@ def test_options_are_part_of_what_a_partition_is() -> None:
     sides = [Side("benchgraph", p, p) for p in ("fused", "fused:no-coarse")]
     one, other = (cut(problem, problem.graph(), benchgraph_library(), side)[0] for side in sides)
     assert (one.ops, one.options) == (other.ops, Options()) != (one.ops, other.options)
-    assert Choice(Policy.fused).options == one.options
+    assert PolicyChoice(Policy.fused).options == one.options

@@ -24,7 +24,7 @@ from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import NOTHING, AttrTexts, PerId, shell_word
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
-from benchgraph.options.repro import requoted, split, unquoted
+from benchgraph.options.repro import normalise_quoting, split, split_quoted
 from benchgraph.results.mode import Mode
 
 GRAPH = load_driver("graph")
@@ -105,7 +105,7 @@ def _no_remedies() -> Iterator[None]:
 @given(st.fixed_dictionaries(GLOBALS), st.fixed_dictionaries(KNOBS))
 def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]) -> None:
     first = problem(shared, own)
-    (again,) = parse(unquoted(first.repro)).problems
+    (again,) = parse(split_quoted(first.repro)).problems
     assert again.knobs == first.knobs
     for k in knobs_of(Globals).values():
         if k.repro and first.globals.mode not in k.fixed_by:
@@ -115,7 +115,7 @@ def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]
 @settings(max_examples=50)
 @given(st.fixed_dictionaries(KNOBS))
 def test_defaults_are_left_out(own: dict[str, Any]) -> None:
-    said = unquoted(problem({}, own).repro)
+    said = split_quoted(problem({}, own).repro)
     defaults = {k.option for k in knobs_of(GRAPH.knobs).values() if own[k.name] == k.default}
     assert said[0] == "--graph"
     assert not defaults & {word.partition("=")[0] for word in said}
@@ -140,8 +140,8 @@ def test_the_meaning_leaves_out_how_a_case_is_run_and_what_canonical_adds() -> N
     words = ["--mode=P", "--max-ms-per-prb=500", "--policy=fused", "--threads=2", "--seed=3", "--graph", "--mb=8", "--case=mlp.json"]
     for more in ([], ["--canonical"]):
         (problem,) = parse([*more, *words]).problems
-        assert split(problem.repro).meaning == "--seed=3 --threads=2 --graph --mb=8 --case=mlp.json"
-    assert split("no driver at all").meaning == "no driver at all"
+        assert split(problem.repro).identity == "--seed=3 --threads=2 --graph --mb=8 --case=mlp.json"
+    assert split("no driver at all").identity == "no driver at all"
 
 
 # ---- lines for a shell -----------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ BYTES = st.text(
 def test_any_name_of_a_file_is_quoted_in_one_line_and_read_again(name: str) -> None:
     line = shell_word(word := f"--case={name}".replace('"', ""))
     assert printable(line) == line
-    for again in (unquoted(line), in_a_batch_file(line)):
+    for again in (split_quoted(line), in_a_batch_file(line)):
         assert list(map(os.fsencode, again)) == [os.fsencode(word)]
 
 
@@ -210,6 +210,6 @@ def test_what_a_shell_would_take_for_itself_is_quoted(words: list[str], line: st
 def test_lines_from_before_they_were_quoted_mean_the_same() -> None:
     old, new = "--graph --in-shapes=0:*ba --case=a.json", "--graph '--in-shapes=0:*ba' --case=a.json"
     assert split(old) == split(new)
-    assert requoted(old) == requoted(new) == new
+    assert normalise_quoting(old) == normalise_quoting(new) == new
     assert split('--matmul 2x3:3x4_n"it\'s"').words == ("2x3:3x4_nit's",)
     assert split("--graph --case=it's.json").case == "it's.json"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from benchgraph.results.json_report import parse
 from benchgraph.results.result import CaseResult
-from benchgraph.results.saved import parse
 
 
 def shown(markdown: str) -> str:

@@ -163,7 +163,7 @@ class Comparison:
 def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -> Comparison:
     """Everything that changed from a to b, in a's order of cases. fail_on: words of FAIL_ON."""
     both = [(key, a.cases[key], b.cases[key]) for key in a.cases if key in b.cases]
-    timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.meaning, before, after)]
+    timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.identity, before, after)]
     judged = judge([pair for _, _, pair in timed], threshold)
     rows = tuple(Row(key, policy, _typical(p.a), _typical(p.b), j) for (key, policy, p), j in zip(timed, judged, strict=True))
     changes = [_status(*found) for found in both]
@@ -202,11 +202,11 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
-def _pairs(meaning: str, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[tuple[str, Pair]]:
+def _pairs(identity: str, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[tuple[str, Pair]]:
     """By policies that both sides have, in the order of the first."""
     a, b = _runs(before), _runs(after)
     flops = max(c.result.flops for c in (*before, *after))
-    yield from ((policy, Pair(meaning, a[policy], b[policy], flops)) for policy in a if policy in b)
+    yield from ((policy, Pair(identity, a[policy], b[policy], flops)) for policy in a if policy in b)
 
 
 def _runs(cases: Sequence[CaseResult]) -> dict[str, tuple[Run, ...]]:

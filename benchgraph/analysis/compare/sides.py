@@ -11,9 +11,9 @@ from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError
 from benchgraph.core.files import read_text
 from benchgraph.options.matching import matches
 from benchgraph.options.repro import split
+from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, Machine, ResultSet
-from benchgraph.results.saved import cut_short, parse
 
 AGAIN = "measure anew with --report=json:FILE"
 
@@ -22,11 +22,11 @@ AGAIN = "measure anew with --report=json:FILE"
 class Key:
     """What a case means; number counts the cases of one file that mean the same."""
 
-    meaning: str
+    identity: str
     number: int = 0
 
     def __str__(self) -> str:
-        return self.meaning + (f" (no. {self.number + 1})" if self.number else "")
+        return self.identity + (f" (no. {self.number + 1})" if self.number else "")
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class File:
     def cases(self) -> dict[Key, CaseResult]:
         seen, found = Counter[str](), dict[Key, CaseResult]()
         for case in self.results.cases:
-            meaning = split(case.repro).meaning
-            found[Key(meaning, seen[meaning])] = case
-            seen[meaning] += 1
+            identity = split(case.repro).identity
+            found[Key(identity, seen[identity])] = case
+            seen[identity] += 1
         return found
 
 

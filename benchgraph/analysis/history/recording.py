@@ -14,8 +14,8 @@ from pathlib import Path
 from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.results.json_report import is_whole, parse, render, write_whole
 from benchgraph.results.result import Origin, ResultSet
-from benchgraph.results.saved import is_whole, parse, render, write_whole
 
 
 class Recording:

@@ -12,7 +12,7 @@ from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.order import Repository, ordered, repository, since
 from benchgraph.analysis.history.store import Point, RunRow
 from benchgraph.options.matching import matches
-from benchgraph.options.repro import requoted
+from benchgraph.options.repro import normalise_quoting
 
 HORIZON = 100  # runs of a series before --since that count: enough to tell the noise; what was earlier says little of today
 
@@ -77,7 +77,7 @@ def _load(database: Database, chosen: Chosen) -> History:
     found = defaultdict[Key, dict[int, list[Point]]](lambda: defaultdict(list))
     for p in store.points(database):
         if p.run in place and (not chosen.case or matches(chosen.case, p.repro)) and (not chosen.policies or p.policy in chosen.policies):
-            found[Key(requoted(p.repro), p.policy, runs[place[p.run]].machine)][place[p.run]].append(p)
+            found[Key(normalise_quoting(p.repro), p.policy, runs[place[p.run]].machine)][place[p.run]].append(p)
     series = {key: _series(points) for key, points in found.items()}
     return History(tuple(runs), start, len(every) - len(runs), store.machines(database), series, git)
 

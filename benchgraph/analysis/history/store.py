@@ -13,8 +13,8 @@ from benchgraph.analysis.history import tables
 from benchgraph.analysis.history.database import Database
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.core.formats import computer
+from benchgraph.results.json_report import assemble, head, line, parse
 from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
-from benchgraph.results.saved import assemble, head, line, parse
 
 
 @dataclass(frozen=True)

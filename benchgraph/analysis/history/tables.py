@@ -1,15 +1,15 @@
-"""The schema, as of now. How it came about, and how an older database gets there, is in migrations.py.
+"""The current schema of the history database. migrations.py upgrades older ones.
 
     history_version   one row: the version of the schema
     history_machine   what must be equal for times to be comparable
-    history_run       one `benchgraph --history`: when, of which commit, on what, with which versions
+    history_run       one `benchgraph --history`: when, of which commit, on which machine, with which versions
     history_case      one case of a run; `document` is its line of the JSON report, with every raw sample
-    history_timing    one policy of a case: the median of its samples, which is all that looking back needs
+    history_timing    one policy of a case: the median of its samples, all that a look back needs
 
-A case is kept as the JSON report has it, so what is read back is what was measured, whatever fields results will have one day; an old
-document is read as an old report is (saved.py). Text rather than a packed form: samples of one case are some 10 KB, PostgreSQL packs them
-itself, and anybody's SQL can read them: SELECT json_extract(document, '$.timings.fused.samples_s') FROM history_case. What queries select
-by stands in columns of its own. The names have a prefix, because a team's database may hold other things.
+A case is stored as the JSON report has it, so it can be read back whatever fields results get later; an old document is read like an old
+report (json_report.py). It is plain text, since samples of a case are some 10 KB, PostgreSQL compresses them itself, and any SQL client can
+read them: SELECT json_extract(document, '$.timings.fused.samples_s') FROM history_case. What queries filter by has columns of its own.
+Names have a prefix, since a team's database may hold other tables.
 """
 
 from __future__ import annotations

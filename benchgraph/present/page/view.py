@@ -183,7 +183,18 @@ def _case(c: CaseResult, results: ResultSet, key: str, series: Sequence[str], in
     said = conditions(r, results.mode) if r.timings else ""
     repro = f"benchgraph {c.repro}"
     return Case(
-        key, c.index, r.status, split(c.repro).telling, repro, r, c.elapsed_s, phases, tuple(found), said, tuple(_times(r)), tuple(_cuts(r))
+        key,
+        c.index,
+        r.status,
+        split(c.repro).identity_words,
+        repro,
+        r,
+        c.elapsed_s,
+        phases,
+        tuple(found),
+        said,
+        tuple(_times(r)),
+        tuple(_cuts(r)),
     )
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append, read
 from benchgraph.cli import main
-from benchgraph.results.saved import render
+from benchgraph.results.json_report import render
 from tests.analysis.history.made import DAY, MACHINE, START, run
 
 

@@ -15,7 +15,7 @@ from benchgraph.analysis.history import migrations, tables
 from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.results.saved import head, line
+from benchgraph.results.json_report import head, line
 from tests.analysis.history.made import run
 
 ROOT = Path(__file__).parents[3]

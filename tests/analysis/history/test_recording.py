@@ -20,9 +20,9 @@ from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.cli import main
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.results import saved
+from benchgraph.results import json_report
+from benchgraph.results.json_report import parse, render
 from benchgraph.results.result import Origin
-from benchgraph.results.saved import parse, render
 from tests.analysis.history.made import run as made
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 from tests.support.misbehaving_library import write_cases
@@ -196,7 +196,7 @@ def test_no_room_for_results_at_all_is_told_before_the_first_case(folder: Path, 
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(saved, "write_whole", full)
+    monkeypatch.setattr(json_report, "write_whole", full)
     result = measure("--history=h.db")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith(": cannot keep results while the run lasts: No space left on device; make room there\n")

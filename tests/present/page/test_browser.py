@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from benchgraph.options.plugins import load_report
+from benchgraph.results.json_report import render
 from benchgraph.results.result import Origin, ResultSet
-from benchgraph.results.saved import render
 from tests.present.page.browser import Browser, browser
 from tests.present.page.runs import CHECKED, EMPTY, STRANGE, TIMED, made
 

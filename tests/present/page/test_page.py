@@ -21,9 +21,9 @@ from benchgraph.options.plugins import load_report
 from benchgraph.present.cells import machine
 from benchgraph.present.page.page import page
 from benchgraph.present.page.view import accuracy
+from benchgraph.results.json_report import render
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import ResultSet, Status
-from benchgraph.results.saved import render
 from tests.present.page.runs import CHECKED, EMPTY, GRAPH, MACHINE, STRANGE, TIMED, checked, far, made, timed
 
 ROOT = Path(__file__).parents[3]

@@ -1,4 +1,4 @@
-"""Whether what a saved report says can be: its reader checks it, so that whoever computes with it does not stumble."""
+"""Checks the values of a JSON report after reading, so that later computations can rely on them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from benchgraph.core.errors import ParseError
 from benchgraph.core.lines import quoted
 from benchgraph.results.result import CaseResult, Machine, Origin, PartitionTiming, PolicyTiming, Result, Timing
 
-_AGAIN = "measure anew with --report=json:FILE"
+_REMEDY = "measure anew with --report=json:FILE"
 
 
-def need_sound(what: str, found: CaseResult | Machine | Origin) -> None:
-    """Raise ParseError, which begins with `what`, where a value is of another type than its field, or no number that can be."""
-    for said in (*_mistyped(type(found), found, ""), *_impossible(found)):
-        raise ParseError(f"{what}: {said}", fix=_AGAIN)
+def validate(what: str, part: CaseResult | Machine | Origin) -> None:
+    """Raise ParseError, which begins with `what`, for a value of the wrong type, or a number that is out of range."""
+    for problem in (*_mistyped(type(part), part, ""), *_impossible(part)):
+        raise ParseError(f"{what}: {problem}", fix=_REMEDY)
 
 
 def _mistyped(wanted: Any, value: object, where: str) -> Iterator[str]:
-    """What is of another type than it should be, the values in tuples, dicts and dataclasses included."""
+    """Values of the wrong type, also inside of tuples, dicts and dataclasses."""
     origin, inner = get_origin(wanted), get_args(wanted)
     if origin in (Union, UnionType):
         if value is not None or NoneType not in inner:
@@ -55,20 +55,20 @@ def _hints(kind: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((f.name, hints[f.name]) for f in fields(kind))
 
 
-def _impossible(found: CaseResult | Machine | Origin) -> Iterator[str]:
-    """Numbers of the right type that nothing can have measured."""
-    if isinstance(found, CaseResult):
-        yield from _not_finite("elapsed_s", [found.elapsed_s, *found.phases.values()])
-        yield from _of_result(found.result)
-    elif isinstance(found, Machine):
-        yield from _not_finite("memory_bandwidth", [found.memory_bandwidth])
-        yield from _not_positive("peak_flops", found.peak_flops.values())
-        yield from _not_positive("peak_flops_1_thread", found.peak_flops_1_thread.values())
-        yield from _not_positive("microkernel", found.microkernel.values())
-        if left := found.microkernel.keys() - found.peak_flops_1_thread.keys():
+def _impossible(part: CaseResult | Machine | Origin) -> Iterator[str]:
+    """Numbers of the right type but out of range."""
+    if isinstance(part, CaseResult):
+        yield from _not_finite("elapsed_s", [part.elapsed_s, *part.phases.values()])
+        yield from _of_result(part.result)
+    elif isinstance(part, Machine):
+        yield from _not_finite("memory_bandwidth", [part.memory_bandwidth])
+        yield from _not_positive("peak_flops", part.peak_flops.values())
+        yield from _not_positive("peak_flops_1_thread", part.peak_flops_1_thread.values())
+        yield from _not_positive("microkernel", part.microkernel.values())
+        if left := part.microkernel.keys() - part.peak_flops_1_thread.keys():
             yield f"peak_flops_1_thread lacks {min(left)}, which microkernel has"
     else:
-        yield from _not_finite("started", [found.started])
+        yield from _not_finite("started", [part.started])
 
 
 def _of_result(r: Result) -> Iterator[str]:

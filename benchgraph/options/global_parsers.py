@@ -1,7 +1,4 @@
-"""What the values of the shared options look like, where options/parsers.py has nothing general for them.
-
-Free of numpy. A parser raises ValueError, whose text is the remedy.
-"""
+"""Parsers of the global options with a grammar of their own. Free of numpy. A parser raises ValueError, whose text is the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import re
 from benchgraph.core.config import config
 from benchgraph.core.errors import did_you_mean
 
-# The policies that a library has, which are measured when none is named.
+# The policies of a library, all measured if none is named.
 LIBRARY_POLICIES = {"benchgraph": ("fused", "post_ops", "one_op_each"), "onednn": ("fused", "one_op_each")}
 
 
@@ -18,19 +15,19 @@ OPTIONS_OF_POLICIES = ("benchgraph",)  # the libraries whose passes can be left 
 
 
 def has_policy(library: str, policy: str) -> bool:
-    """Whether a library has a policy, with its options if it names any."""
+    """Whether a library supports a policy, and its compiler options if it has any."""
     name, options, _ = policy.partition(":")
     return name in LIBRARY_POLICIES[library] and (not options or library in OPTIONS_OF_POLICIES)
 
 
 def policies(word: str) -> tuple[str, ...]:
-    from benchgraph.options.policy import Choice  # imports numpy, so only when a policy is named
+    from benchgraph.options.policy import PolicyChoice  # imports numpy, so only when a policy is named
 
-    return tuple(dict.fromkeys(str(Choice.read(name)) for name in word.split(",")))
+    return tuple(dict.fromkeys(str(PolicyChoice.read(name)) for name in word.split(",")))
 
 
 def libraries(word: str) -> tuple[str, ...]:
-    """NAME, or NAME:PATH of one that is a file; several joined by commas."""
+    """NAME, or NAME:PATH of a library file; several joined by commas."""
     for each in (chosen := tuple(word.split(","))):
         name, colon, path = each.partition(":")
         if name not in LIBRARY_POLICIES:
@@ -41,7 +38,7 @@ def libraries(word: str) -> tuple[str, ...]:
 
 
 def report(word: str) -> tuple[tuple[str, str], ...]:
-    """NAME or NAME:FILE; FILE '' means the terminal."""
+    """NAME or NAME:FILE; FILE '' is the terminal."""
     name, _, file = word.partition(":")
     if not name:
         raise ValueError("give NAME or NAME:FILE")
@@ -49,7 +46,7 @@ def report(word: str) -> tuple[tuple[str, str], ...]:
 
 
 def summary(word: str) -> str:
-    """Parts joined by +, each with or without no-; what says nothing is on. Kept as the parts that are off, joined by +."""
+    """Parts joined by +, each with or without no-; unnamed parts are on. Returns the parts that are off, joined by +."""
     known = ("failures", "impl", "impl-csv")
     off = set[str]()
     for part in word.split("+"):
@@ -69,7 +66,7 @@ def cold_cache(word: str) -> str:
 
 
 def file(word: str) -> str:
-    """A file that is read and written again."""
+    """A file that is both read and written."""
     if word == "-":
         raise ValueError("give a file: what is on standard output cannot be read again")
     return word

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import ParseError
-from benchgraph.results import saved
+from benchgraph.results import json_report
+from benchgraph.results.json_report import GrowingReport, parse, render, source, write_whole
 from benchgraph.results.result import Machine, ResultSet
-from benchgraph.results.saved import Stream, parse, render, source, write_whole
 from tests.support.result_sets import CASES, MACHINE, MEASURED, RESULTS
 
 
@@ -80,7 +80,7 @@ def test_the_peak_of_an_arithmetic_is_kept() -> None:
 
 
 def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:
-    stream = Stream(tmp_path / "out.json", replace(RESULTS, cases=(), elapsed_s=0.0))
+    stream = GrowingReport(tmp_path / "out.json", replace(RESULTS, cases=(), elapsed_s=0.0))
     for n, case in enumerate(CASES, 1):
         stream.add(case, float(n))
         sofar = replace(RESULTS, cases=CASES[:n], elapsed_s=float(n))
@@ -89,7 +89,7 @@ def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:
 
 
 def test_a_stream_goes_on_from_what_there_is(tmp_path: Path) -> None:
-    stream = Stream(tmp_path / "deep" / "out.json", replace(RESULTS, cases=CASES[:2]))
+    stream = GrowingReport(tmp_path / "deep" / "out.json", replace(RESULTS, cases=CASES[:2]))
     stream.add(CASES[2], 3.0)
     stream.close()
     assert (tmp_path / "deep" / "out.json").read_text() == render(replace(RESULTS, elapsed_s=3.0))
@@ -97,7 +97,7 @@ def test_a_stream_goes_on_from_what_there_is(tmp_path: Path) -> None:
 
 def test_the_summary_never_shrinks_the_file(tmp_path: Path) -> None:
     """Digits that go from 9 to 10, and seconds that print shorter."""
-    stream = Stream(tmp_path / "out.json", replace(RESULTS, cases=()))
+    stream = GrowingReport(tmp_path / "out.json", replace(RESULTS, cases=()))
     for n in range(12):
         stream.add(replace(CASES[1], index=n), 0.30000000000000004 if n % 2 else 1.0)
         assert len(json.loads((tmp_path / "out.json").read_text())["cases"]) == n + 1
@@ -118,7 +118,7 @@ def test_a_device_is_written_to(tmp_path: Path) -> None:
 
 
 def test_other_code_has_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved, "data_dir", lambda name: tmp_path)
+    monkeypatch.setattr(json_report, "data_dir", lambda name: tmp_path)
     digests = [source.__wrapped__()]
     for text in ("x = 1", "x = 2"):
         (tmp_path / "driver.py").write_text(text)

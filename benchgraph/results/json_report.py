@@ -1,16 +1,15 @@
-"""Results on disk: the JSON report, which is also what --resume reads.
+"""The JSON report: written, read, and appended to while a run lasts; --resume reads it too.
 
     {"schema_version": 4, "mode": "C", "source": "5f0c...", "planned": 2, "origin": {...}, "machine": {...}, "cases": [
     {"index": 0, "repro": "--graph --case=mlp.json", "status": "PASSED", ...},
     {"index": 1, ...}
     ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
 
-A case is a line. While a run lasts, `Stream` replaces the last line by the next case and a new last line, in one write; so the file is
-whole after each case, in the order in which they finished. Where a write was cut off, `parse` takes the lines before it.
+A case is a line. `GrowingReport` replaces the last line by the next case and a new last line, in one write, so the file is valid JSON
+after each case; cases are in the order in which they finished. If a write was cut off, `parse` reads the lines before it.
 
-Keys stand in a fixed order. planned: how many cases the run had; an interrupted one has fewer here.
-Units are in the names: _s seconds; flops of a case are operations, of a peak operations per second;
-bandwidths are bytes per second.
+Keys have a fixed order. planned: the number of cases of the run; an interrupted one has fewer. Units are in the names: _s is seconds;
+flops of a case are operations, of a peak operations per second; bandwidths are bytes per second.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from benchgraph.results.mode import Mode
 from benchgraph.results.result import (
     SCHEMA_VERSION,
     CaseResult,
+    ContenderOutcome,
     Difference,
     Machine,
     Origin,
@@ -48,16 +48,15 @@ from benchgraph.results.result import (
     ResultSet,
     Status,
     Timing,
-    Told,
     summary,
 )
 from benchgraph.results.roofline import Roofline
 from benchgraph.results.sketch import OpSketch, Sketch
-from benchgraph.results.sound import need_sound
+from benchgraph.results.validate import validate
 
 Json: TypeAlias = dict[str, Any]
 
-# Version 2 said nothing of bandwidth: its timings were hot, its streams one, and nothing of the graph; 3 knew f32's peak alone.
+# Version 2 lacks bandwidth (its timings are hot, its streams one) and the graph; 3 has only the peak of f32.
 READABLE = (2, 3, SCHEMA_VERSION)
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -69,12 +68,12 @@ def render(results: ResultSet) -> str:
 
 
 def assemble(head: str, lines: Iterable[str], elapsed_s: float, counted: str = "") -> str:
-    """The document of which these are the parts."""
+    """The document with these parts."""
     return f'{head[:-1]}, "cases": [' + ",".join(f"\n{text}" for text in lines) + _tail(elapsed_s, counted)
 
 
 def head(results: ResultSet) -> str:
-    """What is said once, as a JSON object."""
+    """The fields before the cases, as a JSON object."""
     machine = None if results.machine is None else _machine(results.machine)
     origin = {} if results.origin is None else {"origin": asdict(results.origin)}
     planned = {"planned": results.planned} if results.planned else {}
@@ -83,7 +82,7 @@ def head(results: ResultSet) -> str:
 
 
 def line(c: CaseResult) -> str:
-    """A case, as a JSON object."""
+    """A case as a JSON object."""
     return json.dumps(_case(c))
 
 
@@ -93,7 +92,7 @@ def _tail(elapsed_s: float, counted: str) -> str:
 
 @cache
 def source() -> str:
-    """A digest of the code that makes results: two checkouts of one version may differ."""
+    """A digest of the source code, since checkouts of one version may differ."""
     digest = hashlib.sha256()
     for root in (Path(benchgraph.__file__).parent, data_dir("drivers")):
         for path in sorted(root.rglob("*.py")):
@@ -130,7 +129,7 @@ def _case(c: CaseResult) -> Json:
         "errors": r.errors,
         "total": r.total,
         "n_partitions": r.n_partitions,
-        "partitions": {policy: [list(ops) for ops in found] for policy, found in r.partitions.items()},
+        "partitions": {policy: [list(ops) for ops in ops_of] for policy, ops_of in r.partitions.items()},
         "graph": r.graph and _graph(r.graph),
         "accuracy": [asdict(a) for a in r.accuracy],
         "flops": r.flops,
@@ -142,9 +141,9 @@ def _case(c: CaseResult) -> Json:
         "peak_samples": list(r.peak_samples),
         "arithmetic": r.arithmetic,
         "arithmetic_samples": list(r.arithmetic_samples),
-        "bandwidth_samples": [{"bytes": size, "samples": list(found)} for size, found in r.bandwidth_samples.items()],
+        "bandwidth_samples": [{"bytes": size, "samples": list(rates)} for size, rates in r.bandwidth_samples.items()],
         "timings": {t.policy: _policy(t, r) for t in r.timings},
-        "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.told],
+        "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.outcomes],
         "differences": [asdict(d) for d in r.differences],
         "warnings": list(r.warnings),
         "notes": list(r.notes),
@@ -152,7 +151,7 @@ def _case(c: CaseResult) -> Json:
 
 
 def _graph(g: Sketch) -> Json:
-    """Ops as [id, kind, name, attributes, ids of tensors read, and made]."""
+    """Ops as [id, kind, name, attributes, ids of tensors read, ids of tensors made]."""
     ops = [[op.id, op.kind, op.name, list(op.attrs), list(op.reads), list(op.makes)] for op in g.ops]
     return {"ops": ops, "tensors": list(g.tensors.items()), "inputs": list(g.inputs), "outputs": list(g.outputs)}
 
@@ -172,7 +171,7 @@ def _timing(t: Timing) -> Json:
 
 
 def _roofline(work: Roofline) -> Json:
-    """What follows from the samples, for whoever reads the file without this package; reading it here leaves it out."""
+    """Derived numbers, for readers without this package; `parse` ignores them."""
     return {
         "flops_per_s": work.flops_per_s,
         "bytes_per_s": work.bytes_per_s,
@@ -200,31 +199,31 @@ def _partition(p: PartitionTiming, r: Result) -> Json:
 
 
 def parse(text: str) -> tuple[ResultSet, str]:
-    """What `render` wrote, and the source it came from. Of a document whose end is missing, the cases before the cut.
+    """Reads what `render` wrote; also returns its `source`. If the end of the document is missing, returns the cases before the cut.
 
-    Raises ParseError for anything else, or another version of the schema.
+    Raises ParseError for anything else, or an unknown version of the schema.
     """
     try:
-        found = _document(text)
-        if (version := found["schema_version"]) not in READABLE:
+        document = _document(text)
+        if (version := document["schema_version"]) not in READABLE:
             raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
-        machine = None if found["machine"] is None else _read_machine(found["machine"])
-        origin = Origin(**found["origin"]) if "origin" in found else None
-        if not isinstance(found["cases"], list):
+        machine = None if document["machine"] is None else _read_machine(document["machine"])
+        origin = Origin(**document["origin"]) if "origin" in document else None
+        if not isinstance(document["cases"], list):
             raise TypeError("cases are a list")
-        cases = tuple(map(_sound_case, found["cases"], count()))
+        cases = tuple(map(_valid_case, document["cases"], count()))
         for what, part in (("machine", machine), ("origin", origin)):
             if part is not None:
-                need_sound(what, part)
-        _need_number(found.get("elapsed_s", 0.0))
-        elapsed_s, planned = found.get("elapsed_s", 0.0), int(found.get("planned", 0))
-        return ResultSet(Mode(found["mode"]), machine, cases, elapsed_s, origin, planned), found["source"]
+                validate(what, part)
+        _need_number(document.get("elapsed_s", 0.0))
+        elapsed_s, planned = document.get("elapsed_s", 0.0), int(document.get("planned", 0))
+        return ResultSet(Mode(document["mode"]), machine, cases, elapsed_s, origin, planned), document["source"]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as bad:
         raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
 
 
 def is_whole(text: str) -> bool:
-    """Whether the end of a document is there: where `parse` reads it, whether it reads all that was written."""
+    """Whether the document is complete."""
     try:
         json.loads(text)
     except (json.JSONDecodeError, RecursionError):
@@ -233,7 +232,7 @@ def is_whole(text: str) -> bool:
 
 
 def cut_short(file: str, text: str, results: ResultSet) -> str:
-    """What to say of a report that lacks cases of its run, which was interrupted, or its end; '' of one that is complete."""
+    """A remark on a report that is incomplete, or whose run was interrupted; '' for a complete one."""
     if is_whole(text) and len(results.cases) >= results.planned:
         return ""
     return f"{file}: cut short after {counted(len(results.cases), 'case')}; run the rest with --resume={file}"
@@ -244,11 +243,11 @@ def _document(text: str) -> Json:
         whole: Json = json.loads(text)
         return whole
     first, *rest = text.split("\n")
-    found: Json = json.loads(f"{first}]}}")
+    document: Json = json.loads(f"{first}]}}")
     with suppress(json.JSONDecodeError):
         for row in rest:
-            found["cases"].append(json.loads(row.removesuffix(",")))
-    return found
+            document["cases"].append(json.loads(row.removesuffix(",")))
+    return document
 
 
 def _read_machine(d: Json) -> Machine:
@@ -257,12 +256,12 @@ def _read_machine(d: Json) -> Machine:
     return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, d.get("memory_bandwidth", 0.0), d.get("host", ""))
 
 
-def _sound_case(d: Json, place: int) -> CaseResult:
-    """A case of a list. Raises ParseError, which names it, where there is something in it that cannot be."""
+def _valid_case(d: Json, place: int) -> CaseResult:
+    """The case at a place of the list. Raises ParseError, which names the case, for invalid values."""
     name = f"case {place}" + (f" ({quoted(d['repro'])})" if isinstance(d, dict) and "repro" in d else "")
     try:
         case = _read_case(d)
-        need_sound(name, case)
+        validate(name, case)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as bad:
         raise ParseError(f"{name}: it is not as benchgraph writes one", fix="give a file that --report=json:FILE wrote") from bad
     return case
@@ -293,7 +292,7 @@ def _read_case(d: Json) -> CaseResult:
         bandwidth_samples={found["bytes"]: tuple(found["samples"]) for found in d.get("bandwidth_samples", ())},
         cold_cache=d.get("cold_cache", "none"),
         num_streams=d.get("num_streams", 1),
-        told=tuple(Told(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
+        outcomes=tuple(ContenderOutcome(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
         differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
         warnings=tuple(d["warnings"]),
         notes=tuple(d.get("notes", ())),
@@ -326,12 +325,12 @@ def _read_timing(d: Json) -> Timing:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file, making its folder, so that at any moment it holds the old text or the new. Raises OSError."""
+    """Write a file, and make its folder, so that at any moment it holds the old text or the new. Raises OSError."""
     make_folder(path.parent)
     if not is_plain(path):
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # of file names that are no UTF-8
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")  # file names may not be UTF-8
         return
-    target = real(path)  # a link stays one
+    target = real(path)  # symbolic links are kept
     new = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         new.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -341,7 +340,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write(file: str, text: str, where: str = "") -> None:
-    """Write the file that a command names, whole or not at all. where: what to call it in an error. Raises BenchgraphError."""
+    """Write an output file of a command atomically. where: its name in an error. Raises BenchgraphError."""
     try:
         write_whole(Path(file), text)
     except OSError as bad:
@@ -349,26 +348,26 @@ def write(file: str, text: str, where: str = "") -> None:
 
 
 def unwritable(bad: OSError, where: str, full: str = "make room there, or name another one") -> BenchgraphError:
-    """What to say of a file that could not be written. full: the remedy for a full disk."""
+    """The error for a file that could not be written. full: the remedy for a full disk."""
     fix = full if is_full(bad) else "name another one"
     return BenchgraphError(f"cannot write the file: {bad.strerror}", where=where, fix=fix)
 
 
 def is_full(bad: OSError) -> bool:
-    """Whether there was no room left, on the disk or for the user."""
+    """Whether the disk or the user's quota is full."""
     return bad.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_plain(path: Path) -> bool:
-    """Whether it is a file, or can become one; not a device or a pipe."""
+    """Whether it is a regular file or does not exist yet; not a device or a pipe."""
     return path.is_file() or not path.exists()
 
 
-class Stream:
-    """A JSON report that grows by a case at a time and is whole after each."""
+class GrowingReport:
+    """A JSON report to which cases are appended, and which is valid JSON after each."""
 
     def __init__(self, path: Path, begun: ResultSet) -> None:
-        """Write what there is already. Raises OSError."""
+        """Write the present results. Raises OSError."""
         text = render(begun)
         write_whole(path, text)
         self._file = path.open("r+b", buffering=0)
@@ -377,20 +376,20 @@ class Stream:
         self._end = len(text.encode()) - len(self._tail)  # of the last case
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
-        """Append a case. Raises OSError, and the report is what it was."""
+        """Append a case. Raises OSError, and leaves the report as it was."""
         added = f"{',' if self._counts else ''}\n{line(case)}".encode()
         counts = self._counts + Counter([case.result.status])
         tail = _tail(elapsed_s, summary(counts)).encode()
         try:
-            self._write(added + tail)  # at once, and longer than the last line that it replaces, whose numbers hardly change their length
+            self._write(added + tail)  # in one write, which is longer than the last line that it replaces
         except OSError:
-            self._write(self._tail)  # where there was room for it
+            self._write(self._tail)  # if there is room for it
             self._file.truncate(self._end + len(self._tail))
             raise
         self._counts, self._tail, self._end = counts, tail, self._end + len(added)
 
     def _write(self, data: bytes) -> None:
-        """Write behind the last case. A disk that fills up on the way takes a part of it, and says that it is full when asked again."""
+        """Write after the last case. A nearly full disk takes only a part of the data, and fails at the next write."""
         done = 0
         while done < len(data):
             done += os.pwrite(self._file.fileno(), data[done:], self._end + done)

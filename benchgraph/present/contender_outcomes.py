@@ -10,9 +10,9 @@ from benchgraph.results.result import CaseResult, Status
 
 def lines(case: CaseResult) -> Iterator[str]:
     """What to say below the status line: of witnesses that did not pass, and of outputs that differ."""
-    for told in case.result.told:
-        if not told.status.is_pass:
-            yield f"  {told.label}: {told.status.value}" + (f": {told.reason}" if told.reason else "")
+    for outcome in case.result.outcomes:
+        if not outcome.status.is_pass:
+            yield f"  {outcome.label}: {outcome.status.value}" + (f": {outcome.reason}" if outcome.reason else "")
     for d in case.result.differences:
         yield f"  {d}"
 
@@ -22,13 +22,13 @@ def summary(cases: Iterable[CaseResult]) -> str:
 
     Timed modes look at no results.
     """
-    heard = [c.result for c in cases if c.result.told]
+    heard = [c.result for c in cases if c.result.outcomes]
     if not heard:
         return ""
-    if any(told.status is Status.EXECUTED for r in heard for told in r.told):
-        by_all = sum(all(told.status is Status.EXECUTED for told in r.told) for r in heard)
+    if any(outcome.status is Status.EXECUTED for r in heard for outcome in r.outcomes):
+        by_all = sum(all(outcome.status is Status.EXECUTED for outcome in r.outcomes) for r in heard)
         return f"libraries timed in {len(heard)} cases, by all in {by_all}; --mode=C compares their results"
-    judged = [r for r in heard if len(r.right) + len(r.wrong) == len(r.told)]
+    judged = [r for r in heard if len(r.right) + len(r.wrong) == len(r.outcomes)]
     right = Counter(" and ".join(r.right) or "nobody" for r in judged if r.wrong)
     parts = [f"{sum(not r.wrong for r in judged)} agree", *(f"{name} right: {count}" for name, count in sorted(right.items()))]
     if missing := len(heard) - len(judged):
