@@ -106,7 +106,7 @@ def test_a_residual_chain_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> N
     def asked(layers: int) -> int:
         b = GraphBuilder()
         residual(b, layers)
-        return counted(monkeypatch, propagate_layout_module, "thin", lambda: unverified(b.graph(), host()))
+        return counted(monkeypatch, propagate_layout_module, "gemv_form", lambda: unverified(b.graph(), host()))
 
     short, long = asked(8), asked(16)
     assert short >= 8

@@ -110,7 +110,7 @@ def test_a_movement_goes_past_no_more_ops_than_pay(monkeypatch: pytest.MonkeyPat
             x = b.op("ReLU", b.op("StaticTranspose", x, order=(1, 0)))
 
     module = sys.modules[sink_layout_ops.__module__]
-    monkeypatch.setattr(module, "MOST_PASSED", 4, raising=False)
+    monkeypatch.setattr(module, "MOST_SUNK", 4)
     few, more = (
         counted(monkeypatch, module._Sunk, "_put", lambda g=g: sink_layout_ops(g, host()))
         for g in (gir(lambda b, n=n: movements(b, n)) for n in (12, 24))

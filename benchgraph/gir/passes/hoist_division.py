@@ -1,27 +1,26 @@
-"""hoist-division: dividing many elements by few becomes multiplying them by the few reciprocals.
+"""hoist-division: dividing many elements by few becomes multiplying them by the reciprocals of the few.
 
     %2: f32[64,128] = Divide(%0, %1: f32[64,1])   ->   %3: f32[64,1] = Divide(1, %1)
                                                         %2 = Multiply(%0, %3)
 
-A division of 16 floats takes six cycles on a Zen 4 core (1.6 ns at 3.7 GHz, eight independent chains of vdivps), a multiplication one; the
-result moves by at most 1.5 ulp. Compile-time divisors are scales of quantisation, where ties matter: half a step is a tie, and 1 ulp less
-is none. They stay while the dividend may be a tie by design: the user's own numbers, picked from them, or made of them by operations that
-round once, if at all: 8 bits times a scale of 16 are exact in f32. Products by known numbers of more bits are rounded for sure; they,
-sums of many terms, functions and whatever comes of them carry noise that the reference does not have; ties among those are chance.
-Divisors stay, too, where f32 does not hold the reciprocal, which is below 2**-128. Of a divisor that only an execution knows it is held to
-f32's finite numbers, if the quotients end as 8-bit integers: the scale of a tensor of zeros may be as small as it likes, and its zeros are
-to become the zero point.
+A division takes about six times as long as a multiplication (docs/measurements/fusion.md, Division); the result changes by at most 1.5 ulp.
+Compile-time divisors are scales of quantisation, where 1 ulp decides a tie. They stay while the dividend may be a tie by design: an input,
+an element picked from one, or the result of operations that round at most once (8 bits times a scale of 16 bits are exact in f32). Products
+with known numbers of more bits are rounded; they, sums of many terms, functions and their results carry noise that the reference does not
+have, and ties among them are chance. Divisors stay, too, if f32 cannot hold the reciprocal, below 2**-128. A divisor that only an execution
+knows gets a reciprocal bounded to finite numbers if the quotients end as 8-bit integers: a tensor of zeros may have any scale, and its
+zeros are to become the zero point.
 
-What has been multiplied by known numbers before it is divided by known numbers is multiplied by their quotient, rounded once:
+A multiplication by known numbers followed by a division by known numbers becomes one multiplication by their quotient, rounded once:
 
     %1 = Multiply(%0, 0.013); %2 = ReLU(%1); %3 = Divide(%2, 0.026)   ->   %1 = Multiply(%0, 0.5); %3 = ReLU(%1)
 
-That is a requantisation, of sums as well, and whole numbers times 0.5 are exact ties. Neither 0.013 * (1 / 0.026) is 0.5 in f32, nor is
-every whole number what it was after it was multiplied by 0.013 and divided again. On the way to integers a quotient that f32 does not hold
-is rounded to odd: 0.15 / 0.1 of f32 is not 1.5, what would be ties of 1.5 all lie on one side, and of the two numbers that the quotient is
-between the odd one lies there too. n * (r +- ulp(r)) is off n * r by more than half an ulp of it, so that no product becomes the tie. To
-f8 the nearest one is taken: its ties are those of quotients in f32. But where f32 holds the products and not the quotient of the numbers,
-as in x * 1 / 0.3, both ops stay: they round once, as what they say does, and 72 / 0.3 is less than 240, a tie of f8_e5m2.
+This is a requantisation, also of sums, and whole numbers times 0.5 are exact ties. In f32, 0.013 * (1 / 0.026) is not 0.5, and a whole
+number times 0.013 / 0.026 is not always half of it. Before casts to integers, a quotient that f32 cannot hold is rounded to odd: 0.15 / 0.1
+of f32 is not 1.5, all products that would be ties of 1.5 lie on one side, and of the two neighbours of the quotient the odd one lies there
+too. n * (r +- ulp(r)) differs from n * r by more than half an ulp, so no product becomes a tie. Before casts to f8 the nearest neighbour is
+taken: ties of f8 are ties of quotients in f32. But where f32 holds the products and not the quotient, as in x * 1 / 0.3, both ops stay,
+since each rounds once as the ops say: 72 / 0.3 is less than 240, a tie of f8_e5m2.
 """
 
 from __future__ import annotations
@@ -42,28 +41,27 @@ from benchgraph.ops.laws import Reals
 from benchgraph.ops.quantisation.bounded_reciprocal import bounded_reciprocal, is_finite
 from benchgraph.ops.spec import Call, Computes
 
-FEWER = 8  # how many times fewer divisors than dividends make the extra op worth its while
-ORDINARY = 2.0**32  # numbers of a size between this and its reciprocal have quotients that f32 holds, and so are products with them
-EXACT_BITS = 16  # of a factor, whose products with 8 bits have 24 then, which f32 holds
+FEWER = 8  # times fewer divisors than dividends, so that the extra op pays
+LARGEST = 2.0**32  # numbers between its reciprocal and this have quotients, and products with those, in the range of f32
+EXACT_BITS = 16  # of a factor: its products with 8 bits have 24 bits, which f32 holds
 
 
 def hoist_division(g: Graph, target: Target) -> Graph:
-    return _hoisted(_divided_before(g))
+    return _with_reciprocals(_with_quotients(g))
 
 
 # ---- known numbers by known numbers ----------------------------------------------------------------------------------
 
 
-def _divided_before(g: Graph) -> Graph:
-    """With factors divided where their products would be."""
+def _with_quotients(g: Graph) -> Graph:
+    """With factors divided by the divisors of their products."""
     builder = Builder(g.values)
-    changed: dict[int, Op] = {}  # by the value that the op made before
+    changed: dict[int, Op] = {}  # by the former result of the op
     gone: set[int] = set()
     for op in g.ops:
-        found = _scaled(g, op)
-        if found is None:
+        if (scaling := _scaling(g, op)) is None:
             continue
-        product, last, exact = found
+        product, last, exact = scaling
         quotient = _odd(exact) if op.outs[0] in _saturating(g) else exact
         changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
         changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
@@ -74,9 +72,9 @@ def _divided_before(g: Graph) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=nodes)
 
 
-def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
-    """Of a division by known numbers of what known numbers have multiplied, and nobody else reads: (the multiplication, what makes the
-    dividend, quotients of the numbers); None if the factors cannot be divided instead."""
+def _scaling(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
+    """For a division by known numbers of a product with known numbers that no other op reads: the multiplication, the op that makes the
+    dividend, and the quotients of the numbers; None if the factors cannot be divided instead."""
     divisor = _known(g).get(op.ins[1]) if op.semantics.product_kind else None
     reader, last = op, None
     while divisor is not None:
@@ -101,20 +99,20 @@ def _scaled(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
 
 @remembered
 def _known(g: Graph) -> Mapping[int, Reals]:
-    """The values in f32 that are known now, and products of such values before they are rounded."""
-    found = {v.id: v.literal.array.astype(np.float64) for v in g.values if v.literal is not None and v.dtype is DType.f32}
+    """The compile-time values in f32, and products of such values before rounding."""
+    known = {v.id: v.literal.array.astype(np.float64) for v in g.values if v.literal is not None and v.dtype is DType.f32}
     for op in g.nodes:
-        if isinstance(op, Op) and op.semantics.is_product and found.keys() >= {*op.ins} and g.value(op.outs[0]).dtype is DType.f32:
+        if isinstance(op, Op) and op.semantics.is_product and known.keys() >= {*op.ins} and g.value(op.outs[0]).dtype is DType.f32:
             one, other = op.ins
-            found[op.outs[0]] = np.asarray(found[one] * found[other])
-    return found
+            known[op.outs[0]] = np.asarray(known[one] * known[other])
+    return known
 
 
 def _divides(factor: Reals, divisor: Reals) -> bool:
-    """Whether there are no more quotients than there are numbers, all of ordinary size."""
+    """Whether there are no more quotients than numbers, and all are in range."""
     sizes = np.abs(factor), np.abs(divisor)
     few = np.broadcast(*sizes).size == max(a.size for a in sizes)
-    return few and all(bool(np.all((a >= 1 / ORDINARY) & (a <= ORDINARY))) for a in sizes)
+    return few and all(bool(np.all((a >= 1 / LARGEST) & (a <= LARGEST))) for a in sizes)
 
 
 def _is_read_as_f8(g: Graph, id: int) -> bool:
@@ -123,7 +121,7 @@ def _is_read_as_f8(g: Graph, id: int) -> bool:
 
 
 def _odd(numbers: Reals) -> Reals:
-    """Rounded to f32: numbers that it does not hold to that neighbour whose last bit is 1."""
+    """Numbers rounded to f32, to odd: an inexact one to the neighbour whose last bit is 1."""
     near = np.asarray(numbers, np.float32)
     is_other = (near != numbers) & (near.view(np.uint32) % 2 == 0)
     other = np.nextafter(near, np.where(numbers > near, np.inf, -np.inf).astype(np.float32))
@@ -133,16 +131,16 @@ def _odd(numbers: Reals) -> Reals:
 # ---- few by many -----------------------------------------------------------------------------------------------------
 
 
-def _hoisted(g: Graph) -> Graph:
-    """With reciprocals where divisors are few."""
+def _with_reciprocals(g: Graph) -> Graph:
+    """With multiplications by reciprocals where divisors are few."""
     builder = Builder(g.values)
     nodes: list[Node] = []
     noisy = _noisy(g)
     for op in g.ops:
         product = op.semantics.product_kind
-        if product and _is_worth_it(g, op, is_noisy=op.ins[0] in noisy):
+        if product and _pays(g, op, is_noisy=op.ins[0] in noisy):
             is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in _saturating(g)
-            # in f32, however narrow the divisor is
+            # in f32 even for narrow divisors
             reciprocal = bounded_reciprocal(builder, op.ins[1]) if is_bounded else builder.op(op.kind, builder.const(1.0), op.ins[1])
             nodes += builder.nodes
             builder.nodes = []
@@ -151,7 +149,7 @@ def _hoisted(g: Graph) -> Graph:
     return replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)) if tuple(nodes) != g.nodes else g
 
 
-def _is_worth_it(g: Graph, op: Op, *, is_noisy: bool) -> bool:
+def _pays(g: Graph, op: Op, *, is_noisy: bool) -> bool:
     dividend, divisor = g.value(op.ins[0]), g.value(op.ins[1])
     known = divisor.literal
     if not divisor.dtype.is_float or (known is not None and not (is_noisy and is_finite(known.array))):
@@ -160,38 +158,38 @@ def _is_worth_it(g: Graph, op: Op, *, is_noisy: bool) -> bool:
 
 
 def _noisy(g: Graph) -> frozenset[int]:
-    """The values that some op on the way has made less exact than one rounding does, or rounded for sure."""
-    found = set[int]()
+    """The values with a larger error than one rounding, or that are certainly rounded, because of some op on the way."""
+    noisy = set[int]()
     for op in g.ops:
         call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-        if op.semantics.threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not found.isdisjoint(op.ins):
-            found.update(op.outs)
-    return frozenset(found)
+        if op.semantics.threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not noisy.isdisjoint(op.ins):
+            noisy.update(op.outs)
+    return frozenset(noisy)
 
 
 def _rounds(g: Graph, op: Op) -> bool:
-    """Whether an op multiplies by known numbers that are not short."""
+    """Whether an op multiplies by known numbers of more than EXACT_BITS bits."""
     factor = _known(g).get(op.ins[1]) if op.semantics.is_product else None
     return factor is not None and not _is_short(factor)
 
 
 def _is_short(numbers: Reals) -> bool:
-    """Whether f32 holds the products of these numbers with 8-bit integers."""
+    """Whether f32 holds the products of these numbers with 8-bit integers exactly."""
     whole = np.frexp(numbers)[0] * 2.0**EXACT_BITS
     return bool(np.all(whole == np.rint(whole)))
 
 
 @remembered
 def _saturating(g: Graph) -> frozenset[int]:
-    """The values that go nowhere but into 8-bit integers, through sums at most."""
-    found = set[int]()
+    """The values that only casts to 8-bit integers read, perhaps through sums."""
+    saturating = set[int]()
 
     def is_on_the_way(op: Node) -> bool:
         row, out = spec(op.kind) if isinstance(op, Op) else None, op.outs[0]
         if row is None or not row.semantics.is_conversion:
-            return row is not None and row.semantics.computes is Computes.sum and out in found
+            return row is not None and row.semantics.computes is Computes.sum and out in saturating
         return g.value(out).dtype in (DType.u8, DType.s8)
 
     for node in reversed(g.nodes):
-        found.update(v for v in node.outs if g.consumers[v] and v not in g.outs and all(map(is_on_the_way, g.consumers[v])))
-    return frozenset(found)
+        saturating.update(v for v in node.outs if g.consumers[v] and v not in g.outs and all(map(is_on_the_way, g.consumers[v])))
+    return frozenset(saturating)

@@ -1,4 +1,4 @@
-"""sink-layout-ops: pointwise ops run before the movement of what they read.
+"""sink-layout-ops: pointwise ops run before the layout op whose result they read.
 
 %2 = StaticTranspose(%1)                %6 = StaticTranspose(%0), which moves back
 %3 = Add(%2, %0)                        %7 = Add(%1, %6)
@@ -6,15 +6,13 @@
 %5 = Multiply(%3, %4)                   %9 = Multiply(%7, %8)
                                         %5 = StaticTranspose(%9)
 
-They then join the nest that makes %1, and the movement, now behind them, is done by whoever writes (make-views). What else they read is
-a scalar, or comes by the same movement, or is moved back. The last is for the result of a product alone, and what can be moved back to it
-past all movements: post-ops read it while the result is at hand, along its rows where that is how they read and write
-(lower/transposed_epilogue.py). One movement is left where one was: of the ops that read what is moved, as many sink as leave one value.
+They then join the nest that makes %1, and their consumer's view or one copy does the layout op (make-views). Their other operands are
+scalars, or results of the same layout op, or are moved back. The last only for the result of a product, and for operands that can be moved
+back through all layout ops since the product: post-ops read them along the product's rows. One layout op stays one: of its readers as many
+sink as leave one value to be moved.
 
-Where channels come first, this is what makes one nest of a convolution, its Add and what follows. One Granite Rapids core, times with it
-over those where only scalars were read besides, minima: f32, 50 images, 3x3 with an Add 0.91 to 0.99, with Swish 0.88 to 1.07 (256x14x14),
-1x1 with Swish 0.65 to 0.92, with an Add 0.73 to 1.01, with Add, Swish and ReLU 0.82; int8 1x1 with an Add 0.47 to 0.65. With the math mode
-bf16, 64x56x56 by 1x1 with an Add takes 1.33 (1.04 on two cores): its images were in L2 between two nests that were one task.
+Where channels come first, this makes one nest of a convolution, its Add and what follows. docs/measurements/fusion.md, Layout ops behind
+pointwise ops.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped
 
-MOST_PASSED = 64  # ops that a movement goes past: each of several movements makes all of them anew
+MOST_SUNK = 64  # ops that one layout op passes: each of several layout ops rebuilds all of them
 
 
 def sink_layout_ops(g: Graph, target: Target) -> Graph:
-    """The last movement first: those before it meet the ops that it went behind."""
+    """The last layout op first: earlier ones then pass the same pointwise ops."""
     for move in reversed([op for op in g.nodes if isinstance(op, Op) and movement(op) is not None and not is_moved_input(g, op.ins[0])]):
-        if g.producer.get(move.outs[0]) is move and (ops := _sinking(g, move)):
+        if g.producer.get(move.outs[0]) is move and (ops := _ops_to_pass(g, move)):
             g = _Sunk(g, move, ops).graph()
     return g
 
@@ -49,7 +47,7 @@ def _is_pointwise(op: Op) -> bool:
 
 
 def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:
-    """The movements of a product's result up to this one, last first, among which pointwise ops may be; none if it moves something else."""
+    """The layout ops from a product to this one, last first, with pointwise ops between them; () if it moves something else."""
     moves, v = [move], move.ins[0]
     while isinstance(op := g.producer.get(v), Op) and not op.lowering.is_contraction:
         same = [i for i in op.ins if movement(op) or g.value(i).shape == g.value(v).shape]
@@ -60,25 +58,25 @@ def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:
     return tuple(moves) if op is not None else ()
 
 
-def _sinking(g: Graph, move: Op) -> tuple[Op, ...]:
-    """The ops past which the movement goes: no one else reads it, nor what they make, but for what the last one makes."""
+def _ops_to_pass(g: Graph, move: Op) -> tuple[Op, ...]:
+    """The pointwise ops that the layout op passes: no other op reads its result or theirs, except the last one's."""
     (moved,) = move.outs
     ops, inside = list[Op](), {moved}
     moves = cache(lambda: _since_product(g, move))
 
-    def is_at_hand(v: int) -> bool:
+    def is_available(v: int) -> bool:
         value = g.value(v)
-        return v in inside or value.type.elements == 1 or _goes_back(g, moves(), value.type)
+        return v in inside or value.type.elements == 1 or _can_move_back(g, moves(), value.type)
 
     for op in _reached(g, moved, inside):
-        if g.value(op.outs[0]).shape == g.value(moved).shape and all(map(is_at_hand, op.ins)):
+        if g.value(op.outs[0]).shape == g.value(moved).shape and all(map(is_available, op.ins)):
             ops.append(op)
             inside.add(op.outs[0])
     return _leaving_one(g, moved, ops)
 
 
 def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
-    """The pointwise ops that read a value or what such ops, which are `inside` then, make of it, in order, and no more than MOST_PASSED."""
+    """The pointwise ops that depend on a value through such ops with results in `inside`, in order, at most MOST_SUNK."""
     waiting, seen = list[int](), set[int]()
 
     def wait_for_readers(v: int) -> None:
@@ -88,7 +86,7 @@ def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
             heappush(waiting, place)
 
     wait_for_readers(moved)
-    while waiting and len(inside) <= MOST_PASSED:
+    while waiting and len(inside) <= MOST_SUNK:
         op = g.nodes[heappop(waiting)]
         if isinstance(op, Op) and _is_pointwise(op):
             yield op
@@ -97,9 +95,9 @@ def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
 
 
 def _leaving_one(g: Graph, moved: int, ops: Sequence[Op]) -> tuple[Op, ...]:
-    """The first of these ops, as many as leave one value to read of what is moved."""
+    """As many of these ops, from the first on, as leave one value to be moved."""
     place = {op.outs[0]: n for n, op in enumerate(ops)}
-    count, last = 0, -1  # last: the place of the last op that reads what the ops up to here read and pass on
+    count, last = 0, -1  # last: the position of the last reader of the values so far
     for n, v in enumerate((moved, *place)):
         if 0 <= last < n:
             count = n
@@ -108,8 +106,8 @@ def _leaving_one(g: Graph, moved: int, ops: Sequence[Op]) -> tuple[Op, ...]:
     return tuple(ops[:count])
 
 
-def _goes_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
-    """Whether all these movements, last first, can be undone for what is beside the last one's result: half way it is in no one's nest."""
+def _can_move_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
+    """Whether an operand of this type can be moved back through all these layout ops, last first."""
     for move in moves:
         attrs = _back(g, move, type.shape)
         if attrs is None:
@@ -120,7 +118,7 @@ def _goes_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
 
 
 def _back(g: Graph, move: Op, shape: Shape) -> Attrs | None:
-    """The attributes with which the movement's op moves back what has this shape beside its result, once it has as many dims."""
+    """The attributes with which the op moves back an operand of this shape, expanded to as many dims; None if it cannot."""
     how, src, dst = movement(move), g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
     if how is None or how.inverse is None or len(shape) > len(dst):
         return None
@@ -133,10 +131,8 @@ def _with_dims(shape: Shape, rank: int) -> Shape:
 
 @dataclass
 class _Sunk:
-    """Ops past which a movement goes, as they are before it.
-
-    early: value -> the same before the movement. gone: what ops that no one needs make.
-    """
+    """The ops that a layout op passes, rebuilt before it. early: value -> the same value before the layout op. gone: results of removed
+    ops."""
 
     g: Graph
     move: Op
@@ -149,7 +145,7 @@ class _Sunk:
         self.builder = Builder(self.g.values)
 
     def graph(self) -> Graph:
-        """The graph in which the movement comes after the ops."""
+        """The graph with the layout op after the ops."""
         last = self.ops[-1]
         self.early[self.move.outs[0]] = self.move.ins[0]
         self.gone.update(op.outs[0] for op in (self.move, *self.ops))
@@ -168,10 +164,10 @@ class _Sunk:
         self.nodes.append(replace(op, ins=ins, outs=(self.early[op.outs[0]],)))
 
     def _before(self, v: int) -> int:
-        """An operand as it is before the movement: what the same movement moves, or computed of what is moved back, or moved back."""
+        """An operand before the layout op: the operand of an equal layout op, or computed from operands moved back, or moved back."""
         if v not in self.early:
             made_by = self.g.producer.get(v)
-            is_kept = v in self.g.outs or v in self.early.values()  # what is moved stays, whoever else reads it
+            is_kept = v in self.g.outs or v in self.early.values()  # moved values stay if others read them
             is_ours = isinstance(made_by, Op) and not is_kept and all(op.outs[0] in self.gone for op in self.g.consumers[v])
             if self.g.value(v).type.elements == 1:
                 self.early[v] = self._scalar(v)
@@ -186,12 +182,12 @@ class _Sunk:
         return self.early[v]
 
     def _is_alike(self, op: Op) -> bool:
-        """Whether an op is the same movement, from the same shape, of another value."""
+        """Whether an op is the same layout op, from the same shape, of another value."""
         is_same = replace(op, ins=self.move.ins, outs=self.move.outs) == self.move
         return is_same and self.g.value(op.ins[0]).shape == self.g.value(self.move.ins[0]).shape
 
     def _scalar(self, v: int) -> int:
-        """With no more dims, which are 1, than what is moved had."""
+        """A scalar with no more dims than the layout op's operand."""
         if len(self.g.value(v).shape) <= len(self.g.value(self.move.ins[0]).shape):
             return v
         return self._appended(reshaped(self.builder, v, ()))
@@ -204,12 +200,12 @@ class _Sunk:
         return self._appended(self.builder.op(self.move.kind, whole, attrs=attrs))
 
     def _appended(self, v: int) -> int:
-        """What the builder has made, which comes next."""
+        """Append the builder's nodes."""
         self.nodes += self.builder.nodes
         self.builder.nodes = []
         return v
 
     def _may_be_early(self, op: Op) -> bool:
-        """Whether what an op reads can be moved back in place of what it makes."""
+        """Whether an op's operands can be moved back instead of its result."""
         values = map(self.g.value, op.ins)
         return _is_pointwise(op) and all(v.type.elements == 1 or _back(self.g, self.move, v.shape) is not None for v in values)

@@ -1,4 +1,4 @@
-"""split-heads: heads that lie side by side in a product's columns become a batch of products, where rows are folded head by head.
+"""split-heads: heads that are adjacent columns of a product become a batch of products, where rows are reduced head by head.
 
 %2: [M,H*N] = MatMul(%0, %1)                          %4: [H,M,N] = MatMul(%0, %1 with its heads apart)
 %3: [M,H,N] = StaticReshape(%2)                       %5 = SoftMax(%4)
@@ -7,8 +7,8 @@
 %7: [M,H*N] = %5, heads together again
 %9: [J,H*N] = MatMul(%6, %7)
 
-Such is attention with one set of keys for the queries of all heads. A row of the wide product is not one of the softmax, so that all
-scores of a batch entry would have to be there before the first of them is used; now product and softmax have the same rows.
+An example is attention with one set of keys for the queries of all heads. A row of the wide product is not a row of the softmax, so all
+scores of a batch entry would have to be stored before the softmax begins; now product and softmax have the same rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from benchgraph.ops.spec import DataMovement, Reduction
 
 @dataclass(frozen=True)
 class Step:
-    """An op that brings the elements of one tensor to other places, or makes each of them, and scalars, into another one; and which of its
-    operands that tensor is."""
+    """A layout op or a pointwise op of one tensor and scalars; position: which operand the tensor is."""
 
     op: Op
     position: int
@@ -50,7 +49,7 @@ Steps = tuple[Step, ...]
 
 
 def split_heads(g: Graph, target: Target) -> Graph:
-    """Until no such product is left."""
+    """Split products until none is left to split."""
     while (split := _split_once(g)) is not g:
         g = split
     return g
@@ -61,19 +60,19 @@ def _split_once(g: Graph) -> Graph:
         if not op.lowering.is_contraction or not product(g, op).is_matrix_product:
             continue
         d = Builder(g.values)
-        if after := _until_apart(g, op):
+        if after := _steps_to_split(g, op):
             src, wei = for_all_heads(d, op.ins[0]), apart(d, op.ins[1], g.value(after[-1].dst).shape[-3])
-            _again(d, after, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
-            return _instead(g, (op, *(step.op for step in after)), d)
-        if before := _until_together(g, op):
-            src, wei = for_all_heads(d, op.ins[0]), _again(d, before, before[0].src)
+            _rebuilt(d, after, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
+            return _replaced(g, (op, *(step.op for step in after)), d)
+        if before := _steps_to_joined_wei(g, op):
+            src, wei = for_all_heads(d, op.ins[0]), _rebuilt(d, before, before[0].src)
             together(d, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
-            return _instead(g, (*(step.op for step in before), op), d)
+            return _replaced(g, (*(step.op for step in before), op), d)
     return g
 
 
-def _again(d: Builder, steps: Steps, value: int) -> int:
-    """The steps on a value that nothing needs to move."""
+def _rebuilt(d: Builder, steps: Steps, value: int) -> int:
+    """The pointwise steps, applied to a value that needs no layout ops."""
     for step in steps:
         if not step.is_data_movement:
             ins = (value if i == step.position else v for i, v in enumerate(step.op.ins))
@@ -81,8 +80,8 @@ def _again(d: Builder, steps: Steps, value: int) -> int:
     return value
 
 
-def _instead(g: Graph, old: tuple[Op, ...], d: Builder) -> Graph:
-    """The graph with the builder's nodes instead of ops each of which makes what the next one alone reads."""
+def _replaced(g: Graph, old: tuple[Op, ...], d: Builder) -> Graph:
+    """The graph with the builder's nodes in place of a chain of ops."""
     wanted, last = old[-1].outs[0], d.nodes.pop()
     new = (*d.nodes, replace(last, outs=(wanted,)))
     gone = {v for op in old for v in op.outs if v != wanted} | set(last.outs)
@@ -92,32 +91,32 @@ def _instead(g: Graph, old: tuple[Op, ...], d: Builder) -> Graph:
     return replace(g, values=tuple(v for v in d.values.values() if v.id not in gone), nodes=tuple(nodes))
 
 
-# ---- heads side by side ------------------------------------------------------------------------------------------------
+# ---- adjacent heads ----------------------------------------------------------------------------------------------------
 
 
-def _until_apart(g: Graph, op: Op) -> Steps:
-    """What takes the heads of a product's result apart, for someone who folds their rows; () for any other result."""
+def _steps_to_split(g: Graph, op: Op) -> Steps:
+    """The steps after a product that split its heads, whose rows are then reduced; () for any other product."""
     (id,), steps = op.outs, Steps()
     while id not in g.outs and len(g.consumers[id]) == 1:
         step = _step(g, g.consumers[id][0])
         if step is None or step.src != id:
             break
         steps, id = (*steps, step), step.dst
-        if step.is_data_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
-            return steps if _has_folded_rows(g, id) else ()
+        if step.is_data_movement and _splits_heads(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
+            return steps if _has_reduced_rows(g, id) else ()
     return ()
 
 
-def _until_together(g: Graph, op: Op) -> Steps:
-    """What puts heads whose rows were folded together as wei of a product; () for any other wei."""
+def _steps_to_joined_wei(g: Graph, op: Op) -> Steps:
+    """The steps that join heads, whose rows were reduced, to the wei of a product; () for any other wei."""
     id, reader, steps = op.ins[1], op, Steps()
     while id not in g.outs and g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id in g.producer:
         step = _step(g, g.producer[id])
         if step is None:
             break
         steps, id, reader = (step, *steps), step.src, step.op
-        if step.is_data_movement and _is_apart(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
-            return steps if _has_folded_rows(g, id) else ()
+        if step.is_data_movement and _splits_heads(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
+            return steps if _has_reduced_rows(g, id) else ()
     return ()
 
 
@@ -132,8 +131,8 @@ def _step(g: Graph, op: Node) -> Step | None:
     return Step(op, large[0]) if op.lowering.is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
 
 
-def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
-    """One end of the steps, of this shape, has the heads of the other, wide one one behind the other."""
+def _splits_heads(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
+    """Whether one end of the steps, of this shape, has the heads that are adjacent in the other, wide end as a dim."""
     if len(shape) != len(wide) + 1 or shape[-3] == 1:
         return False
     at, is_first = any_element(shape), g.value(steps[0].src).shape == shape
@@ -146,8 +145,8 @@ def _is_apart(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
     return at == side_by_side(shape)
 
 
-def _has_folded_rows(g: Graph, id: int) -> bool:
-    """Someone folds the rows of the value, or of another one of its shape that pointwise ops make of it or it is made of."""
+def _has_reduced_rows(g: Graph, id: int) -> bool:
+    """Whether an op reduces the rows of the value, or of another value of its shape connected to it by pointwise ops."""
     shape, seen, work = g.value(id).shape, {id}, [id]
     while work:
         v = work.pop()
