@@ -23,7 +23,7 @@ from benchgraph.harness import verbose
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.bound import BoundPartition, repeat
 from benchgraph.harness.buffers import constant_inputs, last_uses, load_inputs, memory_needed
-from benchgraph.harness.contenders import Contender, Hearing, contenders_of
+from benchgraph.harness.contenders import Contender, Outcomes, contenders_of
 from benchgraph.harness.cut import WrongCount, compile_all, cut, described
 from benchgraph.harness.differ import differences
 from benchgraph.harness.failure import failure
@@ -139,14 +139,14 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
     The first contender of the library under test that fails ends it, unless there are witnesses to be heard. Of several libraries the
     first decides the status; differences between them are reported.
     """
-    mode, hearing = problem.globals.mode, Hearing(problem, contenders)
+    mode, outcomes = problem.globals.mode, Outcomes(problem, contenders)
     success = SUCCESS.get(mode, Status.EXECUTED)
     result = described(success, graph)
     inputs: dict[int, Array] = {}
     outputs: dict[str, dict[int, Array]] = {}
     wanted = cache(lambda: _reference(graph, inputs))  # once for all contenders
     for c in contenders:
-        with hearing.of(c):
+        with outcomes.record_failure(c):
             partitions = cut(problem, graph, c.library, c.side)
             compiled = compile_all(partitions, c.library, c.side.policy)
             result = _with_partitions(result, c.label, partitions)
@@ -157,14 +157,14 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
                 verdict = _execute(graph, partitions, compiled, inputs, mode, wanted)
                 outputs[c.label] = verdict.outputs
                 result = _with_verdict(result, c, verdict)
-            hearing.ran(c, verdict.status or success, verdict.reason)
-        if result.status is Status.FAILED and not hearing.is_several:
+            outcomes.record(c, verdict.status or success, verdict.reason)
+        if result.status is Status.FAILED and not outcomes.is_several:
             break
-    if mode is Mode.correctness and hearing.is_several:
+    if mode is Mode.correctness and outcomes.is_several:
         want = wanted()
         with phase("compare"):
             result = replace(result, differences=differences(graph, _elements(graph.inputs, inputs), outputs, want))
-    return replace(result, outcomes=tuple(hearing.told))
+    return replace(result, outcomes=tuple(outcomes.all))
 
 
 def inputs_of(problem: Problem, graph: Graph) -> dict[int, Array]:

@@ -1,7 +1,7 @@
 """What a case compares: one or more libraries under their policies, on the same data.
 
 The first library named is under test, and its status is the case's. The others are witnesses: where one of them cannot run a case, or
-gets it wrong, that is told beside the status.
+computes a wrong result, that is reported beside the status.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ def contenders_of(problem: Problem, bench: Bench) -> tuple[Contender, ...]:
 
 
 @dataclass
-class Hearing:
-    """Collects what becomes of every contender. told: empty where there is but one library."""
+class Outcomes:
+    """Collects how every contender did. all: empty where there is but one library."""
 
     problem: Problem
     contenders: Sequence[Contender]
-    told: list[ContenderOutcome] = field(default_factory=list)
+    all: list[ContenderOutcome] = field(default_factory=list)
 
     @property
     def is_several(self) -> bool:
         return any(c.side.is_witness for c in self.contenders)
 
     @contextmanager
-    def of(self, contender: Contender) -> Iterator[None]:
-        """What goes wrong inside is told of a witness, and raised for the library under test."""
+    def record_failure(self, contender: Contender) -> Iterator[None]:
+        """An exception inside is recorded for a witness, and raised for the library under test."""
         try:
             yield
-        except Exception as bad:
+        except Exception as error:
             if not contender.side.is_witness:
                 raise
-            found = failure(bad, self.problem)
-            self.told.append(ContenderOutcome(contender.label, found.status, found.reason))
+            result = failure(error, self.problem)
+            self.all.append(ContenderOutcome(contender.label, result.status, result.reason))
 
-    def ran(self, contender: Contender, status: Status, reason: str = "") -> None:
-        """Note how a contender did that ran."""
+    def record(self, contender: Contender, status: Status, reason: str = "") -> None:
+        """Record the status of a contender that ran."""
         if self.is_several:
-            self.told.append(ContenderOutcome(contender.label, status, reason))
+            self.all.append(ContenderOutcome(contender.label, status, reason))

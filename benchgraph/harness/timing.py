@@ -29,7 +29,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
-from benchgraph.harness.contenders import Contender, Hearing
+from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.distrust import distrust
 from benchgraph.measure.arithmetic import arithmetic
@@ -62,10 +62,10 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
 
 
 def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
-    settings, hearing, cuts = problem.globals, Hearing(problem, contenders), dict[Contender, tuple[Partition, ...]]()
+    settings, outcomes, cuts = problem.globals, Outcomes(problem, contenders), dict[Contender, tuple[Partition, ...]]()
     notes = list(_notes(session, graph))
     for c in contenders:
-        with hearing.of(c):
+        with outcomes.record_failure(c):
             try:
                 cuts[c] = cut(problem, graph, c.library, c.side)
             except Unimplemented as lack:
@@ -79,7 +79,7 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
     groups = [cuts] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in cuts.items()]
     budget_s, timings = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming]()
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
-        timings += session.measure(_built(graph, group, inputs, hearing), traffic(graph), budget_s)
+        timings += session.measure(_built(graph, group, inputs, outcomes), traffic(graph), budget_s)
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = replace(
@@ -93,19 +93,19 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
         cold_cache=settings.cold_cache,
         num_streams=session.streams,
     )
-    return replace(result, warnings=(*notes, *distrust(result)), outcomes=tuple(hearing.told))
+    return replace(result, warnings=(*notes, *distrust(result)), outcomes=tuple(outcomes.all))
 
 
-def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], hearing: Hearing) -> list[Built]:
+def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], outcomes: Outcomes) -> list[Built]:
     """What of a group can be compiled; nobody else holds it. Witnesses execute it once here, where what goes wrong is told."""
     found = []
     for c, parts in group.items():
-        with hearing.of(c):
+        with outcomes.record_failure(c):
             built = build(graph, c, parts, inputs)
             if c.side.is_witness:
                 built.whole.chain.run(1)
             found.append(built)
-            hearing.ran(c, Status.EXECUTED)
+            outcomes.record(c, Status.EXECUTED)
     return found
 
 

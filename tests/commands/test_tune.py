@@ -251,6 +251,7 @@ class Timed:
     name: str = "timed"
     version: str = ""
     is_in_process: bool = True
+    dumps_itself: bool = False
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         return benchgraph_library().partitions(graph, policy)
