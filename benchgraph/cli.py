@@ -1,20 +1,20 @@
-"""The command line. What it reads is in options/argv.py and options/knobs.py, how it is run in harness/session.py; here are the commands.
+"""The command line. Its words are parsed in options/argv.py and options/knobs.py, cases run in harness/session.py; this file calls the
+commands.
 
-Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions: --help, --version and a misspelt option answer
-at once.
+Modules that need numpy, llvmlite, rich or multiprocessing are imported inside functions, so that --help, --version and errors in words are
+quick.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchgraph.commands.help import COMMANDS, asked, overview
+from benchgraph.commands.help import COMMANDS, overview, requested_help
 from benchgraph.core.config import config, unknown
 from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean
 from benchgraph.core.lines import print_any
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class _Command(click.Command):
-    """A command whose options are a stream that harness.argv reads, and whose help is harness.help's."""
+    """A command whose options are parsed by options/argv.py, and whose help is commands/help.py's."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl-C outside of a run, which answers it itself, ends in a line too, and with its own exit code: click's would be 1."""
+        """After Ctrl-C outside of a run (which handles it itself), print a line and exit with its own code: click's would be 1."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as by:
@@ -45,11 +45,11 @@ class _Command(click.Command):
             ctx.exit(code_of(by))
 
     def main(self, *given: Any, **named: Any) -> Any:
-        """As click has it, but that an output which takes no more, as on a full disk, ends in a line."""
+        """As click's, but an error of the output, such as a full disk, ends in one line."""
         try:
             return super().main(*given, **named)
         except OSError as bad:
-            if bad.errno not in LOST or bad.filename is not None:  # which an error of a write to an open file does not have
+            if bad.errno not in LOST or bad.filename is not None:  # errors of writing to an open file have no filename
                 raise
             with suppress(OSError):
                 warn(full_output(bad))
@@ -80,7 +80,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     ctx.with_resource(enduring("stderr"))
     ctx.with_resource(heard_by(warn))
     try:
-        text = asked(words)
+        text = requested_help(words)
     except UsageError as bad:
         ctx.exit(_refused(bad))
     if text is not None:
@@ -95,18 +95,10 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_refused(bad, ExitCode.refused))
     for note in (*unknown(), *_unknown_stages()):
         warn(note)
-    if words[0] == "list":
-        ctx.exit(_list(words[1:]))
-    if words[0] == "ops":
-        ctx.exit(_ops(words[1:]))
-    if words[0] == "show":
-        ctx.exit(_show(words[1:], _bench(ctx.obj)))
-    if words[0] == "explain":
-        ctx.exit(_explain(words[1:], _bench(ctx.obj)))
+    if words[0] in ("list", "ops", "show", "explain", "compile-times"):
+        ctx.exit(_print_answer(words[0], list(words[1:]), ctx.obj))
     if words[0] == "tune":
         ctx.exit(_tune(words[1:], _bench(ctx.obj)))
-    if words[0] == "compile-times":
-        ctx.exit(_compile_times(words[1:]))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     if words[0] in ("compare", "history", "regressions", "report"):
@@ -118,7 +110,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         if not line.problems:
             raise UsageError(f"--match and --shard leave none of {line.planned} cases", fix="widen them")
         jobs = _workers(line)
-        _need_means(line, ctx.obj)
+        _need_resources(line, ctx.obj)
         need_outputs(line.globals)
     except BenchgraphError as bad:
         ctx.exit(_refused(bad, ExitCode.refused))
@@ -130,13 +122,13 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
-    """Say what is wrong. Returns the exit code: `code`, but that words which cannot be understood are always refused."""
+    """Print the error. Returns the exit code: `code`, but `refused` for words that cannot be parsed."""
     warn(str(bad))
     return ExitCode.refused if isinstance(bad, UsageError) else code
 
 
 def _unknown_stages() -> list[str]:
-    """A line for each name in BENCHGRAPH_PRINT_AFTER after which nothing is printed."""
+    """A line for each unknown name in BENCHGRAPH_PRINT_AFTER."""
     if not config().print_after:
         return []
     from benchgraph.options.policy import unknown_stages
@@ -144,22 +136,44 @@ def _unknown_stages() -> list[str]:
     return unknown_stages(config().print_after)
 
 
-def _told(answer: Callable[[], str]) -> int:
-    """Print what a command answers. Returns the exit code."""
+def _print_answer(command: str, words: list[str], given: Bench | None) -> int:
+    """Print a command's output. Returns the exit code."""
     try:
-        click.echo(answer())
+        click.echo(_answer(command, words, given))
     except BenchgraphError as bad:
         return _refused(bad)
     return ExitCode.ok
 
 
-def _need_means(line: CommandLine, given: Bench | None) -> None:
-    """What the cases run on has to be there before the first of them runs."""
+def _answer(command: str, words: list[str], given: Bench | None) -> str:
+    if command == "list":
+        from benchgraph.commands.listing import listing
+
+        return listing(words)
+    if command == "ops":
+        from benchgraph.commands.ops import ops
+
+        return ops(words)
+    if command == "show":
+        from benchgraph.commands.show import show
+
+        return show(words, _bench(given))
+    if command == "explain":
+        from benchgraph.commands.explain import run as explain
+
+        return explain(words, _bench(given))
+    from benchgraph.commands.compile_times import run as compile_times
+
+    return compile_times(words)
+
+
+def _need_resources(line: CommandLine, given: Bench | None) -> None:
+    """Raise BenchgraphError unless the instruction sets, tuning file, streams and libraries of the cases are available."""
     from benchgraph.harness.bench import need_isas, need_libraries, need_tuning
 
     need_isas(line.problems)
     need_tuning(line.problems)
-    if all(p.globals.num_streams != Globals().num_streams for p in line.problems):  # else one of them can be measured
+    if all(p.globals.num_streams != Globals().num_streams for p in line.problems):  # otherwise one of them can be measured
         from benchgraph.harness.bench import need_streams
 
         need_streams(line.problems)
@@ -172,36 +186,7 @@ def _workers(line: CommandLine) -> int:
     return workers_of(line)
 
 
-def _list(words: tuple[str, ...]) -> int:
-    """Print what can be named. Returns the exit code."""
-    from benchgraph.commands.listing import listing
-
-    return _told(lambda: listing(words))
-
-
-def _ops(words: tuple[str, ...]) -> int:
-    """Print the op table. Returns the exit code."""
-    from benchgraph.commands.ops import ops
-
-    return _told(lambda: ops(words))
-
-
-def _show(words: tuple[str, ...], bench: Bench) -> int:
-    """Draw a partitioned graph. Returns the exit code."""
-    from benchgraph.commands.show import show
-
-    return _told(lambda: show(list(words), bench))
-
-
-def _explain(words: tuple[str, ...], bench: Bench) -> int:
-    """Tell what the compiler does with cases. Returns the exit code."""
-    from benchgraph.commands.explain import run
-
-    return _told(lambda: run(list(words), bench))
-
-
 def _tune(words: tuple[str, ...], bench: Bench) -> int:
-    """Search the template's parameters for cases of one product. Returns the exit code."""
     from benchgraph.commands.tune import run
 
     try:
@@ -214,15 +199,8 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
         return code_of(by)
 
 
-def _compile_times(words: tuple[str, ...]) -> int:
-    """Time compilations and warm starts. Returns the exit code."""
-    from benchgraph.commands.compile_times import run
-
-    return _told(lambda: run(list(words)))
-
-
 def _look_back(command: str, *words: str) -> int:
-    """A question about results of earlier runs. Returns the exit code: 2 when it could not be answered."""
+    """A command on results of earlier runs. Returns the exit code: 2 if it failed."""
     if command == "compare":
         from benchgraph.commands.compare import run
     elif command == "history":
@@ -248,7 +226,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
         request = read(words)
         line = plan(request)
         jobs = _workers(line)
-        _need_means(line, bench)
+        _need_resources(line, bench)
         need_outputs(line.globals)
         if request.tries:
             need_folder(Path(request.output), f"fuzz: --output={request.output}")

@@ -6,11 +6,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchgraph.analysis.compare.statistics import in_turns
-from benchgraph.analysis.means import lines
+from benchgraph.analysis.compare.statistics import interleaved_intervals
+from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
-from benchgraph.present.cells import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
-from benchgraph.present.terminal import columns, fitting, grid, paper, printed
+from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
+from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
 from benchgraph.results.result import CaseResult, ResultSet
 
 # What a narrow terminal goes without, the first of these first
@@ -22,12 +22,12 @@ SUFFIXES = (".txt", ".log")
 
 def render(results: ResultSet) -> str:
     """All of it, for a file: the machine, a table per measured case, and the reasons not to believe a number. Lines are not wrapped."""
-    return _rendered(results, paper(is_plain=True), None)
+    return _rendered(results, text_console(is_plain=True), None)
 
 
 def shown(results: ResultSet, *, is_verbose: bool) -> str:
     """For stdout: as wide as the terminal, without wrapping where it is none; of many partitions the slowest, unless is_verbose."""
-    return _rendered(results, paper(columns()), None if is_verbose else SHOWN_PARTITIONS)
+    return _rendered(results, text_console(columns()), None if is_verbose else SHOWN_PARTITIONS)
 
 
 def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
@@ -76,7 +76,7 @@ def table(case: CaseResult, style: box.Box, width: int, most: int | None) -> lis
 def notes(case: CaseResult) -> list[str]:
     """The ratios with the intervals that the rounds of this run give them, what Python adds, and the reasons not to believe a number."""
     first, *others = case.result.timings
-    intervals = in_turns([(first.timing.samples_s, t.timing.samples_s) for t in others])
+    intervals = interleaved_intervals([(first.timing.samples_s, t.timing.samples_s) for t in others])
     said = [f"{t.policy} {ratio(t, first)}{_interval(found)}" for t, found in zip(others, intervals, strict=True)]
     told = [f"times over those of {first.policy}, with 95 % intervals within this run: {', '.join(said)}"] if said else []
     if asked := _asked(case):
@@ -87,7 +87,7 @@ def notes(case: CaseResult) -> list[str]:
 def _asked(case: CaseResult) -> list[str]:
     """What Python adds under every policy, with the interval of the ratio of both times in the rounds of this run."""
     called = [(t, t.called) for t in case.result.timings if t.called is not None]
-    intervals = in_turns([(t.timing.samples_s, c.samples_s) for t, c in called])
+    intervals = interleaved_intervals([(t.timing.samples_s, c.samples_s) for t, c in called])
     said = []
     for (t, _), found in zip(called, intervals, strict=True):
         adds = (t.execute_s or 0.0) * 1e6

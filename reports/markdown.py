@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchgraph.analysis.means import mean_ratio, ratio_of
+from benchgraph.analysis.mean_ratios import mean_ratio, ratio_of
 from benchgraph.core.formats import counted, milliseconds
 from benchgraph.options.repro import split
 from benchgraph.present.markup import bullets, code, folded, machine, section, table

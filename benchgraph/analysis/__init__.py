@@ -1,7 +1,5 @@
-"""What saved results say, without laying it out.
+"""Statistics of saved results, without their presentation.
 
-means.py    geometric means of ratios over groups of cases
-origin.py   the commit and the time that a run belongs to
-compare/    two sides of saved results
-history/    runs in a database, and changes that last
+mean_ratios.py  geometric means of ratios over groups of cases run_origin.py   the commit and start time of a run compare/        comparison
+of two sets of saved results history/        runs in a database, and change points
 """

@@ -1,4 +1,4 @@
-"""The words behind `benchgraph compare A.json B.json`."""
+"""`benchgraph compare A.json B.json`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Request:
 
 
 def read_words(given: list[str]) -> Request:
-    """What the words ask for. Raises UsageError."""
+    """Parse the command's words. Raises UsageError."""
     request, left = Request(), list(given)
     while left:
         word = left.pop(0)
@@ -75,7 +75,7 @@ def _report(word: str) -> tuple[str, str]:
 
 
 def run(given: list[str]) -> tuple[str, int]:
-    """What goes to the terminal, and the exit code: by exit_codes.py: 1 when something got worse.
+    """The output for the terminal, and the exit code (exit_codes.py), 1 if something got worse.
 
     Raises UsageError for words, files and sides that cannot be compared, BenchgraphError for a report that cannot be written.
     """
@@ -85,9 +85,9 @@ def run(given: list[str]) -> tuple[str, int]:
             need_file(Path(file), f"compare: --report={name}:{file}")
     a, b = (read(names, request.match) for names in request.sides)
     check(a, b, other_machine=request.other_machine)
-    found = compare(a, b, request.threshold, request.fail_on)
-    shown = [REPORTS[name](found) for name in [name for name, file in request.reports if not file] or ["console"]]
+    comparison = compare(a, b, request.threshold, request.fail_on)
+    shown = [REPORTS[name](comparison) for name in [name for name, file in request.reports if not file] or ["console"]]
     for name, file in (r for r in request.reports if r[1]):
-        write(file, REPORTS[name](found), where=f"compare: --report={name}:{file}")
+        write(file, REPORTS[name](comparison), where=f"compare: --report={name}:{file}")
         shown.append(f"{name} report: {file}")
-    return "\n".join(text.rstrip("\n") for text in shown), found.exit_code
+    return "\n".join(text.rstrip("\n") for text in shown), comparison.exit_code

@@ -1,8 +1,7 @@
-"""`benchgraph compile-times`: how long partitions take to compile, and to start from what an earlier process has compiled.
+"""`benchgraph compile-times`: the time to compile partitions, and to start warm from what an earlier process has compiled.
 
-Every figure is of a new process, as a user's is: what LLVM needs once counts for the first partition of a case. For each run a first
-process fills a disk cache of its own, and a second one starts from it. --runs=N (5) is the command's own option, all other words choose
-the cases.
+Every figure is from a new process, as for a user: LLVM's initialisation counts for the first partition of a case. For each run one process
+fills a disk cache of its own, and a second one starts from it. --runs=N (5) is the command's option, all other words select cases.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
 from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.progress import progress_line
-from benchgraph.present.prose import folded
 from benchgraph.present.terminal import columns
+from benchgraph.present.word_wrap import folded
 
 RUNS = 5
 _CHILD = "import sys; from benchgraph.commands.compile_times import measure; measure(sys.argv[1:])"
@@ -37,7 +36,7 @@ _CHILD = "import sys; from benchgraph.commands.compile_times import measure; mea
 
 @dataclass(frozen=True)
 class Compiled:
-    """One partition in one process. label: its case, policy and place."""
+    """One partition in one process. label: its case, policy and position."""
 
     label: str
     seconds: float
@@ -45,11 +44,11 @@ class Compiled:
 
 
 def run(given: list[str]) -> str:
-    """A table: min and median over runs, in ms. Raises UsageError for words nobody can follow, and what a case's graph raises."""
+    """A table: min and median over runs, in ms. Raises UsageError for invalid words, and the errors of a case's graph."""
     runs, words = _read(given)
-    line = chosen(words)
-    if not (problems := line.problems):
-        raise UsageError("no case to compile", where="compile-times", fix=f"add {line.case}")
+    command_line = chosen(words)
+    if not (problems := command_line.problems):
+        raise UsageError("no case to compile", where="compile-times", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler is timed", where="compile-times: --library", fix="leave it out")
     need_isas(problems)
@@ -64,19 +63,19 @@ def run(given: list[str]) -> str:
 
 
 def _add(problem: Problem, times: dict[str, tuple[list[float], list[float]]]) -> None:
-    """What a case takes to compile, and to start warm, in two processes."""
+    """The times of a case to compile, and to start warm, from two processes."""
     with TemporaryDirectory() as cache:
-        found = []
+        results = []
         for what in ("compile", "start warm"):
             tell(what)
-            found.append(_in_new_process(problem, cache))
-    for one, again in zip(*found, strict=True):
-        if not again.is_warm:
-            raise BenchgraphError("the second process compiled it too", where=again.label, fix="see whether TMPDIR is full")
-        if not one.is_warm:  # else another policy has the same partition
-            compiled, read = times.setdefault(one.label, ([], []))
-            compiled.append(one.seconds)
-            read.append(again.seconds)
+            results.append(_in_new_process(problem, cache))
+    for cold, warm in zip(*results, strict=True):
+        if not warm.is_warm:
+            raise BenchgraphError("the second process compiled it too", where=warm.label, fix="see whether TMPDIR is full")
+        if not cold.is_warm:  # otherwise another policy has the same partition
+            compiled, read = times.setdefault(cold.label, ([], []))
+            compiled.append(cold.seconds)
+            read.append(warm.seconds)
 
 
 def _read(given: list[str]) -> tuple[int, list[str]]:
@@ -101,7 +100,7 @@ def _in_new_process(problem: Problem, cache: str) -> list[Compiled]:
 
 
 def measure(words: list[str]) -> None:
-    """The process: compile every partition of a case once, and print what it took as JSON; or the error, and exit with 1."""
+    """In the child process: compile every partition of a case once and print the times as JSON, or exit with 1 and the error."""
     try:
         print(json.dumps(_measured(words)))
     except BenchgraphError as bad:
@@ -109,8 +108,8 @@ def measure(words: list[str]) -> None:
 
 
 def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
-    """Label, seconds and whether it was warm, of each partition."""
-    found, bench = [], Bench()
+    """Label, seconds and whether it was warm, for each partition."""
+    times, bench = [], Bench()
     for problem in parse(words).problems:
         with settings_of(problem):
             graph = problem.graph()
@@ -120,12 +119,12 @@ def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
                     compiled = library.compile(partition)
                     ops = " ".join(op.kind for op in partition.ops)
                     label = f"{problem.repro} {side.policy} {position}: {ops}"
-                    found.append((label, compiled.compile_s, compiled.is_warm))
-    return found
+                    times.append((label, compiled.compile_s, compiled.is_warm))
+    return times
 
 
 def _table(times: dict[str, tuple[list[float], list[float]]], runs: int) -> str:
-    """A line for each partition, with what is too long for it hanging; on a very narrow terminal the numbers below what they are of."""
+    """A line for each partition, wrapped with a hanging indent; on a very narrow terminal the numbers are below the label."""
     rows = [f"{'first min':>9} {'median':>7} {'warm min':>9} {'median':>7}  ms, of {runs} runs"]
     for label, (first, warm) in times.items():
         figures = [f(t) * 1e3 for t in (first, warm) for f in (min, median)]

@@ -1,4 +1,4 @@
-"""The words behind `benchgraph explain`: --json and --output are its own, all others choose cases as they do without it."""
+"""`benchgraph explain`: --json and --output are its own options, all others select cases as in a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JSON, OUTPUT = ("--json",), ("--output", "-o")
 
 @dataclass(frozen=True)
 class Request:
-    """output: a file, '' for the terminal. rest: the words that choose the cases."""
+    """output: a file, '' for the terminal. rest: the words that select cases."""
 
     is_json: bool
     output: str
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Explained:
-    """One case under one policy. partitions: in the order in which they are executed."""
+    """One case under one policy. partitions: in order of execution."""
 
     repro: str
     policy: str
@@ -42,7 +42,7 @@ class Explained:
 
 
 def read(given: list[str]) -> Request:
-    """Take the command's own options out of the words. Raises UsageError."""
+    """Split off the command's own options. Raises UsageError."""
     is_json, output, rest, left = False, "", list[str](), list(given)
     while left:
         word = left.pop(0)
@@ -59,28 +59,30 @@ def read(given: list[str]) -> Request:
 
 
 def run(given: list[str], bench: Bench) -> str:
-    """The explanation asked for, as text or JSON; written to the file if one is named, and then the answer says so.
+    """The explanation as text or JSON; if a file is named, it is written there and the result names it.
 
-    Raises UsageError for words nobody can follow, and what a case's graph raises.
+    Raises UsageError for invalid words, and the errors of a case's graph.
     """
     request = read(given)
     need_output("explain", request.output, "json" if request.is_json else "console")
-    line = chosen(request.rest)
-    if not (problems := line.problems):
-        raise UsageError("no case to explain", where="explain", fix=f"add {line.case}")
+    command_line = chosen(request.rest)
+    if not (problems := command_line.problems):
+        raise UsageError("no case to explain", where="explain", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler can be asked", where="explain: --library", fix="leave it out")
     need_isas(problems)
     need_tuning(problems)
-    found = list[Explained]()
+    explanations = list[Explained]()
     with progress_line("cases", len(problems)) as step:
         for problem in problems:
-            found += _explained(problem, bench)
+            explanations += _explained(problem, bench)
             step()
-    said = json.dumps([_plain(each) for each in found], indent=2) if request.is_json else "\n\n".join(map(_text, found))
+    text_or_json = (
+        json.dumps([_plain(each) for each in explanations], indent=2) if request.is_json else "\n\n".join(map(_text, explanations))
+    )
     if request.output in ("", STDOUT):
-        return said
-    write(request.output, said + "\n")
+        return text_or_json
+    write(request.output, text_or_json + "\n")
     return f"explanation: {request.output}"
 
 
@@ -90,21 +92,21 @@ def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
         graph = problem.graph()
         for side in problem.globals.sides:
             partitions = cut(problem, graph, bench.library(side.library), side)
-            told = list[Explanation]()
+            done = list[Explanation]()
             for partition in partitions:
-                tell("compile", len(told), len(partitions))
-                told.append(explain(partition))
-            yield Explained(problem.repro, side.policy, tuple(told))
+                tell("compile", len(done), len(partitions))
+                done.append(explain(partition))
+            yield Explained(problem.repro, side.policy, tuple(done))
 
 
-def _text(found: Explained) -> str:
-    return text(found.repro, found.policy, found.partitions)
+def _text(explained: Explained) -> str:
+    return text(explained.repro, explained.policy, explained.partitions)
 
 
-def _plain(found: Explained) -> dict[str, Any]:
-    """As JSON has it: the fields, and the peaks that follow from them."""
-    plain = asdict(found)
-    for partition, e in zip(plain["partitions"], found.partitions, strict=True):
+def _plain(explained: Explained) -> dict[str, Any]:
+    """The fields for JSON, with the derived peaks."""
+    plain = asdict(explained)
+    for partition, e in zip(plain["partitions"], explained.partitions, strict=True):
         for arenas, a in zip(partition["arenas"], e.arenas, strict=True):
             arenas |= {"peak_bytes": a.peak_bytes, "peak_bytes_without_reuse": a.peak_bytes_without_reuse}
     return plain

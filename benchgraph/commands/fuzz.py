@@ -1,6 +1,6 @@
-"""The words behind `benchgraph fuzz`: how many graphs of which seed are its own, all others are as they are without it.
+"""`benchgraph fuzz`: seed and count are its own options, all others are those of a run.
 
-benchgraph fuzz --seed 1 --count 2 --jobs=2     ->     benchgraph --fuzz --jobs=2 1:0 1:1, and then the failures shrunk
+benchgraph fuzz --seed 1 --count 2 --jobs=2     ->     benchgraph --fuzz --jobs=2 1:0 1:1, then failures are shrunk
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, UsageError
 from benchgraph.core.formats import counted
-from benchgraph.fuzz.fair import unfair
+from benchgraph.fuzz.sensitivity import too_sensitive
 from benchgraph.fuzz.shrink import TRIES, shrink
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
@@ -39,15 +39,15 @@ OPTIONS: dict[str, tuple[str, Parse]] = {  # option -> field of Request, parser
     "--output": ("output", str),
     "-o": ("output", str),
 }
-OURS = Globals().library[0]  # it computes every op; of any other, UNIMPLEMENTED is an answer and no failure to look into
-LOST = re.compile(r"worker process|no result within")  # reasons for which the process had to go: tried again in a process of its own
+OURS = Globals().library[0]  # supports every op; UNIMPLEMENTED by another library is no failure
+LOST = re.compile(r"worker process|no result within")  # the worker process ended: such cases are tried in a process of their own
 
 
 @dataclass(frozen=True)
 class Request:
-    """The graphs start, start + 1 ... of a seed. tries: executions that shrinking a failure may take, 0 for not shrinking at all.
+    """The graphs start, start + 1 ... of a seed. tries: executions per failure for shrinking, 0 for none.
 
-    output: the folder for shrunk cases. rest: words that hold for every graph, such as the libraries to ask.
+    output: the folder for shrunk cases. rest: words that apply to every graph, such as --library.
     """
 
     seed: int = 0
@@ -65,7 +65,7 @@ class Request:
 
 
 def read(given: Sequence[str]) -> Request:
-    """Take the command's own options out of the words. Raises UsageError."""
+    """Split off the command's own options. Raises UsageError."""
     own, words, rest = dict[str, Any](), list[str](), list[str]()
     for option, value in own_options("fuzz", OPTIONS, given, words):
         name, parser = OPTIONS[option]
@@ -82,15 +82,15 @@ def read(given: Sequence[str]) -> Request:
 
 
 def plan(request: Request) -> CommandLine:
-    """The problems to run. Raises UsageError for words nobody can follow."""
+    """The problems to run. Raises UsageError for invalid words."""
     return parse(request.words)
 
 
-# ---- what becomes of failures ----------------------------------------------------------------------------------------
+# ---- failures ----------------------------------------------------------------------------------------------------------
 
 
 def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence[CaseResult], bench: Bench) -> Iterator[str]:
-    """Shrink every failed problem and write its case; what to print of each, as it is done."""
+    """Shrink every failed problem and write its case; yields a message for each when done."""
     by_index = {p.index: p for p in problems}
     for failure in failures if request.tries else ():
         problem = by_index[failure.index]
@@ -105,17 +105,17 @@ def shrink_all(request: Request, problems: Sequence[Problem], failures: Sequence
 
 
 def _shrunk(problem: Problem, failure: CaseResult, path: Path, tries: int, bench: Bench) -> str:
-    """Write the smallest graph that fails as this problem did. Returns the lines that say so and how to run it alone."""
+    """Write the smallest graph that fails as this problem did. Returns a message with its command line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with progress_line("tries to shrink it", tries) as step:
         trial = _Trial(_as_it_ran(problem), failure, path, bench, step)
-        found = shrink(problem.graph(), trial.fails, tries)
-        case = trial.run(found.graph)
-    return f"shrunk in {found.tries} tries to {counted(len(found.graph.ops), 'op')}: {case.line}"
+        shrunk = shrink(problem.graph(), trial.fails, tries)
+        case = trial.run(shrunk.graph)
+    return f"shrunk in {shrunk.tries} tries to {counted(len(shrunk.graph.ops), 'op')}: {case.line}"
 
 
 def _as_it_ran(problem: Problem) -> Problem:
-    """The problem as it stands for another driver, with the number of threads that its worker had, for code depends on it."""
+    """The problem with settings of its own, and the number of threads of its worker, which code depends on."""
     settings = problem.globals
     threads = settings.threads or (config().threads if not settings.jobs else share_of_threads(settings.jobs))
     return replace(problem, globals=replace(settings, threads=threads, verbose=0, fill=problem.fill))
@@ -123,7 +123,7 @@ def _as_it_ran(problem: Problem) -> Problem:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Runs candidates as the failed problem ran, from a file as everybody else would run them. step: told of each that was tried."""
+    """Runs candidates as the failed problem ran, from a file as users would. step: called after each."""
 
     problem: Problem
     failure: CaseResult
@@ -132,10 +132,12 @@ class _Trial:
     step: Callable[[], None]
 
     def fails(self, graph: Graph) -> bool:
-        """Whether a graph fails in the same way. One that is only wrong must be one that can be right (fair.py)."""
-        same = _way(self.run(graph)) == _way(self.failure)
+        """Whether a graph fails in the same way. For wrong values, it must not be too sensitive to errors (sensitivity.py)."""
+        same = _failure_kind(self.run(graph)) == _failure_kind(self.failure)
         self.step()
-        return same and not (self.failure.result.errors and unfair(graph, domain(graph, self.problem.globals.seed), str(self.path.name)))
+        return same and not (
+            self.failure.result.errors and too_sensitive(graph, domain(graph, self.problem.globals.seed), str(self.path.name))
+        )
 
     def run(self, graph: Graph) -> CaseResult:
         save(graph, self.path)
@@ -147,8 +149,8 @@ class _Trial:
         return done.case
 
 
-def _way(case: CaseResult) -> tuple[Status, str]:
-    """How a case failed, without the numbers, names and quotations that smaller graphs change."""
+def _failure_kind(case: CaseResult) -> tuple[Status, str]:
+    """The kind of a failure, without numbers, names and quotations, which smaller graphs change."""
     if case.result.errors:
         return case.result.status, "wrong values"
     where_less = re.sub(r"^(\S+\.json|\d+:\d+): ", "", case.result.reason.partition(";")[0])

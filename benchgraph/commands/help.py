@@ -1,7 +1,7 @@
-"""What --help says: of the whole on one screen, of each command and each driver on one, and of everything with --help=all.
+"""--help: an overview on one screen, a command or driver on one screen each, and everything with --help=all.
 
-Free of numpy, llvmlite and the reports' own imports: help answers at once. What options are called and do, knobs say; the words of commands
-stand here, and tests/test_help.py gives every one of them to its command.
+Free of numpy, llvmlite and the reports' own imports, so that it is quick. Names and texts of options come from knobs; those of commands are
+here, and tests/test_help.py passes each of them to its command.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from benchgraph.options.argv import CONTROLS
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.options.plugins import about, load_driver, names
 
-NARROW, WIDE = 60, 120  # columns; between them help is as wide as the terminal
+NARROW, WIDE = 60, 120  # least and largest width in columns
 Row = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Command:
-    """about: one line. form: what is written behind its name. options: its own. examples: whole lines, without `benchgraph`.
+    """about: one line. form: the words after its name. options: its own. examples: whole lines, without `benchgraph`.
 
-    chooses: whether its other words choose cases, as those of a run do.
+    chooses: whether its other words select cases, as in a run.
     """
 
     about: str
@@ -155,7 +155,7 @@ COMMANDS: dict[str, Command] = {
     ),
 }
 
-USED_MOST: dict[str, Row] = {  # option -> what is shown of its value, and what it does, on one line
+USED_MOST: dict[str, Row] = {  # option -> its value and description, on one line
     "--mode": ("LETTER", "C checks (default), P measures, L lists the cases"),
     "--policy": ("NAMES", "fused (default), post_ops, one_op_each"),
     "--threads": ("N", "of compiled code; default: one per core"),
@@ -171,8 +171,8 @@ EXAMPLES = (
 )
 
 
-def asked(words: Sequence[str]) -> str | None:
-    """The help that words ask for, as text; None when they ask for none. Raises UsageError for help about nothing."""
+def requested_help(words: Sequence[str]) -> str | None:
+    """The help text that the words request; None if they request none. Raises UsageError for an unknown topic."""
     if words and words[0] == "help":
         topics = [word for word in words[1:] if not word.startswith("-")]
         return topic(topics[0]) if topics else of_command("help") if len(words) > 1 else overview()
@@ -180,12 +180,12 @@ def asked(words: Sequence[str]) -> str | None:
         option, _, value = word.partition("=")
         if option in ("--help", "-h"):
             _need_known(words[:i])
-            return topic(value) if value else _behind(words[:i])
+            return topic(value) if value else _help_after(words[:i])
     return None
 
 
 def _need_known(words: Sequence[str]) -> None:
-    """Raises UsageError for an option in front of --help that nothing has."""
+    """Raises UsageError for an unknown option before --help."""
     drivers = [load_driver(name) for name in names("drivers")]
     own = [part.split()[0] for command in COMMANDS.values() for form, _ in command.options for part in form.split(", ")]
     known = {*CONTROLS, *knobs_of(Globals), *INERT, *own, *(f"--{name}" for name in names("drivers")), "--version", "--concise"}
@@ -196,8 +196,8 @@ def _need_known(words: Sequence[str]) -> None:
             raise UsageError("unknown option", where=option, fix=did_you_mean(option, known) or "see 'benchgraph --help'")
 
 
-def _behind(words: Sequence[str]) -> str:
-    """What --help behind these words is about: the command, else the driver named last, else the whole."""
+def _help_after(words: Sequence[str]) -> str:
+    """Help on the topic of the words before --help: the command, else the last driver, else the overview."""
     if words and words[0] in COMMANDS:
         return of_command(words[0])
     named = [name for option, name in pairwise((*words, "")) if option == "--driver"]
@@ -207,16 +207,16 @@ def _behind(words: Sequence[str]) -> str:
 
 
 def topic(name: str) -> str:
-    """Help about a command, a driver, 'env', 'all', or, for '', the whole on one screen. Raises UsageError."""
+    """Help about a command, a driver, 'env', 'all', or, for '', the overview. Raises UsageError."""
     if name in COMMANDS:
         return of_command(name)
     if name in names("drivers"):
         return of_driver(name)
-    whole = {"": overview, "all": everything, "env": variables}
-    if name not in whole:
+    pages = {"": overview, "all": everything, "env": variables}
+    if name not in pages:
         near = did_you_mean(name, [*COMMANDS, *names("drivers"), "env", "all"])
         raise UsageError(f"no help about '{name}'", where="--help", fix=near or "'benchgraph --help' lists what there is")
-    return whole[name]()
+    return pages[name]()
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def overview() -> str:
     )
     page.text(f"Drivers: {', '.join(names('drivers'))}")
     page.rows("Commands", [(name, command.about) for name, command in COMMANDS.items()], brief=True)
-    often = [(f"{option} {value}", said) for option, (value, said) in USED_MOST.items()]
-    page.rows("Options used most", [("--batch NAME|FILE", "read options from a file: see `benchgraph list`"), *often])
+    used_most = [(f"{option} {value}", said) for option, (value, said) in USED_MOST.items()]
+    page.rows("Options used most", [("--batch NAME|FILE", "read options from a file: see `benchgraph list`"), *used_most])
     page.examples(EXAMPLES)
     page.text(
         "More: --DRIVER --help, COMMAND --help, --help=all (every option), help env (variables). "
@@ -261,7 +261,7 @@ def of_driver(name: str) -> str:
     page.rows("Options, each perhaps with alternatives joined by commas", [_short(k) for k in knobs if not k.lacks])
     if any(k.value.startswith("TAG") for k in knobs):
         page.text("TAG: as abcd, acdb, nhwc; abx is row-major, axb channels last, any is free.")
-    _set_apart(page, [k.option for k in knobs if k.lacks], driver.inert)
+    _list_unsupported(page, [k.option for k in knobs if k.lacks], driver.inert)
     page.examples(driver.examples)
     page.text(f"More: benchgraph --help=all, benchgraph list {driver.folder}.")
     return page.done()
@@ -291,15 +291,15 @@ def everything() -> str:
         driver = load_driver(name)
         knobs = knobs_of(driver.knobs).values()
         page.rows(f"Driver {name}: {driver.about}; [,...] runs the case once per alternative", [_row(k) for k in knobs if not k.lacks])
-        _set_apart(page, [k.option for k in knobs if k.lacks], driver.inert)
+        _list_unsupported(page, [k.option for k in knobs if k.lacks], driver.inert)
     page.rows("Taken for benchdnn's sake, changing nothing", list(INERT.items()))
     page.rows("Reports", [(name, about("reports", name)) for name in names("reports")])
     page.rows("Environment", [(f"{name}={default}".rstrip("="), said) for name, default, said in table()])
     return page.done()
 
 
-def _set_apart(page: _Page, lacking: Iterable[str], inert: Iterable[str]) -> None:
-    """The options of benchdnn's that are taken and have no meaning here."""
+def _list_unsupported(page: _Page, lacking: Iterable[str], inert: Iterable[str]) -> None:
+    """Options of benchdnn that are accepted without effect."""
     if lacking := list(lacking):
         page.text(f"A case is skipped, with the reason, that asks for something by {', '.join(lacking)}.")
     if inert := list(inert):
@@ -307,7 +307,7 @@ def _set_apart(page: _Page, lacking: Iterable[str], inert: Iterable[str]) -> Non
 
 
 def _short(knob: Knob) -> Row:
-    """Without the commas that nearly every option takes."""
+    """Without the comma lists that nearly every option accepts."""
     return f"{knob.option} {knob.value.replace('[,...]', '').replace('N[,N...]', 'N').replace('X[,X...]', 'X')}".rstrip(), knob.help
 
 
@@ -320,7 +320,7 @@ def page_width() -> int:
 
 
 class _Page:
-    """Text as wide as the terminal, and 80 columns where there is none."""
+    """Text as wide as the terminal, or 80 columns wide without one."""
 
     def __init__(self) -> None:
         self._width = page_width()
@@ -333,10 +333,10 @@ class _Page:
     def text(self, text: str) -> None:
         if text:
             self._out.write_paragraph()
-            self._out.write(fill(text, self._width, break_on_hyphens=False) + "\n")  # the names of options have hyphens
+            self._out.write(fill(text, self._width, break_on_hyphens=False) + "\n")  # option names contain hyphens
 
     def rows(self, title: str, rows: Sequence[Row], *, brief: bool = False) -> None:
-        """Forms on the left, what they do on the right. brief: a line each, cut short."""
+        """Forms on the left, descriptions on the right. brief: one shortened line each."""
         if not rows:
             return
         if title:
@@ -361,5 +361,5 @@ class _Page:
 
 
 def _cut(text: str, width: int) -> str:
-    """As many of the clauses of a text as a line holds, the first at least."""
+    """The text if it fits the width, else its first clause."""
     return text if len(text) <= width else text.partition(";")[0]

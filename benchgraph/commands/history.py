@@ -1,4 +1,4 @@
-"""The words behind `benchgraph history` and `benchgraph regressions`."""
+"""`benchgraph history` and `benchgraph regressions`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from benchgraph.analysis.compare.statistics import THRESHOLD
 from benchgraph.analysis.history.database import Database
-from benchgraph.analysis.history.series import Chosen, load
+from benchgraph.analysis.history.series import SeriesFilter, load
 from benchgraph.analysis.history.store import append
-from benchgraph.analysis.origin import full
+from benchgraph.analysis.run_origin import full
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError, did_you_mean
 from benchgraph.core.files import read_text
@@ -21,37 +21,37 @@ from benchgraph.present.history import report
 from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.result import Origin
 
-Answer: TypeAlias = tuple[str, int]  # what goes to the terminal, and the exit code
+Answer: TypeAlias = tuple[str, int]  # output for the terminal, and the exit code
 
 
 def history(given: list[str]) -> Answer:
-    """The runs; with --case the times of a case; with --add a report is put in. Raises BenchgraphError, UsageError for the words."""
+    """Lists the runs; with --case shows a case's times; with --add stores a report. Raises BenchgraphError, UsageError for the words."""
     words = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit")
     database = Database(words.get("--history") or config().history)
     if file := words.get("--add"):
         return _add(database, Path(file), words.get("--commit", ""))
-    found = load(database, _chosen("history", words, "--case"))
+    data = load(database, _filter("history", words, "--case"))
     if "--case" not in words:
-        return report.runs(found), 0
-    if not found.series:
+        return report.runs(data), 0
+    if not data.series:
         fix = "'benchgraph history' lists the runs; those of mode P have times"
         raise InvalidArguments(f"no times of a case that has '{words['--case']}' in its line", where=database.name, fix=fix)
-    return report.history(found, found.changes(THRESHOLD)), 0
+    return report.history(data, data.changes(THRESHOLD)), 0
 
 
 def regressions(given: list[str]) -> Answer:
-    """What got slower for good. Raises BenchgraphError, UsageError for the words."""
+    """Reports what got slower for good. Raises BenchgraphError, UsageError for the words."""
     words = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold")
     threshold = _value("regressions", words, "--threshold", share, THRESHOLD)
     database = Database(words.get("--history") or config().history)
-    found = load(database, _chosen("regressions", words, "--match"))
-    changes = found.changes(threshold)
+    data = load(database, _filter("regressions", words, "--match"))
+    changes = data.changes(threshold)
     slower = any(c.ratio > 1 and c.mended is None for of_one in changes.values() for c in of_one)
-    return report.regressions(found, changes, threshold), int(slower)
+    return report.regressions(data, changes, threshold), int(slower)
 
 
 def _add(database: Database, file: Path, commit: str) -> Answer:
-    """Put a JSON report into the history; what it has already stays as it is. Of a report that was cut short, the whole cases."""
+    """Store a JSON report in the history; results that it has stay as they are. Of an incomplete report, the complete cases."""
     try:
         text = read_text(file)
         written = file.stat().st_mtime
@@ -59,38 +59,38 @@ def _add(database: Database, file: Path, commit: str) -> Answer:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"history: --add={file}", fix="name another one") from bad
     try:
         results = parse(text)[0]
-        made = results.origin or Origin(report.digest(text), written)
+        origin = results.origin or Origin(report.digest(text), written)
         if commit:
-            made = replace(made, commit=full(commit), is_dirty=False)
-        added = append(database, replace(results, origin=made))
+            origin = replace(origin, commit=full(commit), is_dirty=False)
+        added = append(database, replace(results, origin=origin))
     except BenchgraphError as bad:
         raise bad if bad.where else bad.inside(f"history: --add={file}") from bad
-    told = f"{file}: run {added.run} of {database.name}, {added.cases} of {len(results.cases)} cases new there"
+    message = f"{file}: run {added.run} of {database.name}, {added.cases} of {len(results.cases)} cases new there"
     if cut := cut_short(str(file), text, results):
-        return f"{told}\n{cut}, and add it again", 0
-    return told, 0
+        return f"{message}\n{cut}, and add it again", 0
+    return message, 0
 
 
 def _words(command: str, given: list[str], *options: str) -> dict[str, str]:
     """Option -> value. Raises UsageError."""
-    found, left = dict[str, str](), list(given)
+    values, left = dict[str, str](), list(given)
     while left:
         word = left.pop(0)
         option = word.partition("=")[0]
         if option not in options:
             fix = did_you_mean(option, options) or f"there are {', '.join(options)}"
             raise UsageError("unknown option", where=f"{command}: {option}", fix=fix)
-        found[option] = value_of(command, word, left, form="=VALUE", barred="--")
-    return found
+        values[option] = value_of(command, word, left, form="=VALUE", barred="--")
+    return values
 
 
-def _chosen(command: str, words: dict[str, str], case: str) -> Chosen:
-    """case: the option that chooses cases."""
+def _filter(command: str, words: dict[str, str], case: str) -> SeriesFilter:
+    """case: the option that selects cases."""
     expression = _value(command, words, case, pattern, "")
     policies = _value(command, words, "--policy", knobs_of(Globals)["--policy"].parse, ())
-    return Chosen(expression, policies, words.get("--since", ""))
+    return SeriesFilter(expression, policies, words.get("--since", ""))
 
 
 def _value(command: str, words: dict[str, str], option: str, parse: Parse, default: Any) -> Any:
-    """What an option says, or its default. Raises UsageError."""
+    """The value of an option, or its default. Raises UsageError."""
     return understood(command, option, words[option], parse) if option in words else default

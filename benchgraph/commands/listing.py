@@ -1,4 +1,4 @@
-"""`benchgraph list`: what can be named: batch files with what is in them, drivers, reports, policies."""
+"""`benchgraph list`: batch files with their contents, drivers, reports, policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICIES = {
 
 
 def listing(given: Sequence[str]) -> str:
-    """The list asked for, or all. Raises UsageError for words that name none."""
+    """The requested list, or all. Raises UsageError for an unknown one."""
     parts: dict[str, Callable[[], str]] = {"batches": batches, "drivers": drivers, "reports": reports, "policies": policies}
     if not given:
         return "\n\n".join(part() for part in parts.values())
@@ -54,13 +54,13 @@ def policies() -> str:
 
 
 def _only(policy: str) -> str:
-    """Which libraries have it, unless all do."""
+    """The libraries that have it, unless all do."""
     having = [library for library, known in LIBRARY_POLICIES.items() if policy in known]
     return "" if len(having) == len(LIBRARY_POLICIES) else f" ({', '.join(having)} only)"
 
 
 def _batches_of(driver: str) -> str:
-    """The batch files that are packaged for a driver: lines with words, cases, and the remark that they begin with."""
+    """The packaged batch files of a driver: lines with words, cases, and their initial comment."""
     folder = data_dir("inputs") / load_driver(driver).folder
     if load_driver(driver).inputs or not folder.is_dir():  # another driver's, which lists them
         return ""
@@ -78,7 +78,7 @@ def _row(driver: str, path: Path) -> tuple[str, int, int, str]:
 
 
 def _table(title: str, rows: Sequence[tuple[str, str]], heads: str = "") -> str:
-    """What is said of each row goes on below it; where there are heads, and many rows, it is cut to what the line holds."""
+    """Descriptions are wrapped; in a table with heads they are cut."""
     left = max(len(form) for form, _ in rows)
     lines = [title, *([f"  {heads}"] if heads else []), *_lines(rows, left, page_width(), is_cut=bool(heads))]
     return "\n".join(line.rstrip() for line in lines)

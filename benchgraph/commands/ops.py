@@ -1,4 +1,4 @@
-"""The op table for people: `benchgraph ops`, and one row in full with `benchgraph ops SoftMax` or `--kind=SoftMax`."""
+"""The op table: `benchgraph ops`, and one row in full with `benchgraph ops SoftMax` or `--kind=SoftMax`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from benchgraph.core.errors import UsageError, did_you_mean, within
 from benchgraph.harness.words import own_options
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
-from benchgraph.present.terminal import alone, columns, grid
+from benchgraph.present.terminal import columns, grid, table_text
 
 OPTIONS = ("--kind",)
-ROOM = 140  # columns below which whole lines of the table are folded within words
+ROOM = 140  # columns below which a whole line does not fit
 
 
 def ops(given: Sequence[str]) -> str:
-    """What the words ask for. Raises UsageError, and NoSuchOpKind, with the nearest kind, for a word that is none."""
+    """The requested output. Raises UsageError, and NoSuchOpKind, with the nearest kind, for an unknown one."""
     rest = list[str]()
     kinds = [kind for _, kind in own_options("ops", OPTIONS, given, rest)]
     for word in rest:
@@ -33,7 +33,7 @@ def ops(given: Sequence[str]) -> str:
 def overview() -> str:
     """One line per op kind: role, dtypes of the first input, attributes, how it is compiled, number of samples.
 
-    A terminal that is too narrow for whole lines gets kind, ports and attributes, folded between words.
+    On a narrow terminal only kind, ports and attributes, wrapped between words.
     """
     if columns() < ROOM:
         return _narrow(columns())
@@ -45,7 +45,7 @@ def overview() -> str:
         table.add_row(
             row.kind, row.lowering.role.value, dtypes, " ".join(row.schema.attrs), compiled_by(row), str(len(row.testing.samples))
         )
-    return alone(table, columns()) + f"\n{len(OPS)} op kinds"
+    return table_text(table, columns()) + f"\n{len(OPS)} op kinds"
 
 
 def _narrow(width: int) -> str:
@@ -55,11 +55,11 @@ def _narrow(width: int) -> str:
     for row in sorted(OPS.values(), key=lambda row: row.kind):
         ports = " ".join([*(p.name for p in row.schema.inputs), "->", *(p.name for p in row.schema.outputs)])
         table.add_row(row.kind, "\n".join(filter(None, (ports, " ".join(row.schema.attrs)))))
-    return alone(table, width) + f"\n{len(OPS)} op kinds; more of each in a wider terminal, and by --kind=KIND"
+    return table_text(table, width) + f"\n{len(OPS)} op kinds; more of each in a wider terminal, and by --kind=KIND"
 
 
 def in_full(kind: str) -> str:
-    """Everything a row says. Raises NoSuchOpKind, with the nearest kind, for a word that is none."""
+    """All of a row. Raises NoSuchOpKind, with the nearest kind, for an unknown one."""
     row = spec(kind)
     lines = [f"{row.kind}: {row.lowering.role.value}, {row.lowering.category.value}, compiled by {compiled_by(row)}"]
     lines += [f"  in   {_port(row, p)}" for p in row.schema.inputs] + [f"  out  {_port(row, p)}" for p in row.schema.outputs]
@@ -75,7 +75,7 @@ def in_full(kind: str) -> str:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """A line folded between words, what goes on further in."""
+    """A line wrapped between words with a hanging indent."""
     return wrap(text, width, subsequent_indent=" " * 9, drop_whitespace=True, break_long_words=False, break_on_hyphens=False)
 
 

@@ -1,4 +1,4 @@
-"""The words behind `benchgraph report A.json B.json -o FILE`."""
+"""`benchgraph report A.json B.json -o FILE`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Request:
 
 
 def read(given: Sequence[str]) -> Request:
-    """What the words ask for. Raises UsageError."""
+    """Parse the command's words. Raises UsageError."""
     files, output, left = list[str](), OUTPUT, list(given)
     while left:
         word = left.pop(0)
@@ -48,7 +48,7 @@ def read(given: Sequence[str]) -> Request:
 
 
 def report(given: Sequence[str]) -> tuple[str, int]:
-    """Make the page. Returns what to print and the exit code; raises UsageError for bad words, BenchgraphError for bad files."""
+    """Write the page. Returns the output and the exit code; raises UsageError for invalid words, BenchgraphError for invalid files."""
     request = read(given)
     need_output("report", request.output, "html")
     with progress_line():

@@ -1,4 +1,4 @@
-"""The words behind `benchgraph show`: --format and --output are its own, all others choose the case as they do without it."""
+"""`benchgraph show`: --format and --output are its own options, all others select the case as in a run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchgraph.harness.words import chosen, need_output, own_options, understoo
 from benchgraph.options.parsers import one_of
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.present.show.dot import dot
-from benchgraph.present.show.fold import folded
 from benchgraph.present.show.picture import draw, part, sketch
+from benchgraph.present.show.repeated_blocks import folded
 from benchgraph.present.show.svg import svg
 from benchgraph.present.show.text import text
 from benchgraph.results.json_report import write
@@ -25,9 +25,9 @@ OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
 
 @dataclass(frozen=True)
 class Request:
-    """format: a key of FORMATS. output: a file, '' for the terminal. is_unfolded: repeated blocks are all drawn, as with -v.
+    """format: a key of FORMATS. output: a file, '' for the terminal. is_unfolded: whether repeated blocks are all drawn, as with -v.
 
-    rest: the words that choose the case.
+    rest: the words that select the case.
     """
 
     format: str
@@ -37,7 +37,7 @@ class Request:
 
 
 def read(given: list[str]) -> Request:
-    """Take the command's own options out of the words. Raises UsageError."""
+    """Split off the command's own options. Raises UsageError."""
     own, rest = {"format": "text", "output": ""}, list[str]()
     for option, value in own_options("show", OPTIONS, [word for word in given if word != UNFOLD], rest):
         own[OPTIONS[option]] = value
@@ -46,14 +46,14 @@ def read(given: list[str]) -> Request:
 
 
 def show(given: list[str], bench: Bench) -> str:
-    """The picture asked for, as text; written to the file if one is named, and then the answer says so.
+    """The picture as text; if a file is named, it is written there and the result names it.
 
-    Raises UsageError for words nobody can follow, and what the case's graph raises.
+    Raises UsageError for invalid words, and the errors of the case's graph.
     """
     request = read(given)
-    said = Path(request.output).suffix.lower().removeprefix(".")
-    if said in FORMATS and said != request.format:
-        raise UsageError(f"the file's name says {said}", where=f"show: --output={request.output}", fix=f"write '--format={said}'")
+    suffix = Path(request.output).suffix.lower().removeprefix(".")
+    if suffix in FORMATS and suffix != request.format:
+        raise UsageError(f"the file's name says {suffix}", where=f"show: --output={request.output}", fix=f"write '--format={suffix}'")
     need_output("show", request.output, "console" if request.format == "text" else request.format)
     problems = chosen(request.rest).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:

@@ -1,4 +1,4 @@
-"""The words behind `benchgraph tune`: --store, --rounds, --choices and --output are its own, all others choose cases as without it."""
+"""`benchgraph tune`: --store, --rounds, --choices and --output are its own options, all others select cases as in a run."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from benchgraph.present.terminal import WIDE, columns
 from benchgraph.reference import uniform
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import write
+from benchgraph.tune.result_table import Outcome, heading, line, stored, summary
 from benchgraph.tune.search import Searcher
-from benchgraph.tune.text import Outcome, heading, line, stored, summary
 
 
 @dataclass(frozen=True)
 class Request:
-    """store: the tuning file that findings go to, '' for none. rounds: samples of each finalist. choices: how many are tried, 0 for all.
+    """store: the tuning file for findings, '' for none. rounds: samples of each finalist. choices: how many are tried, 0 for all.
 
-    output: a file for the table. rest: the words that choose the cases.
+    output: a file for the table. rest: the words that select cases.
     """
 
     store: str = ""
@@ -55,7 +55,7 @@ OPTIONS = {f"--{f.name}": f.name for f in fields(Request) if f.name != "rest"} |
 
 
 def read(given: list[str]) -> Request:
-    """Take the command's own options out of the words. Raises UsageError."""
+    """Split off the command's own options. Raises UsageError."""
     own, rest = dict[str, str | int](), list[str]()
     for option, value in own_options("tune", OPTIONS, given, rest):
         name = OPTIONS[option]
@@ -64,10 +64,9 @@ def read(given: list[str]) -> Request:
 
 
 def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
-    """Tune case after case, telling each when it is done, and store each finding at once. Returns the exit code.
+    """Tune case after case, reporting each when it is done, and store each finding at once. Returns the exit code.
 
-    A case that cannot be tuned costs itself alone. Raises UsageError for words nobody can follow, BenchgraphError for files that cannot be
-    written.
+    An error in a case ends only that case. Raises UsageError for invalid words, BenchgraphError for files that cannot be written.
     """
     request = read(given)
     need_output("tune", request.output, "console")
@@ -75,14 +74,14 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         need_file(Path(request.store), f"tune: --store={request.store}")
     problems = chosen(request.rest).problems
     _check(request, problems)
-    said = list[str]()
+    texts = list[str]()
 
     def tell(text: Callable[[int], str]) -> None:
-        """text: by the width that there is, which a file does not limit."""
-        said.append(text(WIDE))
+        """text: by width; a file has no limit."""
+        texts.append(text(WIDE))
         say(text(columns()))
 
-    outcomes, kept = list[Outcome](), 0
+    outcomes, n_stored = list[Outcome](), 0
     try:
         with progress_line("cases", len(problems), is_measuring=True) as step:
             for problem in problems:
@@ -96,24 +95,24 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
                         continue
                     if request.store and outcome.found.is_sure:
                         store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
-                        kept += 1
+                        n_stored += 1
                 if not outcomes:
                     tell(partial(heading, outcome.machine))
                 outcomes.append(outcome)
                 tell(partial(line, outcome))
                 step()
-    finally:  # what is stored stays, whatever ends it
+    finally:  # findings are stored even if an error or Ctrl-C ends the run
         if request.store and outcomes:
-            tell(partial(stored, request.store, kept, outcomes))
+            tell(partial(stored, request.store, n_stored, outcomes))
     if outcomes:
         tell(lambda width: summary(outcomes, width))
     if request.output not in ("", STDOUT):
-        write(request.output, "\n".join(said) + "\n")
+        write(request.output, "\n".join(texts) + "\n")
     return ExitCode.failed if len(outcomes) < len(problems) else ExitCode.ok
 
 
 def _check(request: Request, problems: tuple[Problem, ...]) -> None:
-    """What can be known to be wrong before anything is measured."""
+    """Raises UsageError for errors that are known before measuring."""
     if not problems:
         raise UsageError("no case to tune", where="tune", fix="add --case FILE, or a driver and --batch FILE")
     if any(p.globals.library != Globals().library for p in problems):
@@ -127,7 +126,7 @@ def _check(request: Request, problems: tuple[Problem, ...]) -> None:
 
 
 def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
-    """The schedule's choice for a case of one product, and the best of all. Raises Unimplemented for other cases."""
+    """Measures the schedule's choice for a case of one product against all others. Raises Unimplemented for other cases."""
     graph = problem.graph()
     (contender,) = contenders_of(problem, bench)
     parts = cut(problem, graph, contender.library, contender.side)
@@ -141,8 +140,8 @@ def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
     inputs = load_inputs(graph, uniform(graph, problem.globals.seed))
 
     def chain(choice: Forced) -> Chain:
-        asked = replace(partition, options=replace(partition.options, forced=(choice,)))
-        return build(graph, contender, (asked,), [inputs]).whole.chain
+        forced = replace(partition, options=replace(partition.options, forced=(choice,)))
+        return build(graph, contender, (forced,), [inputs]).whole.chain
 
     peak = bench.probe(current().cores, arithmetic(graph))
     searcher = Searcher(chain, bench.clock, peak.sample, rng, request.rounds)

@@ -29,8 +29,8 @@ def last(count: int) -> tuple[int, ...]:
     cores = dict[str, list[int]]()
     for cpu in reversed(given()):
         cores.setdefault(_core_of(cpu), []).append(cpu)
-    in_turns = sorted((turn, -cpu) for siblings in cores.values() for turn, cpu in enumerate(siblings))
-    return tuple(-cpu for _, cpu in in_turns[:count])
+    interleaved_intervals = sorted((turn, -cpu) for siblings in cores.values() for turn, cpu in enumerate(siblings))
+    return tuple(-cpu for _, cpu in interleaved_intervals[:count])
 
 
 def _core_of(cpu: int) -> str:

@@ -1,7 +1,7 @@
-"""One op at random: a sample of its row, which is legal, made to fit a given tensor and changed where the row lets itself be changed.
+"""One random op: a sample of its row, which is legal, adapted to a given tensor and varied within its schema.
 
-What a row does not say in its schema (axes, kernels, orders, targets) is guessed from what the sample's values are to its shapes; `infer`
-and `check` refuse the wrong guesses, and then the next one is tried.
+What the schema does not say (axes, kernels, orders, targets) is guessed from the relation of the sample's values to its shapes; `infer` and
+`check` reject wrong guesses, and the next one is tried.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import call_of, check_op, spec, with_defaults
 from benchgraph.ops.spec import Attr, Call, OpSpec, Port, port_of
 
-TRIES = 12  # samples and changes of them that are tried before a row is given up
-SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 65)  # lanes of every width and their neighbours, primes, ones
-EMPTY = 0.01  # share of dims that have no element
+TRIES = 12  # variations that are tried per row
+SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 65)  # lane counts and their neighbours, primes, ones
+EMPTY = 0.01  # share of dims that are 0
 MAX_RANK = 6
 MAX_ELEMENTS = 4096  # of a tensor
 MAX_FLOPS = 1 << 20  # of an op
@@ -29,7 +29,7 @@ MAX_FLOPS = 1 << 20  # of an op
 
 @dataclass
 class Tally:
-    """How many ops were proposed, and how many of them were legal and small enough."""
+    """How many ops were proposed, and how many of these were legal and small enough."""
 
     tried: int = 0
     legal: int = 0
@@ -37,7 +37,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Fit:
-    """What an op has to fit: the type of the tensor at one input port, and the dtype of its output if that is settled."""
+    """What an op must match: the type of the tensor at one input port, and its output's dtype if that is fixed."""
 
     port: int = 0
     type: TensorType | None = None
@@ -48,7 +48,7 @@ ANYTHING = Fit()
 
 
 def draw(rng: Random, row: OpSpec, fit: Fit, tally: Tally) -> Call | None:
-    """A legal call, attributes as a graph would hold them (defaults left out); None when no try led to one."""
+    """A legal call with attributes as in a graph (without defaults); None if no try is legal."""
     for _ in range(TRIES):
         tally.tried += 1
         call = _proposed(rng, row, fit)
@@ -59,7 +59,7 @@ def draw(rng: Random, row: OpSpec, fit: Fit, tally: Tally) -> Call | None:
 
 
 def _proposed(rng: Random, row: OpSpec, fit: Fit) -> Call | None:
-    """One try; None when it is not legal, or too large."""
+    """One try; None if it is illegal, or too large."""
     sample = _sample(rng, row, fit)
     if fit.port >= len(sample.ins):
         return None
@@ -92,7 +92,7 @@ def _is_small(row: OpSpec, call: Call) -> bool:
 
 
 def _sample(rng: Random, row: OpSpec, fit: Fit) -> Call:
-    """One of the row's samples; mostly of the rank that the given tensor has, if there is such."""
+    """One of the row's samples; mostly with the rank of the given tensor, if there is one."""
     calls = [Call(c.kind, s.attrs, c.ins, c.outs) for s, c in ((s, call_of(row.kind, s)) for s in row.testing.samples)]
     if fit.type is not None and rng.random() < 0.9:
         rank = len(fit.type.shape)
@@ -102,7 +102,7 @@ def _sample(rng: Random, row: OpSpec, fit: Fit) -> Call:
 
 @cache
 def ranks(kind: str, port: int) -> frozenset[int]:
-    """The ranks that samples of a row have at this input."""
+    """The ranks of a row's samples at this input."""
     return frozenset(len(s.shapes[port]) for s in spec(kind).testing.samples if port < len(s.shapes))
 
 
@@ -110,7 +110,7 @@ def ranks(kind: str, port: int) -> frozenset[int]:
 
 
 def _dtypes(rng: Random, row: OpSpec, sample: Call, fit: Fit) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
-    """A dtype per type variable: that of the given tensor where the variable allows it, or f32, or any that is allowed."""
+    """A dtype per type variable: that of the given tensor if allowed, or f32, or any allowed one."""
     bound: dict[str, DType] = {}
     if fit.out_dtype is not None:
         bound[row.schema.outputs[0].type] = fit.out_dtype
@@ -131,7 +131,7 @@ def _dtypes(rng: Random, row: OpSpec, sample: Call, fit: Fit) -> tuple[tuple[DTy
 
 @dataclass
 class _Sizes:
-    """What becomes of the sample's sizes: those that were equal stay equal. keeps: the share that stays what it was."""
+    """Maps sizes of the sample to new ones, equal ones to equal ones. keeps: the share of sizes that stay."""
 
     rng: Random
     keeps: float
@@ -146,12 +146,12 @@ class _Sizes:
 
 
 def size(rng: Random) -> int:
-    """A dim; small in two of three cases, for tensors have several."""
+    """A dim; mostly small, since tensors have several."""
     return 0 if rng.random() < EMPTY else rng.choice(rng.choice((SIZES, SIZES[:9], SIZES[:9])))
 
 
 def _shapes(rng: Random, sample: Call, fit: Fit, sizes: _Sizes) -> tuple[Shape, ...]:
-    """The shapes of all inputs around that of one: an axis, counted from the right, that was as long as that one's stays so."""
+    """The shapes of all inputs, given that of one: axes, counted from the right, that are as long as that one's stay equal to it."""
     lead = sample.ins[fit.port].shape if sample.ins else ()
     if fit.type is not None:
         shape = fit.type.shape
@@ -171,7 +171,7 @@ def _shapes(rng: Random, sample: Call, fit: Fit, sizes: _Sizes) -> tuple[Shape, 
         for i, d in enumerate(own):
             old, new = known.get(len(own) - i, (0, 0))
             dims.append(new if d == old else sizes.of(d))
-        moves_along = len(own) == len(lead) and (len(own) > 1 or own == lead)  # else it is one number per channel
+        moves_along = len(own) == len(lead) and (len(own) > 1 or own == lead)  # else it has one element per channel
         return (*prefix, *dims[cut:]) if moves_along else tuple(dims)
 
     return tuple(shape if i == fit.port else fitted(t.shape) for i, t in enumerate(sample.ins))
@@ -182,7 +182,7 @@ def _shapes(rng: Random, sample: Call, fit: Fit, sizes: _Sizes) -> tuple[Shape, 
 
 @dataclass
 class _Guess:
-    """Attributes for new shapes, by what the sample's are to the sample's shapes."""
+    """Attributes for new shapes, by the relation of the sample's to its shapes."""
 
     rng: Random
     row: OpSpec
@@ -210,7 +210,7 @@ class _Guess:
         return self.ins[0].shape if self.ins else ()
 
     def _fitted(self, value: AttrValue) -> AttrValue:
-        """The sample's value, changed only as far as it depends on the first input's shape."""
+        """The sample's value, changed only if it depends on the first input's shape."""
         if not isinstance(value, tuple) or not value:
             return value
         if all(isinstance(v, int) for v in value):
@@ -224,12 +224,12 @@ class _Guess:
         return value
 
     def _changed(self, name: str, attr: Attr, value: AttrValue) -> AttrValue:
-        """Another value of the attribute's type, that may be legal."""
+        """Another value of the attribute's type, which may be legal."""
         others = [c.attrs[name] for c in self.row.testing.samples if name in c.attrs]
         rank = len(self._new)
         if attr.choices or attr.type == "bool":
-            found = self._anything(attr)
-            return value if found is None else found
+            other = self._anything(attr)
+            return value if other is None else other
         if attr.type == "s64" and rank:
             return self.rng.choice([self.rng.randrange(-rank, rank), *others[:3]])
         if attr.type == "s64[]":
@@ -256,7 +256,7 @@ class _Guess:
 
 
 def regrouped(rng: Random, shape: Shape) -> Shape:
-    """A shape of as many elements: neighbouring dims merged, dims split, ones put in."""
+    """A shape with the same number of elements: neighbouring dims merged, dims split, ones inserted."""
     if 0 in shape:
         return shape
     factors = [f for d in shape for f in _split(rng, d)]

@@ -1,6 +1,4 @@
-"""Graph i of seed S. It depends on these two, on the largest number of ops, on what a release of oneDNN has if one is named, and on the op
-table alone.
-"""
+"""Graph i of seed S. It depends only on these two, the largest number of ops, a release of oneDNN if given, and the op table."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from random import Random
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.formats import counted
 from benchgraph.fuzz.draw import Tally
-from benchgraph.fuzz.fair import unfair
 from benchgraph.fuzz.grow import Growth
+from benchgraph.fuzz.sensitivity import too_sensitive
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import FPMATH_MODES
 from benchgraph.onednn.table import FPMATH_OF_INTEGERS, Version
@@ -18,16 +16,16 @@ from benchgraph.reference import domain
 
 MAX_OPS = 30
 ATTEMPTS = 100
-ROUNDS = 4  # how often what was not fair is replaced
+ROUNDS = 4  # how often sensitive ops are replaced
 RELAXED = 0.25  # share of graphs under a math mode other than strict
-OF_INTEGERS = 0.3  # and of these, of those whose mode goes for integers too
-DATA_SEED = 0  # the harness's default --seed: the data, reals, on which a graph is fair
+OF_INTEGERS = 0.3  # and of these, of those whose mode applies to integers too
+DATA_SEED = 0  # the default --seed: the data, reals, for which sensitivity is checked
 
 
 def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None = None, release: Version | None = None) -> Graph:
-    """A legal graph of 1 to max_ops ops, shapes inferred; on its data of seed 0 the reference can be held against it.
+    """A legal graph of 1 to max_ops ops, shapes inferred, which can be compared with the reference on data of seed 0.
 
-    release: of oneDNN, which has all that is drawn. Raises InvalidArguments where no attempt comes to a graph.
+    release: a version of oneDNN that supports the whole graph. Raises InvalidArguments if no attempt yields a graph.
     """
     for attempt in range(ATTEMPTS):
         name = f"{seed}:{index}:{max_ops}:{attempt}"
@@ -39,7 +37,7 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
             if len(growth.ops) >= wanted:
                 break
         growth.finish()
-        _prune(growth, name)  # what leaves the graph is looked at more closely
+        _prune(growth, name)  # outputs of the graph are checked more strictly
         if growth.ops:
             return growth.graph()
     what = f"none of {ATTEMPTS} attempts with at most {counted(max_ops, 'op')} came to a graph"
@@ -47,7 +45,7 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
 
 
 def _fpmath(rng: Random, release: Version | None) -> tuple[str, bool]:
-    """A math mode, and whether it goes for integers too. A draw of its own: graphs are what they are without it."""
+    """A math mode, and whether it applies to integers too. Has its own random numbers: graphs do not depend on it."""
     if rng.random() >= RELAXED:
         return "strict", False
     mode = rng.choice([m for m in FPMATH_MODES if m != "strict"])
@@ -55,10 +53,10 @@ def _fpmath(rng: Random, release: Version | None) -> tuple[str, bool]:
 
 
 def _prune(growth: Growth, name: str) -> None:
-    """Take out what is not fair, until everything is: what is left may get other data, and other results may leave the graph."""
+    """Remove ops until none is too sensitive; each removal changes data and outputs of the rest."""
     while growth.ops:
         graph = growth.graph()
-        bad = unfair(graph, domain(graph, DATA_SEED), name)
-        if not bad:
+        sensitive = too_sensitive(graph, domain(graph, DATA_SEED), name)
+        if not sensitive:
             return
-        growth.drop(bad)
+        growth.drop(sensitive)

@@ -1,7 +1,7 @@
-"""A graph grown op by op. Every op is put behind a tensor there is already, mostly one of the last, and joins others where types agree.
+"""A random graph, op by op. Every op reads a tensor of the graph, mostly a recent one, and others where types match.
 
-What comes next is chosen by role, so that chains of post-ops behind anchors, rows of attention and quantised operands arise often: these
-are what fusion is about.
+Ops are chosen by role, so that chains of post-ops after anchors, rows of attention and quantised operands are frequent: these exercise
+fusion.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from benchgraph.onednn.encode import has
 from benchgraph.onednn.table import Version
 from benchgraph.ops.spec import Call, OpSpec, Role
 
-ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.data_movement: 4}  # weights of what comes next
+ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.data_movement: 4}  # weights of the next op's role
 BEGINNINGS = {Role.pointwise: 2, Role.anchor: 9, Role.row: 3, Role.data_movement: 2}
-MISFIT = 0.05  # weight of a row none of whose samples has the tensor's rank
-CONVERTS = 2  # and of casts and (de)quantisation
+MISFIT = 0.05  # weight of a row without samples of the tensor's rank
+CONVERTS = 2  # weight of casts and (de)quantisation
 GRADIENT = 0.4  # weight of a gradient against other rows of its role
-FRESH = 0.06  # share of ops that begin a component of their own
-LAST, RECENT = 0.6, 0.25  # share of ops behind the last tensor, and behind one of the last few; the others: behind any
-JOINS = 0.6  # share of further inputs that are a tensor of the graph, where one has the type
-SANDWICH = 0.2  # share of new inputs that come through a conversion
-ENDS = 0.1  # share of tensors that an End keeps although they are read
-STRANGE = 0.25  # share of graph inputs whose dims are permuted or padded in memory; of results it is a third as much
+FRESH = 0.06  # share of ops that start a new component
+LAST, RECENT = 0.6, 0.25  # share of ops that read the last tensor, and one of the last few; others read any
+JOINS = 0.6  # share of further inputs that reuse a tensor of the same type
+SANDWICH = 0.2  # share of new inputs behind a conversion
+ENDS = 0.1  # share of read tensors that an End also makes outputs
+STRANGE = 0.25  # share of graph inputs with permuted or padded strides; a third of that for results
 
 
 @dataclass
 class Growth:
-    """A graph that is being made, of so many ops at most. tally: of all draws. release: of a oneDNN that has all of it; None: any."""
+    """A graph under construction, of at most `most` ops. tally: of all draws. release: of a oneDNN that supports all of it; None: any."""
 
     rng: Random
     most: int
@@ -50,31 +50,31 @@ class Growth:
 
     @property
     def tensors(self) -> list[LogicalTensor]:
-        """All of them, in the order in which they came to be."""
+        """All of them, in order of creation."""
         return list({t.id: t for op in self.ops for t in (*op.inputs, *op.outputs)}.values())
 
     def grow(self, wanted: int) -> None:
-        """Append ops until there are so many, or a number of draws came to nothing."""
+        """Append ops until there are so many, or too many draws failed."""
         for _ in range(2 * wanted):
             if len(self.ops) >= wanted:
                 return
             self._append_one()
 
     def _append_one(self) -> None:
-        behind = self._behind()
-        row, port = _row(self.rng, behind.type if behind else None, self._roles())
-        fit = ANYTHING if behind is None else Fit(port, behind.type)
+        src = self._source()
+        row, port = _row(self.rng, src.type if src else None, self._roles())
+        fit = ANYTHING if src is None else Fit(port, src.type)
         call = draw(self.rng, row, fit, self.tally)
         if call is not None:
-            given = {} if behind is None else {port: behind}
+            given = {} if src is None else {port: src}
             self._append(row, call, given)
 
     def _roles(self) -> Mapping[Role, float]:
-        """What is wanted next: graphs mostly begin with an op that has much to do."""
+        """Graphs mostly begin with an expensive op."""
         return ROLES if self.ops else BEGINNINGS
 
-    def _behind(self) -> LogicalTensor | None:
-        """The tensor that the next op reads; None for an op with inputs of its own."""
+    def _source(self) -> LogicalTensor | None:
+        """The tensor that the next op reads; None for an op with new inputs only."""
         made, roll = [t for op in self.ops for t in op.outputs], self.rng.random()
         if not made or self.rng.random() < FRESH:
             return None
@@ -83,7 +83,7 @@ class Growth:
         return self.rng.choice(made[-5:] if roll < LAST + RECENT else self.tensors)
 
     def _append(self, row: OpSpec, call: Call, given: dict[int, LogicalTensor]) -> Op | None:
-        """The op, unless the release has it not."""
+        """Append the op; None if the release lacks it."""
         ins = tuple(given[i] if i in given else self._operand(row, i, t) for i, t in enumerate(call.ins))
         outs = tuple(self._tensor(t, self._strides(t.shape, STRANGE / 3), PropertyType.undef) for t in call.outs)
         op = Op(self.next_op, row.kind, call.attrs, ins, outs)
@@ -94,7 +94,7 @@ class Growth:
         return op
 
     def _operand(self, row: OpSpec, port: int, wanted: TensorType) -> LogicalTensor:
-        """A tensor of this type: one there is, a new input, or one that a conversion makes of a new input."""
+        """A tensor of this type: an existing one, a new input, or one converted from a new input."""
         same = [t for t in self.tensors if t.type == wanted and not t.is_host_scalar]
         if same and self.rng.random() < JOINS:
             return same[-1 - int(len(same) * self.rng.random() ** 2)]
@@ -107,7 +107,7 @@ class Growth:
         return self._tensor(wanted, self._strides(wanted.shape, STRANGE), property_type)
 
     def _converted(self, wanted: TensorType) -> LogicalTensor | None:
-        """A new tensor of this type behind a casting or dequantising op, None when none was found or there is room for one op only."""
+        """A new tensor of this type made by a cast or dequantisation; None if none was found or only one more op is allowed."""
         known = _conversions(wanted.dtype)
         if not known or len(self.ops) + 2 > self.most:
             return None
@@ -123,7 +123,7 @@ class Growth:
         return LogicalTensor(self.next_tensor - 1, type.dtype, type.shape, strides, property_type=property_type)
 
     def _strides(self, shape: Shape, share: float) -> Shape:
-        """Row-major; or, for this share of tensors, with axes in another order, and gaps after some of them."""
+        """Row-major; or, for this share of tensors, with permuted axes and padding."""
         if len(shape) < 2 or self.rng.random() >= share:
             return dense_strides(shape)
         axes = list(range(len(shape)))
@@ -136,19 +136,19 @@ class Growth:
             step += self.rng.choice((0, 0, 1, 3, 16)) if gaps and len(shape) > 1 else 0
         return tuple(strides)
 
-    def drop(self, bad: set[int]) -> None:
-        """Take out these ops, by id, and all that need their results."""
+    def drop(self, ids: set[int]) -> None:
+        """Remove these ops, by id, and all that depend on them."""
         lost = set[int]()
         kept = []
         for op in self.ops:
-            if op.id in bad or any(t.id in lost for t in op.inputs):
+            if op.id in ids or any(t.id in lost for t in op.inputs):
                 lost |= {t.id for t in op.outputs}
             else:
                 kept.append(op)
         self.ops = kept
 
     def finish(self) -> None:
-        """Let a few tensors leave the graph that are read in it."""
+        """Make a few tensors outputs of the graph that are also read in it."""
         for t in [t for op in self.ops for t in op.outputs]:
             if len(self.ops) < self.most and self.rng.random() < ENDS and _takes(END, t.dtype):
                 self.ops.append(Op(self.next_op, END, Attrs(), (t,), ()))
@@ -162,18 +162,18 @@ class Growth:
 # ---- the choice of a row ---------------------------------------------------------------------------------------------
 
 
-def _row(rng: Random, behind: TensorType | None, roles: Mapping[Role, float]) -> tuple[OpSpec, int]:
-    """A row and one of its ports that takes the type; None: any row, port 0. Rows of one role share its weight."""
-    dtype, rank = (None, None) if behind is None else (behind.dtype, len(behind.shape))
+def _row(rng: Random, src: TensorType | None, roles: Mapping[Role, float]) -> tuple[OpSpec, int]:
+    """A row and one of its ports that takes the type; for None any row and port 0. Rows of one role share its weight."""
+    dtype, rank = (None, None) if src is None else (src.dtype, len(src.shape))
     rows = [(row, ports) for row in ops.OPS.values() if not row.lowering.unsupported and (ports := _takes(row.kind, dtype))]
-    own = [_weight(row, ports, rank) for row, ports in rows]
+    weights_in_role = [_weight(row, ports, rank) for row, ports in rows]
     totals: dict[object, float] = {}
-    for (row, _), weight in zip(rows, own, strict=True):
+    for (row, _), weight in zip(rows, weights_in_role, strict=True):
         totals[_group(row)] = totals.get(_group(row), 0.0) + weight
-    of_group = {group: max(total, 1.0) for group, total in totals.items()}  # a role that hardly fits is hardly chosen
+    of_group = {group: max(total, 1.0) for group, total in totals.items()}  # so that a role without fitting rows is rarely chosen
     weights = [
         weight * (CONVERTS if row.semantics.is_conversion else roles[row.lowering.role]) / of_group[_group(row)]
-        for (row, _), weight in zip(rows, own, strict=True)
+        for (row, _), weight in zip(rows, weights_in_role, strict=True)
     ]
     row, ports = rng.choices(rows, weights)[0]
     ports = tuple(p for p in ports if rank in ranks(row.kind, p)) or ports
@@ -192,7 +192,7 @@ def _group(row: OpSpec) -> object:
 
 @cache
 def _takes(kind: str, dtype: DType | None) -> tuple[int, ...]:
-    """The inputs of a row that take a dtype; the first one for None."""
+    """The inputs of a row that take a dtype; for None the first one."""
     row = ops.spec(kind)
     if dtype is None:
         return (0,)

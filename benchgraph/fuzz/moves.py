@@ -1,6 +1,6 @@
-"""Steps towards a smaller graph: each yields candidates, the boldest first. None promises that a candidate is legal.
+"""Simplifications of a graph: each yields candidates, the boldest first, which may be illegal.
 
-Tensor and op ids stay, for the data of an input depends on its id.
+Tensor and op ids stay, since the data of an input depend on its id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Move = Callable[[Graph], Iterator[Graph]]
 
 
 def without_ops(graph: Graph) -> Iterator[Graph]:
-    """Runs of ops left out, half of them at once, then a quarter ...; what they made and others read becomes an input."""
+    """Runs of ops removed, half of them at once, then a quarter ...; results of theirs that are read become inputs."""
     order, length = graph.order, len(graph.ops) // 2
     while length:
         for start in reversed(range(0, len(order), length)):
@@ -32,7 +32,7 @@ def without_ops(graph: Graph) -> Iterator[Graph]:
 
 
 def bypassed(graph: Graph) -> Iterator[Graph]:
-    """One op left out, its input in the place of its output where both are of one type."""
+    """One op removed, with its output replaced by an input of the same type."""
     for op in graph.order:
         for dst in op.outputs:
             for src in op.inputs:
@@ -45,7 +45,7 @@ def _reading(op: Op, id: int, instead: LogicalTensor) -> Op:
 
 
 def merged(graph: Graph) -> Iterator[Graph]:
-    """One input in the place of another of its type."""
+    """One input replaced by another of its type."""
     for i, t in enumerate(graph.inputs):
         for other in graph.inputs[:i]:
             if t.type == other.type:
@@ -53,7 +53,7 @@ def merged(graph: Graph) -> Iterator[Graph]:
 
 
 def fewer_ports(graph: Graph) -> Iterator[Graph]:
-    """Optional inputs and outputs left out."""
+    """Optional inputs and outputs removed."""
     for op in graph.ops:
         row = ops.spec(op.kind)
         if row.schema.num_inputs or row.schema.variadic_inputs:
@@ -64,7 +64,7 @@ def fewer_ports(graph: Graph) -> Iterator[Graph]:
 
 
 def default_attrs(graph: Graph) -> Iterator[Graph]:
-    """Attributes left to their defaults, all of an op's at once, then one by one; numbers made 0 or 1."""
+    """Attributes reset to their defaults, all of an op's at once, then one by one; numbers set to 0 or 1."""
     for op in graph.ops:
         schema = ops.attrs_of(op.kind)
         optional = [name for name in op.attrs if not schema[name].required]
@@ -78,7 +78,7 @@ def default_attrs(graph: Graph) -> Iterator[Graph]:
 
 
 def _plain(attrs: Attrs, name: str) -> object:
-    """A simpler value of an attribute; None when there is none."""
+    """A simpler value of an attribute; None if there is none."""
     value = attrs[name]
     if isinstance(value, float):
         return 1.0 if value not in (0.0, 1.0) else None
@@ -93,8 +93,8 @@ def _with(graph: Graph, op: Op) -> Graph:
 
 def row_major(graph: Graph) -> Iterator[Graph]:
     """Strides made dense: of all tensors, then of one."""
-    strange = [t for t in graph.tensors.values() if t.strides != dense_strides(t.known_shape)]
-    dense = {t.id: replace(t, strides=dense_strides(t.known_shape)) for t in strange}
+    strided = [t for t in graph.tensors.values() if t.strides != dense_strides(t.known_shape)]
+    dense = {t.id: replace(t, strides=dense_strides(t.known_shape)) for t in strided}
     if len(dense) > 1:
         yield graph.with_tensors(dense)
     for t in dense.values():
@@ -120,7 +120,7 @@ def in_f32(graph: Graph) -> Iterator[Graph]:
 
 
 def smaller(graph: Graph) -> Iterator[Graph]:
-    """A size made smaller wherever an input has it, then along one axis of one input."""
+    """A size reduced wherever an input has it, then along one axis of one input."""
     sizes = sorted({d for t in graph.inputs for d in t.known_shape if d > 1}, reverse=True)
     for old in sizes:
         for new in _less(old):
@@ -138,7 +138,7 @@ def _less(size: int) -> list[int]:
 
 
 def _resized(graph: Graph, shapes: dict[int, Shape]) -> Iterator[Graph]:
-    """The graph with these inputs' dims, and what follows from them, if anything does."""
+    """The graph with these inputs' dims and inferred shapes, if it is legal."""
     old = {t.id: t.known_shape for t in graph.inputs}
     with suppress(BenchgraphError):
         yield with_shapes(graph, {id: NewShape(shape) for id, shape in shapes.items() if shape != old[id]})

@@ -1,7 +1,7 @@
 """The smallest graph that still fails, found by trying smaller ones in a fixed order (delta debugging).
 
-A candidate counts when it is legal, simpler, and fails as the first one did. It is taken at once, and the moves begin again, until none of
-them helps, or the tries are used up.
+A candidate is accepted if it is legal, simpler, and fails as the first one did. The moves then begin anew, until none of them helps or the
+tries are used up.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Shrunk:
 
 
 def shrink(graph: Graph, fails: Callable[[Graph], bool], tries: int = TRIES) -> Shrunk:
-    """graph: legal, with inferred shapes, and it fails. fails(candidate): whether a candidate fails in the same way."""
+    """graph: legal, with inferred shapes, and failing. fails(candidate): whether a candidate fails in the same way."""
     seen, spent = {graph}, 0
-    found: Graph | None = graph
-    while found is not None:
-        graph, found = found, None
+    accepted: Graph | None = graph
+    while accepted is not None:
+        graph, accepted = accepted, None
         for candidate in _candidates(graph):
             if candidate in seen:
                 continue
@@ -42,7 +42,7 @@ def shrink(graph: Graph, fails: Callable[[Graph], bool], tries: int = TRIES) -> 
             seen.add(candidate)
             spent += 1
             if fails(candidate):
-                found = candidate
+                accepted = candidate
                 break
     return Shrunk(graph, spent)
 
@@ -63,7 +63,7 @@ def _legal(graph: Graph, move: Move) -> Iterator[Graph]:
 
 
 def complexity(graph: Graph) -> tuple[int, ...]:
-    """What shrinking makes less, the most important first."""
+    """What shrinking reduces, the most important first."""
     tensors = graph.tensors.values()
     return (
         len(graph.ops),

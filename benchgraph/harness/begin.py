@@ -59,7 +59,7 @@ def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
 
 
 def _origin(settings: Globals) -> Origin:
-    from benchgraph.analysis.origin import origin
+    from benchgraph.analysis.run_origin import origin
 
     return origin(settings.commit)
 

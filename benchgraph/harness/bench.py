@@ -12,7 +12,7 @@ from benchgraph.core.config import PREFIX, config, override
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, OutOfMemory, Unimplemented, UsageError
 from benchgraph.core.target import current
 from benchgraph.core.tuning import findings
-from benchgraph.measure.cold import cold_cache
+from benchgraph.measure.cold_cache import cold_cache
 from benchgraph.measure.streams import threads_per_stream
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
@@ -119,7 +119,7 @@ def _bandwidth(threads: int, sizes: Sequence[int]) -> Sequence[BandwidthProbe]:
 
 
 def _evict(arrays: Sequence[Array], tlb_bytes: int, threads: int) -> Callable[[], None]:
-    from benchgraph.measure.evict import Eviction
+    from benchgraph.measure.cache_eviction import Eviction
 
     return Eviction(arrays, tlb_bytes, threads, current())
 

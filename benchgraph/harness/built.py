@@ -15,7 +15,7 @@ from benchgraph.harness.contenders import Contender
 from benchgraph.harness.cut import compile_all
 from benchgraph.library.compile_jobs import settle
 from benchgraph.library.protocol import Bound, Chain, Compiled, Library
-from benchgraph.measure.cold import ColdCache
+from benchgraph.measure.cold_cache import ColdCache
 from benchgraph.measure.phases import phase
 from benchgraph.measure.streams import Streams
 from benchgraph.partition.ir import Partition

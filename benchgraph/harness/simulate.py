@@ -17,7 +17,7 @@ from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described
 from benchgraph.harness.timing import policy_timing
-from benchgraph.measure.cold import cold_cache
+from benchgraph.measure.cold_cache import cold_cache
 from benchgraph.measure.phases import phase
 from benchgraph.measure.sampling import seconds
 from benchgraph.measure.streams import threads_per_stream

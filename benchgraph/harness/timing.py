@@ -3,7 +3,7 @@
 Per case and policy: compile, bind, and make one native call of the whole chain. Then rounds: in each, one sample of every policy and one
 of each of the machine's roofs, in shuffled order, so that a change of frequency or a busy neighbour hits all alike. Single partitions are
 sampled the same way afterwards. A hot sample is as many executions as last MIN_SAMPLE_S, whose data stay in cache as they fall; a cold one
-a single execution, before which the data are flushed (cold.py). With streams, several executions run at the same time (streams.py).
+a single execution, before which the data are flushed (cold_cache.py). With streams, several executions run at the same time (streams.py).
 
 What `execute` from Python costs is sampled in the same rounds, where executions are so short that it shows (MOST_CALLED_S), and never mixed
 with the above: the same steps asked for one by one, through the library's API.
@@ -33,7 +33,7 @@ from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.distrust import distrust
 from benchgraph.measure.arithmetic import arithmetic
-from benchgraph.measure.cold import ColdCache, cold_cache
+from benchgraph.measure.cold_cache import ColdCache, cold_cache
 from benchgraph.measure.phases import phase
 from benchgraph.measure.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
 from benchgraph.measure.streams import for_streams, threads_per_stream

@@ -1,13 +1,13 @@
-"""Which arithmetic a graph's products are in: whose peak its rates are shares of.
+"""Which arithmetic a graph's products use, and so which peak its rates are compared with.
 
-That is a fact of the graph, not of who computes it: a library that widens u8 to f32 is measured against what the machine can do with u8.
-The fastest counts where products differ, so that no share flatters. Operands count as they are stored, before casts and (de)quantisation:
+It depends on the graph alone, not on the library: one that converts u8 to f32 is compared with the machine's peak for u8. Where products
+differ, the fastest counts, so that no share is too high. An operand counts as it is stored, before casts and (de)quantisation:
 
-    int8    both operands of 8 bits or fewer, integers
-    bf16    both at most bf16, which holds all of those and the 8-bit floats; or f32 under a math mode that lets them be rounded to bf16
+    int8    both operands are integers of at most 8 bits
+    bf16    both are exact in bf16 (8-bit integers and floats, bf16), or f32 in a math mode that allows rounding to bf16
     f32     everything else, and graphs without products
 
-Free of numpy, like everything `benchgraph --help` touches.
+Free of numpy, which `benchgraph --help` must not import.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _of(stored: set[DType], graph: Graph) -> str:
 
 
 def _stored(graph: Graph, t: LogicalTensor) -> DType:
-    """The narrowest dtype that the operand had on its way through casts, (de)quantisation and movements."""
+    """The narrowest dtype of the operand on its way through casts, (de)quantisation and data movement."""
     narrowest = t.dtype
     while (op := graph.producers.get(t.id)) and (
         spec(op.kind).semantics.is_conversion or spec(op.kind).lowering.role is Role.data_movement

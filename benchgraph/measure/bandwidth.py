@@ -1,11 +1,10 @@
-"""What the machine can do: how fast its threads read memory that is as large as a case, wherever that then lies.
+"""How fast all threads read memory of a given size, from whichever cache holds it.
 
-Measured: every thread loads its own contiguous part of a buffer, front to back in whole vectors, over and over, and does nothing with
-them but one exclusive-or each. Bytes are counted once per load. There are no stores, so no lines are fetched only to be overwritten and
-none are written back: the figure is the read bandwidth, which is at least that of any mix with writes (a store that misses moves its line
-twice, in and out). Repetition settles the data in the smallest cache that holds it, so the size of the buffer says which one is measured:
-a few KB are read from L1, some hundred from L2, and what is several times larger than the last level from memory. At the size of a case
-this is the roof for executions that find their data where the last one left it; for executions with cold caches it is memory's.
+Every thread loads its own contiguous part of a buffer in whole vectors, repeatedly, and combines them by exclusive-or. Bytes are counted
+once per load. There are no stores, so no lines are read to be overwritten or written back: the result is the read bandwidth, an upper bound
+for any mix with writes. Repetition brings the data into the smallest cache that holds them, so the buffer's size determines the level: a
+few KB are read from L1, some hundred from L2, several times the last level from memory. With the size of a case, this is the roof for
+executions on hot caches; memory's is the roof for cold ones.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.target import LINE_BYTES, Target, last_level_bytes
-from benchgraph.measure.burst import BURST_S, calibrated, seconds
+from benchgraph.measure.burst_timing import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned, mapped
@@ -30,7 +29,7 @@ MEMORY_FACTOR = 4  # STREAM's rule: a buffer of four last-level caches leaves no
 
 
 class BandwidthProbe:
-    """Reads nbytes over and over with all threads. code: of `run`; buffer: as long at least, and written before, so that it has pages."""
+    """Reads nbytes repeatedly with all threads. code: of `run`; buffer: at least as long, written before so that its pages are mapped."""
 
     def __init__(self, nbytes: int, threads: int, code: Code, buffer: NDArray[np.uint8]) -> None:
         self.nbytes = nbytes
@@ -39,17 +38,17 @@ class BandwidthProbe:
         self.sums = aligned(threads * LINE_BYTES)
         self._arguments = (nbytes // threads, threads, buffer.ctypes.data, self.sums.ctypes.data)
         self._buffer = buffer
-        self._turns = calibrated(self._run, BURST_S, nbytes // threads, 1, buffer.ctypes.data, self.sums.ctypes.data)
+        self._iterations = calibrated(self._run, BURST_S, nbytes // threads, 1, buffer.ctypes.data, self.sums.ctypes.data)
 
     def sample(self) -> float:
-        """Bytes/s of all threads together, over about a millisecond, or over one turn if that lasts longer."""
-        return self._turns * self.nbytes / seconds(self._run, self._turns, *self._arguments)
+        """Bytes/s of all threads, over about a millisecond, or over one iteration if that takes longer."""
+        return self._iterations * self.nbytes / seconds(self._run, self._iterations, *self._arguments)
 
 
 def bandwidth_probes(sizes: Iterable[int], threads: int, target: Target, runtime: str | None = None) -> list[BandwidthProbe]:
-    """A probe per size that differs, in bytes, the smallest first.
+    """A probe per distinct size in bytes, the smallest first.
 
-    Sizes are rounded up to whole steps of every thread, and what is larger than `memory_bytes` is cut to that: it is memory anyway.
+    Sizes are rounded up to whole steps of every thread, and limited to `memory_bytes`, which is read from memory anyway.
     """
     step = threads * LOADS * target.lanes * 4
     rounded = sorted({-(-max(1, min(n, memory_bytes())) // step) * step for n in sizes})
@@ -61,7 +60,7 @@ def bandwidth_probes(sizes: Iterable[int], threads: int, target: Target, runtime
 
 
 def memory_bytes() -> int:
-    """A working set that no cache of this machine holds."""
+    """A working set larger than all caches of this machine."""
     return MEMORY_FACTOR * last_level_bytes()
 
 
@@ -122,10 +121,10 @@ define void @run(i64 %turns, i64 %share, i64 %threads, ptr %buffer, ptr %sums) {
 
 
 def _code(threads: int, target: Target, runtime: str | None) -> Code:
-    """Code of `run(turns, bytes of a thread's share, threads, buffer, sums)`.
+    """Code of `run(iterations, bytes of a thread's share, threads, buffer, sums)`.
 
-    Each share leaves the exclusive-or of all its vectors in a line of sums, so no load can be left out. A thread that gets several shares
-    (a smaller team than asked for) reads them as one.
+    Each share stores the exclusive-or of all its vectors to a line of sums, so that no load is dead. A thread with several shares (in a
+    team smaller than requested) reads them as one.
     """
     type, vector = f"<{target.lanes} x i32>", target.lanes * 4
     each = range(LOADS)

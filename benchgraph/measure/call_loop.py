@@ -1,6 +1,6 @@
-"""A loop over calls of another library's functions, as machine code for another process.
+"""A loop that calls another library's functions, as machine code for another process.
 
-It calls nothing but what its arguments point to and holds no data, so the bytes need no relocation and run wherever they are put.
+It calls only what its arguments point to and has no data, so the bytes need no relocation and run at any address.
 
     i32 loop(execute, wait, stream, steps, count, times)
         times x for each of count steps {object, n_inputs, inputs, n_outputs, outputs}:
@@ -61,7 +61,7 @@ done:
 
 @cache
 def machine_code() -> bytes:
-    """The function's bytes, entry first."""
+    """The function's code; its entry is the first byte."""
     target_machine = create_target_machine(ISAS["portable"])
     module = llvm.parse_assembly(_LOOP)
     module.triple, module.data_layout = target_machine.triple, str(target_machine.target_data)

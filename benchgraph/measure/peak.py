@@ -1,4 +1,4 @@
-"""What the machine can do: its arithmetic peaks, measured by loops that touch nothing but registers, and the microkernel's shares."""
+"""The machine's arithmetic peaks, measured by loops on registers alone, and the rate of the microkernel."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, dec
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
-from benchgraph.measure.burst import BURST_S, calibrated, seconds
+from benchgraph.measure.burst_timing import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 
-# What products may be in, by the names that results have for them.
+# The dtypes of products, by their names in results.
 ARITHMETIC: dict[str, DTypes] = {
     "f32": (DType.f32, DType.f32, DType.f32),
     "bf16": (DType.bf16, DType.bf16, DType.f32),
     "int8": BYTES,
 }
-# Where no one instruction does their step: bf16 is widened, bytes become words.
+# Used where no single instruction does the multiply-accumulate: bf16 is converted to f32, bytes to 16-bit words.
 _INSTEAD = {"f32": ARITHMETIC["f32"], "bf16": ARITHMETIC["f32"], "int8": WORDS}
-_ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16: 1}  # as it is stored
+_ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16: 1}  # as stored
 _FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101, DType.s16: 0x00010001}  # lanes of factors: halves, or ones
 _LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
 _SUMS = range(6)  # tile registers: the latency of a step is 52 cycles, one begins every 16
@@ -38,33 +38,33 @@ _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a s
 
 
 class PeakProbe:
-    """Measures a peak in short bursts, so that a harness can take one between two timings.
+    """Measures a peak in short bursts, which fit between two timings.
 
-    arithmetic: a key of ARITHMETIC. Where no one instruction does its step, the peak is that of f32 for bf16, and for int8 that of words:
-    products that are summed in pairs, and a sum.
+    arithmetic: a key of ARITHMETIC. Without a single instruction for its multiply-accumulate, the peak is that of f32 for bf16, and of
+    16-bit words for int8 (products added in pairs, and an addition).
     """
 
     def __init__(self, threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> None:
         self._threads = threads
-        self._code, self._flops_per_turn = _peak_code(threads, target, runtime, arithmetic)
+        self._code, self._flops_per_iteration = _peak_code(threads, target, runtime, arithmetic)
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self._code.address("run"))
-        self._turns = calibrated(self._run, BURST_S, 1)
+        self._iterations = calibrated(self._run, BURST_S, 1)
 
     def sample(self) -> float:
-        """Operations/s of all threads together over about a millisecond; a product with its sum is two."""
-        return self._measure(self._turns)
+        """Operations/s of all threads over about a millisecond; a multiply-add is two."""
+        return self._measure(self._iterations)
 
-    def _measure(self, turns: int) -> float:
-        return self._threads * turns * self._flops_per_turn / seconds(self._run, turns, self._threads)
+    def _measure(self, iterations: int) -> float:
+        return self._threads * iterations * self._flops_per_iteration / seconds(self._run, iterations, self._threads)
 
     def peak(self) -> float:
         """Operations/s, the best of several samples of 10 ms."""
-        turns = int(self._turns * _SAMPLE_S / BURST_S)
-        return max(self._measure(turns) for _ in range(_SAMPLES))
+        iterations = int(self._iterations * _SAMPLE_S / BURST_S)
+        return max(self._measure(iterations) for _ in range(_SAMPLES))
 
 
 def peak_flops(threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> float:
-    """Measured operations/s of the vector units with this many threads; in f32 fused multiply-adds, or pairs where the ISA has none."""
+    """Measured operations/s of the vector units with this many threads; in f32 of fused multiply-adds, or of pairs if the ISA has none."""
     return PeakProbe(threads, target, runtime, arithmetic).peak()
 
 
@@ -94,7 +94,7 @@ def kernel_probe(target: Target, arithmetic: str = "f32") -> KernelProbe:
 
 
 def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: str) -> tuple[Code, int]:
-    """(code of `run(turns, threads)`, operations of one turn on one thread)."""
+    """(code of `run(iterations, threads)`, operations per iteration on one thread)."""
     module = ir.Module(name="peak")
     burst, flops = _burst(module, target, arithmetic)
     run = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "run")
@@ -107,7 +107,7 @@ def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: st
 
 
 def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Function, int]:
-    """The task: so many turns for each of its shares, in each of which every accumulator takes one step; operations of a turn."""
+    """The parallel task: so many iterations for each of its shares, a step of every accumulator in each; operations per iteration."""
     wanted = ARITHMETIC[arithmetic]
     if target.in_tiles(wanted[0]):
         return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
@@ -117,9 +117,9 @@ def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Funct
 
 
 def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
-    """f32: x = x / 2 + 1/2 stays near 1; with the sum as what changes, a product without fma would leave the loop. Operands are loaded, so
-    they are no constants; a global holds the results, so they are needed. Words are those of the sums, for products of what does not
-    change would leave the loop.
+    """f32: x = x / 2 + 1/2 stays near 1; the sum must change, since LLVM would hoist a loop-invariant product. Operands are loaded, so that
+    they are not constants; results are stored to a global, so that they are not dead. For words the operand is the accumulator, for the
+    same reason.
     """
     lanes = target.lanes
 
@@ -154,7 +154,7 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
 
 
 def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
-    """Sums of products of two tiles."""
+    """Sums of products of two tile registers."""
     factor = ir.GlobalVariable(module, constant(vector(I32, tiles.LANES), _FACTOR[dtypes[0]]), "factor")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
     function.linkage = "internal"
@@ -177,7 +177,7 @@ def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
 
 
 def _kernel_code(target: Target, dtypes: DTypes) -> Code:
-    """Code of `run(times, src, wei, acc)`: panel after panel of packed weights, as the compiled nests call the kernel."""
+    """Code of `run(times, src, wei, acc)`: one panel of packed weights after another, as compiled nests call the kernel."""
     module, width = ir.Module(name="kernel"), target.panel_width
     wei_row = width * GROUPS[dtypes]
     panel = Kernel(_BLOCK, width, _BLOCK, src_row_stride=_BLOCK, wei_row_stride=wei_row, acc_row_stride=_BLOCK, dtypes=dtypes)

@@ -1,15 +1,15 @@
-"""Where a case's time goes, phase by phase.
+"""The time of each phase of a case.
 
     load       read the file, infer shapes, apply overrides
-    partition  cut the graph
-    compile    partitions to machine code
+    partition  partition the graph
+    compile    compile partitions to machine code
     fill       make the input data
     execute    allocate outputs, bind, run compiled code; in mode P all sampling
     reference  the same in float64
-    compare    one with the other
+    compare    compare the two
     other      the rest of the case
 
-A phase inside another counts for itself alone, so that the phases of a case add up to its time.
+Time in a nested phase counts only for that one, so the phases of a case add up to its time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER = "other"
 
 @dataclass
 class _Stopwatch:
-    """name: the phase that runs now, since `since` on the clock; spent: seconds by phase."""
+    """name: the current phase, which began at `since`; spent: seconds by phase."""
 
     clock: Callable[[], float]
     name: str
@@ -56,7 +56,7 @@ def timed(clock: Callable[[], float]) -> Iterator[dict[str, float]]:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """What runs inside the block, or in the function it decorates, is this phase of the case, timed inside `timed`."""
+    """The block, or the function it decorates, is this phase of the case, timed inside `timed`."""
     tell(name)
     watch = _running
     if watch is None:
@@ -72,9 +72,9 @@ def phase(name: str) -> Iterator[None]:
 
 
 def table(cases: Iterable[Mapping[str, float]], whole_s: float) -> str:
-    """Phases of all cases, seconds and share of the whole run. whole_s: its seconds, times the processes that worked at once.
+    """Phases of all cases, seconds and share of the whole run. whole_s: its seconds, times the number of parallel processes.
 
-    `between` is what no case spent: imports, option parsing, printing, and waiting of worker processes.
+    `between` is the time outside of cases: imports, option parsing, printing, and idle worker processes.
     """
     spent: Counter[str] = Counter()
     for phases in cases:

@@ -1,4 +1,4 @@
-"""Samples: what one is, hot and cold, and how those of several sources are taken in turns."""
+"""Samples: hot, cold, or called from Python; interleaved sampling of several sources."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 from benchgraph.core.steps import tell
 from benchgraph.library.protocol import Chain
 
-MIN_SAMPLE_S = 20e-3  # what the policy sampled before left in the caches is then a small part of a sample, and the clock's error nothing
-AGREEING = 3  # samples that must last so long before the calibration believes it
+MIN_SAMPLE_S = 20e-3  # long enough to make cache contents left by other samplers, and the clock's resolution, negligible
+AGREEING = 3  # consecutive samples that must last so long to end the calibration
 LEAST_ROUNDS = 5  # benchdnn's
 
 
@@ -20,22 +20,22 @@ class Sampler(Protocol):
 
     @property
     def executions(self) -> int:
-        """How many make a sample."""
+        """The number in one sample."""
 
     def sample(self) -> float:
         """Seconds per execution."""
 
 
 def seconds(chain: Chain, times: int, clock: Callable[[], float]) -> float:
-    """How long so many executions take, by the library's clock if it has one, else by ours."""
+    """The time of so many executions, by the library's clock if it has one, else by ours."""
     started = clock()
-    told = chain.run(times)
-    return clock() - started if told is None else told
+    measured = chain.run(times)
+    return clock() - started if measured is None else measured
 
 
 @dataclass(frozen=True)
 class Hot:
-    """Many executions back to back: what one leaves in the caches, the next finds. Every run of the chain is `streams` executions."""
+    """Many executions back to back, on caches left by the one before. Every run of the chain is `streams` executions."""
 
     chain: Chain
     times: int
@@ -52,7 +52,7 @@ class Hot:
 
 @dataclass(frozen=True)
 class Cold:
-    """A single execution after an eviction, which is not timed."""
+    """A single execution after an untimed eviction."""
 
     chain: Chain
     evict: Callable[[], None]
@@ -66,7 +66,7 @@ class Cold:
 
 @dataclass(frozen=True)
 class Called:
-    """Executions that a Python program asks for one by one; each is all steps in order."""
+    """Executions called one by one from Python; each is all steps in order."""
 
     steps: Sequence[Callable[[], None]]
     times: int
@@ -88,17 +88,16 @@ S = TypeVar("S", Hot, Called)
 
 
 def calibrate(chain: Chain, clock: Callable[[], float], streams: int = 1) -> Hot:
-    """Execute once to warm up (constants are computed then), then as often as a sample of MIN_SAMPLE_S takes."""
+    """Execute once to warm up (which computes constants), then choose as many executions as a sample of MIN_SAMPLE_S takes."""
     chain.run(1)
     return _lasting(Hot(chain, 1, clock, streams))
 
 
 def called(steps: Sequence[Callable[[], None]], clock: Callable[[], float]) -> Called:
-    """As `calibrate`, of calls from Python: by what they take themselves, which may be fifty times what they call.
+    """As `calibrate`, for calls from Python: calibrated by their own time, which may be fifty times that of the native call.
 
-    Samples last as long as those of native calls, or what the sample before left in the caches would count more: MLP_2 in f32 at batch 32
-    and 64 by one thread of a Zen 5, whose weights lie in the third-level cache, seemed to take 6 and 13 us more from Python in samples a
-    quarter as long, and 1 to 4 and 3 to 5 in these.
+    Samples must last as long as those of native calls, to give cache contents left by other samplers the same weight
+    (docs/measurements/sampling.md).
     """
     return _lasting(Called(steps, 1, clock))
 
@@ -106,7 +105,7 @@ def called(steps: Sequence[Callable[[], None]], clock: Callable[[], float]) -> C
 def _lasting(sampler: S) -> S:
     """The sampler with its executions doubled until a sample lasts MIN_SAMPLE_S.
 
-    Several samples must agree: a single long one may be a thread that took its time to wake.
+    Several samples must agree: a single long one may be due to a thread that woke up late.
     """
     while any(sampler.sample() * sampler.executions < MIN_SAMPLE_S for _ in range(AGREEING)):
         sampler = replace(sampler, times=sampler.times * 2)
@@ -114,14 +113,14 @@ def _lasting(sampler: S) -> S:
 
 
 def warmed(chain: Chain, evict: Callable[[], None], clock: Callable[[], float]) -> Cold:
-    """Execute once, so that constants are computed and pages are there: cold is the cache, not the process."""
+    """Execute once, so that constants are computed and pages mapped: only the caches are cold."""
     chain.run(1)
     return Cold(chain, evict, clock)
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """When to stop: after `fixed` rounds if that is not 0, else when budget_s is spent, but not before LEAST_ROUNDS."""
+    """Ends after `fixed` rounds if that is not 0, else when budget_s is spent, but not before LEAST_ROUNDS."""
 
     budget_s: float
     fixed: int
@@ -136,7 +135,7 @@ class Rounds:
 
 
 def interleave(sources: Sequence[Callable[[], float]], rounds: Rounds, rng: random.Random) -> list[tuple[float, ...]]:
-    """One sample of every source per round, in an order shuffled anew each time; per source, its samples in order of rounds."""
+    """One sample of every source per round, in random order; per source, its samples in order of rounds."""
     samples: list[list[float]] = [[] for _ in sources]
     order = list(range(len(sources)))
     for _ in rounds:

@@ -1,8 +1,8 @@
-"""--num-streams: executions in flight at the same time, for throughput instead of latency.
+"""--num-streams: executions at the same time, to measure throughput instead of latency.
 
-benchgraph executes synchronously, so a stream is a thread of its own that executes one chain after another. N streams share the machine:
-each runs code compiled for an N-th of the threads, on inputs, outputs and constants of its own. A sample starts all of them at once and
-ends when the last is done; its time is divided by all executions made, so it is the time in which the machine finishes one.
+benchgraph executes synchronously, so a stream is a thread that executes one chain after another. N streams share the machine: each runs
+code compiled for an N-th of the threads, on inputs, outputs and constants of its own. A sample starts all of them at once and ends with the
+last one; its time divided by all executions is the time per execution of the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchgraph.runtime.threads import omp_functions
 
 
 def threads_per_stream(streams: int, threads: int, *, is_single: bool) -> int:
-    """An equal part of the threads, rounded down. is_single: samples are single executions.
+    """An equal share of the threads, rounded down. is_single: samples are single executions.
 
     Raises InvalidArguments for what cannot be measured with so many streams.
     """
@@ -40,13 +40,13 @@ def threads_per_stream(streams: int, threads: int, *, is_single: bool) -> int:
 
 
 def _runtime() -> str:
-    """The thread runtime of streams that have several threads: OpenMP has a team for each, if it is there."""
+    """The thread runtime of streams with several threads: OpenMP, if available, has a team for each."""
     named = config().runtime
     return named if named != "auto" else "omp" if omp_functions() else "threadpool"
 
 
 def for_streams(streams: int, each: int) -> AbstractContextManager[object]:
-    """Inside, what is compiled runs on so many threads, of a runtime that serves that many streams."""
+    """Inside, code is compiled for so many threads, with a runtime that supports so many streams."""
     if streams == 1:
         return nullcontext()
     return override(threads=each, runtime=_runtime() if each > 1 else config().runtime)
@@ -55,7 +55,7 @@ def for_streams(streams: int, each: int) -> AbstractContextManager[object]:
 class Streams:
     """Several chains as one (library.protocol.Chain): run(times) executes each that often, all at the same time.
 
-    A stream keeps its thread from run to run, and with it the team of OpenMP threads that serves it.
+    A stream keeps its thread from run to run, and so its team of OpenMP threads.
     """
 
     def __init__(self, chains: Sequence[Chain]) -> None:
@@ -75,11 +75,11 @@ class Streams:
         return [array for chain in self._chains for array in chain.constants]
 
     def run(self, times: int) -> None:
-        """Raises what one of them raised, when all are done."""
+        """Raises, when all have finished, what one of them raised."""
         for orders in self._orders:
             orders.put(times)
-        found = [self._done.get() for _ in self._chains]
-        for bad in found:
+        errors = [self._done.get() for _ in self._chains]
+        for bad in errors:
             if bad is not None:
                 raise bad
 
@@ -92,7 +92,7 @@ def _serve(chain: Chain, orders: queue.SimpleQueue[int], done: queue.SimpleQueue
         try:
             chain.run(times)
             done.put(None)
-        except BaseException as bad:  # whoever waits must hear of it, whatever it is
+        except BaseException as bad:  # passed on to the waiting thread
             done.put(bad)
 
 

@@ -1,4 +1,4 @@
-"""An explanation for terminals, in 100 columns, or in as many as there are."""
+"""An explanation for terminals, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rich.table import Table
 
 from benchgraph.core.formats import counted
 from benchgraph.explain import Arenas, Explanation, Nest, PassStep, Section
-from benchgraph.present.terminal import alone, columns, grid, paper, printed
+from benchgraph.present.terminal import columns, grid, printed, table_text, text_console
 
-MOST = 100  # columns, which is as long as lines are easily read
+MOST = 100  # columns: longer lines are hard to read
 NBSP = "\N{NO-BREAK SPACE}"
 WHEN = {"init": "once, by init", "main": "at every execution"}
 
 
 def text(repro: str, policy: str, partitions: Sequence[Explanation]) -> str:
     """Headings are bold on a terminal."""
-    out = paper(min(columns(), MOST))
-    _say(out, repro)
+    out = text_console(min(columns(), MOST))
+    _paragraph(out, repro)
     out.print(f"policy {policy}: {counted(len(partitions), 'partition')}")
     for number, e in enumerate(partitions):
         _partition(out, number, e)
@@ -30,7 +30,7 @@ def text(repro: str, policy: str, partitions: Sequence[Explanation]) -> str:
 def _partition(out: Console, number: int, e: Explanation) -> None:
     out.print()
     out.print(f"partition {number}: {e.kind}, {counted(len(e.ops), 'op')}", style="bold")
-    _say(out, " ".join(e.ops), "  ")
+    _paragraph(out, " ".join(e.ops), "  ")
     out.print(f"  compiled for {e.isa} and {counted(e.threads, 'thread')} in {e.compile_s * 1e3:.0f} ms")
     for nest in e.nests:
         out.print()
@@ -46,15 +46,15 @@ def _nest(out: Console, nest: Nest) -> None:
     chosen = next((s.chosen for s in nest.sections if s.chosen is not None), None)
     tasks = "" if chosen is None else f": {counted(chosen.derived['tasks'], 'task')} for {counted(chosen.parameters['cores'], 'core')}"
     out.print(f"  {nest.name}, {WHEN[nest.when]}{tasks}", style="bold")
-    _say(out, "reads " + ", ".join(nest.reads), "    ")
-    _say(out, "writes " + ", ".join(nest.writes), "    ")
+    _paragraph(out, "reads " + ", ".join(nest.reads), "    ")
+    _paragraph(out, "writes " + ", ".join(nest.writes), "    ")
     for values, what in ((nest.next_entry, "next batch entry"), (nest.next_rows, "next task's rows")):
         if values:
-            _say(out, f"fetches ahead {', '.join(values)}, of the {what}", "    ")
+            _paragraph(out, f"fetches ahead {', '.join(values)}, of the {what}", "    ")
     for i, section in enumerate(nest.sections):
         _section(out, section, i)
     for other, why in nest.apart:
-        _say(out, f"ends before {other}: {why}", "    ")
+        _paragraph(out, f"ends before {other}: {why}", "    ")
 
 
 def _section(out: Console, section: Section, number: int) -> None:
@@ -66,16 +66,16 @@ def _section(out: Console, section: Section, number: int) -> None:
     _indented(out, table)
     if section.chosen is not None:
         given, derived = section.chosen.parameters, section.chosen.derived
-        _say(out, f"problem {section.chosen.problem}", "      ")
+        _paragraph(out, f"problem {section.chosen.problem}", "      ")
         blocks = f"MPN={derived['MPN']} row blocks x NPN={derived['NPN']} column blocks"
         inner = f"MSN={derived['MSN']} NSN={derived['NSN']} KSN={derived['KSN']} BS={derived['BS']}"
-        _say(out, f"MB={given['mb']} NB={given['nb']} KB={given['kb']}; {blocks}; {inner}", "      ")
+        _paragraph(out, f"MB={given['mb']} NB={given['nb']} KB={given['kb']}; {blocks}; {inner}", "      ")
         for reason in section.chosen.reasons:
             value = section.chosen.parameters.get(reason.parameter)
-            _say(out, f"{reason.parameter}{'' if value is None else f'={value}'}: {reason.text}", "        ")
+            _paragraph(out, f"{reason.parameter}{'' if value is None else f'={value}'}: {reason.text}", "        ")
     for op in section.ops:
         if op.begins:
-            _say(out, f"{op.kind} begins here: {op.begins}", "      ")
+            _paragraph(out, f"{op.kind} begins here: {op.begins}", "      ")
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def _memory(out: Console, e: Explanation) -> None:
             table.add_row(b.name, b.scope, full, _bytes(b.nbytes), str(b.offset))
         _indented(out, table)
     for a in e.arenas:
-        _say(out, f"peak of {a.function}: {_peak(a)}", "  ")
+        _paragraph(out, f"peak of {a.function}: {_peak(a)}", "  ")
     if e.constants:
         kept = ", ".join(f"{k.name} {_bytes(k.nbytes)} by {k.maker}" for k in e.constants)
-        _say(out, f"constants: {_bytes(sum(k.nbytes for k in e.constants))}: {kept}", "  ")
+        _paragraph(out, f"constants: {_bytes(sum(k.nbytes for k in e.constants))}: {kept}", "  ")
     for i, o in e.inplace:
-        _say(out, f"in place: output {o} may lie over input {i}", "  ")
+        _paragraph(out, f"in place: output {o} may lie over input {i}", "  ")
 
 
 def _changed(step: PassStep) -> str:
@@ -133,13 +133,13 @@ def _bytes(n: int) -> str:
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
-def _say(out: Console, line: str, indent: str = "") -> None:
-    """One paragraph; what follows its first line is indented by two more."""
-    kept = line.replace(": ", f":{NBSP}")  # a value and its type stay on one line
-    for part in wrap(kept, out.width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False):
+def _paragraph(out: Console, line: str, indent: str = "") -> None:
+    """A wrapped paragraph; further lines are indented by two more columns."""
+    unbroken = line.replace(": ", f":{NBSP}")  # keeps a value and its type on one line
+    for part in wrap(unbroken, out.width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False):
         out.print(part.replace(NBSP, " "), soft_wrap=True)
 
 
 def _indented(out: Console, table: Table) -> None:
-    for line in alone(table, out.width - 4).splitlines():
+    for line in table_text(table, out.width - 4).splitlines():
         out.print("    " + line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""GitHub's Markdown, written so that nothing a repro line or a reason holds can be taken for markup."""
+"""GitHub's Markdown, escaped so that no part of a repro line or a reason is read as markup."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from string import punctuation
 from benchgraph.core.formats import counted, unit
 from benchgraph.results.result import Machine
 
-MOST = 100  # rows or lines of one list: GitHub takes no comment longer than 65536 characters
-MARKS = frozenset(punctuation) - set("-=.,:/()")  # what could mean something within a line
-OPEN = 20  # a longer list is folded
+MOST = 100  # rows or lines of one list: GitHub's comments have at most 65536 characters
+MARKS = frozenset(punctuation) - set("-=.,:/()")  # characters that may be markup within a line
+OPEN = 20  # longer lists are collapsed
 
 
 def code(text: str) -> str:
-    """As code, on one line, also within a table.
+    """Text as code on one line, also within a table.
 
-    There a | ends the cell even between backticks, and a backslash in front of it is not always one: such text goes into <code>, with
-    every sign that could mean something as a number.
+    In tables a | ends the cell even between backticks, and cannot always be escaped by a backslash: such text goes into <code>, with
+    special characters as numeric references.
     """
     line = " ".join(text.split())
     if not line or not set(line) & set("|`\\"):
@@ -26,7 +26,7 @@ def code(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, foot: Sequence[Sequence[str]] = ()) -> str:
-    """Cells are Markdown already. The first `left` columns stand left, the others right. Of more than MOST rows the first are shown."""
+    """Cells are Markdown. The first `left` columns are left-aligned, the others right. Of more than MOST rows the first are shown."""
     aligned = [":---" if i < left else "---:" for i in range(len(header))]
     lines = [_row(cells) for cells in (header, aligned, *rows[:MOST], *foot)]
     return "\n".join([*lines, *_more(rows)])
@@ -37,7 +37,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def bullets(items: Sequence[str]) -> str:
-    """A list of Markdown; of more than MOST items the first are shown."""
+    """A list of Markdown items; of more than MOST the first are shown."""
     return "\n".join([*(f"- {item}" for item in items[:MOST]), *_more(items)])
 
 
@@ -46,14 +46,14 @@ def _more(items: Sequence[object]) -> list[str]:
 
 
 def section(title: str, body: str, size: int) -> str:
-    """Under a heading of its own; folded away when it has more than OPEN rows."""
+    """A section with a heading; collapsed if it has more than OPEN rows."""
     if size > OPEN:
         return folded(f"{title} ({size})", body)
     return f"#### {title} ({size})\n\n{body}"
 
 
 def folded(title: str, body: str) -> str:
-    """Shown at a click. The empty lines make GitHub read the body as Markdown."""
+    """Collapsed, shown at a click. The empty lines make GitHub read the body as Markdown."""
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 

@@ -1,4 +1,4 @@
-"""benchdnn's perf lines, filled in from results: one per timed case, or per policy where the template says %policy%."""
+"""Fills in benchdnn's perf lines: one per timed case, or per policy if the template contains %policy%."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ STATISTICS: dict[str, tuple[str, Callable[[tuple[float, ...]], float]]] = {"-": 
 
 
 def header(template: str) -> str:
-    """Two lines: the template, and the column names that follow from it."""
+    """Two lines: the template, and its column names."""
     text = TEMPLATES.get(template, template)
     return f"Template entries: {text}\n{TOKEN.sub(_column, text)}"
 
 
 def lines(template: str, problem: Problem, case: CaseResult) -> list[str]:
-    """The perf lines of a case; times are 0 when there are none, as for one that failed."""
+    """The perf lines of a case; times are 0 if there are none, as for a failed case."""
     text = TEMPLATES.get(template, template)
     timings = case.result.timings if "%policy%" in text else case.result.timings[:1]
     return [TOKEN.sub(lambda token, t=t: _value(token, problem, case, t), text) for t in (timings or (None,))]  # type: ignore[misc]
@@ -38,7 +38,7 @@ def _value(token: re.Match[str], problem: Problem, case: CaseResult, timing: Pol
         return _number(amounts[name] / divisor)
     if name in CREATION:
         return _number((timing.compile_s * 1e3 if timing is not None and name != "cpdtime" else 0.0) / divisor)
-    said = {
+    texts = {
         "prb": case.repro,
         "desc": problem.description,
         "driver": problem.driver.name,
@@ -49,7 +49,7 @@ def _value(token: re.Match[str], problem: Problem, case: CaseResult, timing: Pol
         "policy": timing.policy if timing is not None else "",
         "attr": str(getattr(problem.knobs, "attr_fpmath", "")),
     }
-    return said.get(name, "")
+    return texts.get(name, "")
 
 
 def _number(value: float) -> str:

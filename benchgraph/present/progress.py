@@ -1,8 +1,8 @@
-"""One line that says what is going on, where stderr is a terminal: how many cases are done, which one runs, and what is done with it.
+"""The progress line, where stderr is a terminal: how many cases are done, which one runs, and its current step.
 
-It is the last line of the terminal while something lasts, what is printed meanwhile goes above it, and it is gone at the end. It is
-drawn by rich, when steps are told (core/steps.py), and by a thread four times a second so that the time passes: but not where times
-are measured, since whoever draws takes them from it. There it is drawn between two samples, and twice a second at most.
+It stays the last line of the terminal, output goes above it, and it disappears at the end. It is drawn by rich when steps are reported
+(core/steps.py), and four times a second by a thread that updates the time; but while times are measured, which the thread would disturb,
+only between two samples and at most twice a second.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-DELAY_S = 0.5  # before which a line that counts nothing is not worth it
-PATIENCE_S = 0.5  # between two drawings of steps of one kind
-MOST_COLUMNS = 1000  # whatever COLUMNS says: the line is filled with spaces
-PER_SECOND = 4  # drawings by the thread
-ERASE = b"\r\x1b[2K"  # a terminal's code to begin a line anew
+DELAY_S = 0.5  # delay of a line without a count
+PATIENCE_S = 0.5  # between two updates for steps of one kind
+MOST_COLUMNS = 1000  # limits COLUMNS, since the line is padded with spaces
+PER_SECOND = 4  # updates by the thread
+ERASE = b"\r\x1b[2K"  # clears the terminal's current line
 
 _shown: Line | None = None
 
 
 def erasing() -> bytes:
-    """What to write first by whoever writes to the terminal past Python: nothing where no line is shown."""
+    """What a direct write to the terminal must begin with: empty if no line is shown."""
     return ERASE if _shown is not None and _shown.is_drawn else b""
 
 
 class Line:
-    """The line while it may be shown. total: how many items there are; 0: they are not counted."""
+    """The progress line. total: the number of items; 0: they are not counted."""
 
     def __init__(self, noun: str, total: int, *, is_measuring: bool) -> None:
         self._bar = _bar(noun, total, is_measuring=is_measuring)
@@ -60,16 +60,16 @@ class Line:
                 self._timer.start()
 
     def draw(self) -> None:
-        """From now on it is there, unless it is over already."""
+        """Draw it from now on, unless it has ended."""
         with self._lock:
             if not self._is_over and not self.is_drawn:
                 try:
                     self._bar.start()
-                except NO_THREAD:  # to draw it
+                except NO_THREAD:
                     self._is_over = True
                     self._bar.stop()
                     return
-                self._bar.console.show_cursor(True)  # a process that ends at once leaves the terminal as it was
+                self._bar.console.show_cursor(True)  # so that a killed process does not leave it hidden
                 self._streams = sys.stdout, sys.stderr
                 sys.stdout, sys.stderr = (_above(self._bar.console, stream) for stream in self._streams)
 
@@ -78,7 +78,7 @@ class Line:
         self._bar.advance(self._task)
 
     def show(self, step: Step) -> None:
-        """Say it, at once if it is of another kind than before."""
+        """Show a step, at once if it is of another kind than the last one."""
         self._bar.update(self._task, description=printable(str(step)))
         now, kind = time.monotonic(), (step.item, step.doing)
         if self.is_drawn and not self._bar.live.auto_refresh and (kind != self._kind or now - self._last >= PATIENCE_S):
@@ -86,7 +86,7 @@ class Line:
             self._last, self._kind = now, kind
 
     def end(self) -> None:
-        """Clear it."""
+        """Remove it."""
         self._timer.cancel()
         with self._lock:
             self._is_over = True
@@ -100,9 +100,9 @@ class Line:
 
 @contextmanager
 def progress_line(noun: str = "", total: int = 0, *, is_measuring: bool = False) -> Iterator[Callable[[], None]]:
-    """Show the line while the block runs, where stderr is a terminal; yields what to call when an item is done.
+    """Show the line while the block runs, if stderr is a terminal; yields the function to call when an item is done.
 
-    noun: of items, as `cases`. Several of them are counted, and the line is there at once. A line inside another one is not shown.
+    noun: the items, as `cases`. If there are several they are counted, and the line is shown at once. Inside another line it is not shown.
     """
     global _shown
     if not sys.stderr.isatty() or _shown is not None:
@@ -119,7 +119,7 @@ def progress_line(noun: str = "", total: int = 0, *, is_measuring: bool = False)
 
 
 def _bar(noun: str, total: int, *, is_measuring: bool) -> Progress:
-    """Whole lines only: those printed above are not wrapped, so that they can be copied."""
+    """Output above the line is not wrapped, so that it can be copied."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
@@ -127,11 +127,11 @@ def _bar(noun: str, total: int, *, is_measuring: bool) -> Progress:
     console = Console(stderr=True, soft_wrap=True)
     console.width = min(console.width, MOST_COLUMNS)
     counted = (BarColumn(16), MofNCompleteColumn(), TextColumn(noun)) if total else ()
-    said = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
+    description = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
     return Progress(
         *counted,
         TimeElapsedColumn(),
-        said,
+        description,
         console=console,
         auto_refresh=not is_measuring,
         refresh_per_second=PER_SECOND,
@@ -143,9 +143,9 @@ def _bar(noun: str, total: int, *, is_measuring: bool) -> Progress:
 
 
 def _above(console: Console, stream: TextIO) -> TextIO:
-    """The stream with whole lines printed above the line, if it is the terminal too; a file gets what it gets without a line.
+    """The stream with output above the progress line, if it is the terminal too; other streams are unchanged.
 
-    rich's own proxy has no encoding, so that click takes it for broken and writes past it.
+    rich's own proxy has no encoding, which makes click bypass it.
     """
     from rich.file_proxy import FileProxy
 

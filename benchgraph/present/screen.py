@@ -1,4 +1,4 @@
-"""What a run prints: cases as they finish, and the closing lines, all as benchdnn has them."""
+"""The output of a run, as benchdnn's: cases as they finish, and the closing lines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from benchgraph.core.lines import printable_lines
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
 from benchgraph.present.progress import progress_line
-from benchgraph.present.prose import for_stderr
+from benchgraph.present.word_wrap import for_stderr
 from benchgraph.results.result import CaseResult, FinishedCase, ResultSet
 
 FAILURES_SHOWN = 10  # benchdnn's
 
 
 def warn(text: str) -> None:
-    """On stderr; the terminal's lines do not end within words."""
+    """Print on stderr, wrapped between words on a terminal."""
     click.echo(for_stderr(f"benchgraph: {printable_lines(text)}"), err=True)
 
 
@@ -37,17 +37,17 @@ class Screen:
         while len(self.shown) < len(self.problems) and self.problems[len(self.shown)].index in self.waiting:
             self._show(self.problems[len(self.shown)])
 
-    def take_over(self, held: Sequence[CaseResult], file: str, is_there: bool) -> None:
-        """Results of --resume. file: '' for none. is_there: whether there was one to take them from."""
+    def take_over(self, results: Sequence[CaseResult], file: str, is_there: bool) -> None:
+        """Print results of --resume. file: '' for none. is_there: whether it existed."""
         if file and not is_there:
             click.echo(f"{file}: no such file yet; all {counted(len(self.problems), 'case')} run")
         elif file:
-            click.echo(f"{file}: {len(held)} of {len(self.problems)} cases are done already")
-        for case in held:
+            click.echo(f"{file}: {len(results)} of {len(self.problems)} cases are done already")
+        for case in results:
             self.add(FinishedCase(case))
 
     def rest(self) -> None:
-        """Print those that still wait for one that was not finished."""
+        """Print the cases that wait for one that did not finish."""
         for problem in self.problems:
             if problem.index in self.waiting:
                 self._show(problem)
@@ -61,12 +61,12 @@ class Screen:
             click.echo(text)
         self.shown.append(done.case)
         click.echo(done.case.line)
-        for text in _told(done.case):
+        for text in _contender_lines(done.case):
             click.echo(text)
 
 
 def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str]:
-    """benchdnn's perf lines of a timed case, under their header the first time."""
+    """benchdnn's perf lines of a timed case, the first time under their header."""
     if not problem.globals.mode.is_timed:
         return
     from benchgraph.present.perf_line import header, lines
@@ -76,8 +76,7 @@ def _perf(problem: Problem, case: CaseResult, *, is_first: bool) -> Iterator[str
     yield from lines(problem.globals.perf_template, problem, case)
 
 
-def _told(case: CaseResult) -> Iterator[str]:
-    """What several libraries have to say of a case."""
+def _contender_lines(case: CaseResult) -> Iterator[str]:
     if case.result.outcomes:
         from benchgraph.present.contender_outcomes import lines
 
@@ -85,7 +84,7 @@ def _told(case: CaseResult) -> Iterator[str]:
 
 
 def progress(problems: Sequence[Problem]) -> AbstractContextManager[Callable[[], None]]:
-    """A line on a terminal: which of the cases runs, and what is done with it. Yields what to call when one is done."""
+    """The progress line of a run. Yields the function to call when a case is done."""
     return progress_line("cases", len(problems), is_measuring=any(p.globals.mode.is_timed for p in problems))
 
 

@@ -1,4 +1,4 @@
-"""What is laid out by rich and kept as text. Plain ASCII, and without colours, unless the output is a terminal."""
+"""Layout by rich, returned as text: plain ASCII without colours, unless the output is a terminal."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-WIDE = 10_000  # columns where there is no terminal: nothing is cut off, nor wrapped
-BETWEEN = 3  # columns between two of a grid: a space, a line, a space
+WIDE = 10_000  # columns without a terminal: nothing is cut off or wrapped
+BETWEEN = 3  # characters between two columns of a grid: a space, a line, a space
 
 
 def columns(*, stderr: bool = False) -> int:
-    """Of the terminal, or WIDE."""
+    """The width of the terminal, or WIDE."""
     screen = Console(stderr=stderr)
     return min(screen.width, WIDE) if screen.is_terminal else WIDE
 
 
-def paper(width: int = WIDE, *, is_plain: bool = False) -> Console:
-    """To print on, for `printed` to read. is_plain: without colours on a terminal too."""
+def text_console(width: int = WIDE, *, is_plain: bool = False) -> Console:
+    """A console that `printed` reads. is_plain: without colours on a terminal too."""
     coloured = not is_plain and Console().is_terminal
     return Console(file=StringIO(), width=width, force_terminal=coloured, no_color=not coloured, highlight=False, emoji=False, markup=False)
 
 
 def printed(out: Console) -> str:
-    """What was printed on a paper, without spaces at the ends of lines."""
+    """The text printed on a text console, without trailing spaces."""
     assert isinstance(out.file, StringIO)
     return "\n".join(line.rstrip() for line in out.file.getvalue().splitlines())
 
 
-def alone(table: Table, width: int = WIDE) -> str:
-    """A table by itself, without colours."""
-    out = paper(width, is_plain=True)
+def table_text(table: Table, width: int = WIDE) -> str:
+    """A table as text, without colours."""
+    out = text_console(width, is_plain=True)
     out.print(table)
     return printed(out)
 
@@ -44,9 +44,9 @@ def grid(style: box.Box = box.ASCII2) -> Table:
 
 
 def fitting(rows: Sequence[Sequence[str]], width: int, spare: Sequence[int], least: int) -> list[int]:
-    """The columns of a grid, by number, that fit into so many columns of the terminal, where the first may be folded to `least` of them.
+    """The columns of a grid, by number, that fit the width, if the first can be folded to `least` characters.
 
-    rows: all cells, the heads among them. spare: columns that may be left out, the first of them first.
+    rows: all cells, including the heads. spare: columns that may be left out, in this order.
     """
     natural = [max(map(len, column)) for column in zip(*rows, strict=True)]
     kept = list(range(len(natural)))

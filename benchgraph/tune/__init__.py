@@ -1,5 +1,4 @@
-"""The schedule's choice against every legal one.
+"""Finds the fastest schedule parameters by measurement.
 
-search.py  the measurement
-text.py    its result, a line per case
+search.py        measures all legal choices in heats, and the best in a final result_table.py  the results, a line per case
 """

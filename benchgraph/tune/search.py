@@ -1,8 +1,8 @@
-"""Which of many choices is fastest: all of them in heats, the best of these in a final, everything in turns.
+"""Finds the fastest of many choices: all are measured in heats, the best again in a final, interleaved with each other.
 
-A heat holds few enough that their packed weights fit into memory, and the schedule's own choice, to which all are compared: a machine that
-is slower in one heat than in another changes nothing. The winner of many noisy heats looks better than it is, so what is told comes from
-the final alone.
+A heat is small enough for its packed weights to fit into memory, and includes the schedule's own choice, to which all are compared; so a
+machine that is slower during one heat does not matter. The winner of many noisy heats looks better than it is, so only the final's times
+are reported.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Found:
-    """chosen: by the schedule. best: of all, by the minimum; chosen itself where nothing is faster. tried: how many, chosen included.
+class SearchResult:
+    """chosen: the schedule's choice. best: of all, by the minimum; chosen itself if nothing is faster. tried: how many, including chosen.
 
-    peaks: FLOP/s, sampled in turns with the final.
+    peaks: FLOP/s, sampled interleaved with the final.
     """
 
     chosen: Measured
@@ -55,12 +55,12 @@ class Found:
 
     @property
     def ratio(self) -> float:
-        """Of minima: how many times as long the schedule's choice takes."""
+        """The schedule's choice over the best, by minima."""
         return self.chosen.min_s / self.best.min_s
 
     @property
     def is_sure(self) -> bool:
-        """Whether the best is faster than the schedule's choice, where it is another, by the median too: else its minimum may be luck."""
+        """Whether the best, if it is another choice, is also faster by the median: else its minimum may be luck."""
         return self.best == self.chosen or self.median_ratio > 1
 
     @property
@@ -70,7 +70,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Searcher:
-    """chain: a choice, ready to run. clock: seconds. peak: FLOP/s of the machine at this moment. rounds: of the final."""
+    """chain: compiles a choice. clock: seconds. peak: the machine's present FLOP/s. rounds: of the final."""
 
     chain: Callable[[Forced], Chain]
     clock: Callable[[], float]
@@ -78,7 +78,7 @@ class Searcher:
     rng: random.Random
     rounds: int
 
-    def search(self, chosen: Forced, legal: Sequence[Forced]) -> Found:
+    def search(self, chosen: Forced, legal: Sequence[Forced]) -> SearchResult:
         others = [c for c in legal if c != chosen]
         self.rng.shuffle(others)
         scores = dict[Forced, float]()
@@ -87,11 +87,11 @@ class Searcher:
             scores |= self._heat(chosen, heat, f"heat {number} of {len(heats)}")
         finalists = sorted(scores, key=lambda c: scores[c])[:FINALISTS]
         *measured, peaks = self._samples([chosen, *finalists], FINAL_SAMPLE_S, self.rounds, "the final", [self.peak])
-        found = [Measured(c, s) for c, s in zip([chosen, *finalists], measured, strict=True)]
-        return Found(found[0], min(found, key=lambda m: m.min_s), len(others) + 1, peaks)
+        finalists_measured = [Measured(c, s) for c, s in zip([chosen, *finalists], measured, strict=True)]
+        return SearchResult(finalists_measured[0], min(finalists_measured, key=lambda m: m.min_s), len(others) + 1, peaks)
 
     def _heat(self, chosen: Forced, heat: Sequence[Forced], name: str) -> dict[Forced, float]:
-        """Minima over that of the schedule's choice."""
+        """Minima relative to that of the schedule's choice."""
         own, *rest = self._samples([chosen, *heat], HEAT_SAMPLE_S, HEAT_ROUNDS, name)
         return {c: min(samples) / min(own) for c, samples in zip(heat, rest, strict=True)}
 
@@ -105,7 +105,7 @@ class Searcher:
         return interleave([*sources, *more], Rounds(0.0, rounds, self.clock), self.rng)
 
     def _source(self, chain: Chain, lasting_s: float) -> Callable[[], float]:
-        """A sample: one execution that brings the data back into the caches, then as many as last so long."""
+        """A sample: one execution that warms the caches, then as many as take so long."""
         chain.run(1)  # computes the constants
         once = max(min(seconds(chain, 1, self.clock) for _ in range(2)), 1e-9)
         times = max(1, ceil(lasting_s / once))
@@ -118,7 +118,7 @@ class Searcher:
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """As even as may be, none larger than size."""
+    """As even as possible, none larger than size."""
     parts = ceil(len(items) / size)
     for i in range(parts):
         yield items[i * len(items) // parts : (i + 1) * len(items) // parts]

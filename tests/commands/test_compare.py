@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.analysis.compare.differences import Comparison, compare, interval
 from benchgraph.analysis.compare.sides import Side, read
-from benchgraph.analysis.compare.statistics import Judged, Verdict
+from benchgraph.analysis.compare.statistics import Judgement, Verdict
 from benchgraph.cli import main
 from benchgraph.commands import compare as command
 from benchgraph.present.compare import markdown, table
@@ -450,7 +450,7 @@ def test_at_eighty_columns_the_times_make_way(here: Path) -> None:
 
 def test_an_interval_that_says_nothing_is_a_dash(here: Path) -> None:
     for low, high, said in ((0.5, 1.9, "0.500 .. 1.900"), (0.5, 2.0, "–"), (0.0, 1.0, "–"), (1.0, float("inf"), "–")):
-        assert interval(Judged(1.0, low, high, Verdict.unknown)) == said
+        assert interval(Judgement(1.0, low, high, Verdict.unknown)) == said
 
 
 def test_markdown_shows_what_changed_and_folds_the_rest(here: Path) -> None:

@@ -25,7 +25,7 @@ from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tune.search import FINALISTS, HEAT, Found, Measured, Searcher
+from benchgraph.tune.search import FINALISTS, HEAT, Measured, Searcher, SearchResult
 
 PEAK = 1e11
 Cost = Callable[[Forced], float]
@@ -296,7 +296,7 @@ def test_tune_tells_and_stores_what_it_found(tmp_path: Path) -> None:
 
 
 def test_a_best_that_only_its_minimum_says_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lucky = Found(Measured(Forced("p", 1, 1), (3.0, 3.0, 3.0)), Measured(Forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
+    lucky = SearchResult(Measured(Forced("p", 1, 1), (3.0, 3.0, 3.0)), Measured(Forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
     monkeypatch.setattr(Searcher, "search", lambda *given: lucky)
     file = tmp_path / "t.json"
     result = tune(f"--store={file}", "--matmul", "24x13:13x40")

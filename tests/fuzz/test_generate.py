@@ -13,8 +13,8 @@ import pytest
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.tensor import PropertyType, dense_strides
 from benchgraph.fuzz.draw import ANYTHING, MAX_ELEMENTS, MAX_FLOPS, MAX_RANK, Tally, draw
-from benchgraph.fuzz.fair import unfair
 from benchgraph.fuzz.generate import DATA_SEED, MAX_OPS, generate
+from benchgraph.fuzz.sensitivity import too_sensitive
 from benchgraph.graph import Graph, dumps, loads, parse_graph, validate
 from benchgraph.graph.ir import END
 from benchgraph.graph.text import print_graph
@@ -57,7 +57,9 @@ def test_the_work_is_bounded(index: int) -> None:
 
 def test_results_are_fair_whatever_the_noise() -> None:
     """Noise that the generator has not seen may come upon one graph or another; upon few."""
-    bad = [index for index, graph in enumerate(graphs()) if unfair(graph, domain(graph, DATA_SEED), "other noise than the generator's")]
+    bad = [
+        index for index, graph in enumerate(graphs()) if too_sensitive(graph, domain(graph, DATA_SEED), "other noise than the generator's")
+    ]
     assert len(bad) <= COUNT // 10
 
 
@@ -127,7 +129,7 @@ def test_every_kind_that_computes_can_be_drawn() -> None:
 
 def judged(body: str) -> set[int]:
     graph = validate(parse_graph(f"graph engine=cpu fpmath=strict {{ {body} }}"))
-    return unfair(graph, domain(graph, 0), "noise")
+    return too_sensitive(graph, domain(graph, 0), "noise")
 
 
 @pytest.mark.parametrize(
@@ -170,11 +172,11 @@ def test_an_op_that_multiplies_what_a_math_mode_may_round_is_not_fair(mode: str,
     """At the middle between two numbers Round goes either way; data on a grid of 1/8 have products that f32 holds."""
     graph = validate(parse_graph(f"graph engine=cpu fpmath={mode} {{ %2: f32[99,99] = MatMul#0(%0: f32[99,9], %1: f32[9,99]) {ROUND} }}"))
     data = {id: np.round(array * 8 + 0.3) / 8 + 0.001 for id, array in domain(graph, 0).items()}
-    assert unfair(graph, data, "noise") == bad
+    assert too_sensitive(graph, data, "noise") == bad
 
 
 @pytest.mark.parametrize(("apart", "bad"), [(6.0, set()), (30.0, {0})])
 def test_a_result_that_f32_cannot_tell_from_zero_counts_as_one(apart: float, bad: set[int]) -> None:
     """-log(1 + e**-30) is -1e-13, and comes out as 0: more than what a LogSoftmax of two columns is trusted with."""
     graph = validate(parse_graph("graph engine=cpu fpmath=strict { %1: f32[9,2] = LogSoftmax#0(%0: f32[9,2]) }"))
-    assert unfair(graph, {0: apart * np.eye(9, 2)}, "noise") == bad
+    assert too_sensitive(graph, {0: apart * np.eye(9, 2)}, "noise") == bad

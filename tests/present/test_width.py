@@ -13,8 +13,8 @@ from benchgraph.commands.ops import in_full, overview
 from benchgraph.core.options import Forced
 from benchgraph.ops import OPS
 from benchgraph.present.terminal import WIDE, fitting
-from benchgraph.tune.search import Found, Measured
-from benchgraph.tune.text import Outcome, heading, line, summary
+from benchgraph.tune.result_table import Outcome, heading, line, summary
+from benchgraph.tune.search import Measured, SearchResult
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def widest(text: str) -> int:
 
 def outcome() -> Outcome:
     choice = Forced("p", 32, 64)
-    return Outcome("--matmul 128x479:479x1024", "machine", Found(*(Measured(choice, (s,)) for s in (2e-3, 1e-3)), 4, (1e9,)), 40, 10**6)
+    return Outcome(
+        "--matmul 128x479:479x1024", "machine", SearchResult(*(Measured(choice, (s,)) for s in (2e-3, 1e-3)), 4, (1e9,)), 40, 10**6
+    )
 
 
 TUNED = """\

@@ -1,4 +1,4 @@
-"""What changed from one side to the other: speed, judged by statistics.py; and statuses, accuracy and compile times, told as they are."""
+"""Differences between two sides: times, tested by statistics.py; statuses, accuracy and compile times, listed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import geometric_mean, median
 
 from benchgraph.analysis.compare.sides import Key, Side, notes
-from benchgraph.analysis.compare.statistics import ALPHA, POWER, Judged, Pair, Run, Verdict, drift, judge, moved
+from benchgraph.analysis.compare.statistics import ALPHA, POWER, Judgement, Pair, Run, Verdict, drift, judge, moved
 from benchgraph.core.formats import NOTHING
 from benchgraph.core.formats import interval as interval_text
 from benchgraph.results.accuracy import Accuracy
@@ -17,19 +17,19 @@ from benchgraph.results.result import UNWANTED, CaseResult, PolicyTiming, Result
 
 MISSING = "missing"
 FAIL_ON = (MISSING, *UNWANTED)  # what --fail-on may name
-ACCURACY = 2.0  # times further from right, or nearer: a bit of the mantissa
-COMPILE, COMPILE_S = 1.5, 10e-3  # times and seconds from which a compile time is told: a run compiles once, so that it is one sample
+ACCURACY = 2.0  # change of the error that is listed, as a factor: a bit of the mantissa
+COMPILE, COMPILE_S = 1.5, 10e-3  # least factor and seconds of a listed change of compile time, of which a run has one sample
 
 
 @dataclass(frozen=True)
 class Row:
-    """One case under one policy. a_s, b_s: seconds, geometric means over runs of their medians, as measured; judged: without drift."""
+    """One case under one policy. a_s, b_s: seconds, geometric means over runs of their medians, measured; judged: corrected for drift."""
 
     key: Key
     policy: str
     a_s: float
     b_s: float
-    judged: Judged
+    judged: Judgement
 
     @property
     def raw(self) -> float:
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Change:
-    """Something of a case that was before and is after; what: '' for its status, which it then became."""
+    """A difference of a case; what: '' for its status, which then is `became`."""
 
     key: Key
     what: str
@@ -53,9 +53,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """broken: cases that fail now and did not; mended: the other way round; statuses: other changes of status. missing: cases, or their
-    policies, that only A has; added: that only B has. threshold: the relative change from which one is told. a, b: what was compared.
-    notes: what to know before believing it. fail_on: what else makes the exit code 1, in the words of FAIL_ON.
+    """broken: cases that newly fail; mended: that no longer fail; statuses: other changes of status. missing: cases, or their policies,
+    that only A has; added: that only B has. threshold: the least relative change that is reported. a, b: the compared sides. notes:
+    caveats. fail_on: what else makes the exit code 1, in the words of FAIL_ON.
     """
 
     a: Side
@@ -79,14 +79,14 @@ class Comparison:
 
     @property
     def unwanted(self) -> dict[str, tuple[str, ...]]:
-        """What fails a comparison only where it is asked for: FAIL_ON -> the cases. A status counts where A did not have it yet."""
+        """FAIL_ON -> the cases that fail the comparison if requested. A status counts if A did not have it."""
         changed = (*self.statuses, *self.mended)
         newly = {name: tuple(str(c.key) for c in changed if c.became is status) for name, status in UNWANTED.items()}
         return {MISSING: self.missing, **newly}
 
     @property
     def is_corrected(self) -> bool:
-        """Whether some ratio is not that of the times as they were measured."""
+        """Whether some ratio was corrected for drift."""
         return any(r.judged.is_corrected for r in self.rows)
 
     def of(self, verdict: Verdict) -> tuple[Row, ...]:
@@ -95,24 +95,24 @@ class Comparison:
     @property
     def means(self) -> dict[str, float]:
         """Policy -> geometric mean of its ratios that have an interval."""
-        return {policy: geometric_mean(r.judged.ratio for r in rows) for policy, rows in self._known.items()}
+        return {policy: geometric_mean(r.judged.ratio for r in rows) for policy, rows in self._rows_with_interval.items()}
 
     @property
     def raw_means(self) -> dict[str, float]:
-        """The same of the times as they were measured."""
-        return {policy: geometric_mean(r.raw for r in rows) for policy, rows in self._known.items()}
+        """The same of the ratios as measured."""
+        return {policy: geometric_mean(r.raw for r in rows) for policy, rows in self._rows_with_interval.items()}
 
     @property
-    def _known(self) -> dict[str, list[Row]]:
-        found = dict[str, list[Row]]()
+    def _rows_with_interval(self) -> dict[str, list[Row]]:
+        by_policy = dict[str, list[Row]]()
         for row in self.rows:
             if isfinite(row.judged.low):
-                found.setdefault(row.policy, []).append(row)
-        return found
+                by_policy.setdefault(row.policy, []).append(row)
+        return by_policy
 
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
-        """Title -> lines, without those that have none; the gravest last, as a terminal shows the end."""
+        """Title -> lines, without empty ones; the most important last, as a terminal shows the end."""
         regressed = tuple(
             f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]{_as_measured(r)}"
             for r in self.of(Verdict.regressed)
@@ -124,9 +124,9 @@ class Comparison:
             "Mended": self.mended,
             "Newly failing": self.broken,
         }
-        told = {title: tuple(str(c) for c in found) for title, found in changes.items()}
-        found = {f"Only in {_names(self.a)}": self.missing, f"Only in {_names(self.b)}": self.added, **told, "Regressed": regressed}
-        return {title: lines for title, lines in found.items() if lines}
+        lists = {title: tuple(str(c) for c in all_lines) for title, all_lines in changes.items()}
+        all_lines = {f"Only in {_names(self.a)}": self.missing, f"Only in {_names(self.b)}": self.added, **lists, "Regressed": regressed}
+        return {title: lines for title, lines in all_lines.items() if lines}
 
     @property
     def title(self) -> str:
@@ -134,7 +134,7 @@ class Comparison:
 
     @property
     def legend(self) -> str:
-        """What the columns of times mean; '' when there are none."""
+        """The meaning of the columns of times; '' if there are none."""
         if not self.rows:
             return ""
         verdicts = (
@@ -155,13 +155,13 @@ class Comparison:
         counts += [("newly failing", len(self.broken)), ("mended", len(self.mended)), ("missing", len(self.missing))]
         counts += [("added", len(self.added))]
         always = (Verdict.regressed.value, "newly failing")
-        said = ", ".join(f"{n} {name}" for name, n in counts if n or name in always)
-        bad = [f"{len(self.unwanted[name])} {name}" for name in self.fail_on if self.unwanted[name]]
-        return said + (f"; --fail-on: {', '.join(bad)}" if bad else "")
+        counted = ", ".join(f"{n} {name}" for name, n in counts if n or name in always)
+        unwanted = [f"{len(self.unwanted[name])} {name}" for name in self.fail_on if self.unwanted[name]]
+        return counted + (f"; --fail-on: {', '.join(unwanted)}" if unwanted else "")
 
 
 def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -> Comparison:
-    """Everything that changed from a to b, in a's order of cases. fail_on: words of FAIL_ON."""
+    """All differences from a to b, in a's order of cases. fail_on: words of FAIL_ON."""
     both = [(key, a.cases[key], b.cases[key]) for key in a.cases if key in b.cases]
     timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.identity, before, after)]
     judged = judge([pair for _, _, pair in timed], threshold)
@@ -172,16 +172,19 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
     def statuses(was: bool, now: bool) -> tuple[Change, ...]:
         return tuple(c for c, (x, y) in zip(changes, failing, strict=True) if (x, y) == (was, now) and c.before != c.after)
 
-    busy = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
-    told = [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, busy))}"] if busy else []
+    disturbed = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
+    caveats = (
+        [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, disturbed))}"] if disturbed else []
+    )
     corrected = [pair for (_, _, pair), j in zip(timed, judged, strict=True) if j.is_corrected]
     if corrected:
         what = f"the machine's peak changed by {drift(corrected) - 1:+.1%} from A to B"
-        told.append(f"{what}: {len(corrected)} of {len(rows)} ratios are corrected for it, round by round; both are shown")
-    least = [j.found for j in judged if isfinite(j.found)]
-    if least and len(a.files) == len(b.files) == 1:
-        what = f"half of these cases must take {median(least) - 1:.0%} longer, or more, to be found regressed in {POWER:.0%} of comparisons"
-        told.append(f"{what}; more runs a side (A.json,A2.json,A3.json B.json,B2.json,B3.json) find less")
+        caveats.append(f"{what}: {len(corrected)} of {len(rows)} ratios are corrected for it, round by round; both are shown")
+    detectable = [j.found for j in judged if isfinite(j.found)]
+    if detectable and len(a.files) == len(b.files) == 1:
+        longer = f"{median(detectable) - 1:.0%} longer, or more"
+        what = f"half of these cases must take {longer}, to be found regressed in {POWER:.0%} of comparisons"
+        caveats.append(f"{what}; more runs a side (A.json,A2.json,A3.json B.json,B2.json,B3.json) find less")
     return Comparison(
         a,
         b,
@@ -194,7 +197,7 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
         missing=tuple(_lacking(a, b)),
         added=tuple(_lacking(b, a)),
         threshold=threshold,
-        notes=(*notes(a, b), *told),
+        notes=(*notes(a, b), *caveats),
         fail_on=fail_on,
     )
 
@@ -203,35 +206,35 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
 
 
 def _pairs(identity: str, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[tuple[str, Pair]]:
-    """By policies that both sides have, in the order of the first."""
+    """The policies that both sides have, in the order of the first."""
     a, b = _runs(before), _runs(after)
     flops = max(c.result.flops for c in (*before, *after))
     yield from ((policy, Pair(identity, a[policy], b[policy], flops)) for policy in a if policy in b)
 
 
 def _runs(cases: Sequence[CaseResult]) -> dict[str, tuple[Run, ...]]:
-    found = dict[str, tuple[Run, ...]]()
+    by_policy = dict[str, tuple[Run, ...]]()
     for case in cases:
-        for timing, peaks in zip(case.result.timings, _peaks(case.result), strict=True):
-            found[timing.policy] = (*found.get(timing.policy, ()), Run(timing.timing.samples_s, peaks))
-    return found
+        for timing, peaks in zip(case.result.timings, _peaks_by_policy(case.result), strict=True):
+            by_policy[timing.policy] = (*by_policy.get(timing.policy, ()), Run(timing.timing.samples_s, peaks))
+    return by_policy
 
 
-def _peaks(r: Result) -> list[tuple[float, ...]]:
-    """Per policy, the peaks of the rounds of the whole graph. Those of the rounds of single partitions follow them.
+def _peaks_by_policy(r: Result) -> list[tuple[float, ...]]:
+    """Per policy, the peaks of the rounds of the whole graph, which precede those of the rounds of single partitions.
 
-    Policies are measured together, or, where their memory does not suffice for that, one after another.
+    Policies are measured together, or one after another if memory does not suffice.
     """
-    wholes = [len(t.timing.samples_s) for t in r.timings]
-    alone = [len(t.partitions[0].timing.samples_s) if len(t.partitions) > 1 else 0 for t in r.timings]
-    found = len(r.peak_samples)
-    if len(set(wholes)) == 1 and found in (wholes[0], wholes[0] + max(alone)):
-        return [r.peak_samples[: wholes[0]]] * len(wholes)
-    for rounds in ([n + m for n, m in zip(wholes, alone, strict=True)], wholes):
-        if found == sum(rounds):
+    graph_rounds = [len(t.timing.samples_s) for t in r.timings]
+    partition_rounds = [len(t.partitions[0].timing.samples_s) if len(t.partitions) > 1 else 0 for t in r.timings]
+    count = len(r.peak_samples)
+    if len(set(graph_rounds)) == 1 and count in (graph_rounds[0], graph_rounds[0] + max(partition_rounds)):
+        return [r.peak_samples[: graph_rounds[0]]] * len(graph_rounds)
+    for rounds in ([n + m for n, m in zip(graph_rounds, partition_rounds, strict=True)], graph_rounds):
+        if count == sum(rounds):
             starts = [sum(rounds[:i]) for i in range(len(rounds))]
-            return [r.peak_samples[start : start + n] for start, n in zip(starts, wholes, strict=True)]
-    return [()] * len(wholes)
+            return [r.peak_samples[start : start + n] for start, n in zip(starts, graph_rounds, strict=True)]
+    return [()] * len(graph_rounds)
 
 
 def _typical(runs: Sequence[Run]) -> float:
@@ -242,7 +245,7 @@ def _typical(runs: Sequence[Run]) -> float:
 
 
 def _worst(cases: Sequence[CaseResult]) -> Status:
-    """A failure if a run has one, else what the last run says."""
+    """A failure if a run has one, else the status of the last run."""
     return next((c.result.status for c in cases if c.result.status.is_failure), cases[-1].result.status)
 
 
@@ -253,37 +256,37 @@ def _status(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult])
 
 
 def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
-    """Outputs whose distance from right, in the L2 norm, changed by ACCURACY or more; the worst run of each side counts."""
+    """Outputs whose L2 error changed by the factor ACCURACY or more; the worst run of each side counts."""
     a, b = _distances(before), _distances(after)
     for place in a:
         if place in b and _errors(was := a[place]) != _errors(now := b[place]):
             small, large = sorted((was.l2, now.l2))
             if was.nonfinite != now.nonfinite or not large < ACCURACY * small:  # nan is a change too
                 where = f"{was.policy}: {was.where}: tensor {was.tensor} {was.dtype}"
-                yield Change(key, where, _said(was), _said(now))
+                yield Change(key, where, _error_text(was), _error_text(now))
 
 
 def _errors(a: Accuracy) -> tuple[float, int]:
     return a.l2, a.nonfinite
 
 
-def _said(a: Accuracy) -> str:
-    """NaN and infinities in the wrong place, of which no distance tells, come first."""
-    strange = f"{a.nonfinite} wrong in NaN or infinity, " if a.nonfinite else ""
-    return f"{strange}L2 {a.l2:.3g}, {a.max_ulp:.3g} ulp"
+def _error_text(a: Accuracy) -> str:
+    """NaN and infinities in the wrong place first, which L2 leaves out."""
+    nonfinite = f"{a.nonfinite} wrong in NaN or infinity, " if a.nonfinite else ""
+    return f"{nonfinite}L2 {a.l2:.3g}, {a.max_ulp:.3g} ulp"
 
 
 def _distances(cases: Sequence[CaseResult]) -> dict[tuple[str, str, int, str], Accuracy]:
-    found = dict[tuple[str, str, int, str], Accuracy]()
+    worst = dict[tuple[str, str, int, str], Accuracy]()
     for x in (x for c in cases for x in c.result.accuracy):
         place = (x.policy, x.where, x.tensor, x.dtype)
-        if place not in found or x.nonfinite > found[place].nonfinite or not x.l2 <= found[place].l2:
-            found[place] = x
-    return found
+        if place not in worst or x.nonfinite > worst[place].nonfinite or not x.l2 <= worst[place].l2:
+            worst[place] = x
+    return worst
 
 
 def _compile(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
-    """Policies whose compile time changed by COMPILE and COMPILE_S or more; the best run of each side counts, first and warm ones apart."""
+    """Policies whose compile time changed by COMPILE and COMPILE_S or more; each side's best run counts, cold and warm starts apart."""
     a, b = _compile_times(before), _compile_times(after)
     for what in (w for w in a if w in b):
         small, large = sorted((a[what], b[what]))
@@ -292,15 +295,15 @@ def _compile(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]
 
 
 def _compile_times(cases: Sequence[CaseResult]) -> dict[str, float]:
-    found = dict[str, float]()
+    best = dict[str, float]()
     for t in (t for c in cases for t in c.result.timings):
         what = f"{t.policy}: compile time{' from disk' if t.is_warm else ''}"
-        found[what] = min(t.compile_s, found.get(what, t.compile_s))
-    return found
+        best[what] = min(t.compile_s, best.get(what, t.compile_s))
+    return best
 
 
 def _lacking(one: Side, other: Side) -> Iterator[str]:
-    """Cases that only one side has, and policies that only one side has of a case that both measured."""
+    """Cases that only one side has, and policies of common cases that only one side has."""
     for key, cases in one.cases.items():
         if key not in other.cases:
             yield str(key)
@@ -318,13 +321,13 @@ def _names(side: Side) -> str:
     return ",".join(f.name for f in side.files)
 
 
-def interval(j: Judged) -> str:
+def interval(j: Judgement) -> str:
     """As text: '0.98 .. 1.03', or NOTHING."""
     return interval_text(j.low, j.high, ".3f", " .. ")
 
 
-def corrected(j: Judged) -> str:
-    """The ratio without drift; NOTHING where there was none to be freed from."""
+def corrected(j: Judgement) -> str:
+    """The ratio corrected for drift; NOTHING where there was no correction."""
     return f"{j.ratio:.3f}" if j.is_corrected else NOTHING
 
 

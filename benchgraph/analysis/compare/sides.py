@@ -1,4 +1,4 @@
-"""Saved results as the two sides of a comparison: each side one or several runs of the same cases on one machine."""
+"""The two sides of a comparison: each one or several saved runs of the same cases on one machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, Machine, ResultSet
 
-AGAIN = "measure anew with --report=json:FILE"
+REMEDY = "measure anew with --report=json:FILE"
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a case means; number counts the cases of one file that mean the same."""
+    """The identity of a case; number distinguishes cases of one file with the same identity."""
 
     identity: str
     number: int = 0
@@ -31,7 +31,7 @@ class Key:
 
 @dataclass(frozen=True)
 class File:
-    """A run. text: as it was read, to know a file again. cut: what to say where it lacks cases of its run, else ''."""
+    """A run. text: its content, to recognise equal files. cut: the remark on a file that lacks cases of its run, else ''."""
 
     name: str
     text: str
@@ -40,17 +40,17 @@ class File:
 
     @property
     def cases(self) -> dict[Key, CaseResult]:
-        seen, found = Counter[str](), dict[Key, CaseResult]()
+        count, by_key = Counter[str](), dict[Key, CaseResult]()
         for case in self.results.cases:
             identity = split(case.repro).identity
-            found[Key(identity, seen[identity])] = case
-            seen[identity] += 1
-        return found
+            by_key[Key(identity, count[identity])] = case
+            count[identity] += 1
+        return by_key
 
 
 @dataclass(frozen=True)
 class Side:
-    """files: at least one. cases: per case, the runs that have it."""
+    """files: at least one. cases: per case, its results in the runs that have it."""
 
     files: tuple[File, ...]
     cases: dict[Key, tuple[CaseResult, ...]]
@@ -65,11 +65,11 @@ class Side:
 
 
 def read(names: str, match: str) -> Side:
-    """A side from its file names, joined by commas; match: leave out cases whose repro line this is not found in. Raises UsageError."""
+    """A side from its file names, joined by commas; match: a regex that selects cases by their repro line. Raises UsageError."""
     files = tuple(_file(name) for name in names.split(","))
-    found = [f.cases for f in files]
-    keys = dict.fromkeys(key for cases in found for key in cases)
-    runs = {key: tuple(cases[key] for cases in found if key in cases) for key in keys}
+    by_file = [f.cases for f in files]
+    keys = dict.fromkeys(key for cases in by_file for key in cases)
+    runs = {key: tuple(cases[key] for cases in by_file if key in cases) for key in keys}
     try:
         return Side(files, {key: cases for key, cases in runs.items() if not match or any(matches(match, c.repro) for c in cases)})
     except InvalidArguments as bad:
@@ -86,12 +86,12 @@ def _file(name: str) -> File:
     try:
         results, _ = parse(text)
     except BenchgraphError as bad:
-        raise UsageError(bad.what, where=f"compare: {name}", fix=bad.fix or AGAIN) from bad
+        raise UsageError(bad.what, where=f"compare: {name}", fix=bad.fix or REMEDY) from bad
     return File(name, text, results, cut_short(name, text, results))
 
 
 def check(a: Side, b: Side, *, other_machine: bool) -> None:
-    """Raise UsageError unless the two may be compared. other_machine: machines may differ."""
+    """Raise UsageError unless the two can be compared. other_machine: machines may differ."""
     first, *others = (*a.files, *b.files)
     for other in others:
         if other.results.mode is not first.results.mode:
@@ -118,7 +118,7 @@ def _differences(a: Machine | None, b: Machine | None) -> str:
 
 
 def notes(a: Side, b: Side) -> Iterator[str]:
-    """What a reader should know before believing a comparison."""
+    """Caveats of a comparison."""
     for file in (*a.files, *b.files):
         if file.cut:
             yield file.cut

@@ -1,30 +1,30 @@
-"""Is it faster, slower or the same? What may be said of samples that are correlated, full of outliers, and taken on a machine that drifts.
+"""Is it faster, slower or the same? Inference on samples that are correlated and full of outliers, from a machine that drifts.
 
 The data: runs of A and of B (files); in a run a case is sampled in rounds, each with one sample of every policy and one of the machine's
-arithmetic peak. Samples of a run share what the run had: memory placement, frequency, neighbours. So they are not independent, and a t-test
+arithmetic peak. Samples of a run share its conditions: memory placement, frequency, neighbours. So they are not independent, and a t-test
 over them finds a difference between any two runs of one program. Here each run is *one* observation, the median of its samples, and:
 
 1. Drift. A sample is multiplied by (peak of its round)^b, as a control variate. b is between the case's share of the peak (that part of
    its time certainly scales with the clock) and 1; its middle is used, and the width of that range, times the change of the peak between
-   A and B, is part of the error. Memory-bound cases thus get wide intervals, and not wrong ones, when the clock has changed. A peak that
-   differs by more than CLOCKS is no clock but other programs, which hit cases in ways that nothing here models: no verdict.
-2. Error within a run. A median is off by what its quantiles at 1/2 +- Z/2 sqrt(d/n) span (Woodruff 1952): no distribution is assumed, an
-   outlier counts as one sample. d, the design effect, is how many correlated samples are worth one independent one: from the correlation
-   of the signs around the median from round to round, taken over all cases (a case's own, where that is clearly higher), since a single
-   series is too short to show it.
-3. Error between runs. What several runs of one side show per case, moderated by what all cases together show (Smyth 2004), since two or
-   three runs say little by themselves. With a single run on each side only the cases show it: most have not changed, so the spread of
-   their ratios is noise (Efron 2004, the empirical null), estimated by medians, which changed cases do not move. In any case at least
-   ALLOWANCE: what all cases of one run share, only more runs can show. That the level of runs matters most is Kalibera and Jones 2013.
+   A and B, is part of the error. Memory-bound cases thus get wide rather than wrong intervals when the clock has changed. A peak that
+   differs by more than CLOCKS is due to other programs, whose effect is not modelled: no verdict.
+2. Error within a run. The error of a median is estimated from its quantiles at 1/2 +- Z/2 sqrt(d/n) (Woodruff 1952): no distribution is
+   assumed, an outlier counts as one sample. d, the design effect, is how many correlated samples are worth one independent one: from the
+   lag-1 correlation of the signs around the median, over all cases (a case's own, where that is clearly higher), since a single series
+   is too short to estimate it.
+3. Error between runs. The variance over the runs of one side per case, moderated by that of all cases (Smyth 2004), since two or three
+   runs say little. With a single run on each side it is estimated over the cases: most have not changed, so the spread of their ratios is
+   noise (Efron 2004, the empirical null), estimated by medians, which changed cases do not move. It is at least ALLOWANCE: what all cases
+   of one run share, only more runs can show. That the level of runs matters most is Kalibera and Jones 2013.
 4. The log ratio B / A then has a t interval, degrees of freedom by Welch and Satterthwaite.
 
-Verdicts, t being the threshold: regressed or improved when the interval lies beyond [1 / (1 + t), 1 + t], same when it lies inside, and
-otherwise there is not enough data to tell. Of many cases some lie outside by chance. One false alarm stops a merge, so what is held below
-ALPHA is the chance of *any* regressed or improved in a comparison in which nothing changed: Holm's correction (1979), which, other than
-that of Benjamini and Hochberg (a share of the alarms), promises just that, and under any dependence, as among policies of one case. An
-interval that lies outside at 95 % is widened to its level in Holm's procedure and judged again. "same" is no alarm and needs no correction.
+Verdicts, t being the threshold: regressed or improved when the interval is outside of [1 / (1 + t), 1 + t], same when it is inside, and
+otherwise there is not enough data. Among many cases some are outside by chance, and one false alarm stops a merge. So the family-wise error
+rate, the chance of *any* regressed or improved in a comparison in which nothing changed, is kept below ALPHA: by Holm's correction (1979),
+which, unlike that of Benjamini and Hochberg (a share of the alarms), holds under any dependence, as among policies of one case. An interval
+that is outside at 95 % is widened to its level in Holm's procedure and tested again. "same" needs no correction.
 
-Exchanging A and B inverts every ratio, another unit of time changes nothing, and nothing is drawn at random.
+Exchanging A and B inverts every ratio, the unit of time does not matter, and nothing is random.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from scipy.special import chdtri, polygamma, stdtr, stdtrit
 Array: TypeAlias = NDArray[np.float64]
 
 ALPHA = 0.05
-# What a change of code layout alone moves run times by (Mytkowicz et al. 2009 see more): less is no ground for a red build
+# A change of code layout alone changes run times by about this (Mytkowicz et al. 2009 see more)
 THRESHOLD = 0.05
-POWER = 0.8  # how often a change is found from which we say that it is (Cohen's convention)
-LEAST_ROUNDS = 5  # mode P takes no fewer; fewer samples do not say how far their median can be off
-CLOCKS = 1.5  # between the clocks a server's cores hold with wide vectors on all of them, and at best
-Z = 2.0  # standard errors to either side at which quantiles are read; nearer ones span too few samples to be known well
-MOST_CORRELATED = 0.95  # a series as short as ours cannot show more
+POWER = 0.8  # power at the detectable change (Cohen's convention)
+LEAST_ROUNDS = 5  # mode P takes no fewer; the error of the median of fewer cannot be estimated
+CLOCKS = 1.5  # largest ratio of a server's clocks, between wide vectors on all cores and the highest
+Z = 2.0  # standard errors to either side of the quantiles; closer ones span too few samples
+MOST_CORRELATED = 0.95  # short series cannot show more
 ALLOWANCE = 0.005  # of the median of a run, as a standard deviation: between runs of one program on a quiet machine
-PRIOR_DF = 4.0  # degrees of freedom that what all cases show is worth to one, where they are too few to show how alike they are
+PRIOR_DF = 4.0  # prior degrees of freedom, where there are too few cases to estimate them
 MEDIAN_EFFICIENCY = 0.37  # of a spread by medians, for normal data (Rousseeuw and Croux 1993): degrees of freedom that a case adds
 
 
@@ -80,11 +80,11 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """ratio: time of B over that of A, without drift. low, high: its interval; both ends nan when it has none.
+class Judgement:
+    """ratio: time of B over that of A, corrected for drift. low, high: its interval; nan if it has none.
 
-    is_corrected: whether the peaks of the rounds are known and differ, so that the ratio is not that of the times as they were measured.
-    found: the ratio from which a change of this case, and of no other, is told in POWER of such comparisons; inf when it has no interval.
+    is_corrected: whether the peaks of the rounds are known and differ, so that the ratio is not that of the measured times. found: the
+    least ratio that is detected with probability POWER if only this case changed; inf without an interval.
     """
 
     ratio: float
@@ -97,8 +97,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Side:
-    """Per run: the logarithm of its median, the square of that one's error and its degrees of freedom. cores: the same square from the
-    middle half of the samples alone, which outliers do not reach.
+    """Per run: the logarithm of its median, the variance of that and its degrees of freedom. cores: the variance from the middle half of
+    the samples alone, without outliers.
     """
 
     medians: Array
@@ -114,7 +114,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Of one pair. drift: variance from not knowing how the case follows the clock."""
+    """Of one pair. drift: variance due to the unknown dependence of the case on the clock."""
 
     a: _Side
     b: _Side
@@ -126,7 +126,7 @@ class _Estimate:
 
     @property
     def df(self) -> int:
-        """Of the variance between runs, as the runs of this pair show it."""
+        """Degrees of freedom of the variance between runs of this pair."""
         return len(self.a.medians) + len(self.b.medians) - 2
 
     @property
@@ -141,46 +141,46 @@ class _Estimate:
 
     @property
     def core(self) -> float:
-        """The same, and not too large where a few outliers make it so: fit to be taken away from something."""
+        """The same, but robust to outliers, to be subtracted from other variances."""
         return float(np.concatenate([self.a.cores, self.b.cores]).mean())
 
     @property
     def weight(self) -> float:
-        """How often the variance of one run's median is in that of the log ratio."""
+        """The factor of a median's variance in that of the log ratio."""
         return 1 / len(self.a.medians) + 1 / len(self.b.medians)
 
 
-def judge(pairs: Sequence[Pair], threshold: float) -> list[Judged]:
-    """A verdict per pair, in their order. threshold: the relative change that does not count yet, >= 0."""
+def judge(pairs: Sequence[Pair], threshold: float) -> list[Judgement]:
+    """A judgement per pair, in their order. threshold: the relative change that is ignored, >= 0."""
     series = [None if p.a == p.b else _series(p) for p in pairs]
-    whole = _Signs.of([x for s in series if s is not None for x in (*s.a, *s.b)])
-    found = [None if s is None else _estimate(s, whole) for s in series]
-    known = [e for e in found if e is not None]
+    all_signs = _Signs.of([x for s in series if s is not None for x in (*s.a, *s.b)])
+    estimates = [None if s is None else _estimate(s, all_signs) for s in series]
+    known = [e for e in estimates if e is not None]
     if not known:
         return [_unjudged(p) for p in pairs]
-    cases = len({p.case for p, e in zip(pairs, found, strict=True) if e is not None})
+    n_cases = len({p.case for p, e in zip(pairs, estimates, strict=True) if e is not None})
     between = _between(known)
-    between_df = max(1.0, MEDIAN_EFFICIENCY * cases)
-    prior_df = min(between_df, _alike(known, between))
+    between_df = max(1.0, MEDIAN_EFFICIENCY * n_cases)
+    prior_df = min(between_df, _prior_df(known, between))
     errors = [_error(e, between, between_df, prior_df) for e in known]
     ratios, scale, df = np.array([(e.log_ratio, *error) for e, error in zip(known, errors, strict=True)]).T
     judged = iter(_verdicts(ratios, scale, df, float(np.log1p(threshold))))
     return [
         _unjudged(p) if s is None or e is None else replace(next(judged), is_corrected=s.is_corrected)
-        for p, s, e in zip(pairs, series, found, strict=True)
+        for p, s, e in zip(pairs, series, estimates, strict=True)
     ]
 
 
-def _unjudged(pair: Pair) -> Judged:
-    """The ratio of the medians, as it is. The same samples on both sides are the same, however they scatter."""
+def _unjudged(pair: Pair) -> Judgement:
+    """The ratio of the medians without an interval. Identical samples are the same, however they scatter."""
     if pair.a == pair.b and pair.a:
-        return Judged(1.0, 1.0, 1.0, Verdict.same)
+        return Judgement(1.0, 1.0, 1.0, Verdict.same)
     a, b = (float(np.mean([np.log(np.median(r.times)) for r in runs])) if runs else np.nan for runs in (pair.a, pair.b))
-    return Judged(float(np.exp(b - a)), np.nan, np.nan, Verdict.unknown)
+    return Judgement(float(np.exp(b - a)), np.nan, np.nan, Verdict.unknown)
 
 
 def drift(pairs: Sequence[Pair]) -> float:
-    """How the machine's peak changed from A to B: the ratio of its medians, mean over the pairs; nan where it is not known."""
+    """The ratio of the machine's peaks of B to A: of medians, mean over the pairs; nan if unknown."""
     sides = [(p.a, p.b) for p in pairs if all(r.peaks for r in (*p.a, *p.b))]
     logs = [
         float(np.mean([np.log(np.median(r.peaks)) for r in side])) * sign
@@ -191,7 +191,7 @@ def drift(pairs: Sequence[Pair]) -> float:
 
 
 def moved(pair: Pair) -> bool:
-    """Whether the peak differs between the runs by more than a clock does."""
+    """Whether the peaks of the runs differ by more than a clock does."""
     peaks = [np.median(r.peaks) for r in (*pair.a, *pair.b) if r.peaks]
     return bool(peaks) and bool(max(peaks) > CLOCKS * min(peaks))
 
@@ -201,9 +201,9 @@ def moved(pair: Pair) -> bool:
 
 @dataclass(frozen=True)
 class _Series:
-    """Logarithms of the times of a pair's runs, freed from drift as far as is known. drift: variance of what is not known of it.
+    """Logarithms of the times of a pair's runs, corrected for drift as far as it is known. drift: variance of the unknown rest.
 
-    is_corrected: whether there was any, so that they are not the times as they were measured.
+    is_corrected: whether there was a correction.
     """
 
     a: tuple[Array, ...]
@@ -213,7 +213,7 @@ class _Series:
 
 
 def _series(pair: Pair) -> _Series | None:
-    """None when a side has no runs, or one of them too few rounds, or when the machine was not the same to all of them."""
+    """None if a side has no runs, one of them has too few rounds, or the machine was disturbed."""
     runs = (*pair.a, *pair.b)
     if not pair.a or not pair.b or min(len(r.times) for r in runs) < LEAST_ROUNDS or moved(pair):
         return None
@@ -228,14 +228,14 @@ def _series(pair: Pair) -> _Series | None:
 
 @dataclass(frozen=True)
 class _Signs:
-    """The correlation of signs around the median from one round to the next. count: how many pairs of rounds it is the mean of."""
+    """The lag-1 correlation of signs around the median. count: the number of pairs of rounds that it is the mean of."""
 
     correlation: float
     count: int
 
     @classmethod
     def of(cls, series: Sequence[Array]) -> _Signs:
-        """Of all series together. That of n samples comes out too small, by about (1 + 3 times itself) / n (Kendall 1954)."""
+        """Of all series together. For n samples it is biased, by about -(1 + 3 times itself) / n (Kendall 1954)."""
         total, count = 0.0, 0
         for x in series:
             n, signs = len(x), np.sign(x - np.median(x))
@@ -244,19 +244,19 @@ class _Signs:
         return cls(total / max(count, 1), count)
 
     def or_clearly(self, own: _Signs) -> float:
-        """This correlation, or another one that is higher by more than its error."""
+        """This correlation, or the series' own if that is higher by more than its error."""
         return max(self.correlation, own.correlation - 1 / math.sqrt(own.count))
 
 
 def _estimate(s: _Series, whole: _Signs) -> _Estimate:
-    """whole: of all series there are."""
+    """whole: of all series."""
     signs = whole.or_clearly(_Signs.of((*s.a, *s.b)))
     first = _first(signs)
     return _Estimate(_side(s.a, first), _side(s.b, first), s.drift)
 
 
 def _first(signs: float) -> float:
-    """The correlation of values from round to round, were they normal, from that of their signs."""
+    """The lag-1 correlation of normal values with this correlation of signs."""
     return min(max(float(np.sin(np.pi / 2 * min(signs, 1.0))), 0.0), MOST_CORRELATED)
 
 
@@ -268,10 +268,8 @@ def _side(series: Sequence[Array], first: float) -> _Side:
 def _median_error(x: Array, first: float) -> tuple[float, float, float]:
     """The variance of the median of a correlated series, that of one with a normal middle half, and the first one's degrees of freedom.
 
-    first: the correlation from round to round.
-
-    Correlations of values fall as powers of the first, those of their signs are 2/pi arcsin of them. The quantiles span m independent
-    samples; the square of a span of m is known to m/2 degrees of freedom, and no better than the spread of all samples.
+    first: the lag-1 correlation. Correlations of values fall as powers of it, those of their signs are 2/pi arcsin of them. The quantiles
+    span m independent samples; the square of a span of m has m/2 degrees of freedom, and at most those of the variance of all samples.
     """
     n = len(x)
     lags = np.arange(1, n)
@@ -292,9 +290,9 @@ def _median_error(x: Array, first: float) -> tuple[float, float, float]:
 
 
 def _between(found: list[_Estimate]) -> float:
-    """The variance between runs that all pairs together show, beyond what their samples explain; at least ALLOWANCE squared.
+    """The variance between runs over all pairs, beyond what their samples explain; at least ALLOWANCE squared.
 
-    It is the one under which the middle of the standardised squares is where that of chi square is.
+    It is that for which the median of the standardised squares equals the median of chi square.
     """
     repeated = [e for e in found if e.df]
     if repeated:
@@ -312,10 +310,10 @@ def _between(found: list[_Estimate]) -> float:
     return max(low, ALLOWANCE**2)
 
 
-def _alike(found: list[_Estimate], between: float) -> float:
-    """How many degrees of freedom the variance that all pairs show is worth to one of them: many when their own variances hardly differ.
+def _prior_df(found: list[_Estimate], between: float) -> float:
+    """Prior degrees of freedom of the variance of all pairs: large if the variances of single pairs hardly differ.
 
-    Smyth's moments: log(s^2) of variances that are alike vary by trigamma(df / 2), of others by trigamma(prior / 2) more.
+    Smyth's moments: log(s^2) of equal variances has variance trigamma(df / 2), of others trigamma(prior / 2) more.
     """
     logs = [np.log(e.observed / (between + e.within)) for e in found if e.df and e.observed > 0]
     if len(logs) < 3:
@@ -330,18 +328,18 @@ def _alike(found: list[_Estimate], between: float) -> float:
 
 def _error(e: _Estimate, between: float, between_df: float, prior_df: float) -> tuple[float, float]:
     """The standard error of the log ratio, and its degrees of freedom."""
-    expected = between + e.within  # what spreads over the cases is their sum: no single one of the two is known better than it
+    expected = between + e.within  # estimated over the cases as a sum, so neither is known better than it
     known = np.array([*e.a.df, *e.b.df])
     shares = np.array([*e.a.variances, *e.b.variances]) / len(known)
     df = min(between_df, expected**2 / (between**2 / between_df + float((shares**2 / known).sum())))
-    if e.df:  # its own runs are evidence too
+    if e.df:  # the pair's own runs
         df = min(df, prior_df)
         expected, df = (df * expected + e.df * e.observed) / (df + e.df), df + e.df
     return float(np.sqrt(expected * e.weight + e.drift)), df
 
 
-def _verdicts(ratios: Array, errors: Array, df: Array, margin: float) -> list[Judged]:
-    """ratios: logarithms. margin: how far from 0 they may be."""
+def _verdicts(ratios: Array, errors: Array, df: Array, margin: float) -> list[Judgement]:
+    """ratios: logarithms. margin: their largest distance from 0 that is ignored."""
     beyond = (np.abs(ratios) - margin) / errors
     p = np.minimum(1.0, 2 * stdtr(df, -beyond))
     levels, level = np.empty_like(p), 0.0
@@ -350,15 +348,15 @@ def _verdicts(ratios: Array, errors: Array, df: Array, margin: float) -> list[Ju
         level = level if stopped else ALPHA / (len(p) - rank)
         stopped = stopped or bool(p[i] > level)
         levels[i] = level
-    found = []
+    judgements = []
     for ratio, error, d, corrected in zip(ratios, errors, df, levels, strict=True):
         plain = float(stdtrit(d, 1 - ALPHA / 2) * error)
         half = plain if abs(ratio) - plain <= margin else float(stdtrit(d, 1 - corrected / 2) * error)
         low, high = float(ratio - half), float(ratio + half)
         least = margin + float(stdtrit(d, 1 - ALPHA / len(p) / 2) + stdtrit(d, POWER)) * error
-        middle, bottom, top, told = (float(np.exp(x)) for x in (ratio, low, high, least))
-        found.append(Judged(middle, bottom, top, _verdict(low, high, margin), told))
-    return found
+        middle, bottom, top, detectable = (float(np.exp(x)) for x in (ratio, low, high, least))
+        judgements.append(Judgement(middle, bottom, top, _verdict(low, high, margin), detectable))
+    return judgements
 
 
 def _verdict(low: float, high: float, margin: float) -> Verdict:
@@ -372,12 +370,12 @@ def _verdict(low: float, high: float, margin: float) -> Verdict:
 # ---- within one run --------------------------------------------------------------------------------------------------
 
 
-def in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[tuple[float, float] | None]:
-    """The 95 % intervals of median(b) / median(a), a and b being times that one run took in turns; None for too few rounds.
+def interleaved_intervals(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[tuple[float, float] | None]:
+    """The 95 % intervals of median(b) / median(a), of times that one run took interleaved; None for too few rounds.
 
     What the samples of a round share, as the clock and the neighbours, cancels in their ratio, so the error is that of the median of the
-    rounds' ratios. It is what this run knows: in another one, memory lies elsewhere. pairs: all of the run, for they have the correlation
-    from round to round in common.
+    rounds' ratios. It is valid within this run: in another one, memory placement differs. pairs: all of the run, which share the
+    correlation from round to round.
     """
     series = [np.log(b) - np.log(a) if len(a) == len(b) >= LEAST_ROUNDS else None for a, b in pairs]
     whole = _Signs.of([x for x in series if x is not None])

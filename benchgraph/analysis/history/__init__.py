@@ -1,11 +1,6 @@
-"""Runs in a database, and changes that last.
+"""Runs in a database, and change points.
 
-tables.py      the schema of today
-migrations.py  from an older schema to this one, a step per version
-database.py    a database by its URL: SQLite or PostgreSQL
-store.py       runs appended whole, and read back
-recording.py   --history while a run lasts
-order.py       the order of runs: commits, then time
-series.py      each case under each policy on each machine, over the runs
-changes.py     change points in these series
+tables.py      the current schema migrations.py  upgrades older schemas, one step per version database.py    a database by its URL: SQLite
+or PostgreSQL store.py       appends and reads runs recording.py   --history during a run run_order.py   the order of runs: by commit, then
+by time series.py      time series: one per case, policy and machine changes.py     change points in these series
 """

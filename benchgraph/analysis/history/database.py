@@ -1,8 +1,8 @@
-"""A database by its URL: SQLite, or PostgreSQL for teams. One writer at a time; what goes wrong is one line with its remedy.
+"""A database by its URL: SQLite, or PostgreSQL for teams. Errors are one line with a remedy.
 
-A writer holds a lock of the whole history from its first statement on: SQLite's own (BEGIN IMMEDIATE, waiting PATIENCE_S), on PostgreSQL
-an advisory lock, both of which end with the transaction. So rows are looked up and made without a race, and migrations come once. Runs are
-seconds at least apart, and writing one takes milliseconds.
+A writer locks the whole history from its first statement to the end of the transaction: by BEGIN IMMEDIATE in SQLite (waiting PATIENCE_S),
+by an advisory lock in PostgreSQL. So there are no races, and migrations run once. Runs are at least seconds apart, and writing one takes
+milliseconds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SECRETS = ("password", "passfile", "sslpassword")  # in the query of a URL
 
 
 class Database:
-    """A history. Nothing is open but during a transaction, so no run is disturbed by a server that waits."""
+    """A history. A connection is open only during a transaction, so that an idle server does not disturb a run."""
 
     def __init__(self, where: str) -> None:
-        """where: a URL, or the name of a SQLite file. Raises InvalidArguments for a URL of another kind, or whose driver is missing."""
+        """where: a URL, or the name of a SQLite file. Raises InvalidArguments for another kind of URL, or a missing driver."""
         url = _url(where)
-        self.name = _shown(url)
+        self.name = _printable(url)
         self.file = Path(url.database) if url.drivername == "sqlite" and url.database else None
         try:
             self._engine = _engine(url)
@@ -46,25 +46,25 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one state. Raises BenchgraphError; InvalidArguments when there is no history."""
+        """A transaction that sees one state. Raises BenchgraphError; InvalidArguments if there is no history."""
         if self.file and not exists(self.file):
             raise self._none()
         with self._transaction() as connection:
-            found = schema_of(connection)
-            if not found:
+            version = schema_of(connection)
+            if not version:
                 raise self._none()
-            check(found)
-            if found == SCHEMA:
+            check(version)
+            if version == SCHEMA:
                 yield connection
                 return
-        with self.writing():  # an older one
+        with self.writing():  # migrates an older schema
             pass
         with self._transaction() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction of the only writer, on a database of the present schema, which is made if need be. Raises BenchgraphError."""
+        """An exclusive transaction on a database of the current schema, created if necessary. Raises BenchgraphError."""
         if self.file:
             try:
                 make_folder(self.file.parent)
@@ -75,7 +75,7 @@ class Database:
             yield connection
 
     def damaged(self) -> BenchgraphError:
-        """What to say of content that benchgraph did not write."""
+        """The error for content that benchgraph did not write."""
         return BenchgraphError(
             "the history is damaged, or is none of benchgraph's", where=self.name, fix="restore it from a copy, or name another one"
         )
@@ -99,17 +99,17 @@ class Database:
             raise bad if bad.where else bad.inside(self.name) from bad
 
     def _explained(self, bad: SQLAlchemyError) -> BenchgraphError:
-        said = str(getattr(bad, "orig", None) or bad)
+        message = str(getattr(bad, "orig", None) or bad)
         if sqlstate := getattr(getattr(bad, "orig", None), "sqlstate", None):
-            said += f" [{sqlstate}]"
+            message += f" [{sqlstate}]"
         for pattern, what, fix in MEANINGS:
-            if re.search(pattern, said, re.IGNORECASE):
+            if re.search(pattern, message, re.IGNORECASE):
                 return BenchgraphError(what, where=self.name, fix=fix)
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in message.splitlines() if line.strip()]
         return BenchgraphError(f"the database says: {lines[-1] if lines else type(bad).__name__}", where=self.name)
 
 
-# What databases say (SQLite's sqlite3_errstr; libpq's messages, PostgreSQL's SQLSTATE codes), what it means, how to mend it.
+# Patterns of error messages (SQLite's sqlite3_errstr; libpq's messages, PostgreSQL's SQLSTATE codes), their meaning and remedy.
 MEANINGS = (
     (r"disk is full|No space left|\[53100\]", "the disk is full", "make room there"),
     (r"unable to open database file", "cannot open the file", "name a file in a folder that may be read and written"),
@@ -131,7 +131,7 @@ MEANINGS = (
 
 
 def _url(where: str) -> URL:
-    """Raises InvalidArguments, without a word of the URL that could be a password."""
+    """Raises InvalidArguments, whose text repeats no part of the URL that could be a password."""
     if where.removeprefix("sqlite:///") == ":memory:":
         raise InvalidArguments("a history in memory ends with the run", where="--history=:memory:", fix="name a file")
     if "://" not in where:
@@ -149,8 +149,8 @@ def _url(where: str) -> URL:
     return url
 
 
-def _shown(url: URL) -> str:
-    """The URL as it may be printed."""
+def _printable(url: URL) -> str:
+    """The URL without secrets."""
     if url.drivername == "sqlite":
         return url.database or ""
     public = url.difference_update_query([name for name in url.query if name in SECRETS])
@@ -167,7 +167,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:
-    """Python's driver begins transactions late, and never around changes of tables."""
+    """Python's driver begins transactions late, and not around DDL, so SQLAlchemy's events begin them."""
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys=ON")
 
@@ -176,7 +176,7 @@ def _begin(connection: Connection) -> None:
     if not connection.get_execution_options().get("writes"):
         connection.exec_driver_sql("BEGIN")
         return
-    # kept in the file: those who read never wait for those who write, nor the other way round
+    # stored in the file; in this mode readers and writers do not wait for each other
     if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
     connection.exec_driver_sql("BEGIN IMMEDIATE")

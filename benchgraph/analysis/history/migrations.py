@@ -1,8 +1,7 @@
-"""How a database gets to the present schema: one step per version, each with the tables as they were then, which never change again.
+"""Schema migrations: one step per version, each with the tables as they were then; steps never change.
 
-A new database goes through all steps too, so every one of them is tried each time. `migrate` runs in a transaction of a writer, of which
-there is one at a time (database.py); both databases can take back changes of tables, so a step that fails leaves nothing behind, and of
-two processes that come at once the second finds the work done.
+A new database goes through all steps too, which tests each of them. `migrate` runs in the transaction of a writer, of which there is one at
+a time (database.py); both databases have transactional DDL, so a failed step changes nothing.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ def schema_of(connection: Connection) -> int:
     return int(connection.execute(select(version.c.version)).scalar_one())
 
 
-def check(found: int) -> None:
-    """Raises BenchgraphError for a schema that only a later benchgraph knows."""
-    if found > SCHEMA:
+def check(schema: int) -> None:
+    """Raises BenchgraphError for a schema newer than this benchgraph."""
+    if schema > SCHEMA:
         fix = "update benchgraph, or name another database"
-        raise BenchgraphError(f"its schema has version {found}; this benchgraph knows versions up to {SCHEMA}", fix=fix)
+        raise BenchgraphError(f"its schema has version {schema}; this benchgraph knows versions up to {SCHEMA}", fix=fix)
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the database to the present schema. Raises BenchgraphError for one from the future."""
-    found = schema_of(connection)
-    check(found)
-    for step in STEPS[found:]:
+    """Migrate the database to the current schema. Raises BenchgraphError for a newer one."""
+    schema = schema_of(connection)
+    check(schema)
+    for step in STEPS[schema:]:
         step(connection)
-    if not found:
+    if not schema:
         version.create(connection)
         connection.execute(version.insert().values(version=SCHEMA))
-    elif found < SCHEMA:
+    elif schema < SCHEMA:
         connection.execute(version.update().values(version=SCHEMA))
 
 
@@ -100,7 +99,7 @@ def _first(connection: Connection) -> None:
 
 
 def _timings(connection: Connection) -> None:
-    """1 -> 2: medians in a table of their own, since looking back through documents reads every sample ever taken."""
+    """1 -> 2: medians in a table of their own, since reading them from the documents reads every sample."""
     then = MetaData()
     case = Table("history_case", then, Column("id", Integer, primary_key=True), Column("document", Text, nullable=False))
     timing = Table(
@@ -114,7 +113,7 @@ def _timings(connection: Connection) -> None:
         Column("flops", BigInteger, nullable=False),
     )
     timing.create(connection)
-    for id in connection.execute(select(case.c.id).order_by(case.c.id)).scalars().all():  # documents one by one: all may be gigabytes
+    for id in connection.execute(select(case.c.id).order_by(case.c.id)).scalars().all():  # one document at a time: all may be gigabytes
         found = json.loads(connection.execute(select(case.c.document).where(case.c.id == id)).scalar_one())
         peaks = found["peak_samples"]
         rows = [

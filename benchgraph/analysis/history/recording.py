@@ -1,7 +1,7 @@
-"""--history while a run lasts: the database is tried before the first case runs, and gets the results at the end, at once.
+"""--history during a run: the database is checked before the first case, and written once at the end.
 
-Nothing is written to it in between, so measuring is not disturbed and a server may come and go. Meanwhile the results grow in a file (the
-JSON report, as for --resume), which is removed when the database has them. Whatever ends the run, finished results are in one of the two.
+Nothing is written in between, so measurements are not disturbed and a server may be down meanwhile. Results are collected in a file (the
+JSON report, as for --resume), which is removed once the database has them. However the run ends, finished results are in one of the two.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from benchgraph.results.result import Origin, ResultSet
 
 
 class Recording:
-    """One run on its way into a database."""
+    """One run to be appended to a database."""
 
     def __init__(self, where: str, origin: Origin) -> None:
-        """Try the database, making or migrating it. Raises BenchgraphError."""
+        """Check the database, creating or migrating it. Raises BenchgraphError."""
         self._database = Database(where)
         name = f"benchgraph-unsaved-{origin.uid[:8]}.json"
-        self.files = [Path(name), Path(tempfile.gettempdir()) / name]  # where results may be kept meanwhile, the best place first
+        self.files = [Path(name), Path(tempfile.gettempdir()) / name]  # temporary files for results, in order of preference
         with self._database.writing():
             pass
 
     def finish(self, results: ResultSet, say: Callable[[str], None], warn: Callable[[str], None]) -> bool:
-        """Append the run; where that fails, leave its results in a file, or print them. Whether the database has them."""
+        """Append the run; if that fails, leave its results in a file, or print them. Returns whether the database has them."""
         try:
             if results.cases:
                 added = append(self._database, results)
@@ -55,7 +55,7 @@ class Recording:
 
 
 def _has_all(file: Path, results: ResultSet) -> bool:
-    """Whether every result is in the file: this run's own, by the uid in its name."""
+    """Whether the file has every result; its name has the run's uid."""
     try:
         text = file.read_text(encoding="utf-8")
         return is_whole(text) and len(parse(text)[0].cases) == len(results.cases)

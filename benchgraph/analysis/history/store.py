@@ -1,4 +1,4 @@
-"""Runs in a database: appended whole or not at all, and read back as they were."""
+"""Appends runs to a database, each in one transaction, and reads them back."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
 
 @dataclass(frozen=True)
 class Appended:
-    """run: its number in the database. cases: how many were new there; the others it had already."""
+    """run: its number in the database. cases: how many were added; the others were there."""
 
     run: int
     cases: int
 
 
 def append(database: Database, results: ResultSet) -> Appended:
-    """Add a run, or to a run (one that was resumed, or is added again) the cases that it lacks. results have machine and origin.
+    """Add a run, or the missing cases of a run (one that was resumed, or is added again). results have machine and origin.
 
-    Raises BenchgraphError; the database is then as it was before.
+    Raises BenchgraphError, and leaves the database unchanged.
     """
     machine, origin = results.machine, results.origin
     if machine is None or origin is None:
@@ -44,7 +44,7 @@ def append(database: Database, results: ResultSet) -> Appended:
 
 
 def _insert_run(connection: Connection, results: ResultSet, machine: Machine, origin: Origin) -> int:
-    found = connection.execute(
+    inserted = connection.execute(
         tables.run.insert().values(
             uid=origin.uid,
             machine_id=_machine(connection, machine),
@@ -57,7 +57,7 @@ def _insert_run(connection: Connection, results: ResultSet, machine: Machine, or
             head=head(results),
         )
     )
-    return _key(found.inserted_primary_key)
+    return _key(inserted.inserted_primary_key)
 
 
 def _machine(connection: Connection, machine: Machine) -> int:
@@ -79,14 +79,14 @@ def _insert_case(connection: Connection, run: int, c: CaseResult) -> None:
 
 
 def _key(made: Sequence[int] | None) -> int:
-    """The number that the database gave a row."""
+    """The id that the database assigned."""
     if made is None:
         raise BenchgraphError("the database gave a row no number")
     return int(made[0])
 
 
 def _plain(word: str) -> str:
-    """Words of a command line may hold bytes that are no text, and databases refuse those. The document has them as they were."""
+    """Text that databases accept, for words with bytes that are not UTF-8 or NUL. The document keeps the original."""
     return word.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
@@ -106,7 +106,7 @@ def read(database: Database, run: int) -> ResultSet:
 
 @dataclass(frozen=True)
 class RunRow:
-    """id: the number that people use. started: seconds since 1970. commit: '' when not known."""
+    """id: the number shown to users. started: seconds since 1970. commit: '' when unknown."""
 
     id: int
     machine: int
@@ -118,7 +118,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Point:
-    """One case under one policy in one run: the median of its samples, and the median of the peak meanwhile (0 when not measured)."""
+    """One case under one policy in one run: the median of its samples, and of the peak meanwhile (0 if not measured)."""
 
     run: int
     repro: str
@@ -131,8 +131,8 @@ class Point:
 def runs(database: Database) -> list[RunRow]:
     """All runs, by time. Raises BenchgraphError."""
     with database.reading() as connection:
-        found = connection.execute(select(tables.run).order_by(tables.run.c.started, tables.run.c.id)).mappings().all()
-    return [_run(row) for row in found]
+        rows = connection.execute(select(tables.run).order_by(tables.run.c.started, tables.run.c.id)).mappings().all()
+    return [_run(row) for row in rows]
 
 
 def _run(row: RowMapping) -> RunRow:
@@ -140,7 +140,7 @@ def _run(row: RowMapping) -> RunRow:
 
 
 def machines(database: Database) -> dict[int, str]:
-    """What to call the machine of each number."""
+    """The description of each machine by its id."""
     with database.reading() as connection:
         rows = connection.execute(select(tables.machine)).mappings().all()
     return {r["id"]: computer(r["cpu"], r["cores"], r["isa"], r["threads"]) for r in rows}
@@ -149,7 +149,7 @@ def machines(database: Database) -> dict[int, str]:
 def points(database: Database) -> list[Point]:
     """Every timing of the history, in the order in which they were added."""
     run, case, timing = tables.run, tables.case, tables.timing
-    wanted = select(case.c.run_id, case.c.repro, timing.c.policy, timing.c.median_s, timing.c.peak_flops, timing.c.flops)
+    columns = select(case.c.run_id, case.c.repro, timing.c.policy, timing.c.median_s, timing.c.peak_flops, timing.c.flops)
     with database.reading() as connection:
-        found = connection.execute(wanted.select_from(timing.join(case).join(run)).order_by(timing.c.id)).all()
-    return [Point(*row) for row in found]
+        rows = connection.execute(columns.select_from(timing.join(case).join(run)).order_by(timing.c.id)).all()
+    return [Point(*row) for row in rows]

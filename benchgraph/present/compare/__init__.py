@@ -1,4 +1,4 @@
-"""A comparison of two sides for people.
+"""A comparison of two sides.
 
 table.py     for terminals
 markdown.py  for pull requests

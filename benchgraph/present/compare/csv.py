@@ -1,4 +1,4 @@
-"""A comparison for spreadsheets: a row per case and policy that both sides timed."""
+"""A comparison as CSV: a row per case and policy that both sides timed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ COLUMNS = ("case", "policy", "a_ms", "b_ms", "ratio", "low", "high", "verdict", 
 
 
 def render(c: Comparison) -> str:
-    """CSV with a header. ratio: B over A, without drift, in [low, high]; those two are empty when there is no interval.
+    """CSV with a header. ratio: B over A, corrected for drift, in [low, high], which are empty without an interval.
 
-    raw_ratio: as measured, b_ms / a_ms. is_corrected: whether `ratio` is another one because there was drift.
+    raw_ratio: as measured, b_ms / a_ms. is_corrected: whether `ratio` differs from it because of drift.
     """
     table = pd.DataFrame([_row(r) for r in c.rows], columns=list(COLUMNS))
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")

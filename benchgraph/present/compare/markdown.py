@@ -1,4 +1,4 @@
-"""A comparison for pull requests: what changed is shown, what did not is folded away."""
+"""A comparison for pull requests: changes are shown, the rest is collapsed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _mean(c: Comparison, policy: str) -> str:
 
 
 def _lists(c: Comparison) -> list[tuple[str, tuple[str, ...]]]:
-    """The gravest first; those with a table of their own left out."""
+    """The most important first, without the section that has a table."""
     return [(title, lines) for title, lines in reversed(c.sections.items()) if title != "Regressed"]
 
 
 def _table(c: Comparison, rows: Sequence[Row]) -> str:
     *names, verdict = heads(c)
-    found = []
+    table_rows = []
     for row in rows:
-        *numbers, said = cells(c, row)
-        found.append((code(str(row.key)), code(row.policy), said, *numbers))
-    return table(("case", "policy", verdict, *names), found, left=3)
+        *numbers, verdict_text = cells(c, row)
+        table_rows.append((code(str(row.key)), code(row.policy), verdict_text, *numbers))
+    return table(("case", "policy", verdict, *names), table_rows, left=3)

@@ -1,4 +1,4 @@
-"""A comparison for terminals: a table of times, then lists, the gravest last, then one line."""
+"""A comparison for terminals: a table of times, then lists, the most important last, then one line."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from rich.table import Table
 from benchgraph.analysis.compare.differences import Comparison, Row, corrected, interval
 from benchgraph.analysis.compare.statistics import Verdict
 from benchgraph.core.formats import milliseconds
-from benchgraph.present.terminal import columns, fitting, grid, paper, printed
+from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
 
 STYLES = {Verdict.regressed: "bold red", Verdict.improved: "green", Verdict.same: "", Verdict.unknown: "yellow"}
 
 INTERVAL = "95 % interval"
-LABEL = 24  # columns of the names of cases, or a third of a narrow terminal
-# What a narrow terminal goes without: the times, of which the ratio says what there is to know; then what the verdict goes by
+LABEL = 24  # width of the names of cases; a third of a narrow terminal
+# Columns left out on a narrow terminal: first the times, which the ratio summarises, then the interval
 SPARE = ("A ms", "B ms", INTERVAL)
 
 
 def render(c: Comparison, width: int = 0) -> str:
-    """As wide as the terminal, or as `width` says; long case names are folded. Plain ASCII unless the output is a terminal."""
-    out = paper(width or columns())
+    """As wide as the terminal, or as `width`; long case names are folded. Plain ASCII unless the output is a terminal."""
+    out = text_console(width or columns())
     out.print(c.title)
     for note in c.notes:
         out.print(f"note: {note}")
@@ -44,14 +44,14 @@ def render(c: Comparison, width: int = 0) -> str:
 
 
 def _kept(c: Comparison, width: int) -> list[int]:
-    """The columns that there is room for, by number: 0 is the case's."""
+    """The columns that fit, by number; 0 is the case's."""
     names, least = heads(c), _least(width)
     rows = [("case / policy".ljust(least), *names), *(("", *cells(c, row)) for row in c.rows)]
     return fitting(rows, width, [names.index(name) + 1 for name in SPARE], least)
 
 
 def _least(width: int) -> int:
-    """Columns that the names of cases have at least."""
+    """The least width of the names of cases."""
     return min(LABEL, width // 3)
 
 
@@ -71,13 +71,13 @@ def _table(c: Comparison, style: box.Box, width: int, kept: Sequence[int]) -> Ta
         t.add_row(f"  {row.policy}", *(texts[i - 1] for i in kept[1:]), style=STYLES[row.judged.verdict])
     t.add_section()
     for policy, mean in c.means.items():
-        said = ("", "", f"{c.raw_means[policy]:.3f}", f"{mean:.3f}") if c.is_corrected else ("", "", f"{mean:.3f}")
-        t.add_row(f"geometric mean, {policy}", *(said[i - 1] for i in kept[1:] if i <= len(said)))
+        texts_of_mean = ("", "", f"{c.raw_means[policy]:.3f}", f"{mean:.3f}") if c.is_corrected else ("", "", f"{mean:.3f}")
+        t.add_row(f"geometric mean, {policy}", *(texts_of_mean[i - 1] for i in kept[1:] if i <= len(texts_of_mean)))
     return t
 
 
 def heads(c: Comparison) -> tuple[str, ...]:
-    """Of what `cells` gives: with the ratio without drift beside the measured one, where there was drift."""
+    """The column heads of `cells`; with the corrected ratio if there was drift."""
     return "A ms", "B ms", "B / A", *(("corrected",) if c.is_corrected else ()), INTERVAL, "verdict"
 
 

@@ -1,5 +1,5 @@
-"""Runs and lasting changes as text.
+"""Runs and change points as text.
 
 chart.py   times over runs
-report.py  what `benchgraph history` and `benchgraph regressions` print
+report.py  the output of `benchgraph history` and `benchgraph regressions`
 """

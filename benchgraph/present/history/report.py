@@ -1,4 +1,4 @@
-"""What `benchgraph history` and `benchgraph regressions` print."""
+"""The output of `benchgraph history` and `benchgraph regressions`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from benchgraph.analysis.history.changes import LEAST_RUNS, LEAST_SIDE, Change
-from benchgraph.analysis.history.order import date, name, short
+from benchgraph.analysis.history.run_order import date, name, short
 from benchgraph.analysis.history.series import History, Key
 from benchgraph.analysis.history.store import RunRow
 from benchgraph.core.formats import counted, milliseconds
 from benchgraph.present.history.chart import BESIDE, chart
-from benchgraph.present.prose import folded
-from benchgraph.present.terminal import alone, columns, grid
+from benchgraph.present.terminal import columns, grid, table_text
+from benchgraph.present.word_wrap import folded
 
 WHOLE = ("run", "date", "commit", "slower by")  # columns that are not folded
 CHART = 100  # columns of a chart where there is no terminal
 
 
 def digest(text: str) -> str:
-    """A name for the run of a report that says none: the same text is the same run."""
+    """A uid for a run whose report has none, derived from its text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -56,13 +56,13 @@ def history(h: History, changes: dict[Key, list[Change]]) -> str:
 
 
 def _times(h: History, key: Key) -> dict[int, float]:
-    """Position -> milliseconds, from the run of --since on."""
+    """Position -> milliseconds, starting with the run of --since."""
     s = h.series[key]
     return {i: t * 1e3 for i, t in zip(s.runs, s.times, strict=True) if i >= h.start - 1}
 
 
 def _case_tables(h: History, lines: dict[str, dict[int, float]], keys: list[Key], changes: dict[Key, list[Change]]) -> str:
-    """One of all policies; where the terminal is too narrow for it, one of each policy."""
+    """One table of all policies, or one for each policy if the terminal is too narrow."""
     whole = _case_table(h, lines, keys, changes)
     if _fits(whole) or len(keys) == 1:
         return _text(whole) + "\n"
@@ -83,7 +83,7 @@ def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key],
 
 
 def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) -> str:
-    """A table, the gravest first, and one line to end with."""
+    """A table, the largest first, and a closing line."""
     slower = sorted(((c, key) for key, found in changes.items() for c in found if c.ratio > 1), key=lambda row: (-row[0].ratio, row[1]))
     faster = sum(c.ratio < 1 for found in changes.values() for c in found)
     lines = []
@@ -92,16 +92,16 @@ def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) 
     left = sum(c.mended is None for c, _ in slower)
     mended = f", {len(slower) - left} mended since" if left < len(slower) else ""
     lines += _notes(h)
-    said = (
+    closing = (
         f"{counted(left, 'regression')}{mended}, {counted(faster, 'improvement')} beyond {100 * threshold:.3g}% "
         f"in {len(h.series)} series of {counted(len(h.runs), 'run')}"
     )
-    lines.append(folded(said, columns()))
+    lines.append(folded(closing, columns()))
     return "\n".join(lines)
 
 
 def _slower(h: History, slower: list[tuple[Change, Key]]) -> str:
-    """A table; where the terminal is too narrow for it a line for each case, whole, and under it a sentence for each change."""
+    """A table; on a terminal that is too narrow for it, a line for each case and a sentence for each change."""
     several = len({key.machine for key in h.series}) > 1
     rows = []
     for c, key in slower:
@@ -116,15 +116,15 @@ def _slower(h: History, slower: list[tuple[Change, Key]]) -> str:
 
 
 def _sentences(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The same, where the rows of a case are together: its line is not folded, since it is there to be copied."""
+    """The same with a line per case, which is not wrapped so that it can be copied."""
     for case in dict.fromkeys(case for case, *_ in rows):
         yield case
-        for policy, slower, span, *others in (told for its, *told in rows if its == case):
+        for policy, slower, span, *others in (cells for its_case, *cells in rows if its_case == case):
             yield folded(f"  {policy} {slower} ({span}), {', '.join(filter(None, others))}", columns(), indent=4)
 
 
 def _range(h: History, c: Change) -> str:
-    """The commits between which it happened, in git's words where both runs have one; how many they are, where git knows."""
+    """The commits before and after the change, as a git range if both are known, with their number if git knows it."""
     good, bad = h.runs[c.before], h.runs[c.after]
     place = {commit: i for i, commit in enumerate(h.git.lineage)}
     count = place[bad.commit] - place[good.commit] if {good.commit, bad.commit} <= place.keys() else 0
@@ -132,7 +132,7 @@ def _range(h: History, c: Change) -> str:
 
 
 def _note(h: History, c: Change) -> str:
-    """What else changed there, and whether it is over."""
+    """Versions that changed there, and whether the times recovered."""
     good, bad = h.runs[c.before], h.runs[c.after]
     libraries = sorted({*good.versions, *bad.versions})
     notes = [f"{lib} {_version(good, lib)} -> {_version(bad, lib)}" for lib in libraries if _version(good, lib) != _version(bad, lib)]
@@ -144,7 +144,7 @@ def _version(run: RunRow, library: str) -> str:
 
 
 def _notes(h: History) -> list[str]:
-    """What the reader should know of runs that do not count."""
+    """Caveats about runs that are not used."""
     notes = []
     if h.left_out:
         notes.append(f"note: {h.left_out} runs left out: HEAD does not come from their commits")
@@ -174,9 +174,9 @@ def _table(*heads: str) -> Table:
 
 
 def _fits(t: Table) -> bool:
-    """Whether its lines are whole on the terminal."""
-    return max(map(len, alone(t).splitlines())) <= columns()
+    """Whether no line is wrapped on the terminal."""
+    return max(map(len, table_text(t).splitlines())) <= columns()
 
 
 def _text(t: Table) -> str:
-    return alone(t, columns())
+    return table_text(t, columns())

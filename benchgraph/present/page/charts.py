@@ -1,7 +1,7 @@
-"""The plots, drawn by matplotlib as SVG that takes its colours and its font from the page: dark mode and print are the page's matter.
+"""The plots, drawn by matplotlib as SVG with the page's colours and font, also in dark mode and print.
 
-Every plot is drawn twice, for wide and for narrow pages: a picture that is merely scaled down cannot be read on a phone. Marks are links
-to their cases. Nothing in the text depends on when or where it is drawn.
+Every plot is drawn twice, for wide and for narrow pages, since a scaled picture is unreadable on a phone. Marks link to their cases. The
+text is reproducible.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from benchgraph.core.formats import counted, unit
 from benchgraph.present.page.labels import apart, labels
-from benchgraph.present.page.pieces import pieces
-from benchgraph.present.page.themed import themed
+from benchgraph.present.page.partition_bar import segments
+from benchgraph.present.page.svg_theme import themed
 from benchgraph.present.page.view import Case, Run
 from benchgraph.results.result import PolicyTiming
 
-WIDE, NARROW = 520.0, 340.0  # points, which are the units of the SVG: letters keep about their size on screens of 1400 and 390 pixels
-POINT = 72.0  # to the inch
+WIDE, NARROW = 520.0, 340.0  # points, the units of the SVG, for screens of 1400 and 390 pixels
+POINT = 72.0  # per inch
 LABEL_WIDE, LABEL_NARROW = 34, 20  # letters of a case's name
-LABELLED = 40  # bars with names; of more a sorted curve is drawn, since nobody reads more names
-AIR = 4.0  # times the intensity from which on the highest peak is the lower roof: its line is long enough to see
-SERIES = 6  # colours in the page's style sheet; further series use them again
-PARTITIONS = 8  # colours of present/show/style.py, likewise
+LABELLED = 40  # bars with names; for more a sorted curve is drawn
+AIR = 4.0  # extends the axis beyond the ridge point by this factor, so that the peak's line is visible
+SERIES = 6  # colours in the page's style sheet; further series reuse them
+PARTITIONS = 8  # colours of present/show/colours.py, likewise
 MARKERS = "osD^vP"
-# Colours that only name variables of the style sheet
+# Placeholder colours for variables of the style sheet
 INK, MUTED, GRID = "#00aa10", "#00aa11", "#00aa12"
 STYLE: Any = {
     **mpl.rcParamsDefault,
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a name may hold a $
+    "text.parse_math": False,  # names may contain $
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "figure.facecolor": "none",
@@ -66,7 +66,7 @@ Paint: TypeAlias = Callable[[Axes, bool], None]  # True for a wide page
 
 @dataclass(frozen=True)
 class Chart:
-    """said: what it shows, for those who do not see it. note: under the plot. wide, narrow: SVG."""
+    """said: a description for screen readers. note: the text under the plot. wide, narrow: SVG."""
 
     name: str
     title: str
@@ -98,8 +98,7 @@ def _points(c: Case, series: Sequence[str]) -> list[tuple[int, float, float]]:
 
 
 def _roofs(run: Run, timed: Sequence[Case]) -> tuple[dict[str, float], list[tuple[str, float]]]:
-    """The best peak of each dtype in operations/s, and bandwidths in bytes/s from slow to fast: of memory, and of the fastest cache that
-    a case used."""
+    """The best peak of each arithmetic in operations/s, and bandwidths in bytes/s: of memory, and of the fastest cache used."""
     machine = run.results.machine
     peaks = dict(machine.peak_flops) if machine else {}
     for r in (c.result for c in timed if c.result.peak):
@@ -158,7 +157,7 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
 
 
 def ceilings(peaks: Mapping[str, float], apart: float) -> list[tuple[str, float]]:
-    """What to write over the lines of peaks, and at which of them: one text for those that lie within the factor `apart`."""
+    """Labels for the lines of peaks, and the peak at which each is written: one label for peaks within the factor `apart`."""
     groups = list[list[tuple[float, str]]]()
     for name, roof in sorted(peaks.items(), key=lambda item: item[1]):
         if groups and roof < apart * groups[-1][-1][0]:
@@ -169,12 +168,12 @@ def ceilings(peaks: Mapping[str, float], apart: float) -> list[tuple[str, float]
 
 
 def rate(value: float) -> str:
-    """Billions a second, in three digits or, if there are more before the point, in all of them."""
+    """Billions per second, with three digits, or all before the point if there are more."""
     return f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:.0f}"
 
 
 def _plain(axis: Axis, ticks: LogLocator) -> None:
-    """Powers of ten as 0.1, 1, 10: shorter than exponents, and no mathematical letters."""
+    """Powers of ten as 0.1, 1, 10."""
     axis.set_major_locator(ticks)
     axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axis.set_minor_formatter(NullFormatter())
@@ -192,32 +191,32 @@ class _Ratio:
     high: float
 
 
-def _found_ratios(run: Run, timed: Sequence[Case]) -> list[_Ratio]:
-    """Of every case and every series but the first, as its row in the table says."""
+def _ratio_bars(run: Run, timed: Sequence[Case]) -> list[_Ratio]:
+    """Of every case and every series but the first, from the table's rows."""
     start = next(i for i, g in enumerate(run.groups) if g.heads == run.series[1:])
     before = sum(len(g.heads) for g in run.groups[:start])
-    found = []
+    ratios = []
     for c in timed:
         for s, cell in enumerate(c.cells[before : before + len(run.series) - 1], 1):
             if cell.value is not None:
                 low, high = (cell.value, cell.value) if cell.low is None or cell.high is None else (cell.low, cell.high)
-                found.append(_Ratio(c, s, cell.value, low, high))
-    return found
+                ratios.append(_Ratio(c, s, cell.value, low, high))
+    return ratios
 
 
 def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
-    found = _found_ratios(run, timed)
+    ratios = _ratio_bars(run, timed)
     first, names = run.series[0], _names(run)
-    few = len(found) <= LABELLED
+    few = len(ratios) <= LABELLED
     note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; those that say little leave the picture."
-    said = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in found}), 'case')}."
-    height = 70.0 + 15.0 * (len(found) + 0.6 * len({r.case.key for r in found})) if few else 320.0
+    said = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in ratios}), 'case')}."
+    height = 70.0 + 15.0 * (len(ratios) + 0.6 * len({r.case.key for r in ratios})) if few else 320.0
 
     def bars(axes: Axes, wide: bool) -> None:
         y, ticks, rows = 0.0, list[tuple[float, str]](), list[tuple[float, _Ratio]]()
         said_of = labels(timed, LABEL_WIDE if wide else LABEL_NARROW)
-        for key in dict.fromkeys(r.case.key for r in found):
-            mine = [r for r in found if r.case.key == key]
+        for key in dict.fromkeys(r.case.key for r in ratios):
+            mine = [r for r in ratios if r.case.key == key]
             ticks.append((y + (len(mine) - 1) / 2, said_of[key]))
             rows += [(y + i, r) for i, r in enumerate(mine)]
             y += len(mine) + 0.6
@@ -232,7 +231,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         axes.set_ylim(y - 0.6, -0.8)
         axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
         axes.tick_params(axis="y", length=0)
-        axes.set_xlim(*_range(found))
+        axes.set_xlim(*_range(ratios))
         axes.set_xlabel(f"time / {names[0]}")
         axes.grid(visible=True, axis="x")
         _legend(axes, wide)
@@ -240,7 +239,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     def curve(axes: Axes, wide: bool) -> None:
         axes.set_yscale("log")
         for s in range(1, len(run.series)):
-            mine = sorted((r for r in found if r.series == s), key=lambda r: r.value)
+            mine = sorted((r for r in ratios if r.series == s), key=lambda r: r.value)
             lines = LineCollection([[(i, r.low), (i, r.high)] for i, r in enumerate(mine)], colors=_colour(s), alpha=0.4, linewidths=1.0)
             axes.add_collection(lines)
             dots = axes.scatter(
@@ -257,7 +256,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         axes.axhline(1.0, color=MUTED, linewidth=1.2)
         axes.set_xlabel("cases, each series by itself, from the smallest ratio to the largest")
         axes.set_ylabel(f"time / {names[0]}")
-        axes.set_ylim(*_decades(found))
+        axes.set_ylim(*_decades(ratios))
         axes.grid(visible=True, axis="y")
         _plain(axes.yaxis, LogLocator(subs=(1, 2, 5)))
         _legend(axes, wide)
@@ -265,31 +264,31 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     return _chart("ratios", "Ratios", said, note, bars if few else curve, height)
 
 
-def _range(found: Sequence[_Ratio]) -> tuple[float, float]:
-    """With air beside the bars."""
-    left, right = _limits(found, lambda low, high: (low - max(high - low, 0.2), high + max(high - low, 0.2)))
+def _range(ratios: Sequence[_Ratio]) -> tuple[float, float]:
+    """With margins beside the bars."""
+    left, right = _limits(ratios, lambda low, high: (low - max(high - low, 0.2), high + max(high - low, 0.2)))
     air = 0.05 * max(right - left, 0.2)
     return max(left - air, 0.0), right + air
 
 
-def _decades(found: Sequence[_Ratio]) -> tuple[float, float]:
+def _decades(ratios: Sequence[_Ratio]) -> tuple[float, float]:
     """The same for a logarithmic axis."""
-    left, right = _limits(found, lambda low, high: (low / max(high / low, 1.2), high * max(high / low, 1.2)))
+    left, right = _limits(ratios, lambda low, high: (low / max(high / low, 1.2), high * max(high / low, 1.2)))
     return left / 1.05, right * 1.05
 
 
-def _limits(found: Sequence[_Ratio], reach: Callable[[float, float], tuple[float, float]]) -> tuple[float, float]:
-    """Of all bars, with 1 in it, and of their intervals as far as `reach` of that: one that says nothing must not hide the rest."""
-    left, right = min([1.0, *(r.value for r in found)]), max([1.0, *(r.value for r in found)])
+def _limits(ratios: Sequence[_Ratio], reach: Callable[[float, float], tuple[float, float]]) -> tuple[float, float]:
+    """The range of all bars and of 1, extended to their intervals only as far as `reach` says, so that wide ones do not hide the rest."""
+    left, right = min([1.0, *(r.value for r in ratios)]), max([1.0, *(r.value for r in ratios)])
     least, most = reach(left, right)
-    return max(min([left, *(r.low for r in found)]), least), min(max([right, *(r.high for r in found)]), most)
+    return max(min([left, *(r.low for r in ratios)]), least), min(max([right, *(r.high for r in ratios)]), most)
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------
 
 
 def _partitions(run: Run, several: Sequence[Case]) -> Chart:
-    """Bars made of the times of single partitions."""
+    """Bars of the times of single partitions."""
     rows, shown, series = list[tuple[Case, PolicyTiming]](), 0, _names(run)
     for c in several:
         if len(rows) + len(c.result.timings) > LABELLED:
@@ -313,20 +312,20 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
                 names.append((y, said_of[c.key]))
                 y += 1
             first, x = c.result.timings[0].timing.median_s, 0.0
-            for piece in pieces(t):
-                width, name = piece.seconds / first, piece.name(at_most=piece.seconds / first / longest * (70 if wide else 40))
+            for segment in segments(t):
+                width, name = segment.seconds / first, segment.name(at_most=segment.seconds / first / longest * (70 if wide else 40))
                 bar = Rectangle(
                     (x, y - 0.42),
                     width,
                     0.84,
-                    facecolor=GRID if piece.id is None else f"#00aa2{piece.id % PARTITIONS}",
+                    facecolor=GRID if segment.id is None else f"#00aa2{segment.id % PARTITIONS}",
                     edgecolor="#00aa13",
                     linewidth=0.8,
                 )
                 bar.set_url(_link(c, run.series.index(t.policy)))
                 axes.add_patch(bar)
                 if name:
-                    axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=8, color=INK if piece.id is None else "#00aa14")
+                    axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=8, color=INK if segment.id is None else "#00aa14")
                 x += width
             axes.annotate(
                 series[run.series.index(t.policy)], (x, y), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color=MUTED
@@ -354,10 +353,10 @@ def _chart(name: str, title: str, said: str, note: str, paint: Paint, height: fl
 
 
 def _svg(paint: Paint, width: float, height: float, salt: str) -> str:
-    """salt: other plots of the page must not have the same ids."""
+    """salt: makes ids unique on the page."""
     out = StringIO()
     with mpl.rc_context({**STYLE, "svg.hashsalt": salt}), catch_warnings():
-        filterwarnings("ignore", "Glyph")  # that this font lacks: the browser draws the letters, with fonts of its own
+        filterwarnings("ignore", "Glyph")  # letters missing in this font: the browser draws them with its own
         figure = Figure((width / POINT, height / POINT), layout="constrained")
         axes = figure.add_subplot()
         axes.set_axisbelow(True)
@@ -375,17 +374,17 @@ def _colour(series: int) -> str:
 
 
 def _names(run: Run) -> list[str]:
-    """Of the series, short enough for a legend."""
+    """Short names of the series for a legend."""
     return apart(run.series, range(len(run.series)), 24)
 
 
 def _marker(series: int) -> str:
-    """Of another shape where colours are used again."""
+    """Another shape where colours repeat."""
     return MARKERS[(series + series // SERIES) % len(MARKERS)]
 
 
 def _legend(axes: Axes, wide: bool) -> None:
-    """Above the plot, where no mark can be."""
+    """Above the plot, outside of the marks."""
     handles, labels = axes.get_legend_handles_labels()
     room = (90 if wide else 55) // (max(map(len, labels), default=0) + 5)
     axes.get_figure(root=True).legend(handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), room)), columnspacing=1.2)  # type: ignore[union-attr]

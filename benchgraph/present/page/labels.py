@@ -1,4 +1,4 @@
-"""Short names of cases for plots: the words that tell them apart, without those that all of them have."""
+"""Short names of cases for plots: the words that distinguish them, without the words that all share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CUT = "…"
 
 
 def labels(cases: Sequence[Case], length: int) -> dict[str, str]:
-    """By the keys of cases, names of at most `length` letters. Cases that nothing else tells apart have their numbers in the table."""
+    """By the keys of cases, names of at most `length` letters. Cases that are not distinguished by their words get their numbers."""
     words = [c.words for c in cases]
     shared = set.intersection(*map(set, words)) if words else set()
     whole = [" ".join(_plain(w) for i, w in enumerate(found, 1) if i == len(found) or w not in shared) for found in words]
@@ -20,7 +20,7 @@ def labels(cases: Sequence[Case], length: int) -> dict[str, str]:
 
 
 def apart(names: Sequence[str], numbers: Sequence[int], length: int) -> list[str]:
-    """The endings of names, after their numbers where the endings are alike."""
+    """The ends of names, preceded by their numbers where the ends are equal."""
     cut = [ending(name, length) for name in names]
     often = Counter(cut)
     marks = [f"#{number} " for number in numbers]
@@ -30,7 +30,7 @@ def apart(names: Sequence[str], numbers: Sequence[int], length: int) -> list[str
 
 
 def ending(name: str, length: int) -> str:
-    """The end of a name, which says most. What is left of an option's word is its value, unless all of its name fits."""
+    """The end of a name. Of an option that is cut off, only its value is left, unless its whole name fits."""
     name = printable(name)
     if len(name) <= length:
         return name
@@ -43,5 +43,5 @@ def ending(name: str, length: int) -> str:
 
 
 def _plain(word: str) -> str:
-    """An option without its dashes; of the case itself, what it is."""
+    """An option without its dashes; for the case, its value."""
     return word.removeprefix("--case=").removeprefix("--")

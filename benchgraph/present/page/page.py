@@ -1,4 +1,4 @@
-"""The page as text: what the templates make of views, plots and pictures. The same runs give the same text."""
+"""Renders the page from views, plots and pictures by templates. The same runs give the same text."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from benchgraph.core.formats import ranges
 from benchgraph.core.lines import printable
 from benchgraph.core.steps import begin, tell
-from benchgraph.present.cells import HEADS
 from benchgraph.present.page.charts import charts
-from benchgraph.present.page.store import Store
+from benchgraph.present.page.packed_texts import PackedTexts
 from benchgraph.present.page.view import ERRORS, Case, accuracy, view
-from benchgraph.present.show.style import PARTITIONS
+from benchgraph.present.show.colours import PARTITIONS
+from benchgraph.present.time_table import HEADS
 from benchgraph.results.result import ResultSet
 
-# Cases. A longer page holds their details packed, and needs scripts to show them: 2,000 cases then take a browser two seconds, not ten.
+# Cases. A longer page has their details compressed and needs scripts: with 2,000 cases it opens in two seconds, not ten.
 MANY = 300
-# CSS pixels of a page below which the table of cases is a block for each case: what the columns that all tables have take, and the others.
+# CSS pixels. BASE + COLUMN per column, at least NARROW: the page width below which the table of cases is a block per case.
 BASE, COLUMN, NARROW = 470, 72, 860
 
 
 def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
-    """An HTML document about runs and their names, which are '' for a page about a single one."""
+    """An HTML document about runs and their names, which are '' for a single one."""
     views = [view(results, key=f"r{n}", title=name) for n, (name, results) in enumerate(runs)]
-    store, is_long = Store(), sum(len(run.cases) for run in views) > many
+    store, is_long = PackedTexts(), sum(len(run.cases) for run in views) > many
     details = dict[str, str | int]()
     begin("the page")
     cases = [case for run in views for case in run.cases]
@@ -52,8 +52,8 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
     return _dense(text)
 
 
-def _details(case: Case, store: Store) -> str:
-    """What a case shows when it is opened."""
+def _details(case: Case, store: PackedTexts) -> str:
+    """The details of a case, shown when it is opened."""
     pictures = {cut.policy: store.picture(case, cut) for cut in case.cuts}
     template = _templates().get_template("details.html")
     return _dense(
@@ -69,13 +69,15 @@ def _dense(text: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What every expression of the templates goes through."""
+    """Applied to every expression of the templates."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 @cache
 def _templates() -> Environment:
     loader = PackageLoader("benchgraph.present.page", ".")
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown)
-    found.globals["file"] = lambda name: loader.get_source(found, name)[0]
-    return found
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
+    environment.globals["file"] = lambda name: loader.get_source(environment, name)[0]
+    return environment

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from benchgraph.analysis import means
-from benchgraph.analysis.compare.statistics import in_turns
-from benchgraph.analysis.means import ratio_of
+from benchgraph.analysis import mean_ratios
+from benchgraph.analysis.compare.statistics import interleaved_intervals
+from benchgraph.analysis.mean_ratios import ratio_of
 from benchgraph.core.formats import interval
 from benchgraph.options.repro import split
-from benchgraph.present.cells import RATES, Row, cells, conditions, machine, ratio, rows
+from benchgraph.present.time_table import RATES, Row, cells, conditions, machine, ratio, rows
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
 
@@ -123,7 +123,7 @@ def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
     groups = tuple(_groups(series, is_checked=is_checked))
     intervals = _intervals(results, series)
     cases = tuple(_case(c, results, f"{key}c{n}", series, intervals, is_checked=is_checked) for n, c in enumerate(results.cases))
-    return Run(key, title, results, tuple(_origin(results)), tuple(means.lines(results.cases)), lines, counts, series, groups, cases)
+    return Run(key, title, results, tuple(_origin(results)), tuple(mean_ratios.lines(results.cases)), lines, counts, series, groups, cases)
 
 
 def _origin(results: ResultSet) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _intervals(results: ResultSet, series: Sequence[str]) -> Intervals:
     for c in results.cases:
         timings = {t.policy: t for t in c.result.timings}
         found |= {(id(c), name): (timings[series[0]], t) for name, t in timings.items() if name != series[0] and series[0] in timings}
-    intervals = in_turns([(first.timing.samples_s, other.timing.samples_s) for first, other in found.values()])
+    intervals = interleaved_intervals([(first.timing.samples_s, other.timing.samples_s) for first, other in found.values()])
     return dict(zip(found, intervals, strict=True))
 
 

@@ -1,13 +1,13 @@
-"""A picture for Graphviz. Colours are those of the SVG; the partition's number is in every label."""
+"""A picture for Graphviz, in the colours of the SVG; every label has the partition's number."""
 
 from __future__ import annotations
 
+from benchgraph.present.show.colours import LINE, colour
 from benchgraph.present.show.picture import Picture
-from benchgraph.present.show.style import LINE, colour
 
 
 def dot(picture: Picture) -> str:
-    """Ops are boxes in one cluster per partition, tensors the edges between them; inputs and outputs end at plain text."""
+    """Ops are boxes in one cluster per partition, tensors edges between them; inputs and outputs end at plain text."""
     lines = [
         "digraph benchgraph {",
         f'  label={_quoted(f"{picture.title}, {picture.policy}")}; labelloc=t; bgcolor=transparent; fontcolor="{LINE}";',

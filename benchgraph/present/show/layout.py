@@ -1,4 +1,4 @@
-"""Layered drawing of a graph without cycles: each node below what it depends on, few crossings, straight lines where possible."""
+"""Layered drawing of an acyclic graph: each node below its inputs, few crossings, mostly straight lines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from itertools import pairwise
 from statistics import fmean
 
 SWEEPS = 12
-SOURCE_WEIGHT = 0.1  # how much a node that nothing leads to pulls at others: inputs make way, and chains stay straight
+SOURCE_WEIGHT = 0.1  # weight of nodes without predecessors, so that chains stay straight and inputs move aside
 GAP = 24.0  # between neighbours of a layer
 
 
 @dataclass(frozen=True)
 class Layout:
-    """centre: node -> x; layer: node -> its layer from the top. paths: edge -> the (x, layer) points a line goes through."""
+    """centre: node -> x; layer: node -> its layer from the top. paths: edge -> the (x, layer) points of its line."""
 
     centre: dict[str, float]
     layer: dict[str, int]
@@ -22,7 +22,7 @@ class Layout:
 
 
 def lay_out(widths: Mapping[str, float], edges: Sequence[tuple[str, str]]) -> Layout:
-    """widths: of every node. Long edges get a node of no width in each layer they cross, so that lines go around boxes."""
+    """widths: of every node. Long edges get a node of no width in each layer they cross, so that lines avoid boxes."""
     layer = _layers(list(widths), edges)
     size, steps, chains = dict(widths), list[tuple[str, str]](), dict[tuple[str, str], list[str]]()
     for a, b in edges:
@@ -38,7 +38,7 @@ def lay_out(widths: Mapping[str, float], edges: Sequence[tuple[str, str]]) -> La
 
 
 def _layers(nodes: list[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """The longest way from a source; then sources go down to just above their first reader."""
+    """The longest path from a source; then sources move down to just above their first reader."""
     layer = dict.fromkeys(nodes, 0)
     for _ in nodes:
         moved = False
@@ -56,15 +56,15 @@ def _layers(nodes: list[str], edges: Sequence[tuple[str, str]]) -> dict[str, int
 
 
 def _neighbours(steps: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
     for a, b in steps:
-        found.setdefault(a, []).append(b)
-        found.setdefault(b, []).append(a)
-    return found
+        by_node.setdefault(a, []).append(b)
+        by_node.setdefault(b, []).append(a)
+    return by_node
 
 
 def _ordered(layer: Mapping[str, int], steps: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """The layers, each sorted by the mean place of the neighbours above, then below, and so on: the barycentre method."""
+    """The layers, each sorted by the mean position of the neighbours above, then below, and so on: the barycentre method."""
     rows = [[n for n in layer if layer[n] == i] for i in range(max(layer.values(), default=-1) + 1)]
     near = _neighbours(steps)
     for sweep in range(SWEEPS):
@@ -79,7 +79,7 @@ def _ordered(layer: Mapping[str, int], steps: Sequence[tuple[str, str]]) -> list
 
 
 def _placed(rows: list[list[str]], size: Mapping[str, float], steps: Sequence[tuple[str, str]]) -> dict[str, float]:
-    """x of every node: drawn to its neighbours, kept apart from those beside it."""
+    """x of every node: near the mean of its neighbours, but apart from those of its layer."""
     near, x = _neighbours(steps), dict[str, float]()
     made = {b for _, b in steps}
     weight = {n: 1.0 if n in made else SOURCE_WEIGHT for n in size}
@@ -99,7 +99,7 @@ def _mean(nodes: Sequence[str], value: Mapping[str, float], weight: Mapping[str,
 def _spread(
     row: list[str], wanted: Mapping[str, float], size: Mapping[str, float], weight: Mapping[str, float], x: dict[str, float]
 ) -> None:
-    """Place a layer as near to the wanted x as the order allows: nodes that touch form a block, which stands at its mean wish."""
+    """Place a layer as near to the wanted x as its order allows: touching nodes form a block, placed at their mean."""
     offset, blocks = dict[str, float](), list[list[str]]()
     at = 0.0
     for before, node in pairwise(["", *row]):

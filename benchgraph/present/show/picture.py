@@ -1,4 +1,4 @@
-"""What there is to draw: ops with their partitions, tensors with their types, and who makes and reads them. The same for every format."""
+"""A partitioned graph ready to draw, the same for every format: ops with their partitions, tensors with labels and readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LETTERS = "abcdefghijkl"
 
 @dataclass(frozen=True)
 class Box:
-    """An op. reads: ids of its inputs, in port order. partition: its place in the order of execution, which it is also coloured by."""
+    """An op. reads: ids of its inputs, in port order. partition: its position in the order of execution, which selects its colour."""
 
     id: int
     kind: str
@@ -30,9 +30,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Wire:
-    """A tensor. source: the op that makes it, None for an input of the graph; targets: the ops that read it, each once.
+    """A tensor. source: the op that makes it, None for an input of the graph; targets: the ops that read it, without duplicates.
 
-    crosses: it is memory between partitions, or at the graph's border.
+    crosses: whether it is memory between partitions, or an input or output of the graph.
     """
 
     id: int
@@ -45,7 +45,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Fold:
-    """A block of ops that is drawn once and stands for `count` that are alike. ids: of its ops; all: of all ops it stands for."""
+    """A block of ops that is drawn once for `count` equal ones. ids: of its ops; all: of all ops it stands for."""
 
     ids: tuple[int, ...]
     count: int
@@ -57,7 +57,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Picture:
-    """parts: what each partition is, by number. folds: of repeated blocks (fold.py)."""
+    """parts: a description of each partition, by number. folds: repeated blocks (repeated_blocks.py)."""
 
     title: str
     policy: str
@@ -67,16 +67,16 @@ class Picture:
     folds: tuple[Fold, ...] = ()
 
     def times(self, id: int) -> str:
-        """` x12` behind an op that stands for as many."""
+        """` x12` after an op that stands for 12."""
         return next((f" x{fold.count}" for fold in self.folds if id in fold.ids), "")
 
     def lines(self, box: Box) -> list[str]:
-        """What is written on an op."""
+        """The text in an op's box."""
         return [f"p{box.partition}  {box.id}: {box.kind}{self.times(box.id)}", *box.attrs]
 
 
 def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[str], title: str, policy: str) -> Picture:
-    """A graph and its partitions in order of execution: the ids of their ops, which are all ops of the graph, and what each is."""
+    """partitions: the ids of their ops, in order of execution, which together are all ops of the graph; parts: their descriptions."""
     number = {id: i for i, ops in enumerate(partitions) for id in ops}
     boxes = tuple(Box(op.id, op.kind, op.name, op.attrs, op.reads, number[op.id]) for op in sketch.ops)
     source = {id: op.id for op in sketch.ops for id in op.makes}
@@ -90,7 +90,7 @@ def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[st
 
 
 def sketch(graph: Graph) -> Sketch:
-    """What pictures need of a shape-inferred graph."""
+    """The part of a shape-inferred graph that pictures need."""
     ops = tuple(OpSketch(o.id, o.kind, printable(shortened(o.name)), _attrs(o.attrs), _ids(o.inputs), _ids(o.outputs)) for o in graph.order)
     tensors = {t.id: label(t) for t in (*graph.inputs, *(t for op in graph.order for t in op.outputs))}
     return Sketch(ops, tensors, _ids(graph.inputs), _ids(graph.outputs))
@@ -101,7 +101,7 @@ def _ids(tensors: Iterable[LogicalTensor]) -> tuple[int, ...]:
 
 
 def part(p: Partition) -> str:
-    """What a partition is: `post_ops, 3 ops`."""
+    """The description of a partition: `post_ops, 3 ops`."""
     return f"{p.kind}, {counted(len(p.ops), 'op')}" + ("" if p.is_supported else f", unsupported: {p.reason}")
 
 
@@ -117,13 +117,13 @@ def _value(value: object) -> str:
 
 
 def label(t: LogicalTensor) -> str:
-    """Id, dtype, dims, layout: `%3 f32 8x64x56x56 acdb`. A tensor that stays the same says so."""
+    """Id, dtype, dims, layout: `%3 f32 8x64x56x56 acdb`, and `constant` for constants."""
     dims = "x".join(map(str, t.known_shape)) or "scalar"
     return " ".join(part for part in (f"%{t.id}", t.dtype.value, dims, _layout(t), "constant" if t.is_constant else "") if part)
 
 
 def _layout(t: LogicalTensor) -> str:
-    """The dims from the outermost to the innermost when the tensor is dense, else its strides; nothing for a single number."""
+    """The dims from the outermost to the innermost if the tensor is dense, else its strides; nothing for a scalar."""
     if t.layout_type is not LayoutType.strided:
         return str(t.layout_type.value)
     shape, strides = t.known_shape, t.known_strides

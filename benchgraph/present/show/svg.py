@@ -1,4 +1,4 @@
-"""A picture for browsers, laid out here: Graphviz is not needed. No ground is painted, so light and dark pages both show through."""
+"""A picture for browsers, laid out without Graphviz. The background is transparent, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from xml.sax.saxutils import escape
 
 from benchgraph.core.formats import runs
 from benchgraph.core.lines import printable
+from benchgraph.present.show.colours import INK, LINE, PARTITIONS, colour
 from benchgraph.present.show.layout import Layout, lay_out
 from benchgraph.present.show.picture import Box, Fold, Picture, Wire
-from benchgraph.present.show.style import INK, LINE, PARTITIONS, colour
 
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
-LETTER = 6.8  # px, generous for the letters of a 12 px sans-serif
-MOST_NUMBERS = 8  # of partitions, or of ranges of them, in a line of the legend
+LETTER = 6.8  # px, an upper estimate for a 12 px sans-serif
+MOST_NUMBERS = 8  # partition numbers or ranges in a line of the legend
 ROW, MARGIN, LINE_HEIGHT = 44.0, 24.0, 16.0
 
 
 def svg(picture: Picture) -> str:
-    """Ops are boxes, tensors labels on the lines between them. Dashed: the value stays inside its partition."""
+    """Ops are boxes, tensors labels on the lines between them. Dashed lines: the value stays inside its partition."""
     lines = {f"op{b.id}": picture.lines(b) for b in picture.boxes} | {f"t{w.id}": [_label(w)] for w in picture.wires}
     widths = {node: max(map(len, text)) * LETTER + 20 for node, text in lines.items()}
     edges = [(f"op{w.source}", f"t{w.id}") for w in picture.wires if w.source is not None]
@@ -65,7 +65,7 @@ def _is_dashed(picture: Picture, edge: tuple[str, str]) -> bool:
 
 
 def _edge(layout: Layout, edge: tuple[str, str], tops: list[float], heights: list[float], top: float, dashed: bool) -> str:
-    """A smooth line from the lower side of one layer to the upper side of the next, straight through the layers it crosses."""
+    """A smooth line from the bottom of one layer to the top of the next, straight through the layers it crosses."""
     points = [(x + MARGIN, top + tops[row], top + tops[row] + heights[row]) for x, row in layout.paths[edge]]
     (x, _, low), *rest = points
     path = [f"M{x:.1f},{low:.1f}"]
@@ -103,7 +103,7 @@ def _tensor(w: Wire, layout: Layout, widths: dict[str, float], tops: list[float]
 def _frame(
     fold: Fold, picture: Picture, layout: Layout, widths: dict[str, float], tops: list[float], heights: list[float], top: float
 ) -> list[str]:
-    """Around the ops of a block, and what it stands for; nothing where it would hold others."""
+    """A frame around the ops of a block with its count; nothing if it would contain other ops."""
     mine = {f"op{id}" for id in fold.ids}
     left, right = (f(layout.centre[n] + s * widths[n] / 2 for n in mine) for f, s in ((min, -1), (max, 1)))
     rows = [layout.layer[n] for n in mine]
@@ -117,32 +117,32 @@ def _frame(
 
 
 def _legend_lines(picture: Picture) -> list[tuple[int | None, str]]:
-    """What the partitions are: a line for each as long as colours tell them apart, then one for all that are alike.
+    """A line for each partition as long as colours are distinct, else one for all partitions of one description.
 
-    With the partition by whose colour it goes, None for several.
+    Each with the partition whose colour it shows, None for several.
     """
     if len(picture.parts) <= len(PARTITIONS):
         return [(i, f"p{i}: {part}") for i, part in enumerate(picture.parts)]
-    alike = dict[str, list[int]]()
+    by_part = dict[str, list[int]]()
     for i, part in enumerate(picture.parts):
-        alike.setdefault(part, []).append(i)
-    return [(ids[0], f"p{ids[0]}: {part}") if len(ids) == 1 else (None, f"{_numbers(ids)}: {part} each") for part, ids in alike.items()]
+        by_part.setdefault(part, []).append(i)
+    return [(ids[0], f"p{ids[0]}: {part}") if len(ids) == 1 else (None, f"{_numbers(ids)}: {part} each") for part, ids in by_part.items()]
 
 
 def _numbers(ids: list[int]) -> str:
-    """`p0-p2 p6 p9`; of many the first, and how many they are."""
-    said = runs(ids, "p")
-    return " ".join(said) if len(said) <= MOST_NUMBERS else f"{' '.join(said[:MOST_NUMBERS])} … ({len(ids)})"
+    """`p0-p2 p6 p9`; the first of many, with their count."""
+    ranges_ = runs(ids, "p")
+    return " ".join(ranges_) if len(ranges_) <= MOST_NUMBERS else f"{' '.join(ranges_[:MOST_NUMBERS])} … ({len(ids)})"
 
 
 def _legend(legend: list[tuple[int | None, str]]) -> list[str]:
-    found = list[str]()
+    lines = list[str]()
     for i, (number, line) in enumerate(legend):
         y = MARGIN + LINE_HEIGHT * (i + 1)
         if number is not None:
-            found.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(number)}"/>')
-        found.append(_text(line, MARGIN + 16, y, LINE, "start"))
-    return found
+            lines.append(f'<rect x="{MARGIN}" y="{y - 9:.1f}" width="10" height="10" rx="2" fill="{colour(number)}"/>')
+        lines.append(_text(line, MARGIN + 16, y, LINE, "start"))
+    return lines
 
 
 def _text(text: str, x: float, y: float, ink: str, anchor: str, *, bold: bool = False) -> str:

@@ -6,14 +6,14 @@ from rich.table import Table
 
 from benchgraph.core.formats import counted, ranges
 from benchgraph.present.show.picture import Box, Picture
-from benchgraph.present.terminal import BETWEEN, columns, grid, paper, printed
+from benchgraph.present.terminal import BETWEEN, columns, grid, printed, text_console
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 def text(picture: Picture) -> str:
-    """Coloured by partition on a terminal; each table says its number as well."""
-    out = paper(columns())
+    """Coloured by partition on a terminal."""
+    out = text_console(columns())
     ops, partitions = (
         counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op"),
         counted(len(picture.parts), "partition"),
@@ -35,7 +35,7 @@ def text(picture: Picture) -> str:
 
 
 def _table(picture: Picture, number: int, width: int) -> Table:
-    """Attributes have a column, or stand below the kind where that makes lines too long for the terminal."""
+    """Attributes have a column of their own, or are below the kind on a narrow terminal."""
     heads, rows = ["op", "kind", "reads", "makes", "attributes"], list[list[str]]()
     for op in picture.boxes:
         if op.partition == number:
@@ -52,7 +52,7 @@ def _table(picture: Picture, number: int, width: int) -> Table:
 
 
 def _reads(picture: Picture, op: Box) -> str:
-    """Inputs of the graph in full, others by their id: the op that makes them says what they are."""
+    """Inputs of the graph with their label, others by id."""
     given = {w.id: w.label for w in picture.wires if w.source is None}
     return ", ".join(given.get(id, f"%{id}") for id in op.reads)
 

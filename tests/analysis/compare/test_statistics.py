@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from benchgraph.analysis.compare.statistics import ALPHA, CLOCKS, LEAST_ROUNDS, Judged, Pair, Run, Verdict, in_turns, judge, moved
+from benchgraph.analysis.compare.statistics import (
+    ALPHA,
+    CLOCKS,
+    LEAST_ROUNDS,
+    Judgement,
+    Pair,
+    Run,
+    Verdict,
+    interleaved_intervals,
+    judge,
+    moved,
+)
 
 PEAK = 1e11
 CHANGED = (Verdict.regressed, Verdict.improved)
@@ -180,7 +191,7 @@ def test_more_runs_narrow_the_interval() -> None:
 def test_identical_runs_are_the_same() -> None:
     pairs = [replace(p, b=p.a) for p in simulate(np.random.default_rng(1), Machine(), 30, rounds=30)]
     judged = judge(pairs, 0.05)
-    assert set(judged) == {Judged(1.0, 1.0, 1.0, Verdict.same)}
+    assert set(judged) == {Judgement(1.0, 1.0, 1.0, Verdict.same)}
 
 
 def test_runs_that_stand_on_both_sides_tell_nothing_of_the_others() -> None:
@@ -188,12 +199,12 @@ def test_runs_that_stand_on_both_sides_tell_nothing_of_the_others() -> None:
     assert judge([replace(pairs[0], b=pairs[0].a), *pairs], 0.05)[1:] == judge(pairs, 0.05)
 
 
-def inverse(j: Judged) -> Judged:
+def inverse(j: Judgement) -> Judgement:
     turned = {Verdict.regressed: Verdict.improved, Verdict.improved: Verdict.regressed}
-    return Judged(1 / j.ratio, 1 / j.high, 1 / j.low, turned.get(j.verdict, j.verdict))
+    return Judgement(1 / j.ratio, 1 / j.high, 1 / j.low, turned.get(j.verdict, j.verdict))
 
 
-def numbers(judged: list[Judged]) -> list[tuple[float, float, float]]:
+def numbers(judged: list[Judgement]) -> list[tuple[float, float, float]]:
     return [(j.ratio, j.low, j.high) for j in judged]
 
 
@@ -251,24 +262,24 @@ def rounds(rng: np.random.Generator, ratio: float, n: int = 20, drift: float = 0
 
 def test_intervals_within_a_run_hold_the_ratio_as_often_as_they_say() -> None:
     rng = np.random.default_rng(0)
-    found = in_turns([rounds(rng, 1.3) for _ in range(400)])
+    found = interleaved_intervals([rounds(rng, 1.3) for _ in range(400)])
     held = np.mean([low <= 1.3 <= high for low, high in found])
     assert 0.92 <= held <= 0.99
 
 
 def test_what_rounds_share_does_not_widen_an_interval() -> None:
     rng = np.random.default_rng(1)
-    still, drifting = (in_turns([rounds(rng, 1.3, drift=drift) for _ in range(50)]) for drift in (0.0, 0.05))
+    still, drifting = (interleaved_intervals([rounds(rng, 1.3, drift=drift) for _ in range(50)]) for drift in (0.0, 0.05))
     width = [np.mean([np.log(high / low) for low, high in found]) for found in (still, drifting)]
     assert width[1] < 1.3 * width[0]
 
 
 def test_exchanging_policies_inverts_the_interval() -> None:
     a, b = rounds(np.random.default_rng(2), 1.3)
-    ((low, high),), ((inverse_low, inverse_high),) = in_turns([(a, b)]), in_turns([(b, a)])
+    ((low, high),), ((inverse_low, inverse_high),) = interleaved_intervals([(a, b)]), interleaved_intervals([(b, a)])
     assert (1 / high, 1 / low) == pytest.approx((inverse_low, inverse_high))
 
 
 def test_few_or_unequal_rounds_have_no_interval() -> None:
-    assert in_turns([([1.0] * 4, [1.0] * 4), ([1.0] * 6, [1.0] * 5), ([1.0] * 5, [2.0] * 5)]) == [None, None, (2.0, 2.0)]
-    assert in_turns([]) == []
+    assert interleaved_intervals([([1.0] * 4, [1.0] * 4), ([1.0] * 6, [1.0] * 5), ([1.0] * 5, [2.0] * 5)]) == [None, None, (2.0, 2.0)]
+    assert interleaved_intervals([]) == []

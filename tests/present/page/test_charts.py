@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from benchgraph.present.page.charts import LABELLED, Chart, _colour, _decades, _marker, _range, _Ratio, ceilings, charts, rate
-from benchgraph.present.page.pieces import Piece
+from benchgraph.present.page.partition_bar import Segment
 from benchgraph.present.page.view import view
 from benchgraph.results.result import ResultSet
 from tests.present.page.runs import MACHINE, TIMED, timed, timing
@@ -181,13 +181,13 @@ def test_small_partitions_are_one_piece_of_their_bar(size: str) -> None:
 @pytest.mark.parametrize(
     ("piece", "room", "said"),
     [
-        (Piece(1.0, 7), 2.0, "7"),
-        (Piece(1.0, 7), 1.9, ""),
-        (Piece(1.0, 17), 2.9, ""),
-        (Piece(1.0, None, 18), 12.0, "others (18)"),
-        (Piece(1.0, None, 18), 11.0, "(18)"),
-        (Piece(1.0, None, 18), 4.0, ""),
+        (Segment(1.0, 7), 2.0, "7"),
+        (Segment(1.0, 7), 1.9, ""),
+        (Segment(1.0, 17), 2.9, ""),
+        (Segment(1.0, None, 18), 12.0, "others (18)"),
+        (Segment(1.0, None, 18), 11.0, "(18)"),
+        (Segment(1.0, None, 18), 4.0, ""),
     ],
 )
-def test_a_name_stands_only_on_a_piece_that_holds_it(piece: Piece, room: float, said: str) -> None:
+def test_a_name_stands_only_on_a_piece_that_holds_it(piece: Segment, room: float, said: str) -> None:
     assert piece.name(at_most=room) == said

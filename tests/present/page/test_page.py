@@ -18,9 +18,9 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.options.plugins import load_report
-from benchgraph.present.cells import machine
 from benchgraph.present.page.page import page
 from benchgraph.present.page.view import accuracy
+from benchgraph.present.time_table import machine
 from benchgraph.results.json_report import render
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import ResultSet, Status

@@ -1,7 +1,7 @@
-"""Where a run stands among others: when it began, and of which commit.
+"""The origin of a run: its start time and commit.
 
-The code under test is this checkout of benchgraph, unless --commit names a commit of somebody else's library. Without git, or outside of
-a checkout, a run has no commit, and its place is its time.
+The code under test is this checkout of benchgraph, unless --commit names a commit of another project. Without git, or outside of a
+checkout, a run has no commit, and is ordered by its time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from benchgraph.core.lines import printable
 from benchgraph.core.remarks import remark
 from benchgraph.results.result import Origin
 
-RELATIVE = re.compile(r"^(@|([A-Z]+_)?HEAD)$|[~^]|@\{")  # of words that mean another commit from repository to repository
+RELATIVE = re.compile(r"^(@|([A-Z]+_)?HEAD)$|[~^]|@\{")  # of names that mean different commits in different repositories
 PATIENCE_S = 20.0  # for one answer of git, on the slowest network drive
 
 
 def origin(commit: str = "") -> Origin:
-    """Of a run that begins now. commit: what --commit says, '' to look it up."""
-    found, is_dirty = (full(commit), False) if commit else _checkout()
-    return Origin(uuid.uuid4().hex, time.time(), found, is_dirty)
+    """The origin of a run that begins now. commit: the value of --commit, '' to look it up."""
+    full_hash, is_dirty = (full(commit), False) if commit else _checkout()
+    return Origin(uuid.uuid4().hex, time.time(), full_hash, is_dirty)
 
 
 def full(commit: str) -> str:
-    """The full hash, if the present directory knows the commit; otherwise the word as it is: the repository may be elsewhere.
+    """The full hash, if the present directory's repository has the commit; otherwise the name itself: the repository may be elsewhere.
 
-    In a checkout that does not know the word that is remarked on. Raises UsageError for one that says nothing elsewhere, as HEAD~1.
+    Warns in a repository that lacks the commit. Raises UsageError for names that are relative to a repository, as HEAD~1.
     """
     if found := resolve(commit, Path()):
         return found
@@ -47,7 +47,7 @@ def full(commit: str) -> str:
 
 
 def _checkout() -> tuple[str, bool]:
-    """The commit that this package is checked out from, and whether files of it differ. ('', False) where git does not track it."""
+    """The commit of this package's checkout, and whether it has changes. ('', False) if git does not track it."""
     package = Path(benchgraph.__file__).parent
     if git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return "", False
@@ -55,17 +55,17 @@ def _checkout() -> tuple[str, bool]:
 
 
 def resolve(ref: str, where: Path) -> str:
-    """The full hash of a commit that the repository at `where` knows under this name; else ''."""
+    """The full hash of a commit by this name in the repository at `where`; else ''."""
     return git(where, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}") or ""
 
 
 def lineage(where: Path) -> tuple[str, ...]:
-    """HEAD of the repository at `where` and all its ancestors, each after its own; () outside of a repository."""
+    """HEAD of the repository at `where` and all its ancestors, in topological order; () outside of a repository."""
     return tuple((git(where, "rev-list", "--topo-order", "--reverse", "HEAD") or "").split())
 
 
 def git(where: Path, *words: str) -> str | None:
-    """What git answers in a folder; None when it refuses, is not there, or does not answer."""
+    """The output of git in a folder; None if it fails, is missing, or times out."""
     try:
         done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except (OSError, subprocess.SubprocessError):

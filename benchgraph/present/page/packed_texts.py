@@ -1,4 +1,4 @@
-"""The partitioned graph of every case, drawn as `benchgraph show` draws it, and packed: thousands of pictures are almost the same text."""
+"""Compressed texts of the page, mainly the partitioned graph of every case, of which thousands are nearly equal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import zlib
 
 from benchgraph.core.formats import counted
 from benchgraph.present.page.view import Case, Cut
-from benchgraph.present.show.fold import folded
 from benchgraph.present.show.picture import draw
+from benchgraph.present.show.repeated_blocks import folded
 from benchgraph.present.show.svg import svg
 from benchgraph.results.sketch import Sketch
 
 
-class Store:
-    """Texts by number that the page holds packed: pictures, and in a long page the details of cases. Equal ones are kept once."""
+class PackedTexts:
+    """Numbered texts that the page has compressed: pictures, and on a long page the details of cases. Equal texts are stored once."""
 
     def __init__(self) -> None:
         self._numbers = dict[str, int]()
@@ -25,15 +25,15 @@ class Store:
         return self._numbers.setdefault(text, len(self._numbers))
 
     def picture(self, case: Case, cut: Cut) -> int | None:
-        """The number of a case's picture under one policy; None where the result does not hold the graph."""
+        """The number of a case's picture under one policy; None if the result has no graph."""
         graph = case.result.graph
         if graph is None:
             return None
         parts = tuple(", ".join([*([kind] if kind else []), counted(len(ops), "op")]) for kind, ops in zip(cut.kinds, cut.ops, strict=True))
-        same = (graph.ops, *graph.tensors.items(), cut.ops, parts, cut.policy)
-        if same not in self._pictures:
-            self._pictures[same] = self.add(_drawn(graph, cut.ops, parts, cut.policy))
-        return self._pictures[same]
+        key = (graph.ops, *graph.tensors.items(), cut.ops, parts, cut.policy)
+        if key not in self._pictures:
+            self._pictures[key] = self.add(_drawn(graph, cut.ops, parts, cut.policy))
+        return self._pictures[key]
 
     def packed(self) -> str:
         """Base64 of deflated JSON: a list of texts. '' for none."""

@@ -1,12 +1,12 @@
-"""Which ops of a graph the reference can be held against, on given data.
+"""Which ops of a graph are insensitive enough to be compared with the reference, on given data.
 
-The tolerance of a graph is the sum of what its ops may be off by. It says nothing of errors that grow on the way: a difference of nearly
-equal numbers, an exponential of an exponential, a comparison of computed numbers that are nearly equal, all multiply the error of their
-input. Such a graph may fail on right code, so it proves nothing.
+The tolerance of a graph is the sum of its ops' tolerances. It does not cover errors that grow: a difference of nearly equal numbers, an
+exponential of an exponential, a comparison of nearly equal computed numbers amplify the error of their input. Such a graph may fail on
+correct code, so it proves nothing.
 
-So errors are run: the graph is evaluated by the references several times, with noise of the size that compiled code makes added after
-every op, and each result is compared with the exact one as the harness compares. An op whose result does not pass is not fair. Where a
-partition begins, errors begin anew while the tolerance does too; so every run forgets the error of some tensors.
+So errors are simulated: the references evaluate the graph several times, with noise of the size that compiled code makes added after every
+op, and each result is compared with the exact one by the harness's comparison. An op whose result does not pass is too sensitive. At the
+start of a partition the tolerance restarts and so do errors; therefore every run resets the error of some tensors.
 """
 
 from __future__ import annotations
@@ -27,39 +27,41 @@ from benchgraph.ops.spec import Array, Call, Reduction
 from benchgraph.reference import FPMATH_EPS, call_of, compare, fpmath_tolerance, zero_limit
 
 RUNS = 8
-SCALE = 64.0  # noise and tolerance are larger by this than in a real run, so that a step that noise can reach in one of many runs is seen
-MARGIN = 4.0  # a row's threshold is about four times what its op is really off by: a rounding is half an eps, and is allowed two
+SCALE = 64.0  # factor on noise and tolerance, so that discontinuities that noise rarely reaches are seen
+MARGIN = 4.0  # a row's threshold over its op's real error: a rounding is half an eps, and two are allowed
 STORED = 1.0  # noise of storing in a narrower type, in its eps: twice a rounding
-FORGETS = (
-    0.35  # share of tensors whose error a run forgets, but for those of narrow types, which forgive most: every second run forgets them all
-)
-MODES = {"bf16": (DType.bf16,), "f16": (DType.f16,), "any": (DType.bf16, DType.f16)}  # math modes, and what they let operands really become
-# Share of zeros beyond which a result inside the graph proves little. Of one that leaves it the op's row says it, as if the op were alone:
-# which ops a library puts into its partition is not known here, and more of them are only allowed more.
+RESETS = 0.35  # share of tensors whose error a run resets; every second run resets all of narrow types, which have the largest tolerance
+MODES = {
+    "bf16": (DType.bf16,),
+    "f16": (DType.f16,),
+    "any": (DType.bf16, DType.f16),
+}  # math modes, and the dtypes that operands may be rounded to
+# Largest share of zeros of a result inside the graph. For an output of the graph the op's row says it, as if the op were alone, since
+# partitions of libraries are unknown here, and larger ones are only allowed more.
 MOST_ZEROS = 0.9
 LARGEST = 1e30  # beyond that, squares leave f32
-SMALL = 2.0**-10  # of an input: a result that is smaller everywhere may be what is left of numbers that cancel
+SMALL = 2.0**-10  # of an input: smaller results may be due to cancellation
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor in one run. since: the ops whose errors are in it, by id, with what each adds to the tolerance."""
+    """A tensor in one run. since: the ops whose errors it contains, by id, with the tolerance of each."""
 
     array: Array
     since: Mapping[int, float] = field(default_factory=dict)
 
 
-def unfair(graph: Graph, inputs: Mapping[int, Array], seed: str) -> set[int]:
-    """Ids of ops whose results are not finite, all but zero, or too sensitive to errors; what depends on those is not looked at.
+def too_sensitive(graph: Graph, inputs: Mapping[int, Array], seed: str) -> set[int]:
+    """Ids of ops whose results are not finite, nearly all zero, or too sensitive to errors; ops that depend on them are not checked.
 
     graph: shape-inferred. inputs: an array per graph input, as `domain` makes them. seed: of the noise.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)  # means of nothing, overflow: what comes of them is looked at below
-        return _unfair(graph, inputs, np.random.default_rng(list(seed.encode())))
+        warnings.simplefilter("ignore", RuntimeWarning)  # means of nothing, overflow: their results are checked below
+        return _too_sensitive(graph, inputs, np.random.default_rng(list(seed.encode())))
 
 
-def _unfair(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator) -> set[int]:
+def _too_sensitive(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Generator) -> set[int]:
     exact: dict[int, Array] = {t.id: _reals(inputs[t.id]) for t in graph.inputs}
     runs = [_Run(rng, number, graph.fpmath_mode, {id: _Value(a) for id, a in exact.items()}) for number in range(RUNS)]
     leave, bad = {t.id for t in graph.outputs}, set[int]()
@@ -87,15 +89,17 @@ def _reals(a: Array) -> Array:
 
 
 def _stays_in_range(call: Call, largest_input: float) -> bool:
-    """Whether what a product of many numbers comes to on the way is sure to fit into f32, in whatever order they are multiplied."""
-    how = spec(call.kind).lowering.form
-    if not (isinstance(how, Reduction) and how.init == 1) or not call.outs[0].elements:  # a fold that begins with 1 multiplies
+    """Whether intermediate results of a product of many numbers fit into f32, in any order of multiplication."""
+    lowering = spec(call.kind).lowering.form
+    if (
+        not (isinstance(lowering, Reduction) and lowering.init == 1) or not call.outs[0].elements
+    ):  # a reduction that begins with 1 multiplies
         return True
     return call.ins[0].elements / call.outs[0].elements * log(max(largest_input, 1.0)) <= log(LARGEST)
 
 
 def _is_usable(t: LogicalTensor, want: Array, least: float) -> bool:
-    """Finite, storable, and more than the last bits of what was added: at least `least`."""
+    """Finite, storable, and at least `least`, to exclude cancellation."""
     if not want.size or not t.dtype.is_float:
         return True
     size = float(np.abs(want).max())
@@ -103,7 +107,7 @@ def _is_usable(t: LogicalTensor, want: Array, least: float) -> bool:
 
 
 def _is_mistrusted(t: LogicalTensor, want: Array, threshold: float, most_zeros: float) -> bool:
-    """Whether the right result may hold more zeros than that. A number that is less than what the op is off by may come out as one."""
+    """Whether the right result may have more zeros than that. Numbers below the op's error may become zeros."""
     got = np.array(want, t.dtype.numpy)
     if want.size and t.dtype.is_float:
         got[...] = np.where(np.abs(want) <= threshold / MARGIN * DType.f32.eps * _rms(want), 0, got)
@@ -116,8 +120,8 @@ def _rms(values: Array) -> float:
 
 @dataclass
 class _Run:
-    """One evaluation with noise. Every other run has that of storing in narrow types, the first one what storing really does: numbers that
-    differed become equal. The first two forget nothing.
+    """One evaluation with noise. Every other run has the noise of storing in narrow types; the first one stores in them really, which makes
+    different numbers equal. The first two reset no errors.
     """
 
     rng: np.random.Generator
@@ -126,7 +130,7 @@ class _Run:
     values: dict[int, _Value]
 
     def passes(self, op: Op, call: Call, wants: tuple[Array, ...]) -> bool:
-        """Take one op further. False when a result does not pass."""
+        """Evaluate one op. False if a result does not pass."""
         ins = [self.values[t.id] for t in op.inputs]
         threshold = spec(op.kind).semantics.threshold(call)
         operands = (self._in_mode(op, t, v.array) for t, v in zip(op.inputs, ins, strict=True))
@@ -139,7 +143,7 @@ class _Run:
             if not compare(noisy.astype(t.dtype.numpy), want, t.dtype, sum(since.values())).ok:
                 return False
             is_narrow = t.dtype.is_float and t.dtype.bits < DType.f32.bits
-            if self.number > 1 and (self.rng.random() < FORGETS or (is_narrow and self.number % 2)):
+            if self.number > 1 and (self.rng.random() < RESETS or (is_narrow and self.number % 2)):
                 self.values[t.id] = _Value(want)
             elif self.number % 2 == 0 and is_narrow:
                 off = self._noisy(noisy, STORED * t.dtype.eps, own_size=True) if self.number else noisy.astype(t.dtype.numpy)
@@ -149,7 +153,7 @@ class _Run:
         return True
 
     def _in_mode(self, op: Op, t: LogicalTensor, values: Array) -> Array:
-        """An operand as the math mode lets it be, in every run that stores in narrow types too: f16 has a range that may not suffice."""
+        """An operand rounded as the math mode allows, in every run that stores in narrow types; f16 may overflow."""
         if t.dtype is not DType.f32 or not fpmath_tolerance(op, self.mode) or self.number % 2:
             return values
         if self.number // 2 < len(dtypes := MODES.get(self.mode, ())):
@@ -157,16 +161,16 @@ class _Run:
         return self._noisy(values, FPMATH_EPS[self.mode] / 2, own_size=True)
 
     def _near_ties(self, op: Op, values: Array, threshold: float) -> Array:
-        """An operand, off by what the op errs by before it rounds to whole numbers: data on a grid may lie where it goes either way."""
+        """An operand with the op's error before it rounds to integers, since data on a grid may be at ties."""
         if values.dtype.kind != "f" or not any(t.dtype.is_integer for t in op.outputs):
             return values
         return self._noisy(values, threshold * DType.f32.eps, own_size=True)
 
     def _noisy(self, values: Array, share: float, *, own_size: bool) -> NDArray[np.float64]:
-        """Off by up to this share of the element's size, or, unless own_size, of the rms if that is larger: sums are off by what they
-        add, and 1 + erf(x) by the 1.
+        """Values with relative noise up to this share of the element, or, unless own_size, of the rms if that is larger: the error of sums
+        is relative to their terms.
 
-        A zero is taken for exact, for most are.
+        Zeros are taken as exact, which most are.
         """
         exact = values.astype(np.float64)
         sizes = np.abs(exact)
@@ -176,12 +180,12 @@ class _Run:
 
 
 def _in_f32(values: Array) -> Array:
-    """Floats as everything is computed with: what f32 cannot hold is infinite, or zero."""
+    """Floats as f32 holds them, with overflow to infinity and underflow to zero."""
     return values.astype(np.float32).astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def _steps(op: Op, t: LogicalTensor) -> float:
-    """What the tolerance has for a result that is stored in a narrower type (reference/compare.py: tolerance)."""
+    """The tolerance of a result stored in a narrower type (reference/compare.py: tolerance)."""
     if t.dtype.is_float:
         return 2.0 * t.dtype.eps if t.dtype.bits < DType.f32.bits else 0.0
     return 2.0 ** (1 - t.dtype.bits) if t.dtype.is_integer and any(s.dtype.is_float for s in op.inputs) else 0.0

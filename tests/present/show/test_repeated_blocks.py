@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.present.show.dot import dot
-from benchgraph.present.show.fold import folded
 from benchgraph.present.show.picture import Picture, draw
+from benchgraph.present.show.repeated_blocks import folded
 from benchgraph.present.show.svg import svg
 from benchgraph.present.show.text import text
 from benchgraph.results.sketch import OpSketch, Sketch

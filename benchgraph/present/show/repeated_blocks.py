@@ -1,9 +1,9 @@
-"""Repeated blocks drawn once: the layers of a network follow each other with the same ops, attributes and shapes.
+"""Draws repeated blocks once: the layers of a network are often the same ops with the same attributes and shapes.
 
     a MatMul ReLU MatMul ReLU MatMul ReLU b   ->   a [MatMul ReLU] x3 b
 
-A block is some neighbours in the order of execution. Its repetitions are alike up to ids: what they compute, from which of their own and
-the block before's results, how partitions cut them, and nobody but the next block reads what they make. What the last one makes may go
+A block is a run of ops in the order of execution. Its repetitions are equal up to ids: they compute the same, read the same of their own
+and the previous block's results, are partitioned alike, and only the next block reads their results. Those of the last may be read
 anywhere.
 """
 
@@ -16,12 +16,12 @@ from functools import cached_property
 
 from benchgraph.present.show.picture import Box, Fold, Picture, Wire
 
-LEAST_SAVED = 6  # ops that folding must save, or a picture is clear enough without it
+LEAST_SAVED = 6  # ops that must be saved, since small pictures are clear without it
 LONGEST = 256  # ops of a block
 
 
 def folded(picture: Picture) -> Picture:
-    """The first of each run of blocks that are alike, with how many there are; the same picture where there are none."""
+    """The first of each run of equal blocks, with their count; the same picture if there are none."""
     ops, start = _Ops(picture), 0
     runs = list[tuple[int, int, int]]()
     while start < len(picture.boxes):
@@ -34,7 +34,7 @@ def folded(picture: Picture) -> Picture:
 
 @dataclass(frozen=True)
 class _Ops:
-    """The ops of a picture by their place."""
+    """The ops of a picture by position."""
 
     picture: Picture
 
@@ -48,43 +48,43 @@ class _Ops:
 
     @cached_property
     def made(self) -> list[list[Wire]]:
-        """By place, in port order."""
-        found: list[list[Wire]] = [[] for _ in self.picture.boxes]
+        """Tensors by position of their op, in port order."""
+        by_position: list[list[Wire]] = [[] for _ in self.picture.boxes]
         for w in self.picture.wires:
             if w.source is not None:
-                found[self.place[w.source]].append(w)
-        return found
+                by_position[self.place[w.source]].append(w)
+        return by_position
 
     @cached_property
     def last_read(self) -> list[int]:
-        """By place, the place of the last op that reads something of it."""
+        """By position, that of the last op that reads one of its results."""
         return [max((self.place[id] for w in made for id in w.targets), default=i) for i, made in enumerate(self.made)]
 
     @cached_property
-    def look(self) -> list[tuple[object, ...]]:
-        """By place, what an op is without what it reads from where."""
-        found = list[tuple[object, ...]]()
+    def signature(self) -> list[tuple[object, ...]]:
+        """By position, all of an op but where its inputs come from."""
+        result = list[tuple[object, ...]]()
         for box, made in zip(self.picture.boxes, self.made, strict=True):
             reads = tuple(_type(self.wires[id]) for id in box.reads)
             made_types = tuple(map(_type, made))
-            found.append((box.kind, box.attrs, reads, made_types, self.picture.parts[box.partition]))
-        return found
+            result.append((box.kind, box.attrs, reads, made_types, self.picture.parts[box.partition]))
+        return result
 
     def best(self, start: int) -> tuple[int, int, int]:
-        """(ops saved, ops of a block, blocks) of the best run that begins here; (0, 1, 1) where there is none."""
-        found = 0, 1, 1
-        for period in range(1, min((len(self.look) - start) // 2, LONGEST) + 1):
-            if self.look[start] == self.look[start + period]:
+        """(ops saved, ops per block, blocks) of the best run that begins here; (0, 1, 1) if there is none."""
+        best = 0, 1, 1
+        for period in range(1, min((len(self.signature) - start) // 2, LONGEST) + 1):
+            if self.signature[start] == self.signature[start + period]:
                 count = self._count(start, period)
-                if (count - 1) * period > found[0]:
-                    found = (count - 1) * period, period, count
-        return found
+                if (count - 1) * period > best[0]:
+                    best = (count - 1) * period, period, count
+        return best
 
     def _count(self, start: int, period: int) -> int:
-        """How many blocks are alike."""
+        """The number of equal blocks."""
         first = self._inner(start, period)
         count, between = 1, None
-        while start + (count + 1) * period <= len(self.look):
+        while start + (count + 1) * period <= len(self.signature):
             block = start + count * period
             if self._inner(block, period) != first or any(self.last_read[i] >= block + period for i in range(block - period, block)):
                 break
@@ -95,34 +95,34 @@ class _Ops:
         return count
 
     def _inner(self, block: int, period: int) -> list[object]:
-        """What a block is by itself."""
+        """The ops of a block and the connections inside of it."""
         return [
-            (self.look[i], [self._from(id, i) for id in self.picture.boxes[i].reads if self._maker(id) >= block])
-            for i in range(block, min(block + period, len(self.look)))
+            (self.signature[i], [self._from(id, i) for id in self.picture.boxes[i].reads if self._maker(id) >= block])
+            for i in range(block, min(block + period, len(self.signature)))
         ]
 
     def _outer(self, block: int, period: int) -> list[object] | None:
-        """What it reads from outside, beside what the block before does; None where that cannot be a repetition."""
-        found = list[object]()
+        """Inputs from outside, relative to those of the previous block; None where this cannot be a repetition."""
+        inputs = list[object]()
         for i in range(block, block + period):
-            now, before = self.picture.boxes[i], self.picture.boxes[i - period]
-            found.append((now.partition - before.partition, [w.is_output for w in self.made[i - period]]))
-            for id, old in zip(now.reads, before.reads, strict=True):
+            op, op_before = self.picture.boxes[i], self.picture.boxes[i - period]
+            inputs.append((op.partition - op_before.partition, [w.is_output for w in self.made[i - period]]))
+            for id, id_before in zip(op.reads, op_before.reads, strict=True):
                 maker = self._maker(id)
                 if maker >= block:
-                    found.append("own")
+                    inputs.append("own")
                 elif maker >= block - period:
-                    found.append(self._from(id, i))
-                elif id == old:
-                    found.append("shared")
-                elif maker < 0 and self._maker(old) < 0:
-                    found.append("given")
+                    inputs.append(self._from(id, i))
+                elif id == id_before:
+                    inputs.append("shared")
+                elif maker < 0 and self._maker(id_before) < 0:
+                    inputs.append("given")
                 else:
                     return None
-        return found
+        return inputs
 
     def _maker(self, id: int) -> int:
-        """The place of the op that makes a tensor; -1 for an input of the graph."""
+        """The position of the op that makes a tensor; -1 for an input of the graph."""
         source = self.wires[id].source
         return -1 if source is None else self.place[source]
 
@@ -138,7 +138,7 @@ def _type(w: Wire) -> str:
 
 
 def _drawn(picture: Picture, runs: list[tuple[int, int, int]]) -> Picture:
-    """Only the first block of each run; who reads from the last one reads from it."""
+    """Only the first block of each run; readers of the last block's results read the first one's."""
     ops, dropped, renamed = _Ops(picture), set[int](), dict[int, int]()
     folds = list[Fold]()
     for start, period, count in runs:

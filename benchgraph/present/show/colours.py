@@ -1,4 +1,4 @@
-"""Colours that read on light and on dark ground: boxes are light with dark text, lines and what stands on the ground are mid-grey."""
+"""Colours readable on light and dark backgrounds: light boxes with dark text, mid-grey lines and labels."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ PARTITIONS = ("#a6cee3", "#fdd49e", "#b8e0b0", "#e0c3ec", "#f7b6b2", "#f3eca0", 
 
 
 def colour(partition: int) -> str:
-    """Of a partition's boxes; they come again after eight, and the number in the label tells them apart."""
+    """The colour of a partition's boxes; repeats after eight, where the number in the label distinguishes them."""
     return PARTITIONS[partition % len(PARTITIONS)]

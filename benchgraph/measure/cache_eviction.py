@@ -1,8 +1,7 @@
-"""Cold caches, really made: the cache lines of given arrays are flushed, and the translations of pages pushed out.
+"""Cold caches: flushes the cache lines of given arrays, and evicts TLB entries.
 
-`clflush` takes a line out of every cache of the machine, so afterwards the data are in memory alone, whatever their size, and whatever
-else was cached (code, stacks, temporaries) stays. All threads take part; they are therefore awake when the last line is gone, as they are
-between two executions back to back.
+`clflush` removes a line from every cache of the machine, so afterwards the data are only in memory, whatever their size, and everything
+else (code, stacks, temporaries) stays cached. All threads take part, so they are awake at the end, as they are between two executions.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ CHUNK_BYTES = 64 << 10  # of one task of the flush: small enough to share a few 
 
 
 class Eviction:
-    """Makes arrays cold when called. tlb_bytes: of other memory whose pages every thread touches afterwards, 0 for none.
+    """Makes arrays cold when called. tlb_bytes: how much other memory every thread touches afterwards, page by page; 0 for none.
 
-    Pages of 4 KiB are touched. Reading memory that was never written touches one page of zeros under many addresses, so the translations
-    go and the cached data stay. Translations of huge pages have entries of their own at the first level of some processors (32 of 2 MiB
-    there), which this does not push out. Raises Unimplemented on processors that are not x86-64, OutOfMemory.
+    Pages of 4 KiB are touched. Reading memory that was never written maps many addresses to one page of zeros, so it evicts TLB entries but
+    no cached data. TLB entries of huge pages, which some processors keep apart at the first level (32 for 2 MiB there), are not evicted.
+    Raises Unimplemented on processors that are not x86-64, OutOfMemory.
     """
 
     def __init__(self, arrays: Sequence[NDArray[np.generic]], tlb_bytes: int, threads: int, target: Target) -> None:
@@ -50,10 +49,10 @@ class Eviction:
         self._pages = _pages(tlb_bytes) if tlb_bytes else None
         if self._pages is not None:
             self._region = np.array([self._pages.ctypes.data, self._pages.ctypes.data + self._pages.size], np.int64)
-            self._touch(self._region.ctypes.data, 1)  # the first touch of a page is a fault, not a walk
+            self._touch(self._region.ctypes.data, 1)  # the first touch of a page is a page fault, not a page walk
 
     def __call__(self) -> None:
-        """Flush, then touch: flushing itself needs the translations of what it flushes."""
+        """Flush, then touch: flushing uses the TLB entries of the flushed data."""
         if len(self._chunks):
             self._flush(self._chunks.ctypes.data, len(self._chunks))
         if self._pages is not None:
@@ -61,16 +60,16 @@ class Eviction:
 
 
 def _chunks(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.int64]:
-    """(address of the first line, address behind the last) of pieces that cover all arrays: [pieces, 2]."""
-    found = [np.zeros((0, 2), np.int64)]
+    """(address of the first line, address after the last) of chunks that cover all arrays: [chunks, 2]."""
+    chunks = [np.zeros((0, 2), np.int64)]
     for array in arrays:
         if not array.size:
             continue
         begin = array.ctypes.data // LINE_BYTES * LINE_BYTES
         end = array.ctypes.data + sum((d - 1) * s for d, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
         starts = np.arange(begin, end, CHUNK_BYTES, dtype=np.int64)
-        found.append(np.stack([starts, np.minimum(starts + CHUNK_BYTES, end)], axis=1))
-    return np.concatenate(found)
+        chunks.append(np.stack([starts, np.minimum(starts + CHUNK_BYTES, end)], axis=1))
+    return np.concatenate(chunks)
 
 
 def _pages(nbytes: int) -> NDArray[np.uint8]:

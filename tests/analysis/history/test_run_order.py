@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.analysis import origin as origins
-from benchgraph.analysis.history.order import Repository, ordered, repository, since
+from benchgraph.analysis import run_origin
+from benchgraph.analysis.history.run_order import Repository, ordered, repository, since
 from benchgraph.analysis.history.store import RunRow
-from benchgraph.analysis.origin import lineage, origin, resolve
+from benchgraph.analysis.run_origin import lineage, origin, resolve
 from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.core.remarks import collected
 
@@ -143,7 +143,7 @@ def test_no_repository_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("word", ["HEAD", "@", "HEAD~1", "ORIG_HEAD", "main^", "main@{1}"])
 def test_what_only_a_repository_can_say_is_refused_outside(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(origins, "git", lambda where, *words: None)
+    monkeypatch.setattr(run_origin, "git", lambda where, *words: None)
     with pytest.raises(UsageError) as bad:
         origin(word)
     assert str(bad.value).startswith(f"--commit={word}: this folder is in no repository that git can read; write a tag, or the hash that ")
@@ -163,13 +163,13 @@ def test_a_named_commit_is_looked_up_where_one_stands(checkout: Path) -> None:
 
 
 def test_the_checkout_of_the_package_is_asked_and_only_if_it_is_one(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(origins.benchgraph, "__file__", str(checkout / "__init__.py"))
+    monkeypatch.setattr(run_origin.benchgraph, "__file__", str(checkout / "__init__.py"))
     assert (origin().commit, origin().is_dirty) == (git("rev-parse", "HEAD"), False)
     (checkout / "__init__.py").write_text("changed")
     assert origin().is_dirty
     (checkout / "venv").mkdir()
     (checkout / "venv" / "__init__.py").touch()
-    monkeypatch.setattr(origins.benchgraph, "__file__", str(checkout / "venv" / "__init__.py"))
+    monkeypatch.setattr(run_origin.benchgraph, "__file__", str(checkout / "venv" / "__init__.py"))
     assert origin().commit == ""  # installed inside of somebody's repository
 
 

@@ -1,7 +1,4 @@
-"""Sentences for people, folded between words where the terminal would break them anywhere.
-
-What stands between quotes is not folded: it is there to be copied.
-"""
+"""Wraps messages for people between words. Quoted text is not broken, so that it can be copied."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ WORD = re.compile(r"(?:(?<!\w)'[^'\n]*'(?!\w)|`[^`\n]*`|[^\s])+")
 
 
 def folded(text: str, width: int, indent: int = 0) -> str:
-    """The text with lines of at most so many letters, except for words that are longer themselves. indent: of what a line goes on with."""
+    """Wrap lines to `width` letters, except for longer words. indent: of continuation lines."""
     return "\n".join(_line(line, width, " " * indent) for line in text.split("\n"))
 
 
 def for_stderr(text: str) -> str:
-    """As it is, unless stderr is a terminal."""
+    """Wrapped if stderr is a terminal."""
     if not sys.stderr.isatty():
         return text
     from benchgraph.present.terminal import columns
@@ -29,10 +26,10 @@ def _line(line: str, width: int, indent: str) -> str:
     if len(line) <= width or not line.strip():
         return line
     first, *words = WORD.findall(line)
-    found = [line[: line.index(first)] + first]
+    lines = [line[: line.index(first)] + first]
     for word in words:
-        if len(found[-1]) + 1 + len(word) > width:
-            found.append(indent + word)
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append(indent + word)
         else:
-            found[-1] += f" {word}"
-    return "\n".join(found)
+            lines[-1] += f" {word}"
+    return "\n".join(lines)

@@ -9,8 +9,8 @@ import pytest
 
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, host
-from benchgraph.measure import evict
-from benchgraph.measure.evict import CHUNK_BYTES, Eviction
+from benchgraph.measure import cache_eviction
+from benchgraph.measure.cache_eviction import CHUNK_BYTES, Eviction
 
 x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="clflush is x86-64's")
 
@@ -25,19 +25,19 @@ def lines(chunks: np.ndarray) -> list[int]:
 def test_every_line_that_an_array_touches_is_flushed_once(nbytes: int, offset: int) -> None:
     array = np.zeros(nbytes + offset, np.uint8)[offset:]
     first, last = array.ctypes.data // LINE_BYTES, (array.ctypes.data + nbytes - 1) // LINE_BYTES
-    assert lines(evict._chunks([array])) == [line * LINE_BYTES for line in range(first, last + 1)]
+    assert lines(cache_eviction._chunks([array])) == [line * LINE_BYTES for line in range(first, last + 1)]
 
 
 def test_a_view_is_flushed_from_its_first_to_its_last_element() -> None:
     whole = np.zeros((16, 1024), np.float32)
     view = whole[3:9, 100:200].T
-    found = lines(evict._chunks([view]))
+    found = lines(cache_eviction._chunks([view]))
     assert min(found) <= whole[3, 100:].ctypes.data < min(found) + LINE_BYTES
     assert max(found) <= whole[8, 199:].ctypes.data < max(found) + LINE_BYTES
 
 
 def test_what_is_empty_has_no_lines() -> None:
-    assert len(evict._chunks([np.zeros((0, 4))])) == len(evict._chunks([])) == 0
+    assert len(cache_eviction._chunks([np.zeros((0, 4))])) == len(cache_eviction._chunks([])) == 0
 
 
 @x86
@@ -53,7 +53,7 @@ def test_data_stay_as_they_are(tlb_bytes: int) -> None:
 
 @x86
 def test_the_code_flushes_and_waits_for_it() -> None:
-    text = evict._code(host()).assembly()
+    text = cache_eviction._code(host()).assembly()
     assert "clflush" in text
     assert text.index("clflush") < text.index("mfence")
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchgraph.present.prose import folded
 from benchgraph.present.screen import warn
+from benchgraph.present.word_wrap import folded
 
 
 @pytest.mark.parametrize(

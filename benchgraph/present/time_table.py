@@ -1,24 +1,24 @@
-"""How numbers and texts are said. One place, so that a console table and a page about the same run never differ in a digit."""
+"""Rows and cells of tables of times, shared by console tables and pages so that they agree to the digit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchgraph.analysis.means import ratio_of
+from benchgraph.analysis.mean_ratios import ratio_of
 from benchgraph.core.formats import computer, counted, milliseconds, number, percent, ranges, short, size, unit
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Machine, PartitionTiming, PolicyTiming, Result, Timing
 from benchgraph.results.roofline import Roofline
 
-RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # heads of what `cells` gives
+RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # column heads of `cells`
 HEADS = (*RATES, "compile ms", "ratio")  # and of `rows`
-SHOWN_PARTITIONS = 12  # of a policy, where not all are asked for
+SHOWN_PARTITIONS = 12  # of a policy, unless all are requested
 
 
 @dataclass(frozen=True)
 class Row:
-    """cells: texts, under HEADS. of: what they tell of, a policy or one of its partitions; None for several partitions in one row."""
+    """cells: texts, under HEADS. of: the policy or partition of the row; None for several partitions in one row."""
 
     label: str
     cells: tuple[str, ...]
@@ -30,7 +30,7 @@ class Row:
 
 
 def machine(m: Machine) -> str:
-    """Where the numbers come from: a line for the computer and the versions, then what it can do, where it was measured."""
+    """The machine in lines: computer and versions, then its measured peaks."""
     lines = [f"{computer(m.cpu, m.cores, m.isa, m.threads)}; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
     for dtype, one in m.peak_flops_1_thread.items():
         rate = unit(dtype)
@@ -47,42 +47,42 @@ def machine(m: Machine) -> str:
 
 
 def conditions(r: Result, mode: Mode) -> str:
-    """How the case was measured, and the roofs of the whole graph; those of single partitions differ in the bandwidth."""
+    """How the case was measured, and the peaks for the whole graph; the bandwidth of single partitions differs."""
     hot = "a single execution, nothing warmed up" if mode is Mode.simulation else "hot caches"
-    said = [hot if r.cold_cache == "none" else f"cold caches ({r.cold_cache})"]
+    conditions_ = [hot if r.cold_cache == "none" else f"cold caches ({r.cold_cache})"]
     if r.num_streams > 1:
-        said.append(f"{r.num_streams} streams: times are per execution finished")
+        conditions_.append(f"{r.num_streams} streams: times are per execution finished")
     if r.peak:
-        said.append(f"{r.arithmetic} peak {r.peak / 1e9:.1f} {unit(r.arithmetic)}")
+        conditions_.append(f"{r.arithmetic} peak {r.peak / 1e9:.1f} {unit(r.arithmetic)}")
     nbytes = r.bytes * r.num_streams
     if rate := r.bandwidth(nbytes):
         what = "memory" if r.cold_cache.startswith("all") else f"{size(nbytes)} over and over"
-        said.append(f"bandwidth {rate / 1e9:.1f} GB/s (reading {what})")
-    return "; ".join(said)
+        conditions_.append(f"bandwidth {rate / 1e9:.1f} GB/s (reading {what})")
+    return "; ".join(conditions_)
 
 
 def rows(r: Result, most: int | None = None) -> list[Row]:
-    """A row per policy, and under it one per partition when there are several; of more than `most` the slowest, the others in one row."""
-    found = list[Row]()
+    """A row per policy, followed by one per partition if there are several; of more than `most` the slowest, and one row for the others."""
+    result = list[Row]()
     for p in r.timings:
-        said = (*cells(p.timing, r.roofline(p)), compilation(p), ratio(p, r.timings[0]))
-        found.append(Row(f"{p.policy} ({counted(len(p.partitions), 'partition')})", said, p))
+        texts = (*cells(p.timing, r.roofline(p)), compilation(p), ratio(p, r.timings[0]))
+        result.append(Row(f"{p.policy} ({counted(len(p.partitions), 'partition')})", texts, p))
         if len(p.partitions) > 1:
-            found += _partition_rows(r, p.partitions, most)
-    return found
+            result += _partition_rows(r, p.partitions, most)
+    return result
 
 
 def _partition_rows(r: Result, partitions: Sequence[PartitionTiming], most: int | None) -> Iterator[Row]:
-    """In order of execution, the others last: the sums of their times."""
+    """In order of execution; the sums of the others' times last."""
     slowest = {p.id for p in sorted(partitions, key=lambda p: -p.timing.median_s)[:most]}
     for part in partitions:
         if part.id in slowest:
             yield Row(label(part), (*cells(part.timing, r.roofline(part)), compilation(part), ""), part)
-    if rest := [part for part in partitions if part.id not in slowest]:
-        least, middle = (sum(times) for times in zip(*((p.timing.min_s, p.timing.median_s) for p in rest), strict=True))
+    if others := [part for part in partitions if part.id not in slowest]:
+        least, middle = (sum(times) for times in zip(*((p.timing.min_s, p.timing.median_s) for p in others), strict=True))
         share = middle / sum(p.timing.median_s for p in partitions) if middle else 0.0
-        said = (milliseconds(least), milliseconds(middle), *[""] * (len(RATES) - 2), milliseconds(sum(p.compile_s for p in rest), 1), "")
-        yield Row(f"{counted(len(rest), 'other')}, {share:.0%} of the time", said, None)
+        texts = (milliseconds(least), milliseconds(middle), *[""] * (len(RATES) - 2), milliseconds(sum(p.compile_s for p in others), 1), "")
+        yield Row(f"{counted(len(others), 'other')}, {share:.0%} of the time", texts, None)
 
 
 def label(p: PartitionTiming) -> str:
@@ -90,9 +90,9 @@ def label(p: PartitionTiming) -> str:
 
 
 def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
-    """min, median, then what follows from the median: rates, their shares of the roofs, intensity, and which roof is nearer.
+    """min and median, then derived from the median: rates, their shares of the peaks, intensity, and which peak is the bound.
 
-    The peak is that of the graph's arithmetic (arithmetic.py), whatever its products were computed in.
+    The peak is that of the graph's arithmetic (measure/arithmetic.py), whatever the products were computed in.
     """
     return (
         milliseconds(t.min_s),
@@ -107,10 +107,10 @@ def cells(t: Timing, work: Roofline) -> tuple[str, ...]:
 
 
 def compilation(p: PolicyTiming | PartitionTiming) -> str:
-    """How long it took to compile, or, said so, to read what had been compiled before."""
+    """The time to compile, or, marked "warm", to read from the disk cache."""
     return milliseconds(p.compile_s, 1) + (" warm" if p.is_warm else "")
 
 
 def ratio(one: PolicyTiming, other: PolicyTiming) -> str:
-    """Of median times."""
+    """The ratio of median times."""
     return f"{ratio_of(one, other):.2f}"

@@ -1,11 +1,11 @@
-"""--cold-cache: which data an execution is to find in memory rather than in a cache.
+"""--cold-cache: which data are in memory rather than in a cache when an execution begins.
 
-    none   what the last execution left in the caches
-    wei    constant tensors, and what the library has made of them for itself (packed weights, folded scales), are cold
+    none   data stay where the last execution left them
+    wei    constant tensors, and what the library computed from them (packed weights, folded scales), are cold
     all    these, and every other input and output of every partition
 
-and with +tlb[:SIZE] the translations of pages too. Cold means flushed: benchdnn takes another copy of the data for each execution instead,
-which comes to the same, but that small data would need thousands of copies. Temporaries inside a partition, code and stacks stay warm.
+and with +tlb[:SIZE] the TLB too. Cold means flushed: benchdnn uses another copy of the data for each execution, which is equivalent but
+would need thousands of copies of small data. Temporaries inside a partition, code and stacks stay warm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ColdCache:
 
 
 def cold_cache(word: str) -> ColdCache:
-    """Read the value of --cold-cache, which the option's parser has let through."""
+    """Parse the value of --cold-cache, already validated by the option's parser."""
     what, _, tlb = word.partition("+")
     size = re.fullmatch(r"(\d+)([MG])", tlb.removeprefix("tlb").removeprefix(":") or DEFAULT_TLB) if tlb else None
     return ColdCache(what, int(size[1]) * _UNITS[size[2]] if size else 0)
