@@ -32,7 +32,7 @@ from benchgraph.core.remarks import collected
 from benchgraph.core.target import ISAS, current
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import GraphBuilder
-from benchgraph.library.ours import Benchgraph
+from benchgraph.library.own_library import Benchgraph
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions

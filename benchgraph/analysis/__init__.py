@@ -1,5 +1,7 @@
 """Statistics of saved results, without their presentation.
 
-mean_ratios.py  geometric means of ratios over groups of cases run_origin.py   the commit and start time of a run compare/        comparison
-of two sets of saved results history/        runs in a database, and change points
+mean_ratios.py  geometric means of ratios over groups of cases
+run_origin.py   the commit and start time of a run
+compare/        comparison of two sets of saved results
+history/        runs in a database, and change points
 """

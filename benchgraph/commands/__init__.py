@@ -1,7 +1,14 @@
 """The commands besides running cases, one file each; `benchgraph/cli.py` calls them.
 
-help.py           --help: overview, a command, a driver listing.py        list: batch files, drivers, reports, policies ops.py
-ops: the op table show.py           show: the partitioned graph explain.py        explain: the compiler's decisions compile_times.py
-compile-times: cold and warm tune.py           tune: measures schedule parameters fuzz.py           fuzz: random graphs compare.py
-compare: two sets of saved results history.py        history and regressions report.py         report: a page
+help.py           --help: overview, a command, a driver
+listing.py        list: batch files, drivers, reports, policies
+ops.py            ops: the op table
+show.py           show: the partitioned graph
+explain.py        explain: the compiler's decisions
+compile_times.py  compile-times: cold and warm
+tune.py           tune: measures schedule parameters
+fuzz.py           fuzz: random graphs
+compare.py        compare: two sets of saved results
+history.py        history and regressions
+report.py         report: a page
 """

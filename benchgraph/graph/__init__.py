@@ -1,11 +1,11 @@
-"""The API graph: what a user builds or a JSON dump holds, before it is partitioned and compiled.
+"""The API graph: built by users or read from JSON dumps, before it is partitioned and compiled.
 
 ir.py           Graph, Op: frozen; order, producers, consumers, inputs, outputs
 build.py        GraphBuilder, sample_graph
 json_values.py  the text of a file as JSON values
 json.py         oneDNN Graph JSON: load, loads, save, dumps, read (without checking)
-text.py         the same graph for people and tests: print_graph, parse_graph
-check.py        is it a legal graph (ids, producers, cycles, dtypes, the op table's rules); validate = check + infer_shapes
+text.py         a readable text form: print_graph, parse_graph
+check.py        whether a graph is legal (ids, producers, cycles, dtypes, the op table's rules); validate = check + infer_shapes
 infer.py        known dims and strides for every tensor
 override/       changes from the command line: rewrite, with_batch, with_shapes, row_major ...
 """

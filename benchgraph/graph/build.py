@@ -1,4 +1,4 @@
-"""Building graphs in Python: scripts, drivers and tests say what is connected to what; ids, shapes and dtypes follow from the rows.
+"""Builds graphs in Python: callers connect ops and tensors; ids, shapes and dtypes follow from the op table.
 
 b = GraphBuilder()
 x, w = b.input((128, 13)), b.constant((13, 512))
@@ -40,11 +40,11 @@ class GraphBuilder:
         return self._tensor(dtype, shape, strides, property_type)
 
     def constant(self, shape: Shape, dtype: DType = DType.f32, *, strides: Shape | None = None) -> LogicalTensor:
-        """An input whose data stays the same from execution to execution: weights, biases."""
+        """An input with the same data in every execution: weights, biases."""
         return self._tensor(dtype, shape, strides, PropertyType.constant)
 
     def op(self, kind: str, *ins: LogicalTensor, dtype: DType | None = None, name: str = "", **attrs: object) -> LogicalTensor:
-        """Append an op and return its (first) output. dtype: of that output; by default the rows decide, or it is the first input's."""
+        """Append an op and return its (first) output. dtype: of that output; by default inferred, or the first input's."""
         return self.outs(kind, *ins, dtypes=(dtype,), name=name, **attrs)[0]
 
     def outs(
@@ -52,14 +52,14 @@ class GraphBuilder:
     ) -> tuple[LogicalTensor, ...]:
         """Append an op with one output per entry of dtypes (None: as in `op`) and return its outputs.
 
-        Raises what the op's row has against it, naming the op.
+        Raises the errors of the op's row, naming the op.
         """
         return self.append(kind, ins, Attrs(attrs), dtypes, name)
 
     def append(
         self, kind: str, ins: tuple[LogicalTensor, ...], attrs: Attrs, dtypes: tuple[DType | None, ...] = (None,), name: str = ""
     ) -> tuple[LogicalTensor, ...]:
-        """`outs` for code that has the attributes as a value."""
+        """`outs` with the attributes as one value."""
         bare = Op(len(self._ops), kind, attrs, ins, name=name)
         with within(bare.label):
             row = ops.spec(kind)
@@ -73,11 +73,11 @@ class GraphBuilder:
         return outs
 
     def end(self, t: LogicalTensor) -> None:
-        """Mark a tensor as leaving the graph although something in the graph reads it."""
+        """Mark a tensor as an output of the graph although an op reads it."""
         self.append(END, (t,), Attrs(), ())
 
     def graph(self) -> Graph:
-        """The graph so far. Raises InvalidGraphOp when there is no op."""
+        """The graph so far. Raises InvalidGraphOp if there is no op."""
         if not self._ops:
             raise InvalidGraphOp("the graph has no op", fix="append one with `op` first")
         return validate(Graph(tuple(self._ops)))
@@ -89,7 +89,7 @@ class GraphBuilder:
 
 
 def sample_graph(spec: OpSpec, sample: Sample) -> Graph:
-    """The sample of a row as a graph of one op."""
+    """A row's sample as a graph of one op."""
     call = ops.call_of(spec.kind, sample)
     b = GraphBuilder()
     ins = tuple(b.input(t.shape, t.dtype) for t in call.ins)

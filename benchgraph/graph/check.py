@@ -1,4 +1,4 @@
-"""What must hold for a graph before anything else looks at it: ids, producers, order, one dtype per tensor, every op legal."""
+"""Checks that a graph is legal: ids, producers, order, one dtype per tensor, every op."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from benchgraph.graph.ir import Graph, Op
 
 
 def check(graph: Graph) -> None:
-    """Raise for a graph that contradicts itself (`check_consistent`), and for an op that its row does not allow.
+    """Raise for an inconsistent graph (`check_consistent`), and for an op that its row does not allow.
 
-    Shapes may still be unknown.
+    Shapes may be unknown.
     """
     check_consistent(graph)
     for op in graph.ops:
@@ -23,25 +23,25 @@ def check(graph: Graph) -> None:
 
 
 def check_consistent(graph: Graph) -> None:
-    """Raise for what no change to the ops makes right: a duplicate op id, a tensor with two producers, a cycle, ports that do not exist,
-    and a tensor that two ops describe in ways that exclude each other (`_contradiction`).
+    """Raise for errors that no change of ops can correct: a duplicate op id, a tensor with two producers, a cycle, ports that do not exist,
+    and incompatible descriptions of a tensor by two ops (`_contradiction`).
     """
     graph.check_ids()
-    _ = graph.producers, graph.order  # each raises when it cannot be made
+    _ = graph.producers, graph.order  # each raises InvalidGraph if it cannot be computed
     _check_ports(graph)
     _check_views(graph)
 
 
 def validate(graph: Graph) -> Graph:
-    """`check`, then infer every shape. The result is what partitioning and compilation take."""
+    """`check`, then infer every shape, as partitioning and compilation need."""
     check(graph)
     return infer_shapes(graph)
 
 
 def _check_ports(graph: Graph) -> None:
-    """Ports are tensors of the graph, and what comes in is not produced there.
+    """Ports must be tensors of the graph, and input ports must have no producer in it.
 
-    Of a dump whose op ids have gaps an op has been taken out, as of one among oneDNN's own inputs, and its output may still be named.
+    If op ids of a dump have gaps, an op was removed, as in some of oneDNN's own inputs, and its output may still be listed.
     """
     for key, ports in (("input_ports", graph.input_ports), ("output_ports", graph.output_ports)):
         for id in dict.fromkeys(ports or ()):
@@ -61,7 +61,7 @@ def _has_gaps(ids: list[int]) -> bool:
 
 
 def _check_views(graph: Graph) -> None:
-    """Producers first: consumers are held to what they say, and to each other where they say nothing."""
+    """Producers first: consumers must agree with them, and with each other on what producers leave open."""
     known: dict[int, tuple[LogicalTensor, Op]] = {}
     uses = [(op, t, False) for op in graph.ops for t in op.outputs] + [(op, t, True) for op in graph.ops for t in op.inputs]
     for op, t, is_read in uses:
@@ -69,9 +69,9 @@ def _check_views(graph: Graph) -> None:
             known[t.id] = t, op
             continue
         first, where = known[t.id]
-        found = _contradiction(first, t, spread=is_read and _spreads(op, first))
-        if found is not None:
-            name, here, there = found
+        difference = _contradiction(first, t, spread=is_read and _spreads(op, first))
+        if difference is not None:
+            name, here, there = difference
             what = f"tensor {t.id} {'is' if name == 'dtype' else f'has {name}'} {here} here but {there} in {where.label}"
             kind = InvalidDataType if name == "dtype" else InvalidShape if name == "shape" else InvalidGraph
             raise kind(what, where=op.label, fix=f"describe a tensor with the same {name} at every use")
@@ -80,11 +80,11 @@ def _check_views(graph: Graph) -> None:
 
 
 def _contradiction(a: LogicalTensor, b: LogicalTensor, *, spread: bool) -> tuple[str, str, str] | None:
-    """What two descriptions of a tensor say that cannot both be so: its name, what b says, what a says. None when there is no such thing.
+    """A property in which two descriptions of a tensor are incompatible: its name, b's value, a's value. None if they are compatible.
 
-    Unknown dims and strides agree with any, a stride of a dim of 1 means nothing, and layouts that are undef, any or opaque leave strides
-    to others. A property may be given by one alone, and one of constant and variable may be wrong; but a host scalar has no memory.
-    spread: b stands for its broadcast, with dims of 1 where a has more.
+    Unknown dims and strides agree with any, a stride of a dim of 1 is ignored, and layouts undef, any and opaque have no strides. A
+    property may be missing on one side, and constant and variable may be mixed; but a host scalar has no memory. spread: b describes a
+    broadcast of a, with dims of 1 where a has more.
     """
     if a.dtype is not b.dtype:
         return "dtype", b.dtype.value, a.dtype.value
@@ -105,7 +105,7 @@ def _contradiction(a: LogicalTensor, b: LogicalTensor, *, spread: bool) -> tuple
 
 
 def _spreads(op: Op, t: LogicalTensor) -> bool:
-    """Whether the op broadcasts its operands, and to the shape of this one."""
+    """Whether the op broadcasts its operands to the shape of this one."""
     return op.full_attrs.get("auto_broadcast") == "numpy" and any(out.shape == t.shape for out in op.outputs)
 
 
@@ -116,7 +116,7 @@ def _is_spread(part: Shape | None, whole: Shape | None) -> bool:
 
 
 def _both(a: LogicalTensor, b: LogicalTensor) -> LogicalTensor:
-    """What two descriptions that do not contradict each other say together."""
+    """The combination of two compatible descriptions."""
     shape = agreed(a.shape, b.shape)
     if shape is None:
         return a
@@ -126,6 +126,6 @@ def _both(a: LogicalTensor, b: LogicalTensor) -> LogicalTensor:
 
 
 def check_one(op: Op) -> None:
-    """Raise what the op's row has against it, naming the op."""
+    """Raise the errors of the op's row, naming the op."""
     with within(op.label):
         ops.check_op(op.kind, op.attrs, tuple((t.dtype, t.shape) for t in op.inputs), tuple(t.dtype for t in op.outputs))

@@ -1,4 +1,4 @@
-"""Shape inference over a whole graph: every tensor gets known dims and strides, and is described the same wherever it is used."""
+"""Shape inference over a whole graph: every tensor gets known dims and strides, and the same description at every use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from benchgraph.graph.ir import Graph, Op
 
 
 def infer_shapes(graph: Graph) -> Graph:
-    """The graph with every dim known; the same object when nothing was to be done.
+    """The graph with every dim known; the same object if nothing changed.
 
-    A tensor's producer describes it; the uses of a graph input are merged (known dims win over unknown ones, a property over undef).
-    Unknown strides become row-major, layout undef becomes strided. Raises InvalidShape where dims disagree, or stay unknown, and
+    A tensor's producer describes it; the uses of a graph input are merged (known dims override unknown ones, a property overrides undef).
+    Unknown strides become row-major, layout undef becomes strided. Raises InvalidShape if dims disagree or stay unknown, and
     InvalidArguments for strides that no memory can have.
     """
     tensors = {t.id: _filled(t) for t in merged_inputs(graph).values()}
@@ -37,22 +37,22 @@ def _check_memory(graph: Graph, tensors: Mapping[int, LogicalTensor]) -> None:
 
 
 def merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:
-    """Tensor id -> the one description that all uses of a graph input give. Raises InvalidShape where they disagree or say too little."""
-    found: dict[int, LogicalTensor] = {}
+    """Tensor id -> the merged description of a graph input. Raises InvalidShape if uses disagree or the dims stay unknown."""
+    merged: dict[int, LogicalTensor] = {}
     for op in graph.ops:
         for t in op.inputs:
             if t.id not in graph.producers:
-                found[t.id] = _merged(found.get(t.id, t), t, op)
-    for t in found.values():
+                merged[t.id] = _merged(merged.get(t.id, t), t, op)
+    for t in merged.values():
         if not t.has_known_shape:
             user = graph.consumers[t.id][0]
             what = f"graph input {t.id} has unknown dims {dims_text(t.shape)}"
             raise InvalidShape(what, where=user.label, fix="give the input a shape, for example with --in-shapes")
-    return found
+    return merged
 
 
 def _merged(seen: LogicalTensor, use: LogicalTensor, op: Op) -> LogicalTensor:
-    """One description of a graph input out of two uses of it."""
+    """The merged description of a graph input and a further use of it."""
     if use == seen:
         return seen
     shape = agreed(seen.shape, use.shape)
@@ -66,7 +66,7 @@ def _merged(seen: LogicalTensor, use: LogicalTensor, op: Op) -> LogicalTensor:
 
 
 def agreed(a: Shape | None, b: Shape | None) -> Shape | None:
-    """The dims two descriptions give together; None when they contradict each other, or neither says anything."""
+    """The dims of two descriptions combined; None if they are incompatible, or both unknown."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b) or any(x != y and UNKNOWN_DIM not in (x, y) for x, y in zip(a, b, strict=True)):
@@ -75,7 +75,7 @@ def agreed(a: Shape | None, b: Shape | None) -> Shape | None:
 
 
 def infer_outputs(op: Op, ins: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
-    """The op's outputs with the shapes its row infers from these inputs, whose shapes are known."""
+    """The op's outputs with the shapes that its row infers from these inputs, whose shapes are known."""
     with within(op.label):
         ops.check_form(op.kind, op.attrs, len(ins), len(op.outputs))
         row, attrs = ops.spec(op.kind), op.full_attrs
@@ -98,14 +98,14 @@ def _output(op: Op, declared: LogicalTensor, inferred: Shape | None) -> LogicalT
 
 
 def _filled(t: LogicalTensor) -> LogicalTensor:
-    """With strides, and so of layout strided; the library may still choose the layout of `any`, and knows that of `opaque`."""
+    """With strides, and so of layout strided; layouts any and opaque are left to the library."""
     if t.layout_type in (LayoutType.any, LayoutType.opaque) or (t.strides is not None and t.layout_type is LayoutType.strided):
         return t
     return replace(t, strides=t.known_strides, layout_type=LayoutType.strided)
 
 
 def dims_text(shape: Shape | None) -> str:
-    """Dims as messages have them: `2x?x3`."""
+    """Dims for messages: `2x?x3`."""
     if shape is None:
         return "unknown"
     return "x".join("?" if d == UNKNOWN_DIM else str(d) for d in shape) or "()"

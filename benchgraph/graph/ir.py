@@ -1,4 +1,4 @@
-"""The API graph: what a user builds or a JSON dump holds. Frozen; every change makes a new graph."""
+"""The API graph: built by users or read from JSON dumps. Frozen; every change makes a new graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchgraph.core.tensor import LogicalTensor
 
 @dataclass(frozen=True)
 class Op:
-    """An operation. inputs and outputs are in schema order; attrs hold only what was given (defaults come from the op table)."""
+    """An operation. inputs and outputs are in schema order; attrs are those given (defaults are in the op table)."""
 
     id: int
     kind: str
@@ -26,17 +26,17 @@ class Op:
 
     @property
     def label(self) -> str:
-        """How messages name this op."""
+        """The op's name in messages."""
         return f"op {self.id}: {shortened(self.kind)}"
 
     @property
     def full_attrs(self) -> Attrs:
-        """The attributes, with the schema's defaults for those that were not given."""
+        """The attributes, including the schema's defaults."""
         return ops.with_defaults(self.kind, self.attrs)
 
     @property
     def extensions(self) -> Attrs:
-        """Those of the attributes that oneDNN has not."""
+        """The attributes that oneDNN lacks."""
         own = ops.spec(self.kind).schema.extensions
         return Attrs({name: value for name, value in self.attrs.items() if name in own})
 
@@ -45,8 +45,8 @@ class Op:
 class Graph:
     """Operations connected by logical-tensor ids.
 
-    ops: in any order as given; `order` is topological. input_ports, output_ports: as the dump lists them, None when it has none.
-    fpmath_apply_to_int None: the dump does not say.
+    ops: in the given order; `order` is topological. input_ports, output_ports: as the dump lists them, or None. fpmath_apply_to_int: None
+    if the dump does not have it.
     """
 
     ops: tuple[Op, ...]
@@ -59,58 +59,58 @@ class Graph:
 
     @cached_property
     def producers(self) -> dict[int, Op]:
-        """Tensor id -> the op that writes it. Raises InvalidGraph when two do."""
-        found: dict[int, Op] = {}
+        """Tensor id -> the op that writes it. Raises InvalidGraph if two do."""
+        by_tensor: dict[int, Op] = {}
         for op in self.ops:
             for t in op.outputs:
-                if t.id in found:
-                    both = f"ops {found[t.id].id} and {op.id} both produce tensor {t.id}"
+                if t.id in by_tensor:
+                    both = f"ops {by_tensor[t.id].id} and {op.id} both produce tensor {t.id}"
                     raise InvalidGraph(both, where=op.label, fix="give each output its own tensor id")
-                found[t.id] = op
-        return found
+                by_tensor[t.id] = op
+        return by_tensor
 
     @cached_property
     def consumers(self) -> dict[int, tuple[Op, ...]]:
-        """Tensor id -> the ops that read it, each once, in graph order."""
-        found: dict[int, list[Op]] = {}
+        """Tensor id -> the ops that read it, without duplicates, in graph order."""
+        by_tensor: dict[int, list[Op]] = {}
         for op in self.ops:
             for id in dict.fromkeys(t.id for t in op.inputs):
-                found.setdefault(id, []).append(op)
-        return {id: tuple(ops) for id, ops in found.items()}
+                by_tensor.setdefault(id, []).append(op)
+        return {id: tuple(ops) for id, ops in by_tensor.items()}
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Op id -> its place in `order`."""
+        """Op id -> its position in `order`."""
         return {op.id: place for place, op in enumerate(self.order)}
 
     def first_reader(self, tensor: int, counts: Callable[[Op], bool]) -> Op | None:
-        """Of the ops that read a tensor and count, the first one in topological order; None when there is none."""
+        """The first reader of a tensor in topological order that satisfies the predicate `counts`; None if there is none."""
         return min(filter(counts, self.consumers.get(tensor, ())), key=lambda op: self.places[op.id], default=None)
 
     @cached_property
     def tensors(self) -> dict[int, LogicalTensor]:
         """Tensor id -> logical tensor, the producer's description first, else the first consumer's."""
-        found = {t.id: t for op in self.ops for t in op.outputs}
+        by_id = {t.id: t for op in self.ops for t in op.outputs}
         for op in self.ops:
             for t in op.inputs:
-                found.setdefault(t.id, t)
-        return found
+                by_id.setdefault(t.id, t)
+        return by_id
 
     @cached_property
     def inputs(self) -> tuple[LogicalTensor, ...]:
-        """Tensors nothing in the graph produces, in order of first use."""
+        """Tensors without a producer in the graph, in order of first use."""
         made = self.producers
         return tuple({t.id: t for op in self.ops for t in op.inputs if t.id not in made}.values())
 
     @cached_property
     def outputs(self) -> tuple[LogicalTensor, ...]:
-        """Tensors that leave the graph: unused ones, those an End marks, and those output_ports names, in order of production."""
+        """Unread tensors, those that an End marks, and those of output_ports, in order of production."""
         marked = {t.id for op in self.ops if op.kind == END for t in op.inputs} | set(self.output_ports or ())
         return tuple(t for op in self.order for t in op.outputs if t.id in marked or t.id not in self.consumers)
 
     @cached_property
     def order(self) -> tuple[Op, ...]:
-        """The ops in topological order, stable with respect to the given order. Raises InvalidGraph on a cycle, naming its ops."""
+        """The ops in topological order, stable with respect to the given order. Raises InvalidGraph for a cycle, with its ops."""
         made, done, result = self.producers, set[int](), list[Op]()
         for root in self.ops:
             path: list[tuple[Op, Iterator[LogicalTensor]]] = [(root, iter(root.inputs))] if root.id not in done else []
@@ -135,7 +135,7 @@ class Graph:
         return tuple(result)
 
     def check_ids(self) -> None:
-        """Op ids must be unique; raises InvalidGraphOp. Producers and cycles are checked by the properties above."""
+        """Raises InvalidGraphOp for duplicate op ids. The properties above check producers and cycles."""
         seen = set[int]()
         for op in self.ops:
             if op.id in seen:
@@ -143,16 +143,16 @@ class Graph:
             seen.add(op.id)
 
     def check_has(self, tensor: int) -> None:
-        """Raises InvalidArguments for the id of a tensor that the graph does not have."""
+        """Raises InvalidArguments for a tensor id that is not in the graph."""
         if tensor not in self.tensors:
             raise InvalidArguments("there is no such tensor", where=f"tensor {tensor}", fix=f"the graph has {listed(sorted(self.tensors))}")
 
     def with_tensors(self, changed: dict[int, LogicalTensor]) -> Graph:
-        """The graph with these logical tensors exchanged, by id, wherever they occur."""
+        """The graph with these logical tensors replaced, by id, at every use."""
         return self.mapped(lambda t: changed.get(t.id, t))
 
     def mapped(self, change: Callable[[LogicalTensor], LogicalTensor]) -> Graph:
-        """The graph with every logical tensor changed, wherever it occurs."""
+        """The graph with every logical tensor changed, at every use."""
 
         def each(ts: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
             return tuple(map(change, ts))
@@ -160,4 +160,4 @@ class Graph:
         return replace(self, ops=tuple(replace(op, inputs=each(op.inputs), outputs=each(op.outputs)) for op in self.ops))
 
 
-END = "End"  # marks its input as leaving the graph; the one kind whose meaning is the graph's, not an op's
+END = "End"  # marks its input as an output of the graph; not an operation

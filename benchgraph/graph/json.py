@@ -1,15 +1,15 @@
-"""oneDNN Graph JSON, read and written: the dumps of ONEDNN_GRAPH_DUMP and what people write by hand in their style.
+"""Reads and writes oneDNN Graph JSON: dumps of ONEDNN_GRAPH_DUMP, and files written by hand in this format.
 
-Reading is tolerant where the library or its own reader is odd:
+Reading accepts the peculiarities of the library and its reader:
 
-- `inf`, `-inf`, `nan` may stand bare, as the library prints them; booleans are 0/1 or true/false; `fpmath_mode_apply_to_int` is a string;
-- `attrs`, `inputs`, `outputs`, `name`, the ports and every other top-level key but `graph` may be absent; unknown keys are skipped;
-- INT64_MIN is an unknown dim. The library writes a shape with any unknown dim as one INT64_MIN, so that alone is a shape of unknown
-  rank (None). Strides that hold INT64_MIN, or do not match the rank, are unknown (None); an opaque tensor's first stride is its layout id;
-- the attributes `partition_id` and `backend`, which the library adds to every op of a partitioned dump, are bookkeeping and are dropped.
+- `inf`, `-inf`, `nan` may be unquoted, as the library prints them; booleans are 0/1 or true/false; `fpmath_mode_apply_to_int` is a string;
+- `attrs`, `inputs`, `outputs`, `name`, the ports and every other top-level key but `graph` are optional; unknown keys are ignored;
+- INT64_MIN is an unknown dim. The library writes a shape with any unknown dim as a single INT64_MIN, so that is a shape of unknown
+  rank (None). Strides with INT64_MIN, or of another rank, are unknown (None); an opaque tensor's first stride is its layout id;
+- the attributes `partition_id` and `backend`, which the library adds to every op of a partitioned dump, are dropped.
 
-Writing keeps the library's key order and attribute typing, but floats are exact (repr; the library prints six digits), and a
-shape of known rank keeps its known dims. `loads(dumps(g)) == g` for every graph that was loaded.
+Writing keeps the library's key order and attribute types, but floats are exact (repr; the library prints six digits), and a shape of known
+rank keeps its known dims. `loads(dumps(g)) == g` for every loaded graph.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def load(path: str | Path) -> Graph:
 
 
 def read(path: str | Path) -> Graph:
-    """Read a file without checking whether its ops are legal, which overrides may yet make them. Errors as `load`."""
+    """Read a file without checking its ops, which overrides may still make legal. Errors as `load`."""
     with within(str(path)):
         graph = _graph(parse(text_of(Path(path))))
         check_consistent(graph)
@@ -56,7 +56,7 @@ def read(path: str | Path) -> Graph:
 
 
 def loads(text: str, where: str = "<string>") -> Graph:
-    """Read and check a graph; `where` stands in front of every error. Shapes are not inferred (see `benchgraph.graph.validate`)."""
+    """Read and check a graph; every error begins with `where`. Shapes are not inferred (see `benchgraph.graph.validate`)."""
     with within(where):
         graph = _graph(parse(text))
         check(graph)
@@ -72,7 +72,7 @@ def save(graph: Graph, path: str | Path) -> None:
 
 
 def _name(value: object) -> str:
-    """What a message calls a JSON value."""
+    """A JSON value in messages."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -117,7 +117,7 @@ def _string(value: object, what: str) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether there are characters for all of it: \\ud800 alone is the half of one, which no file can hold."""
+    r"""Whether it is valid Unicode: \ud800 alone is half a surrogate pair, which cannot be written to a file."""
     return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
@@ -186,14 +186,14 @@ def _boolean_word(value: object) -> bool:
 
 
 def _ports(data: Json, key: str) -> tuple[int, ...] | None:
-    """Tensor ids, repeated as the dump repeats them."""
+    """Tensor ids, including duplicates."""
     if key not in data:
         return None
     return tuple(_id(v, f'element {i} of "{key}"') for i, v in enumerate(_array(data[key], f'"{key}"')))
 
 
 def _current(kind: str) -> str:
-    """The kind's name of today: the first versions of oneDNN Graph called the gradients Backprop."""
+    """The present name of a kind: the first versions of oneDNN Graph named the gradients Backprop."""
     renamed = f"{kind.removesuffix('Backprop')}Backward"
     return renamed if kind.endswith("Backprop") and renamed in ops.OPS else kind
 
@@ -211,7 +211,7 @@ def _op(entry: object, position: int) -> Op:
         kind = _current(_string(fields["kind"], '"kind"'))
         name = _string(fields.get("name", ""), '"name"')
         where = Op(id, kind).label
-        ops.spec(kind)  # an unknown kind is the first thing to say of an op
+        ops.spec(kind)  # report an unknown kind before other errors
         inputs, outputs = (_tensors(fields, key) for key in ("inputs", "outputs"))
         return Op(id, kind, _attrs(fields.get("attrs", {})), inputs, outputs, name)
     except BenchgraphError as bad:
@@ -280,7 +280,7 @@ def _shape(fields: Json) -> Shape | None:
 
 
 def dumps(graph: Graph) -> str:
-    """The graph as the library would dump it, one tensor and one attribute a line. Strict JSON unless an attribute is inf or nan."""
+    """The graph in the library's format, one tensor and one attribute per line. Strict JSON unless an attribute is inf or nan."""
     head = {"version": graph.version, "engine_kind": graph.engine_kind, "fpmath_mode": graph.fpmath_mode}
     if graph.fpmath_apply_to_int is not None:
         head["fpmath_mode_apply_to_int"] = "true" if graph.fpmath_apply_to_int else "false"
@@ -306,7 +306,7 @@ def _block(opening: str, items: Iterator[str], closing: str) -> str:
 
 
 def _attr_texts(op: Op) -> Iterator[tuple[str, tuple[str, AttrValue]]]:
-    """Each attribute with its JSON type: what the op's row says, or, for an op without a row, what the value looks like."""
+    """Each attribute with its JSON type from the op's row; without a row, from its value."""
     try:
         schema = ops.attrs_of(op.kind)
     except NoSuchOpKind:

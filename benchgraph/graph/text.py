@@ -1,15 +1,15 @@
-"""Graphs as text, and back: `parse_graph(print_graph(g)) == g`.
+"""A readable text form of graphs: `parse_graph(print_graph(g)) == g`.
 
     graph engine=cpu fpmath=strict {
       %3: f32[128,512] = MatMul#0 "layer 0"(%0: f32[128,13], %1: f32[13,512] constant, %2: f32[512] constant) {transpose_a=false}
       %4: f32[128,512] = ReLU#1(%3)
     }
 
-An op is `outputs = Kind#id "name"(inputs) {attributes}`; name and attributes are left out when empty. A tensor is described where it
-first occurs, and again only where the description differs. `?` is an unknown dim, `f32[*]` a tensor of unknown rank. After the dims come,
-when they are not the usual ones: strides (`strides=[1,4]`; `strides=?` when unknown), the layout (`any`, `undef`, `opaque(7)`) and the
-property (`variable`, `constant`, `host_scalar`). Usual means strided, row-major when the dims are known, property undef. The header adds
-`version="3.1.0"`, `apply_to_int=true`, `inputs=[0]` and `outputs=[4]` (port lists) when the graph has them.
+An op is `outputs = Kind#id "name"(inputs) {attributes}`; name and attributes are omitted when empty. A tensor is described at its first
+occurrence, and again only where the description differs. `?` is an unknown dim, `f32[*]` a tensor of unknown rank. The dims are followed,
+where they are not the defaults, by strides (`strides=[1,4]`; `strides=?` when unknown), the layout (`any`, `undef`, `opaque(7)`) and the
+property (`variable`, `constant`, `host_scalar`). The defaults are strided, row-major when the dims are known, property undef. The header
+adds `version="3.1.0"`, `apply_to_int=true`, `inputs=[0]` and `outputs=[4]` (port lists) if the graph has them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def print_graph(graph: Graph) -> str:
 
 
 def print_tensor(t: LogicalTensor) -> str:
-    """A logical tensor for messages, without its id: `f32[128,13] constant`. Strides that are not given count as the usual ones."""
-    usual = t if t.strides is not None else replace(t, strides=_usual_strides(t.shape, t.layout_type))
-    return _tensor(usual, {}).partition(": ")[2]
+    """A logical tensor for messages, without its id: `f32[128,13] constant`. Missing strides count as the default ones."""
+    with_strides = t if t.strides is not None else replace(t, strides=_default_strides(t.shape, t.layout_type))
+    return _tensor(with_strides, {}).partition(": ")[2]
 
 
 def _op(op: Op, seen: dict[int, LogicalTensor]) -> str:
@@ -59,7 +59,7 @@ def _tensor(t: LogicalTensor, seen: dict[int, LogicalTensor]) -> str:
     seen[t.id] = t
     dims = "*" if t.shape is None else ",".join("?" if d == UNKNOWN_DIM else str(d) for d in t.shape)
     words = [f"%{t.id}: {t.dtype.value}[{dims}]"]
-    if t.strides != _usual_strides(t.shape, t.layout_type):
+    if t.strides != _default_strides(t.shape, t.layout_type):
         words.append(f"strides={'?' if t.strides is None else print_value(t.strides)}")
     if t.layout_type is LayoutType.opaque:
         words.append(f"opaque({t.layout_id})")
@@ -70,7 +70,7 @@ def _tensor(t: LogicalTensor, seen: dict[int, LogicalTensor]) -> str:
     return " ".join(words)
 
 
-def _usual_strides(shape: Shape | None, layout: LayoutType) -> Shape | None:
+def _default_strides(shape: Shape | None, layout: LayoutType) -> Shape | None:
     if shape is None or UNKNOWN_DIM in shape or layout is not LayoutType.strided:
         return None
     return dense_strides(shape)
@@ -83,15 +83,15 @@ _PROPERTIES = {p.value: p for p in PropertyType if p is not PropertyType.undef}
 
 
 def parse_graph(text: str) -> Graph:
-    """Read `print_graph`'s text. Raises ParseError with line, column, the line itself and what was expected there.
+    """Parse `print_graph`'s text. Raises ParseError with line, column, the line itself and what was expected.
 
-    Only the form is checked; `benchgraph.graph.check` says whether the graph makes sense.
+    Checks only the syntax; `benchgraph.graph.check` checks the graph.
     """
     return _Parser(text).graph()
 
 
 class _Parser(Tokens):
-    """Recursive descent."""
+    """A recursive-descent parser."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, "graph text", r"[%:\[\],*?=\#(){}-]")
@@ -156,7 +156,7 @@ class _Parser(Tokens):
         if self.kind == "word" and self.next in _PROPERTIES:
             property_type = self.choose(_PROPERTIES, "a property")
         if not explicit:
-            strides = _usual_strides(shape, layout)
+            strides = _default_strides(shape, layout)
         self.seen[id] = LogicalTensor(id, dtype, shape, strides, layout, property_type, layout_id)
         return self.seen[id]
 

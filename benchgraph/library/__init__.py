@@ -1,4 +1,4 @@
-"""The oneDNN Graph programming model, and libraries under test.
+"""The oneDNN Graph programming model, and the protocol of libraries under test.
 
 engine.py              Engine, Stream
 tensor.py              Tensor
@@ -10,10 +10,10 @@ compiled_partition.py  CompiledPartition
 cache.py               a bounded cache: of compiled partitions, and of bound buffers
 verbose.py             the log of compilations and executions
 dump.py                graphs and partitions as JSON files
-protocol.py            what the harness asks of a library
-ours.py                the compiler of this package behind it
-compile_jobs.py        several partitions compiled at once
-compile_worker.py      a process that compiles partitions for another one
+protocol.py            the interface between the harness and a library
+own_library.py         this package's compiler behind the protocol
+compile_jobs.py        compiles several partitions in parallel
+compile_worker.py      a worker process of compile_jobs.py
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ from benchgraph.library.protocol import Library
 
 def benchgraph_library() -> Library:
     """Our library, for the current target (BENCHGRAPH_ISA, BENCHGRAPH_THREADS)."""
-    from benchgraph.library.ours import Benchgraph  # llvmlite is slow to import, and mode L never compiles
+    from benchgraph.library.own_library import Benchgraph  # llvmlite is slow to import, and mode L never compiles
 
     return Benchgraph()

@@ -1,4 +1,4 @@
-"""A bounded cache, least recently used out first, that several threads may use: of compiled partitions, and of bound buffers."""
+"""A thread-safe cache of bounded size, least recently used out first: of compiled partitions, and of bound buffers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ UNLIMITED_MB = 2**44 - 1  # the whole address space
 
 
 class Cache(Generic[V]):
-    """At most `capacity` values; 0 keeps none. hits, misses: look-ups so far; one that waits for another thread's value is a hit.
+    """At most `capacity` values; 0 stores none. hits, misses: look-ups so far; one that waits for another thread's value is a hit.
 
-    capacity may be a function, asked when the capacity is first needed.
+    capacity may be a function, called when the capacity is first needed.
     """
 
     def __init__(self, capacity: int | Callable[[], int]) -> None:
@@ -50,9 +50,9 @@ class Cache(Generic[V]):
             self._trim()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value for a key, made if it is not there. A thread that finds another one making it waits and shares the value.
+        """The value for a key, made if it is not there. If another thread is making it, waits and shares the value.
 
-        What `make` raises reaches its caller alone: threads that waited try again. With capacity 0 every caller makes its own.
+        An exception of `make` is raised in its caller only: waiting threads try again. With capacity 0 every caller makes its own.
         """
         while True:
             with self._lock:
@@ -89,7 +89,7 @@ class Cache(Generic[V]):
         return value
 
     def forget_pending(self) -> None:
-        """Let nobody wait for what is being made."""
+        """Drop pending values, whose threads do not exist in a forked child."""
         self._pending.clear()
 
     def _trim(self) -> None:
@@ -98,12 +98,12 @@ class Cache(Generic[V]):
 
 
 compiled_partitions: Cache[Executable] = Cache(lambda: config().compiled_partition_cache_capacity)
-if hasattr(os, "register_at_fork"):  # the threads that were making them are not in the child
+if hasattr(os, "register_at_fork"):  # the child lacks the threads that were making them
     os.register_at_fork(after_in_child=compiled_partitions.forget_pending)
 
 
 def get_compiled_partition_cache_capacity() -> int:
-    """How many compiled partitions are kept for reuse."""
+    """The number of compiled partitions that are kept for reuse."""
     return compiled_partitions.capacity
 
 
@@ -113,22 +113,22 @@ def set_compiled_partition_cache_capacity(capacity: int) -> None:
 
 
 def get_constant_tensor_cache_capacity(engine_kind: str = "cpu") -> int:
-    """MB of constants (packed weights and the like) that compiled partitions share. 0: each keeps its own."""
+    """MB of constants (such as packed weights) that compiled partitions share. 0: each has its own."""
     _check_kind(engine_kind)
     return constant_tensors.capacity
 
 
 def set_constant_tensor_cache_capacity(engine_kind: str, megabytes: int) -> None:
-    """Empty the cache of constants and let it grow to so many MB; 0 switches it off.
+    """Clear the cache of constants and set its size in MB; 0 disables it.
 
-    Raises InvalidArguments for a negative number, and for an engine there is not.
+    Raises InvalidArguments for a negative number, and for another engine.
     """
     _check_kind(engine_kind)
     constant_tensors.capacity = megabytes
 
 
 def get_constant_tensor_cache() -> int:
-    """1 when constants are shared, else 0. Deprecated in oneDNN: ask for the capacity."""
+    """1 if constants are shared, else 0. Deprecated in oneDNN in favour of the capacity."""
     return int(constant_tensors.capacity > 0)
 
 

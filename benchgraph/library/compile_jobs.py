@@ -1,12 +1,12 @@
-"""Several partitions compiled at once: by this process, and by others that are started when that pays (compile_worker.py).
+"""Compiles several partitions in parallel: in this process, and in worker processes that are started if that pays (compile_worker.py).
 
-Threads would gain nothing: llvmlite lets one at a time into LLVM, and Python holds its lock beside it.
+Threads would gain nothing: llvmlite admits one at a time to LLVM, and Python's lock covers the rest.
 
-A worker compiles and sends the object; this process links it, puts it on disk, and says in the log what was compiled, in the order of the
-partitions. What a worker has not compiled, because it died or because there is an error to be raised, this process compiles itself, so
-errors are those of `compile_partition`. It compiles everything itself with one thread or one partition, where all others are on disk,
-where stages are shown or dumped (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG), while another thread has the workers, while their start is not
-worth it (WORTH), and until they have started, which nobody waits for but who is about to measure (`settle`).
+A worker compiles and sends the object file; this process links it, stores it in the disk cache, and logs the compilation, in the order of
+the partitions. What no worker compiled, because it died or there is an error to raise, this process compiles itself, so errors are those of
+`compile_partition`. It compiles everything itself with one thread or one partition, if all others are on disk, if stages are printed or
+dumped (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG), while another thread uses the workers, while starting them does not pay (WORTH), and
+until they have started. Only code that is about to measure waits for their start (`settle`).
 """
 
 from __future__ import annotations
@@ -38,35 +38,26 @@ from benchgraph.partition.ir import Partition
 from benchgraph.runtime.disk import store
 from benchgraph.runtime.executable import Executable
 
-# Partitions that this process was asked for, in graphs of several, for every worker that it starts; BENCHGRAPH_COMPILE_JOBS=N starts all at
-# once. A start takes 0.45 s of CPU time, a single op of MLP_2 or MHA_1 21 to 27 ms: so all starts together never cost more than what was
-# asked for, and one worker no more than it could have saved by then. A graph that is compiled before its worker is ready gains nothing, nor
-# does it wait. And only for CPUs that are idle by the load average, as make -l has it: on two CPUs that others kept busy the phase compile
-# of `--mode=C --policy=one_op_each` took 1.1 s alone and 2.0 to 2.3 with a worker of its own (44 ops of mlp_2_int8 and mha_1_int8).
-#
-# Two CPUs of a Cascade Lake server at moments when nobody else used them, disk cache off, list(compile_partitions(...)) in turns by one
-# process and by two. New processes that compile the single ops of mlp_1, mlp_2, mha_1, mha_2, mha_3 of inputs/graph/paper in int8, min and
-# median of 3, s: after 15 ops 0.26 0.30 and 0.28 0.31, after 40 0.63 0.77 and 0.57 0.64, after all 97 1.78 2.42 and 1.28 1.53. With a
-# worker that is ready, of 5, ms: MLP_2 in f32, 10 single ops 211 266 and 135 148, 5 partitions of post_ops 157 202 and 93 107; MHA_1, 7
-# single ops 178 191 and 101 124, 5 of post_ops 167 174 and 110 127. What the partitions say they took adds up to an eighth more.
+# Partitions compiled so far, in graphs of several, per started worker (BENCHGRAPH_COMPILE_JOBS=N starts all at once). So starts never cost
+# more than the compilations, and happen only for CPUs that are idle by the load average (docs/measurements/compile-jobs.md).
 WORTH = 16
-SILENCE_S = 120.0  # after which workers are given up: far above what the largest partition, or a start on a busy machine, takes
+SILENCE_S = 120.0  # timeout of workers: far above the time of the largest partition, or of a start on a busy machine
 
-Made: TypeAlias = dict[int, Executable]  # by position among the orders
+Executables: TypeAlias = dict[int, Executable]  # by position among the orders
 
 
 def compile_partitions(partitions: Sequence[Partition], target: Target | None = None) -> Iterator[Executable]:
-    """The executables, in order; several processes make them. Partitions that are alike but for ids share one.
+    """The executables, in order; several processes make them. Partitions that are equal but for ids share one.
 
-    Raises what compile_partition does, in the place of the first partition that it does it for. compile_s of an executable is the time
-    that it took whoever compiled it, others at work beside him or not, and the time to link it; 0 for one that shares what another took.
+    Raises the errors of compile_partition, for the first partition that has one, in its place. compile_s of an executable is the time in
+    the process that compiled it, and the time to link it; 0 for one that shares another's.
     """
-    is_shown = config().shows_stages or is_recorded()  # of every partition, what it is like or not
+    is_shown = config().shows_stages or is_recorded()  # of every partition, also of equal ones
     jobs = config().compile_jobs or (target or current()).cores
     orders = [] if is_shown else _orders(partitions, target)
     distinct, given = list(dict.fromkeys(orders)), set[Order]()
     together = jobs > 1 and len(distinct) > 1
-    made = _made_together(distinct, jobs) if together else {}
+    made = _compiled_in_parallel(distinct, jobs) if together else {}
     for done, o in enumerate(orders):
         tell("compile", done, len(partitions))
         if o not in made:
@@ -76,19 +67,19 @@ def compile_partitions(partitions: Sequence[Partition], target: Target | None = 
     yield from (compile_partition(p, target) for p in islice(partitions, len(orders), None))
 
 
-def _made_together(orders: Sequence[Order], jobs: int) -> dict[Order, Executable]:
-    """Those that the disk has, and of the others what so many processes could make."""
+def _compiled_in_parallel(orders: Sequence[Order], jobs: int) -> dict[Order, Executable]:
+    """The executables on disk, and of the others those that so many processes could compile."""
     made = {o: e for o in orders if (e := o.find())}
     missing = [o for o in orders if o not in made]
     if len(missing) > 1:
-        made |= {missing[i]: e for i, e in crew().make(missing, jobs).items()}
+        made |= {missing[i]: e for i, e in worker_pool().make(missing, jobs).items()}
     return made
 
 
 def settle() -> None:
-    """Wait for processes that are starting to compile for this one, so that they do not disturb what is measured next."""
-    if _crew is not None:
-        _crew.settle()
+    """Wait until workers have started, so that they do not disturb the following measurement."""
+    if _pool is not None:
+        _pool.settle()
 
 
 def _orders(partitions: Sequence[Partition], target: Target | None) -> list[Order]:
@@ -102,10 +93,10 @@ def _orders(partitions: Sequence[Partition], target: Target | None) -> list[Orde
     return found
 
 
-class Crew:
-    """The workers of this process: none until they are worth it, then for its life. A thread that finds them taken goes without.
+class WorkerPool:
+    """The workers of this process: none until they pay, then until its end. A thread that finds them in use does without.
 
-    One that is lost is not replaced: where the system has killed it for its memory, there is none for another.
+    A worker that died is not replaced: if the system killed it for lack of memory, there is none for another.
     """
 
     def __init__(self) -> None:
@@ -115,20 +106,20 @@ class Crew:
         self._lock = threading.Lock()
 
     @undisturbed()
-    def make(self, orders: Sequence[Order], jobs: int) -> Made:
-        """Compile them on so many processes, this one included. What is missing is for the caller to compile, in order."""
-        made: Made = {}
+    def make(self, orders: Sequence[Order], jobs: int) -> Executables:
+        """Compile the orders on so many processes, including this one. The caller compiles missing ones itself, in order."""
+        executables: Executables = {}
         if not self._lock.acquire(blocking=False):
-            return made
+            return executables
         try:
-            staff = self._staff(len(orders), jobs)
-            while staff and len(made) < len(orders):
-                start = len(made)
-                found = _Shift(self, staff, orders[start : start + Tickets.MOST]).work()
-                made |= {start + i: e for i, e in found.items()}
-                if len(made) < min(start + Tickets.MOST, len(orders)):
+            workers = self._workers_for(len(orders), jobs)
+            while workers and len(executables) < len(orders):
+                start = len(executables)
+                compiled = _ParallelRun(self, workers, orders[start : start + Tickets.MOST]).work()
+                executables |= {start + i: e for i, e in compiled.items()}
+                if len(executables) < min(start + Tickets.MOST, len(orders)):
                     break
-            return made
+            return executables
         except BaseException:
             self.close()
             raise
@@ -136,24 +127,24 @@ class Crew:
             self._lock.release()
 
     def settle(self) -> None:
-        """Wait for workers that are starting."""
+        """Wait until workers have started."""
         with self._lock:
-            _Shift(self, list(self.workers), ()).settle()
+            _ParallelRun(self, list(self.workers), ()).settle()
 
-    def _staff(self, orders: int, jobs: int) -> list[Worker]:
-        """Workers for so many orders, started if they are worth it and not there."""
+    def _workers_for(self, orders: int, jobs: int) -> list[Worker]:
+        """Workers for so many orders, started if that pays."""
         self._asked += orders
-        most = min(jobs, orders) - 1
-        worth = most if config().compile_jobs else min(most, self._asked // WORTH, _idle_cpus())
+        wanted = min(jobs, orders) - 1
+        worth = wanted if config().compile_jobs else min(wanted, self._asked // WORTH, _idle_cpus())
         try:
             while len(self.workers) < worth - self._lost:
                 self.workers.append(Worker(self.tickets))
         except OSError as bad:
-            self._lost = most
+            self._lost = wanted
             remark(f"no process to compile in can be started ({bad.strerror or bad}): this one compiles alone")
-        return self.workers[:most]
+        return self.workers[:wanted]
 
-    def lose(self, worker: Worker, why: str) -> None:
+    def drop(self, worker: Worker, why: str) -> None:
         worker.kill()
         self.workers.remove(worker)
         self._lost += 1
@@ -167,7 +158,7 @@ class Crew:
         self.tickets.withdraw()
 
     def disown(self) -> None:
-        """Leave all to the process that this one is a fork of."""
+        """Drop all workers in a fork of their parent."""
         for worker in self.workers:
             worker.disown()
         self.tickets.close()
@@ -181,108 +172,108 @@ def _idle_cpus() -> int:
         return os.cpu_count() or 1
 
 
-class _Shift:
-    """Orders that workers and this process compile, each what its tickets say. staff: loses those that are lost."""
+class _ParallelRun:
+    """Orders compiled by workers and this process, each by the one that draws its ticket. workers: without those that died."""
 
-    def __init__(self, crew: Crew, staff: list[Worker], orders: Sequence[Order]) -> None:
-        self.crew, self.staff, self.orders = crew, staff, orders
-        self.made: Made = {}
+    def __init__(self, pool: WorkerPool, workers: list[Worker], orders: Sequence[Order]) -> None:
+        self.pool, self.workers, self.orders = pool, workers, orders
+        self.made: Executables = {}
         self.batch = _batch(orders)
 
-    def work(self) -> Made:
-        """All, but what could not be compiled, and what comes after that."""
-        self.crew.tickets.issue(len(self.orders))
-        for worker in self.staff:
+    def work(self) -> Executables:
+        """The executables but for those with errors, and for those after them."""
+        self.pool.tickets.issue(len(self.orders))
+        for worker in self.workers:
             if worker.state is State.free:
                 worker.give(self.batch)
-        self._hear(0.0)
-        while (ticket := self.crew.tickets.draw()) is not None:
-            self._keep(ticket, self.orders[ticket].make)
-            self._hear(0.0)
-        while any(worker.state is State.busy for worker in self.staff):
-            self._hear(SILENCE_S)
+        self._receive(0.0)
+        while (ticket := self.pool.tickets.draw()) is not None:
+            self._compile(ticket, self.orders[ticket].make)
+            self._receive(0.0)
+        while any(worker.state is State.busy for worker in self.workers):
+            self._receive(SILENCE_S)
         return self.made
 
     def settle(self) -> None:
-        """Until nobody is starting."""
-        while any(worker.state is not State.free for worker in self.staff):
-            self._hear(SILENCE_S)
+        """Wait until all workers have started."""
+        while any(worker.state is not State.free for worker in self.workers):
+            self._receive(SILENCE_S)
 
-    def _keep(self, ticket: int, make: Callable[[], Executable]) -> None:
-        """After an error no more is begun: all that comes before has been, since tickets are drawn in order."""
+    def _compile(self, ticket: int, make: Callable[[], Executable]) -> None:
+        """After an error no compilation begins: all before it have begun, since tickets are drawn in order."""
         try:
             tell("compile", len(self.made), len(self.orders))
             self.made[ticket] = make()
         except Exception:
-            self.crew.tickets.withdraw()
+            self.pool.tickets.withdraw()
 
-    def _hear(self, timeout: float) -> None:
-        """What workers have to say; give up those who have said nothing for so long, in seconds, unless it is 0."""
-        unheard = [worker for worker in self.staff if worker.state is not State.free]
-        heard = wait([worker.pipe for worker in unheard], timeout)
-        for worker in unheard:
-            if worker.pipe in heard:
-                self._attend(worker)
-            elif timeout and not heard:
-                self._lose(worker, f"was silent for {timeout:g} s")
+    def _receive(self, timeout: float) -> None:
+        """Receive what workers sent; drop those that have been silent for `timeout` seconds, unless it is 0."""
+        waiting = [worker for worker in self.workers if worker.state is not State.free]
+        ready = wait([worker.pipe for worker in waiting], timeout)
+        for worker in waiting:
+            if worker.pipe in ready:
+                self._handle(worker)
+            elif timeout and not ready:
+                self._drop(worker, f"was silent for {timeout:g} s")
 
-    def _attend(self, worker: Worker) -> None:
+    def _handle(self, worker: Worker) -> None:
         try:
-            said = worker.receive()
+            message = worker.receive()
         except Lost as lost:
-            self._lose(worker, f"was killed by signal {lost.signal}" if lost.signal else str(lost))
+            self._drop(worker, f"was killed by signal {lost.signal}" if lost.signal else str(lost))
             return
-        if isinstance(said, Ready):
-            if not said.is_same:
-                self._lose(worker, "found other source files than this one has read")
+        if isinstance(message, Ready):
+            if not message.is_same:
+                self._drop(worker, "found other source files than this one has read")
             elif self.orders:
                 worker.give(self.batch)
-        elif isinstance(said, Answer):
-            for text in said.remarks:
+        elif isinstance(message, Answer):
+            for text in message.remarks:
                 remark(text)
-            if said.made:
-                self._keep(said.ticket, partial(self.orders[said.ticket].take, said.made, said.seconds))
+            if message.made:
+                self._compile(message.ticket, partial(self.orders[message.ticket].take, message.made, message.seconds))
             else:
-                self.crew.tickets.withdraw()
+                self.pool.tickets.withdraw()
 
-    def _lose(self, worker: Worker, why: str) -> None:
-        self.staff.remove(worker)
-        self.crew.lose(worker, why)
+    def _drop(self, worker: Worker, why: str) -> None:
+        self.workers.remove(worker)
+        self.pool.drop(worker, why)
 
 
 def _batch(orders: Sequence[Order]) -> Batch:
-    """For processes without our environment: the directory that the disk cache has for us is named."""
+    """A batch with our settings, for processes without our environment."""
     disk = store()
     settings = replace(config(), compile_jobs=1, cache_dir="off" if disk is None else str(disk.directory))
     return Batch(settings, LAYOUTS.all(), tuple(pickle.dumps(replace(o, slot=None, work=())) for o in orders))
 
 
-_crew: Crew | None = None
-_founding = threading.Lock()
+_pool: WorkerPool | None = None
+_pool_lock = threading.Lock()
 
 
-def crew() -> Crew:
-    """This process's."""
-    global _crew
-    with _founding:
-        if _crew is None:
-            _crew = Crew()
-        return _crew
+def worker_pool() -> WorkerPool:
+    """The pool of this process."""
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = WorkerPool()
+        return _pool
 
 
 @atexit.register
-def dismiss() -> None:
+def end_workers() -> None:
     """End all workers of this process."""
-    if _crew is not None:
-        _crew.close()
+    if _pool is not None:
+        _pool.close()
 
 
 def _forked() -> None:
-    global _crew, _founding
-    _founding = threading.Lock()
-    if _crew is not None:
-        _crew.disown()
-        _crew = None
+    global _pool, _pool_lock
+    _pool_lock = threading.Lock()
+    if _pool is not None:
+        _pool.disown()
+        _pool = None
 
 
 os.register_at_fork(after_in_child=_forked)

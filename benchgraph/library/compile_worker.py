@@ -1,17 +1,17 @@
-"""A process that compiles partitions for this one, from both ends: `Worker` is the parent's handle, `main` runs in the process.
+"""A worker process that compiles partitions for a parent process: `Worker` is the parent's handle, `main` runs in the worker.
 
-    parent                       process
+    parent                       worker
                                  imports the compiler, once
                             <-   Ready
     Batch                   ->
-                            <-   Answer, for every ticket it has drawn
+                            <-   Answer, for every ticket that it has drawn
                             <-   None: no tickets are left
-    end of the pipe         ->   exits, whatever it does just then
+    end of the pipe         ->   exits at once
 
-Who compiles which partition of a batch is told by tickets that all of them draw, the parent too, whenever they have nothing to do. So
-nobody waits for the parent, which compiles meanwhile.
+Which process compiles which partition of a batch is decided by tickets, which each process, including the parent, draws when it is idle. So
+no worker waits for the parent, which compiles as well.
 
-It is not killed with the thread that started it, as `attach` could have it: users compile on threads that end.
+The worker is not tied to the thread that started it, as `attach` could do: users compile on threads that end.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from benchgraph.core.undisturbed import undisturbed
 from benchgraph.runtime.sources import unchanged_since
 from benchgraph.runtime.stored import to_bytes
 
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # numpy would start some for nothing
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # numpy needs no threads here
 _TICKET_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Ready:
-    """is_same: it has read the source files that its parent did."""
+    """is_same: whether it read the same source files as its parent."""
 
     is_same: bool
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What is to be compiled, by ticket: an Order each, pickled. layouts: those that the parent has ids for, in their order."""
+    """What to compile, by ticket: an Order each, pickled. layouts: those that have ids in the parent, in order."""
 
     config: Config
     layouts: tuple[Layout, ...]
@@ -62,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Answer:
-    """made: by stored.to_bytes, b'' if it could not be compiled, which the parent then finds out for itself. seconds: it took."""
+    """made: by stored.to_bytes, b'' if compilation failed, which the parent repeats for the error. seconds: of compilation."""
 
     ticket: int
     made: bytes = b""
@@ -74,26 +74,26 @@ Message: TypeAlias = Ready | Answer | None
 
 
 class Tickets:
-    """The numbers from 0 on, drawn in order by several processes, each by one of them.
+    """Numbers from 0, drawn in order by several processes, each number once.
 
-    A pipe that holds them, as GNU make's jobserver does it: reads of a few bytes, all written at once, are never divided.
+    A pipe holds them, as GNU make's jobserver does: reads of a few bytes that were written at once are atomic.
     """
 
-    MOST = 1024  # what a pipe is sure to hold: a page of 4096 bytes
+    MOST = 1024  # a pipe holds at least a page of 4096 bytes
 
     def __init__(self) -> None:
         self.outlet, self._inlet = os.pipe()
         os.set_blocking(self.outlet, False)
 
     def issue(self, count: int) -> None:
-        """Those below count, at most MOST. There must be none left."""
+        """Issue the numbers below count, at most MOST. None may be left."""
         os.write(self._inlet, b"".join(i.to_bytes(_TICKET_BYTES, "little") for i in range(count)))
 
     def draw(self) -> int | None:
         return _drawn(self.outlet)
 
     def withdraw(self) -> None:
-        """Take all that are left."""
+        """Draw all that are left."""
         while self.draw() is not None:
             pass
 
@@ -103,7 +103,7 @@ class Tickets:
 
 
 def _drawn(outlet: int) -> int | None:
-    """None too when the parent is gone."""
+    """The next ticket; None if none is left, or the parent has ended."""
     try:
         ticket = os.read(outlet, _TICKET_BYTES)
     except BlockingIOError:
@@ -115,7 +115,7 @@ def _drawn(outlet: int) -> int | None:
 
 
 class State(Enum):
-    """Of a worker, as far as it has been heard. free: it waits for a batch; busy: it has one."""
+    """The state of a worker as known from its messages. free: waits for a batch; busy: has one."""
 
     starting = "starting"
     free = "free"
@@ -123,28 +123,28 @@ class State(Enum):
 
 
 class Worker(Child):
-    """A process."""
+    """The parent's handle of a worker."""
 
     def __init__(self, tickets: Tickets) -> None:
-        """Raises OSError when the system lets none start."""
+        """Raises OSError if no process can be started."""
         self.state = State.starting
         arguments = (tickets.outlet, str(version.ROOT), version.LOADED_NS)
         super().__init__(__name__, *arguments, env=environment(_ONE_THREAD), stdout=DEVNULL, fds=[tickets.outlet])
 
     def give(self, batch: Batch) -> None:
-        """Have it draw tickets of a batch."""
+        """Let it draw tickets of a batch."""
         self.state = State.busy
         self.send(batch)
 
     def receive(self) -> Message:
-        """What it says next. Raises Lost when it died."""
-        said: Message = super().receive()
-        if not isinstance(said, Answer):
+        """The next message. Raises Lost if it died."""
+        message: Message = super().receive()
+        if not isinstance(message, Answer):
             self.state = State.free
-        return said
+        return message
 
     def disown(self) -> None:
-        """Forget it in a fork of its parent, whose it is not."""
+        """Drop the handle in a fork of the parent."""
         self.pipe.close()
         self._process.returncode = 0
 
@@ -153,13 +153,13 @@ class Worker(Child):
 
 
 def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
-    """Serve until the parent closes the pipe or dies.
+    """Serve until the parent closes the pipe or ends.
 
     pipe, tickets: file descriptors. package: the folder of the parent's package, which it began to load at loaded_ns, by time.time_ns().
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(tickets, False)
-    gc.freeze()  # what is imported by now stays
+    gc.freeze()  # modules imported so far are never collected
     connection, batches = attach(pipe), SimpleQueue[Batch]()
     threading.Thread(target=_listen, args=(connection, batches), daemon=True).start()
     with suppress(BrokenPipeError):
@@ -175,7 +175,7 @@ def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
 
 
 def _listen(connection: Connection, batches: SimpleQueue[Batch]) -> None:
-    """Hear the parent while the process compiles, and end it with him."""
+    """Receive batches while the worker compiles, and exit when the parent does."""
     try:
         while True:
             batches.put(connection.recv())
@@ -188,8 +188,8 @@ def _answer(ticket: int, order: bytes) -> Answer:
     begin = time.perf_counter()
     try:
         with collected() as remarks:
-            wanted: Order = pickle.loads(order)
-            made = to_bytes(translate(wanted.partition, wanted.target, wanted.open_outputs))
+            order_: Order = pickle.loads(order)
+            made = to_bytes(translate(order_.partition, order_.target, order_.open_outputs))
     except Exception:
         return Answer(ticket)
     return Answer(ticket, made, time.perf_counter() - begin, tuple(remarks))

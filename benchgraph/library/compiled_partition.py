@@ -28,7 +28,7 @@ Bounds: TypeAlias = dict[tuple[Held, ...], Callable[[], None]]
 
 
 class _PerThread(threading.local):
-    """The last few bindings of a thread, by what their tensors held, which is thereby kept alive; those to code for users' pools apart."""
+    """The last few bindings of a thread by the memory of their tensors, which they keep alive; separate for code on users' pools."""
 
     def __init__(self) -> None:
         self.bounds: Bounds = {}
@@ -39,7 +39,7 @@ class _PerThread(threading.local):
 class CompiledPartition:
     """Machine code for one partition and set of shapes. Threads may execute it concurrently.
 
-    engine: what it was compiled for, and whose allocator provides temporaries and constants. from_cache: this process had it.
+    engine: its allocator provides temporaries and constants. from_cache: whether it came from this process's cache.
     """
 
     description: ir.Partition
@@ -49,44 +49,44 @@ class CompiledPartition:
     engine: Engine
     from_cache: bool = False
     _per_thread: _PerThread = field(default_factory=lambda: _PerThread(), repr=False)
-    _latest: dict[Executable, object] = field(default_factory=dict, repr=False)  # constants: they outlive the thread that bound them
+    _latest: dict[Executable, object] = field(default_factory=dict, repr=False)  # keeps constants alive beyond the thread that bound them
 
     @cached_property
     def _tensors(self) -> dict[int, LogicalTensor]:
         return {t.id: t for t in (*self.description.inputs, *self.description.outputs)}
 
     def query_logical_tensor(self, id: int) -> LogicalTensor:
-        """A port with everything known: dims, strides, size. Raises InvalidArguments for an id that is no port."""
+        """A port with dims, strides and size known. Raises InvalidArguments for an id that is no port."""
         if id not in self._tensors:
             known = ", ".join(map(str, self._tensors))
             raise InvalidArguments(f"tensor {id} is no port of the partition", where="query_logical_tensor", fix=f"ports are {known}")
         return self._tensors[id]
 
     def get_inplace_ports(self) -> tuple[tuple[int, int], ...]:
-        """(input id, output id) pairs: the output may be given the memory of the input, whole, and then overwrites it.
+        """(input id, output id) pairs: the output may use the whole memory of the input, and then overwrites it.
 
-        A hint: with memory of its own the output comes out the same.
+        A hint: with other memory the result is the same.
         """
         ins, outs = self.description.inputs, self.description.outputs
         return tuple((ins[i].id, outs[o].id) for i, o in sorted(self.executable.inplace))
 
     def get_scratchpad_logical_tensor(self) -> LogicalTensor:
-        """Bytes for the temporaries of one execution, for users who bring them: u8 [bytes]; no bytes when there are no temporaries."""
+        """The memory that users may provide for the temporaries of one execution: u8 [bytes]; 0 bytes without temporaries."""
         return LogicalTensor(SCRATCHPAD_ID, DType.u8, (self.executable.scratchpad_bytes,), (1,))
 
     def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None = None) -> None:
-        """Run once. Tensors come in the order in which their logical tensors were given to compile; results go to the outputs' memory.
+        """Run once. Tensors are in the order of their logical tensors at compile; results go to the outputs' memory.
 
-        An output without memory is given some by its engine. scratchpad: memory for the temporaries, at least what
-        get_scratchpad_logical_tensor says, for one execution at a time; unless given, the engine's allocator provides. Raises
-        InvalidArguments for tensors that are not those of compile, OutOfMemory.
+        The engine allocates outputs without memory. scratchpad: memory for the temporaries of one execution at a time, at least of the size
+        of get_scratchpad_logical_tensor; by default from the engine's allocator. Raises InvalidArguments for tensors that are not those of
+        compile, OutOfMemory.
         """
         try:
             pool, held = stream.threadpool, (*map(_HELD, inputs), *map(_HELD, outputs))
             if scratchpad is not None:
                 held += (scratchpad.held,)
         except (AttributeError, TypeError) as bad:
-            raise _strange(stream, inputs, outputs, scratchpad) from bad
+            raise _argument_error(stream, inputs, outputs, scratchpad) from bad
         bounds = self._per_thread.bounds if pool is None else self._per_thread.bounds_on_pool
         bound = bounds.get(held)
         if bound is None:
@@ -100,7 +100,7 @@ class CompiledPartition:
     def _bind(
         self, bounds: Bounds, executable: Executable, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None
     ) -> Callable[[], None]:
-        """Bind, and keep it for the next execution of this thread on the same memory: a Bound serves one call at a time."""
+        """Bind, and keep the binding for this thread's next execution on the same memory: a Bound serves one call at a time."""
         ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
         for t in outputs:
             if t.held.array is None and t.logical.id in self._tensors:
@@ -131,20 +131,20 @@ class CompiledPartition:
         return [_array(by_id[port.id], port, buffer.shape) for port, buffer in zip(ports, buffers, strict=True)]
 
 
-def _strange(stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None) -> InvalidArguments:
-    """What is wrong with arguments of execute that are not what they should be."""
+def _argument_error(stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None) -> InvalidArguments:
+    """The error for arguments of execute of the wrong type."""
     if not isinstance(stream, Stream):
         return InvalidArguments(f"the stream is a {type(stream).__name__}", where="execute", fix="give it a Stream")
     for role, given in (("inputs", inputs), ("outputs", outputs)):
         if not isinstance(given, Sequence):
             return InvalidArguments(f"the {role} are a {type(given).__name__}", where="execute", fix="give a list of tensors")
     tensors = (*inputs, *outputs, *(() if scratchpad is None else (scratchpad,)))
-    strange = next(type(t).__name__ for t in tensors if not isinstance(t, Tensor))
-    return InvalidArguments(f"cannot execute on a {strange}", where="execute", fix="give it tensors")
+    wrong_type = next(type(t).__name__ for t in tensors if not isinstance(t, Tensor))
+    return InvalidArguments(f"cannot execute on a {wrong_type}", where="execute", fix="give it tensors")
 
 
 def _array(t: Tensor, port: LogicalTensor, shape: Shape) -> Array:
-    """The tensor's memory as an array of the port's buffer, which has this shape."""
+    """The tensor's memory as an array of this shape, that of the port's buffer."""
     if LayoutType.opaque not in (t.logical.layout_type, port.layout_type):
         return t.array
     if not t.logical.lies_like(port):

@@ -1,12 +1,12 @@
-"""Graphs and compiled partitions as oneDNN Graph JSON files, on request.
+"""Graphs and compiled partitions as oneDNN Graph JSON files.
 
-    graph-<id>.json                   a graph, when its partitions are asked for
-    graph-<id>-partitioning.json      the same after partitioning: each op says partition and backend
-    graph-<partition id>-<hash>.json  a partition as compiled: shapes and layouts known; the hash tells these and its ops apart
+    graph-<id>.json                   a graph, when its partitions are requested
+    graph-<id>-partitioning.json      the same after partitioning, with partition and backend of each op
+    graph-<partition id>-<hash>.json  a compiled partition with its shapes and layouts; the hash is of these and its ops
 
-They go to the current directory, as oneDNN's do, and are cases for `benchgraph --driver graph --case`. Asked for with set_dump_mode, else
-with BENCHGRAPH_DUMP (or ONEDNN_GRAPH_DUMP), which the command line honours too: there the id of a graph is the index of its case, and of
-several policies each has a file graph-<id>-<policy>-partitioning.json.
+They are written to the current directory, as oneDNN's are, and are cases for `benchgraph --driver graph --case`. Requested by
+set_dump_mode, else by BENCHGRAPH_DUMP (or ONEDNN_GRAPH_DUMP), also on the command line: there the id of a graph is the index of its case,
+and with several policies each has a file graph-<id>-<policy>-partitioning.json.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class GraphDumpMode(Flag):
     graph = 2
 
 
-_chosen: GraphDumpMode | None = None  # None: as the environment says
+_chosen: GraphDumpMode | None = None  # None: as the environment variable says
 
 
 def set_dump_mode(modes: GraphDumpMode, *, allow_exception: bool = True) -> Status:
-    """Choose what is written from now on, whatever the environment says.
+    """Set what is written from now on, overriding the environment variable.
 
-    Raises InvalidArguments for anything but the modes' bits; allow_exception False: returns the status instead.
+    Raises InvalidArguments for anything but the modes' bits; with allow_exception False returns the status instead.
     """
     global _chosen
     try:
@@ -59,7 +59,7 @@ def _checked(modes: object) -> GraphDumpMode:
     return GraphDumpMode(bits)
 
 
-def wanted() -> GraphDumpMode:
+def dump_mode() -> GraphDumpMode:
     """The mode in force."""
     if _chosen is not None:
         return _chosen
@@ -70,30 +70,30 @@ def wanted() -> GraphDumpMode:
 
 
 def dump_graph(id: int, graph: Graph) -> None:
-    """id: what its file is named after; of the library's graphs a number of their own, on the command line the index of the case."""
-    if GraphDumpMode.graph in wanted():
+    """id: part of the file name; of the library's graphs their own number, on the command line the index of the case."""
+    if GraphDumpMode.graph in dump_mode():
         _write(f"graph-{id}", graph)
 
 
 def dump_partitioning(id: int | str, graph: Graph, partitions: Iterable[Partition]) -> None:
-    if GraphDumpMode.graph in wanted():
+    if GraphDumpMode.graph in dump_mode():
         home = {op.id: p for p in partitions for op in p.ops}
         _write(f"graph-{id}-partitioning", replace(graph, ops=tuple(_assigned(op, home[op.id]) for op in graph.ops)))
 
 
 def dump_partition(partition: Partition) -> None:
-    if GraphDumpMode.subgraph in wanted():
+    if GraphDumpMode.subgraph in dump_mode():
         _write(f"graph-{partition.id}-{_hash(partition)}", partition.graph)
 
 
 def _assigned(op: Op, partition: Partition) -> Op:
-    """The op with oneDNN's bookkeeping of where it went; readers drop it."""
+    """The op with oneDNN's attributes for its partition; readers drop them."""
     backend = "benchgraph" if partition.is_supported else "fake_backend"
     return replace(op, attrs=op.attrs.updated(partition_id=partition.id, backend=backend))
 
 
 def _hash(partition: Partition) -> int:
-    """A number for the ops and the logical tensors at the border, the same in every process: ids of partitions are those of one alone."""
+    """A number for the ops and the logical tensors at the border that is the same in every process, unlike partition ids."""
     text = repr((partition.ops, partition.inputs, partition.outputs))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 

@@ -1,4 +1,4 @@
-"""Where work runs and whose memory it uses: engines with allocators, and streams."""
+"""Engines with allocators, and streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchgraph.runtime.user_pool import ThreadPool
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """A device to compile for: the CPU. target: this machine as configured, unless given. Raises InvalidArguments for another kind."""
+    """A device to compile for: the CPU. target: by default this machine as configured. Raises InvalidArguments for another kind."""
 
     kind: str = "cpu"
     index: int = 0
@@ -27,7 +27,7 @@ class Engine:
             raise InvalidArguments(f"there is no engine {self.kind}:{self.index}", where="Engine", fix="use kind 'cpu', index 0")
 
     def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """Memory for a tensor, as long as the array lives. Raises OutOfMemory, also when the user's allocator gives none."""
+        """Memory for a tensor, freed with the array. Raises OutOfMemory, also if the user's allocator returns none."""
         return allocate(nbytes, Use.output, self.allocator)
 
 
@@ -35,8 +35,8 @@ class Engine:
 class Stream:
     """An in-order queue on an engine. Execution is synchronous, so `wait` returns at once.
 
-    threadpool: the user's threads (`num_threads` and `parallel_for(n, task)`, see ThreadPool), which then run what compiled code does in
-    parallel; None: the library's. Raises InvalidArguments for what is no engine, and for what is no pool.
+    threadpool: the user's threads (`num_threads` and `parallel_for(n, task)`, see ThreadPool), which run parallel code; None: the
+    library's. Raises InvalidArguments for an invalid engine or pool.
     """
 
     engine: Engine
@@ -52,4 +52,4 @@ class Stream:
                 raise InvalidArguments(what, where="Stream", fix="give it num_threads >= 1 and parallel_for(n, task)")
 
     def wait(self) -> None:
-        """Everything executed on the stream so far is done when this returns."""
+        """Returns when everything executed on the stream so far is done."""

@@ -8,7 +8,7 @@ from enum import Enum
 class FpmathMode(Enum):
     """How far the values of f32 ops may be rounded inside an op (dnnl_fpmath_mode_t).
 
-    A mode is a permission: computing more exactly is always right, and this compiler computes f32 ops in f32 under every mode.
+    A mode is a permission: computing more exactly is always allowed.
     """
 
     strict = "strict"

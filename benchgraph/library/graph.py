@@ -1,4 +1,4 @@
-"""Building and cutting graphs, the oneDNN Graph way: add ops, finalize, get partitions."""
+"""Graphs under construction, with oneDNN Graph's interface: add ops, finalize, get partitions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ _ids = count()
 class Graph:
     """A graph under construction. Not thread-safe, as the specification allows; partitions of a finalized graph are.
 
-    engine_kind: what its partitions are compiled for. fpmath_mode: how far f32 may be rounded on the way; the default is the library's
-    (BENCHGRAPH_DEFAULT_FPMATH_MODE). id: unique in the process. Ops may come in any order. Every mistake raises an error whose `status`
-    is oneDNN's.
+    engine_kind: of its partitions. fpmath_mode: how far f32 may be rounded; the default is BENCHGRAPH_DEFAULT_FPMATH_MODE. id: unique in
+    the process. Ops may be added in any order. Every error has oneDNN's `status`.
     """
 
     def __init__(self, engine_kind: str = "cpu", fpmath_mode: FpmathMode | None = None) -> None:
@@ -35,7 +34,7 @@ class Graph:
         self.set_fpmath_mode(FpmathMode(config().default_fpmath_mode) if fpmath_mode is None else fpmath_mode)
 
     def set_fpmath_mode(self, mode: FpmathMode, apply_to_int: bool = False) -> None:
-        """What the graph's partitions may do with f32, and, with apply_to_int, whether int8 and int4 ops may run in floats.
+        """How far the graph's partitions may round f32, and, with apply_to_int, whether int8 and int4 ops may be computed in floats.
 
         Raises InvalidGraph once the graph is finalized.
         """
@@ -46,7 +45,7 @@ class Graph:
         self._fpmath = mode, bool(apply_to_int)
 
     def get_fpmath_mode(self) -> tuple[FpmathMode, bool]:
-        """(mode, apply_to_int). Raises InvalidGraph once the graph is finalized, as oneDNN does; its partitions still know."""
+        """(mode, apply_to_int). Raises InvalidGraph once the graph is finalized, as oneDNN does; its partitions have them."""
         self._check_open("get_fpmath_mode", "ask before finalize(), or ask a partition")
         return self._fpmath
 
@@ -55,10 +54,10 @@ class Graph:
         return self._final is not None
 
     def add_op(self, op: Op | api.Op, *, allow_exception: bool = True) -> Status:
-        """Verify an op against the op table and add it. allow_exception False: return the status instead of raising.
+        """Check an op against the op table and add it. allow_exception False: return the status instead of raising.
 
-        InvalidGraph when finalized; InvalidGraphOp (or its kin) for an op its row does not allow, and, unlike oneDNN, which ignores it
-        silently, for an op id that is taken; InvalidArguments for what is no op.
+        InvalidGraph when finalized; InvalidGraphOp (or a subclass) for an op that its row does not allow, and for a duplicate op id, which
+        oneDNN ignores silently; InvalidArguments for anything but an op.
         """
         try:
             self._add(op.described if isinstance(op, Op) else op)
@@ -82,7 +81,7 @@ class Graph:
             raise InvalidGraph("the graph is finalized", where=where, fix=fix)
 
     def finalize(self) -> None:
-        """Connect the ops by tensor id and check the whole: one producer and one description per tensor, no cycle. Again: no change."""
+        """Connect the ops by tensor id and check the graph: one producer and one description per tensor, no cycle. Idempotent."""
         if self._final is None:
             mode, apply_to_int = self._fpmath
             graph = api.Graph(tuple(self._ops.values()), self.engine_kind, mode.value, apply_to_int)
@@ -91,20 +90,20 @@ class Graph:
             self._final = graph
 
     def get_partitions(self, policy: Policy = Policy.fusion) -> tuple[Partition, ...]:
-        """Every op in exactly one partition, in an order in which they can run. May be called again, also with another policy."""
+        """Every op in exactly one partition, in an executable order. May be called again, also with another policy."""
         if self._final is None:
             raise InvalidGraph("the graph is not finalized", where="get_partitions", fix="call finalize() first")
         if not isinstance(policy, Policy):
             fix = f"use one of {', '.join(map(str, Policy.__members__.values()))}"
             raise InvalidArguments(f"the policy is {policy!r}", where="get_partitions", fix=fix)
         dump_graph(self.id, self._final)
-        found = partitions(self._final, policy)
-        dump_partitioning(self.id, self._final, found)
-        return tuple(Partition.described(p) for p in found)
+        parts = partitions(self._final, policy)
+        dump_partitioning(self.id, self._final, parts)
+        return tuple(Partition.described(p) for p in parts)
 
 
 def _check_alike(graph: api.Graph) -> None:
-    """Logical tensors of one id must say the same wherever they stand."""
+    """Logical tensors of one id must be equal."""
     for op in graph.ops:
         for t in (*op.inputs, *op.outputs):
             first = graph.tensors[t.id]

@@ -1,4 +1,4 @@
-"""Operations as users describe them, before a graph takes them."""
+"""Operations as users describe them, before they are added to a graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchgraph.core.tensor import MAX_ID, LogicalTensor
 
 
 class Op:
-    """An operation to be added to a graph, described at once or piece by piece:
+    """An operation to be added to a graph, described at once or step by step:
 
         Op(0, "MatMul", inputs=[src, wei], outputs=[dst], transpose_b=True)
         Op(0, "MatMul").add_inputs([src, wei]).add_output(dst).set_attr("transpose_b", True)
 
-    id: unique in the graph. kind: oneDNN's spelling. Inputs and outputs come in the order of the op's schema. What the schema says of them
-    and of the attributes is checked when a graph takes the op; the graph takes a copy, so the op may change afterwards.
-    Raises InvalidArguments for an id, a name, a tensor or an attribute value that is none.
+    id: unique in the graph. kind: oneDNN's spelling. Inputs and outputs are in schema order. The graph checks them and the attributes
+    against the schema when the op is added, and copies the op, which may change afterwards. Raises InvalidArguments for an invalid id,
+    name, tensor or attribute value.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Op:
     def set_attr(self, name: str, value: object) -> Op:
         """value: an integer, a number, a boolean, a string that is not empty, or a sequence of integers or numbers.
 
-        Whether the op has the attribute, and of that type, is found when a graph takes the op.
+        The graph checks name and type when the op is added.
         """
         self.attrs[name] = _attr_value(value, f"{self.described.label}: attribute '{name}'")
         return self
 
     @property
     def described(self) -> graph.Op:
-        """The op as it stands, frozen: what a graph takes."""
+        """The op as it is now, frozen, for a graph."""
         return graph.Op(self.id, self.kind, Attrs(self.attrs), tuple(self.inputs), tuple(self.outputs), self.name)
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class Op:
 
 
 def _attr_value(value: object, where: str) -> AttrValue:
-    """The value as the graph keeps it: numpy's numbers become Python's, sequences become tuples, of floats if one of them is."""
+    """The value for the graph: numpy's numbers become Python's, sequences tuples, of floats if one of them is."""
     if isinstance(value, str):
         if not value:
             raise InvalidArguments("the string is empty", where=where, fix="leave the attribute out to get its default")

@@ -1,4 +1,4 @@
-"""Partitions: ops to be compiled together, and what compiling them asks of the logical tensors given."""
+"""Partitions: ops compiled together, and the requirements on the logical tensors given to compile."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ ENGINE_KINDS = ("cpu", "gpu")
 
 
 def check_engine_kind(kind: str, where: str) -> None:
-    """Raises InvalidArguments. A graph may be for a GPU, though there is no engine to compile it for."""
+    """Raises InvalidArguments. A graph may be for a GPU, though there is no such engine."""
     if kind not in ENGINE_KINDS:
         raise InvalidArguments(f"the engine kind is {kind!r}", where=where, fix=f"use one of {', '.join(ENGINE_KINDS)}")
 
 
 class Partition:
-    """Ops to be compiled together; usable after the graph is gone. Unsupported ones hold one op and say why in `reason`.
+    """Ops to be compiled together; usable after the graph is gone. Unsupported ones have one op and a `reason`.
 
-    Partition(op) is the partition of a single op, without a graph; it raises what `Graph.add_op` does. id: unique in the process.
+    Partition(op) is the partition of a single op, without a graph; it raises the errors of `Graph.add_op`. id: unique in the process.
     """
 
     def __init__(self, op: Op | graph.Op, engine_kind: str = "cpu") -> None:
         check_engine_kind(engine_kind, "Partition")
-        alone = op.described if isinstance(op, Op) else op
-        if not isinstance(alone, graph.Op):
+        single = op.described if isinstance(op, Op) else op
+        if not isinstance(single, graph.Op):
             raise InvalidArguments(f"cannot partition a {type(op).__name__}", where="Partition", fix="give it an Op")
-        check_one(alone)
-        (self.description,) = partitions(graph.Graph((alone,), engine_kind, config().default_fpmath_mode, False), Policy.one_op_each)
+        check_one(single)
+        (self.description,) = partitions(graph.Graph((single,), engine_kind, config().default_fpmath_mode, False), Policy.one_op_each)
 
     @classmethod
     def described(cls, description: ir.Partition) -> Partition:
@@ -91,23 +91,23 @@ class Partition:
 
     @property
     def input_ports(self) -> tuple[LogicalTensor, ...]:
-        """What comes from outside, once per use: a tensor that two ops read stands here twice."""
+        """Inputs, once per use: a tensor that two ops read occurs twice."""
         outside = {t.id: t for t in self.description.inputs}
         return tuple(outside[t.id] for op in self.description.ops for t in op.inputs if t.id in outside)
 
     @property
     def output_ports(self) -> tuple[LogicalTensor, ...]:
-        """What somebody outside reads, or nobody at all, once each."""
+        """Results that are read outside or not at all, without duplicates."""
         return self.description.outputs
 
     def compile(self, inputs: Sequence[LogicalTensor], outputs: Sequence[LogicalTensor], engine: Engine) -> CompiledPartition:
         """Compile for these logical tensors, one per port, matched by id.
 
-        inputs: all dims known, layout strided or opaque. outputs: dims may be unknown; layout strided, opaque, or any, which becomes an
-        opaque one: in blocks where the graph says that products read it, else row-major. Logical tensors that are no port are ignored.
-        Raises InvalidArguments (an unsupported partition, a port without its tensor, another dtype than the port's, unknown input dims, a
-        layout id that is not ours), InvalidShape (dims that contradict what the ops infer, or do not follow), Unimplemented (a dtype
-        without code generation).
+        inputs: all dims known, layout strided or opaque. outputs: dims may be unknown; layout strided, opaque, or any, which becomes
+        opaque: column blocks if the graph's products read it, else row-major. Logical tensors that are no port are ignored. Raises
+        InvalidArguments (an unsupported partition, a port without its tensor, another dtype than the port's, unknown input dims, an unknown
+        layout id), InvalidShape (dims that contradict the inferred ones, or cannot be inferred), Unimplemented (a dtype without code
+        generation).
         """
         begin = time.perf_counter()
         self._check_compilable(engine)
@@ -132,9 +132,9 @@ class Partition:
             return compile_partition(made, engine.target, open_outputs)
 
         open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
-        asked = work(replace(made, options=tuned(made.options, engine.target)), open_outputs)
-        seen = made.ops if config().shows_stages else ()  # stages are shown of layers that are alike, too
-        executable = named(compiled_partitions.get((asked, seen, engine.target, config().runtime), compile_it), made)
+        key = work(replace(made, options=tuned(made.options, engine.target)), open_outputs)
+        seen = made.ops if config().shows_stages else ()  # print the stages of equal layers too
+        executable = named(compiled_partitions.get((key, seen, engine.target, config().runtime), compile_it), made)
         dump_partition(made)
         made = replace(made, outputs=tuple(_settled(t, layout) for t, layout in zip(made.outputs, executable.layouts, strict=True)))
         verbose.log_compilation(made, executable, time.perf_counter() - begin, is_hit=not compiled)
@@ -153,27 +153,27 @@ class Partition:
 
 
 def _settled(t: LogicalTensor, layout: Layout) -> LogicalTensor:
-    """An output with the layout it was compiled in, where that was left open."""
+    """An output of layout any, with the layout that it was compiled in."""
     if t.layout_type is not LayoutType.any:
         return t
     return replace(t, layout_type=LayoutType.opaque, layout_id=layout_id(layout, t.known_shape), strides=None)
 
 
 def _matched(port: LogicalTensor, given: Sequence[LogicalTensor], role: str) -> LogicalTensor:
-    strange = next((type(t).__name__ for t in given if not isinstance(t, LogicalTensor)), None)
-    if strange is not None:
-        raise InvalidArguments(f"an {role} is a {strange}", where="compile", fix="give logical tensors; tensors come at execution")
-    mine = [t for t in given if t.id == port.id]
-    if not mine:
+    wrong_type = next((type(t).__name__ for t in given if not isinstance(t, LogicalTensor)), None)
+    if wrong_type is not None:
+        raise InvalidArguments(f"an {role} is a {wrong_type}", where="compile", fix="give logical tensors; tensors come at execution")
+    matches = [t for t in given if t.id == port.id]
+    if not matches:
         have = ", ".join(str(t.id) for t in given) or "none"
         raise InvalidArguments(f"no logical tensor for {role} port {port.id}, only {have}", where="compile", fix="pass one per port")
-    found = mine[0]
-    if any(t != found for t in mine):
+    match = matches[0]
+    if any(t != match for t in matches):
         what = f"the logical tensors given for {role} port {port.id} differ"
         raise InvalidArguments(what, where="compile", fix="give the same one wherever the id occurs")
-    if found.dtype is not port.dtype:
-        what = f"{role} port {port.id} is {port.dtype.value}, the tensor {found.dtype.value}"
+    if match.dtype is not port.dtype:
+        what = f"{role} port {port.id} is {port.dtype.value}, the tensor {match.dtype.value}"
         raise InvalidArguments(what, where="compile", fix="dtypes are fixed when the graph is built")
-    if found.layout_type is LayoutType.undef:
+    if match.layout_type is LayoutType.undef:
         raise InvalidArguments("its layout is undef", where=f"compile: tensor {port.id}", fix="use strided, or any for an output")
-    return found
+    return match

@@ -1,4 +1,4 @@
-"""Tensors: a logical tensor with memory."""
+"""Tensors: logical tensors with memory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class _Memory(Enum):
     allocate = "ALLOCATE"
 
 
-ALLOCATE: Final = _Memory.allocate  # DNNL_MEMORY_ALLOCATE: the engine's memory, on a cache line, freed with the tensor
+ALLOCATE: Final = _Memory.allocate  # DNNL_MEMORY_ALLOCATE: memory from the engine, aligned to cache lines, freed with the tensor
 
 
 class Held:
-    """What a tensor holds at a time; one object per handle, so that its identity says whether a binding still fits.
+    """The memory of a tensor; a new object per handle, so that its identity shows whether a binding is still valid.
 
-    generation: 0, or a number of the process's own for what was written to the same memory later (`Tensor.renew`).
+    generation: 0, or a number unique in the process for later contents of the same memory (`Tensor.renew`).
     """
 
     __slots__ = ("array", "generation")
@@ -41,20 +41,20 @@ _generations = count(1)
 
 
 class NotExportable(Unimplemented, BufferError):
-    """What DLPack's protocol asks for where a tensor has no DLPack form: a BufferError."""
+    """Raised for tensors without a DLPack form; a BufferError, as DLPack's protocol requires."""
 
 
 class Tensor:
     """Data of a logical tensor whose dims are known and whose layout is strided or opaque.
 
-    handle: a numpy array of the dtype, shape and strides that the logical tensor says, used in place and owned by the user; ALLOCATE: the
-    engine allocates, and frees with the tensor; None: no memory yet. `set_data_handle` brings it, or the execution that writes the tensor,
-    which also settles dims and layout if they are open. `array` is the memory; writing to it is writing to the tensor, and `elements` what
-    it holds. Raises InvalidArguments for a handle that does not fit and for a host scalar, OutOfMemory.
+    handle: a numpy array with the logical tensor's dtype, shape and strides, used in place and owned by the user; ALLOCATE: allocated by
+    the engine, and freed with the tensor; None: no memory yet. `set_data_handle` provides it, or the execution that writes the tensor,
+    which also determines open dims and layouts. `array` is the memory, which may be written; `elements` its contents. Raises
+    InvalidArguments for a handle that does not fit and for a host scalar, OutOfMemory.
 
-    s4 and u4 lie two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,). A handle of
-    ml_dtypes' int4 or uint4, which takes a byte per element, in the tensor's shape, is packed into memory of the tensor's own: what is
-    written to that handle later does not reach the tensor. Memory of an opaque layout is bytes: uint8 of shape (logical.nbytes,).
+    s4 and u4 are stored two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,). A handle
+    of ml_dtypes' int4 or uint4, one byte per element, in the tensor's shape, is copied to packed memory: later changes of the handle do not
+    reach the tensor. Memory of an opaque layout is bytes: uint8 of shape (logical.nbytes,).
     """
 
     def __init__(self, logical: LogicalTensor, engine: Engine, handle: Array | _Memory | None = ALLOCATE) -> None:
@@ -70,7 +70,7 @@ class Tensor:
             self.set_data_handle(handle)
 
     def allocate(self, described: LogicalTensor) -> None:
-        """Take memory from the engine. described: what dims and layout are where they were left open. Raises OutOfMemory."""
+        """Allocate memory from the engine. described: supplies open dims and layout. Raises OutOfMemory."""
         if not self._logical.is_settled:
             self._logical = described
         assert self._engine is not None, "a host scalar holds its value"
@@ -78,8 +78,9 @@ class Tensor:
 
     @classmethod
     def make_scalar_tensor(cls, logical: LogicalTensor, value: ArrayLike) -> Tensor:
-        """The tensor of a host scalar, holding a copy of the value. Raises InvalidArguments for any other logical tensor, and for a value
-        that its dtype cannot hold."""
+        """The tensor of a host scalar, with a copy of the value. Raises InvalidArguments for any other logical tensor, and for a value that
+        its dtype cannot hold.
+        """
         if not isinstance(logical, LogicalTensor) or not logical.is_host_scalar:
             raise InvalidArguments("it is no host scalar", where=_name(logical), fix="use Tensor(logical, engine, handle)")
         self = cls.__new__(cls)
@@ -88,10 +89,10 @@ class Tensor:
 
     @classmethod
     def from_dlpack(cls, source: Any, logical: LogicalTensor | None = None, engine: Engine | None = None) -> Tensor:
-        """A tensor on another library's memory, used in place. source: anything numpy.from_dlpack takes.
+        """A tensor on another library's memory, used in place. source: anything numpy.from_dlpack accepts.
 
-        logical: what the memory holds; unless given, it is described as found, with id 0. Raises InvalidArguments for memory that numpy
-        cannot take (not on the CPU, no type of numpy's own such as bf16) or that the logical tensor does not describe.
+        logical: describes the memory; by default derived from it, with id 0. Raises InvalidArguments for memory that numpy cannot use (not
+        on the CPU, no type of numpy's own such as bf16) or that does not fit the logical tensor.
         """
         try:
             array = np.from_dlpack(source)
@@ -106,27 +107,27 @@ class Tensor:
 
     @property
     def engine(self) -> Engine | None:
-        """None for a host scalar, which belongs to no engine."""
+        """None for a host scalar."""
         return self._engine
 
     @property
     def array(self) -> Array:
-        """The memory, or the value of a host scalar (read-only). Raises InvalidArguments when there is none yet."""
+        """The memory, or the value of a host scalar (read-only). Raises InvalidArguments if there is none yet."""
         if self.held.array is None:
             raise InvalidArguments("it has no memory", where=_name(self._logical), fix="give it some with set_data_handle")
         return self.held.array
 
     @property
     def elements(self) -> Array:
-        """The elements in the tensor's shape: `array` itself, but for s4 and u4 a copy with one element to a byte, in int8 or uint8."""
+        """The elements in the tensor's shape: `array` itself, but for s4 and u4 a copy in int8 or uint8."""
         return elements(self.array, self._logical)
 
     def get_data_handle(self) -> Array | None:
-        """The memory: the array that was given, or one over what the engine allocated. None: no memory yet, or a host scalar."""
+        """The memory: the user's array, or one on the engine's memory. None: no memory yet, or a host scalar."""
         return None if self._logical.is_host_scalar else self.held.array
 
     def set_data_handle(self, handle: Array | None) -> None:
-        """Exchange the memory; what the tensor held before is left alone. None takes it away."""
+        """Replace the memory; the old one is not changed. None removes it."""
         if self._logical.is_host_scalar:
             fix = "make another with make_scalar_tensor"
             raise InvalidArguments("a host scalar has no memory to exchange", where=_name(self._logical), fix=fix)
@@ -135,14 +136,14 @@ class Tensor:
         self.held = Held(None if handle is None else self._taken(handle))
 
     def renew(self) -> None:
-        """Say that the memory of a constant holds something else now: executions from now on compute anew what depends on it.
+        """Declare that the memory of a constant has other contents: later executions compute again what depends on it.
 
-        The memory stays where it is. What was computed before lives as long as a compiled partition that has executed on it.
+        Results for the old contents live as long as a compiled partition that was executed on them.
         """
         self.held = Held(self.held.array, next(_generations))
 
     def _taken(self, handle: Array) -> Array:
-        """What the tensor holds once it is given this: the handle itself, or packed memory made from it."""
+        """The tensor's memory for a handle: the handle itself, or packed memory made from it."""
         logical, engine = self._logical, self._engine
         if logical.layout_type is LayoutType.opaque:
             return _checked_opaque(logical, handle)
@@ -156,15 +157,15 @@ class Tensor:
         return array
 
     def __dlpack__(self, **request: Any) -> Any:
-        """The memory for another library, shared (the array API's protocol). Raises NotExportable, a BufferError, if it has no such form.
+        """The memory for another library, shared (the array API's protocol). Raises NotExportable, a BufferError, if that is impossible.
 
-        DLPack through numpy knows numpy's own types: not bf16, f8, s4 and u4.
+        DLPack through numpy supports numpy's own types only: not bf16, f8, s4 and u4.
         """
         if self._logical.dtype.is_packed:
             what = f"{self._logical.dtype.value} memory has no DLPack form: two elements share a byte"
             raise NotExportable(what, where=_name(self._logical), fix="pass on the bytes, tensor.array, or a copy, tensor.elements")
         try:
-            exporter: Any = self.array  # typed for numbers only; it says so itself at run time
+            exporter: Any = self.array  # typed for numbers only; raises at run time
             return exporter.__dlpack__(**request)
         except BufferError as bad:
             what = f"{self._logical.dtype.value} memory has no DLPack form: {str(bad).rstrip('.')}"
@@ -206,7 +207,7 @@ def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
 
 
 def _is_memory(logical: LogicalTensor, handle: Array) -> bool:
-    """Whether the handle is the bytes of the tensor."""
+    """Whether the handle is the tensor's bytes."""
     is_bytes = isinstance(handle, np.ndarray) and handle.dtype == np.uint8
     return is_bytes and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous
 
@@ -234,11 +235,11 @@ def _scalar(logical: LogicalTensor, value: ArrayLike) -> Array:
     if given.size != 1 or given.dtype.kind not in "biuf":
         what = f"the value is {value!r}"
         raise InvalidArguments(what, where=_name(logical), fix=f"give one number that {logical.dtype.value} can hold")
-    kept = given.reshape(()).astype(logical.dtype.numpy)
-    if logical.dtype.is_integer and kept != given.reshape(()):
+    scalar = given.reshape(()).astype(logical.dtype.numpy)
+    if logical.dtype.is_integer and scalar != given.reshape(()):
         raise InvalidArguments(f"{value!r} is no {logical.dtype.value}", where=_name(logical), fix="give an integer in its range")
-    kept.flags.writeable = False
-    return kept
+    scalar.flags.writeable = False
+    return scalar
 
 
 def _described(array: Array) -> LogicalTensor:
@@ -250,5 +251,5 @@ def _described(array: Array) -> LogicalTensor:
     return LogicalTensor(0, dtype, array.shape, tuple(s // size for s in array.strides), property_type=PropertyType.variable)
 
 
-_BY_ELEMENT = {DType.s4: np.dtype(ml_dtypes.int4), DType.u4: np.dtype(ml_dtypes.uint4)}  # what numpy users hold them in
+_BY_ELEMENT = {DType.s4: np.dtype(ml_dtypes.int4), DType.u4: np.dtype(ml_dtypes.uint4)}  # numpy types with a byte per element
 _OF_NUMPY = tuple(d for d in GRAPH_DTYPES if d is not DType.undef and not d.is_packed)

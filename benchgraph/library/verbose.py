@@ -1,10 +1,10 @@
-"""The log of what is compiled and executed, in the order of fields of oneDNN's:
+"""The log of compilations and executions, with oneDNN's fields in oneDNN's order:
 
     benchgraph_verbose,v1,graph,exec,cpu,3,chain,MatMul_0;ReLU_1,,in0_f32:0:strided:undef:4x8:8s1 ...,fpm:strict,jit:avx512,benchgraph,0.01
 
-One line to standard output per event that BENCHGRAPH_VERBOSE (or ONEDNN_VERBOSE) asks for; before the first of them a header that says what
-runs where and what the fields are. op_names is a `;` list in the order of the partition. data_formats is `data:` and `filter:` with a `;`
-list each, when an op has such an attribute. Times are in milliseconds.
+One line to standard output per event requested by BENCHGRAPH_VERBOSE (or ONEDNN_VERBOSE), preceded by a header on versions, CPU and fields.
+op_names is a `;` list in the order of the partition. data_formats is `data:` and `filter:` with a `;` list each, if an op has such an
+attribute. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from benchgraph.runtime.code import Code
 from benchgraph.runtime.executable import Executable
 from benchgraph.runtime.threads import resolved
 
-_writing = forks.lock()  # a line and the header are written whole
+_writing = forks.lock()  # lines and the header are written atomically
 MARK = "benchgraph_verbose,v1"
 FIELDS = "operation,engine,partition_id,partition_kind,op_names,data_formats,logical_tensors,fpmath_mode,implementation,backend,exec_time"
-_FORMATS = {"data": "data_format", "filter": "weights_format"}  # what the log calls these attributes
+_FORMATS = {"data": "data_format", "filter": "weights_format"}  # log name -> attribute
 
 
 def log(operation: str, about: str, seconds: float) -> None:
-    """Write one line, after the header if it is the first. about: `describe` of what was compiled or executed."""
+    """Write one line, preceded by the header if it is the first. about: `describe` of the partition."""
     with _writing:
         _write_header()
         _write(f"graph,{operation},{about},{seconds * 1e3:g}")
 
 
 def log_compilation(partition: Partition, made: Executable, seconds: float, *, is_hit: bool) -> None:
-    """A line, if compilations are logged: cache_hit for what this process had, disk_hit for what it read, else cache_miss."""
+    """A line, if compilations are logged: cache_hit (from this process), disk_hit, or cache_miss."""
     if "create" in config().verbose:
-        how = "cache_hit" if is_hit else "disk_hit" if made.is_warm else "cache_miss"
-        log(f"compile:{how}", describe(partition, made.code), seconds)
+        source = "cache_hit" if is_hit else "disk_hit" if made.is_warm else "cache_miss"
+        log(f"compile:{source}", describe(partition, made.code), seconds)
 
 
 class Logged:
-    """A call that writes a line each time. call: what it calls."""
+    """A call that writes a line each time. call: the wrapped call."""
 
     def __init__(self, call: Callable[[], None], about: str) -> None:
         self.call, self._about = call, about
@@ -58,7 +58,7 @@ class Logged:
 
 
 def logged(call: Callable[[], None], about: Callable[[], str]) -> Callable[[], None]:
-    """The call itself unless executions are logged: what is not logged costs nothing."""
+    """The call, wrapped only if executions are logged, so that there is no overhead otherwise."""
     return Logged(call, about()) if "exec" in config().verbose else call
 
 
@@ -83,21 +83,21 @@ def describe(partition: Partition, code: Code) -> str:
 
 
 def _plain(name: str) -> str:
-    """A user's name on one line, without the characters that part fields."""
+    """A user's name on one line, without separators of fields."""
     return printable(re.sub(r"[,;\s]", "_", name))
 
 
 def _formats(partition: Partition) -> str:
-    found = []
+    formats = []
     for word, attr in _FORMATS.items():
         each = [op.full_attrs.string(attr) if attr in op.full_attrs else "" for op in partition.ops]
         if any(each):
-            found.append(f"{word}:{';'.join(each)}")
-    return " ".join(found)
+            formats.append(f"{word}:{';'.join(each)}")
+    return " ".join(formats)
 
 
 def _tensor(t: LogicalTensor) -> str:
-    """dtype:id:layout:property:dims:strides, or the layout's id where there are no strides."""
+    """dtype:id:layout:property:dims:strides; without strides, the layout's id."""
     dims = "x".join("?" if d == UNKNOWN_DIM else str(d) for d in t.shape or ())
     layout = "s".join(map(str, t.get_strides())) if t.layout_type is LayoutType.strided else str(t.layout_id)
     return f"{t.dtype.value}:{t.id}:{t.layout_type.value}:{t.property_type.value}:{dims}:{layout}"
@@ -105,7 +105,7 @@ def _tensor(t: LogicalTensor) -> str:
 
 @cache
 def _write_header() -> None:
-    """Once in the life of the process."""
+    """Once per process."""
     target = current()
     _write(f"info,benchgraph v{__version__}")
     _write(f"info,cpu,runtime:{resolved(config().runtime)},nthr:{target.cores}")

@@ -36,7 +36,7 @@ class PolicyChoice:
 
 def _switch(word: str) -> str:
     """The switch of `no-SWITCH`. Remarks that a former name has a new one. Raises ValueError, whose text lists the choices."""
-    from benchgraph.library.ours import FORMER_SWITCHES, SWITCHES  # imports LLVM, so only when an option is named
+    from benchgraph.library.own_library import FORMER_SWITCHES, SWITCHES  # imports LLVM, so only when an option is named
 
     if word.startswith(OFF) and (now := FORMER_SWITCHES.get(word.removeprefix(OFF))):
         remark(f"{word} is now {OFF}{now}")
@@ -51,7 +51,7 @@ def _switch(word: str) -> str:
 
 def unknown_stages(names: Sequence[str]) -> list[str]:
     """An error line for each of the names (from BENCHGRAPH_PRINT_AFTER) that is not a pass."""
-    from benchgraph.library.ours import FORMER_STAGES, stages  # imports LLVM, so only when a pass is named
+    from benchgraph.library.own_library import FORMER_STAGES, stages  # imports LLVM, so only when a pass is named
 
     known = {*stages(), "all"}
     former = {name for names in FORMER_STAGES.values() for name in names}

@@ -1,9 +1,16 @@
 """Results for people: lines on a terminal, tables, Markdown, drawings, pages. `reports/` are leaf plugins on top of it.
 
-terminal.py            tables by rich, as plain text word_wrap.py           wraps messages at the width of the terminal progress.py
-the progress line of a terminal screen.py              the output of a run: cases as they finish, and the closing lines
-contender_outcomes.py  results of several libraries on one case perf_line.py           benchdnn's perf lines, filled in time_table.py
-the rows of a table of times markup.py              GitHub's Markdown explain.py             an explanation of the compiler's decisions
-compare/               a comparison as a table, as Markdown, as CSV history/               runs and changes as text show/                  a
-partitioned graph as text, DOT and SVG page/                  results as one HTML file
+terminal.py            tables by rich, as plain text
+word_wrap.py           wraps messages at the width of the terminal
+progress.py            the progress line of a terminal
+screen.py              the output of a run: cases as they finish, and the closing lines
+contender_outcomes.py  results of several libraries on one case
+perf_line.py           benchdnn's perf lines, filled in
+time_table.py          the rows of a table of times
+markup.py              GitHub's Markdown
+explain.py             an explanation of the compiler's decisions
+compare/               a comparison as a table, as Markdown, as CSV
+history/               runs and changes as text
+show/                  a partitioned graph as text, DOT and SVG
+page/                  results as one HTML file
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchgraph.graph import GraphBuilder
-from benchgraph.library.compile_jobs import compile_partitions, crew, settle
+from benchgraph.library.compile_jobs import compile_partitions, settle, worker_pool
 from benchgraph.library.compile_worker import State
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
@@ -19,9 +19,9 @@ def little() -> tuple[Partition, ...]:
 
 def started() -> int:
     """The process of one that has started."""
-    if not crew().workers:
+    if not worker_pool().workers:
         list(compile_partitions(little()))
     settle()
-    (found,) = crew().workers
+    (found,) = worker_pool().workers
     assert found.state is State.free
     return found.pid

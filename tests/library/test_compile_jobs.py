@@ -29,10 +29,10 @@ from benchgraph.harness.buffers import allocate
 from benchgraph.harness.built import build
 from benchgraph.harness.contenders import Contender
 from benchgraph.library import compile_jobs
-from benchgraph.library.compile_jobs import WORTH, _Shift, compile_partitions, crew, settle
+from benchgraph.library.compile_jobs import WORTH, _ParallelRun, compile_partitions, settle, worker_pool
 from benchgraph.library.compile_worker import Answer, State, Tickets
 from benchgraph.library.engine import Engine
-from benchgraph.library.ours import Benchgraph
+from benchgraph.library.own_library import Benchgraph
 from benchgraph.library.partition import Partition as ApiPartition
 from benchgraph.options.knobs import Side
 from benchgraph.partition.ir import Partition, Policy
@@ -55,21 +55,21 @@ def two_jobs() -> Iterator[None]:
 def no_process_is_left() -> Iterator[None]:
     yield
     pids = pids_of_workers()
-    compile_jobs.dismiss()
+    compile_jobs.end_workers()
     assert all(map(is_gone, pids))
 
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """A crew for this test alone, for it will lose workers."""
-    mine, compile_jobs._crew = compile_jobs._crew, None
+    """A worker_pool for this test alone, for it will lose workers."""
+    mine, compile_jobs._pool = compile_jobs._pool, None
     yield
-    compile_jobs.dismiss()
-    compile_jobs._crew = mine
+    compile_jobs.end_workers()
+    compile_jobs._pool = mine
 
 
 def pids_of_workers() -> list[int]:
-    return [worker.pid for worker in crew().workers]
+    return [worker.pid for worker in worker_pool().workers]
 
 
 def work() -> tuple[Partition, ...]:
@@ -126,7 +126,7 @@ def worker() -> int:
 
 def has_answered() -> bool:
     """Whether the worker has said something that nobody has heard, if it has work."""
-    (found,) = crew().workers
+    (found,) = worker_pool().workers
     return found.state is not State.busy or found.pipe.poll()
 
 
@@ -167,7 +167,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a worker was asked")
 
     monkeypatch.setattr(compile_jobs, "Worker", forbidden)
-    monkeypatch.setattr(compile_jobs, "_Shift", forbidden)
+    monkeypatch.setattr(compile_jobs, "_ParallelRun", forbidden)
 
 
 # ---- what they give ---------------------------------------------------------------------------------------------------
@@ -316,16 +316,16 @@ def test_after_an_error_no_more_is_begun(fresh: None, watch: Watch) -> None:
     watch.told.append("here")
     first, *rest = little()
     orders = [order(p) for p in (first, refused(rest[0]), rest[1])]
-    assert list(_Shift(crew(), [], orders).work()) == [0]
+    assert list(_ParallelRun(worker_pool(), [], orders).work()) == [0]
     assert watch.told == ["here"] * 3
 
     class Failing:
         def receive(self) -> Answer:
             return Answer(0)
 
-    crew().tickets.issue(3)
-    _Shift(crew(), [], orders)._attend(Failing())  # type: ignore[arg-type]
-    assert crew().tickets.draw() is None
+    worker_pool().tickets.issue(3)
+    _ParallelRun(worker_pool(), [], orders)._attend(Failing())  # type: ignore[arg-type]
+    assert worker_pool().tickets.draw() is None
 
 
 def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> None:
@@ -334,7 +334,7 @@ def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> Non
     os.kill(pid, signal.SIGSTOP)
 
     def kill() -> None:
-        assert crew().tickets.draw() == 1  # as the worker would have, before it died of it
+        assert worker_pool().tickets.draw() == 1  # as the worker would have, before it died of it
         os.kill(pid, signal.SIGKILL)
 
     watch.told.clear()
@@ -352,7 +352,7 @@ def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> Non
 def test_nobody_waits_for_a_worker_that_starts_but_who_is_about_to_measure(fresh: None, watch: Watch) -> None:
     watch.told.append("here")
     list(compile_partitions(little()[:2]))
-    (found,) = crew().workers
+    (found,) = worker_pool().workers
     os.kill(found.pid, signal.SIGSTOP)
     if found.pipe.poll():
         settle()  # it was quick
@@ -419,7 +419,7 @@ def test_an_interrupt_ends_the_workers_and_does_not_reach_them_otherwise(fresh: 
     with pytest.raises(KeyboardInterrupt):
         list(compile_partitions(little()))
     assert is_gone(pid)
-    assert crew().tickets.draw() is None
+    assert worker_pool().tickets.draw() is None
 
 
 KILLED = """
@@ -442,8 +442,8 @@ def test_a_fork_leaves_them_alone(worker: int) -> None:
     child = os.fork()
     if not child:
         with suppress(BaseException), override(compile_jobs=1):
-            is_right = not crew().workers and len(list(compile_partitions(work()[:1]))) == 1
-            compile_jobs.dismiss()
+            is_right = not worker_pool().workers and len(list(compile_partitions(work()[:1]))) == 1
+            compile_jobs.end_workers()
             os._exit(0 if is_right else 1)
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -482,7 +482,7 @@ def test_one_process_compiles_alone_what_is_recorded_dumped_or_single(nobody: No
 
 def test_a_thread_that_finds_the_workers_taken_compiles_alone(worker: int, watch: Watch) -> None:
     watch.told.append("here")
-    with crew()._lock:
+    with worker_pool()._lock:
         assert len(list(compile_partitions(little()))) == 3
     assert set(watch.told) == {"here"}
 
@@ -506,11 +506,11 @@ def test_they_are_started_when_there_was_enough_to_compile(made_up: None, monkey
     monkeypatch.setattr(os, "cpu_count", lambda: 9)
     with override(compile_jobs=0):
         for _ in range(WORTH // 4 - 1):
-            assert not crew()._staff(4, 8)
-        assert not crew()._staff(3, 8)
-        assert len(crew()._staff(2, 8)) == 1
-        assert len(crew()._staff(WORTH, 8)) == 2
-        assert len(crew()._staff(100 * WORTH, 8)) == 7
+            assert not worker_pool()._workers_for(4, 8)
+        assert not worker_pool()._workers_for(3, 8)
+        assert len(worker_pool()._workers_for(2, 8)) == 1
+        assert len(worker_pool()._workers_for(WORTH, 8)) == 2
+        assert len(worker_pool()._workers_for(100 * WORTH, 8)) == 7
 
 
 @pytest.mark.parametrize(("load", "workers"), [(0.9, 4), (1.0, 3), (1.1, 3), (3.5, 1), (4.0, 0), (17.0, 0)])
@@ -520,18 +520,18 @@ def test_they_are_started_for_idle_cpus_unless_their_number_is_given(
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     with override(compile_jobs=0):
-        assert len(crew()._staff(100 * WORTH, 8)) == workers
+        assert len(worker_pool()._workers_for(100 * WORTH, 8)) == workers
     with override(compile_jobs=8):
-        assert len(crew()._staff(100 * WORTH, 8)) == 7
+        assert len(worker_pool()._workers_for(100 * WORTH, 8)) == 7
 
 
 def test_there_are_as_many_as_have_work_but_for_those_lost(made_up: None) -> None:
-    assert len(crew()._staff(3, 8)) == 2
-    assert len(crew()._staff(10, 4)) == 3
-    assert len(crew()._staff(10, 2)) == 1
-    assert len(crew().workers) == 3
-    crew().lose(crew().workers[0], "is tested")
-    assert len(crew()._staff(10, 4)) == 2
+    assert len(worker_pool()._workers_for(3, 8)) == 2
+    assert len(worker_pool()._workers_for(10, 4)) == 3
+    assert len(worker_pool()._workers_for(10, 2)) == 1
+    assert len(worker_pool().workers) == 3
+    worker_pool().lose(worker_pool().workers[0], "is tested")
+    assert len(worker_pool()._workers_for(10, 4)) == 2
 
 
 def test_more_partitions_than_tickets_go_in_turns(worker: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,9 +196,9 @@ def test_the_environment_asks_and_the_function_overrules_it(directory: Path) -> 
         relu().get_partitions()
         assert len(list(directory.iterdir())) == 2
     with override(dump=("graph", "subgraph")):
-        assert dump.wanted() is GraphDumpMode.none
+        assert dump.dump_mode() is GraphDumpMode.none
         dump._chosen = None
-        assert dump.wanted() == BOTH
+        assert dump.dump_mode() == BOTH
 
 
 def test_the_command_line_dumps_too(directory: Path) -> None:

@@ -15,7 +15,7 @@ from benchgraph.core.remarks import collected
 from benchgraph.gir import passes as gir_passes
 from benchgraph.harness.cut import compile_all, cut
 from benchgraph.library import benchgraph_library
-from benchgraph.library.ours import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, stages
+from benchgraph.library.own_library import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, stages
 from benchgraph.library.protocol import Compiled
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.options.argv import parse

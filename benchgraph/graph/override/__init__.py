@@ -1,18 +1,18 @@
-"""Command-line changes to a graph, as pure functions Graph -> Graph.
+"""Changes to a graph from the command line, as pure functions Graph -> Graph.
 
-rewrite.py     all of them in benchdnn's order: Overrides, rewrite
-draft.py       a graph some of whose shapes or attributes are set, so that all others are inferred again
-layout.py      dims and strides that a user sets
-shapes.py      --in-shapes: dims and layouts of graph inputs and outputs (NewShape); row_major: layouts alone
+rewrite.py     all changes in benchdnn's order: Overrides, rewrite
+draft.py       a graph with changed shapes or attributes, before the other shapes are inferred
+layout.py      dims and strides set by the user
+shapes.py      --in-shapes: dims and layouts of graph inputs and outputs (NewShape); row_major: layouts only
 batch.py       --mb
 attrs.py       --op-attrs
-kinds.py       --op-kind: exchange an op for another of its family, or take it out
+kinds.py       --op-kind: replace an op by another of its family, or remove it
 fpmath.py      --attr-fpmath
 dtypes.py      --dt, for all tensors or one by one
 properties.py  --tensor-property
 
-The graph may be illegal before the change. What `rewrite` returns is legal and shape-inferred; a single change is only as legal as its
-input allows (`validate` checks that). Errors name the op or tensor.
+The graph may be illegal before. The result of `rewrite` is legal and shape-inferred; that of a single change only if its input allows it
+(`validate` checks). Errors name the op or tensor.
 """
 
 from benchgraph.graph.override.attrs import with_attrs

@@ -1,4 +1,4 @@
-"""Attributes of ops (--op-attrs): values as text, read by the type that the op's row gives them."""
+"""Attributes of ops (--op-attrs): text values, parsed by the type in the op's row."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from benchgraph.core.remarks import remark
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.override.draft import Draft, settle
 
-REMOVED = "undef"  # as a value: the attribute goes, and its default counts again
+REMOVED = "undef"  # as a value: removes the attribute, which restores its default
 
 
 def with_attrs(graph: Graph, attrs: Mapping[int, Mapping[str, str]]) -> Graph:
-    """The graph with attributes set, by op id and name, and all shapes inferred anew. An attribute that the graph left out is added.
+    """The graph with attributes set, by op id and name, and all shapes inferred again. Missing attributes are added.
 
-    A list joins its elements with x, as in 2x2. Raises InvalidArguments for an op or an attribute that does not exist, ParseError for a
+    Elements of a list are joined by x, as in 2x2. Raises InvalidArguments for an op or an attribute that does not exist, ParseError for a
     value of another type.
     """
     return settle(set_attrs(Draft(graph), attrs))
@@ -38,7 +38,7 @@ def set_attrs(draft: Draft, attrs: Mapping[int, Mapping[str, str]]) -> Draft:
 
 
 def find_op(by_id: Mapping[int, Op], id: int) -> Op:
-    """The op of this id. Raises InvalidArguments, which lists those there are."""
+    """The op of this id. Raises InvalidArguments, which lists the ops."""
     if id not in by_id:
         known = ", ".join(f"{op.id} ({op.kind})" for op in sorted(by_id.values(), key=lambda op: op.id))
         raise InvalidArguments("there is no such op", where=f"op {id}", fix=f"the graph has {known}")
@@ -46,7 +46,7 @@ def find_op(by_id: Mapping[int, Op], id: int) -> Op:
 
 
 def _value(op: Op, name: str, text: str) -> AttrValue:
-    kinds = (*ops.OPS, op.kind)  # --op-kind may bring a kind that has it
+    kinds = (*ops.OPS, op.kind)  # another kind set by --op-kind may have it
     known = {other: attr.type for kind in kinds for other, attr in ops.attrs_of(kind).items()}
     if name not in known:
         raise InvalidArguments(f"unknown attribute '{name}'", fix=did_you_mean(name, known) or f"there are {', '.join(sorted(known))}")
@@ -60,7 +60,7 @@ def _value(op: Op, name: str, text: str) -> AttrValue:
 
 
 def _element(kind: str, name: str, text: str) -> AttrValue:
-    """An element of a list. A fraction where integers belong is cut off, since batch files written for benchdnn rely on that."""
+    """An element of a list. A fraction for an integer is truncated, since batch files written for benchdnn rely on that."""
     if kind == "s64" and text.count(".") == 1 and text.replace(".", "").isdecimal():
         whole = int(text.partition(".")[0] or 0)
         remark(f"--op-attrs: {name} takes integers: {text} is cut off to {whole}, as in benchdnn")

@@ -1,4 +1,4 @@
-"""The batch size (--mb): which inputs carry it."""
+"""The batch size (--mb), and which inputs have a batch dim."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from benchgraph.ops.spec import Contraction, OpSpec, Role
 
 
 def with_batch(graph: Graph, mb: int) -> Graph:
-    """The graph at another batch size; 0, or the batch it has, changes nothing.
+    """The graph at another batch size; 0, or the present one, changes nothing.
 
-    Dim 0 of every input that carries the batch becomes mb, and every other shape is inferred anew. An input carries the batch when
-    none of the ways from it through the graph meets an operand whose dim 0 is something else (`_flow`). Its strides stay, unless
-    dim 0 is not the outermost one in memory; then, as for all inferred shapes, they are made dense in the old order.
-    A reshape to a fixed shape whose volume no longer fits gets its dim 0 scaled like the volume (a dim 0 that is the batch becomes mb).
+    Dim 0 of every input that carries the batch becomes mb, and all other shapes are inferred again. An input carries the batch if on no
+    path from it an operand has another meaning of dim 0 (`_flow`). Its strides stay, unless dim 0 is not the outermost one in memory; then,
+    as for inferred shapes, they become dense in the old order of axes. A reshape to a fixed shape whose volume no longer fits gets its dim
+    0 scaled like the volume (a dim 0 that is the batch becomes mb).
 
-    Raises InvalidArguments when no input carries a batch, InvalidShape when the new shapes do not fit together.
+    Raises InvalidArguments if no input carries a batch, InvalidShape if the new shapes do not fit together.
     """
     return settle(set_batch(Draft(graph), mb))
 
 
 def set_batch(draft: Draft, mb: int) -> Draft:
-    """The draft with dim 0 of every input that carries the batch in the graph as it was. Shapes set before are kept but for that."""
+    """The draft with dim 0 set for every input that carries the batch in the original graph. Other changes of shapes are kept."""
     if mb < 0:
         raise InvalidArguments(f"the batch size is {mb}", fix="give a positive number, or 0 to keep the graph's own")
     if mb == 0:
@@ -46,16 +46,16 @@ def set_batch(draft: Draft, mb: int) -> Draft:
 
 @dataclass(frozen=True)
 class _Flow:
-    """ports: inputs of an op through which a batch in dim 0 may come. outputs: those whose dim 0 is then the batch."""
+    """ports: inputs of an op through which the batch may pass in dim 0. outputs: those whose dim 0 is then the batch."""
 
     ports: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
 def _carrying(graph: Graph) -> dict[int, bool]:
-    """Tensor id -> every use of it, and of what is made from it, takes its dim 0 for the batch."""
+    """Tensor id -> whether every use of it, and of what is computed from it, accepts its dim 0 as the batch."""
     flows: dict[int, _Flow] = {}
-    batched = {t.id for t in graph.inputs}  # as far as the ops seen so far allow
+    batched = {t.id for t in graph.inputs}  # according to the ops so far
     for op in graph.order:
         flows[op.id] = _flow(graph, op, batched)
         batched |= {op.outputs[i].id for i in flows[op.id].outputs}
@@ -69,7 +69,7 @@ def _carrying(graph: Graph) -> dict[int, bool]:
 
 
 def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
-    """Try it: double dim 0 of the operands that may carry the batch, and see which outputs follow. No port, when any other dim does."""
+    """Infer shapes with dim 0 of possible batch operands doubled, and see which outputs follow. No ports if any other dim does."""
     row = ops.spec(op.kind)
     ports = tuple(p for p, t in enumerate(op.inputs) if t.id in batched and _may_carry(graph, row, op, p))
     new = [TensorType(t.dtype, (2 * t.known_shape[0] or 2, *t.known_shape[1:])) if p in ports else t.type for p, t in enumerate(op.inputs)]
@@ -87,10 +87,10 @@ def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
 
 
 def _may_carry(graph: Graph, row: OpSpec, op: Op, port: int) -> bool:
-    """Whether dim 0 of this operand lines up with dim 0 of the output (or, for rows and movements, of the first operand).
+    """Whether dim 0 of this operand corresponds to dim 0 of the output (or, for rows and movements, of the first operand).
 
-    Gradients of rows have the first operand's shape too; statistics have its leading dims.
-    An operand whose dim 0 is 1 broadcasts, unless a batch of 1 is meant: it is the first operand, was computed, or is a whole tensor.
+    Gradients of rows have the first operand's shape too; statistics have its leading dims. An operand whose dim 0 is 1 broadcasts, unless
+    it is a batch of 1: of the first operand, of a computed one, or of one with the output's shape.
     """
     t = op.inputs[port]
     if not t.known_shape:

@@ -1,6 +1,6 @@
-"""A graph whose inputs, outputs or attributes have been set anew, before everything else follows from them.
+"""A graph with inputs, outputs or attributes changed, before the rest is inferred.
 
-Shapes, batch and attributes may only fit together (a reshape's target and the new batch), so they are first all set, then settled.
+Shapes, batch and attributes may only fit together (a reshape's target and the new batch), so all are set first, then the rest is inferred.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from benchgraph.ops.spec import OpSpec, Role
 
 @dataclass(frozen=True)
 class Draft:
-    """graph: as it was, perhaps not legal. inputs: id -> its new description. outputs: id -> the change.
+    """graph: the original, perhaps illegal. inputs: id -> its new description. outputs: id -> the change.
 
-    attrs: op id -> all its attributes, as they are now; named: op id -> which of them were set. relaid: outputs follow the layout of
-    their op's first input, rather than the order of axes they had. mb: fixed target shapes are scaled with the volume.
+    attrs: op id -> all its present attributes; named: op id -> which of them were set. relaid: outputs follow the layout of their op's
+    first input, rather than their former order of axes. mb: fixed target shapes are scaled with the volume.
     """
 
     graph: Graph
@@ -38,7 +38,7 @@ class Draft:
 
 
 def inferred(graph: Graph) -> Graph | None:
-    """The graph with its shapes; None when it is not legal as it is."""
+    """The graph with its shapes; None if it is illegal."""
     try:
         return infer_shapes(graph)
     except BenchgraphError:
@@ -46,10 +46,10 @@ def inferred(graph: Graph) -> Graph | None:
 
 
 def settle(draft: Draft) -> Graph:
-    """The graph with every shape and stride that follows. Raises what shape inference raises, naming the op.
+    """The graph with all dependent shapes and strides. Raises the errors of shape inference, naming the op.
 
-    Only what depends on a change is made anew. Outputs are dense: in the order of axes of the op's first input where layouts were set
-    and the rank is the same (row-major behind a transpose, reshape or reorder), in the order they had otherwise.
+    Only what depends on a change is inferred again. Outputs are dense: with the order of axes of the op's first input if layouts were set
+    and the rank is the same (row-major after a transpose, reshape or reorder), else with their former order.
     """
     known = inferred(draft.graph)
     old = known or draft.graph
@@ -66,7 +66,7 @@ def settle(draft: Draft) -> Graph:
 
 
 def _remade(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Op:
-    """The op on these inputs, whose shapes are known, with everything it says about shapes inferred anew."""
+    """The op on these inputs, whose shapes are known, with all its shapes inferred again."""
     with within(op.label):
         ops.check_form(op.kind, attrs, len(ins), len(op.outputs))
         ins, attrs = _refitted(draft, op, ins, attrs)
@@ -79,7 +79,7 @@ def _remade(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) 
 
 
 def _laid_out(draft: Draft, op: Op, position: int, t: LogicalTensor, ins: tuple[LogicalTensor, ...]) -> LogicalTensor:
-    """The output, whose shape is known, with the strides it is to have."""
+    """The output, whose shape is known, with its strides."""
     shape, change = t.known_shape, draft.outputs.get(t.id)
     if change is not None:
         return replace(t, strides=change.strides_of(t.id, shape), layout_type=LayoutType.strided)
@@ -94,7 +94,7 @@ def _laid_out(draft: Draft, op: Op, position: int, t: LogicalTensor, ins: tuple[
 
 
 def _refitted(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> tuple[tuple[LogicalTensor, ...], Attrs]:
-    """Inputs and attributes after the row has had its say about what must change with them. Raises InvalidArguments."""
+    """Inputs and attributes after the row's adjustment (`OpSpec.refit`). Raises InvalidArguments."""
     row = ops.spec(op.kind)
     if row.schema.refit is None or not all(t.has_known_shape for t in op.inputs):
         return ins, attrs
@@ -110,7 +110,7 @@ def _refitted(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs
 
 
 def scaled_target(op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Attrs:
-    """The attributes, a fixed target shape scaled in dim 0 when its volume no longer fits the input's."""
+    """The attributes; a fixed target shape is scaled in dim 0 if its volume no longer fits the input's."""
     name = target_attr(ops.spec(op.kind))
     if not name:
         return attrs
@@ -127,5 +127,5 @@ def scaled_target(op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Attrs
 
 
 def target_attr(row: OpSpec) -> str:
-    """The attribute that says what shape the output has; '' when there is none."""
+    """The attribute that holds the output's shape; '' if there is none."""
     return row.schema.shape_attr or ("shape" if row.lowering.role is Role.data_movement and "shape" in row.schema.attrs else "")

@@ -1,4 +1,4 @@
-"""Other dtypes (--dt): one for the whole graph, or one for each of some tensors."""
+"""Other dtypes (--dt), for the whole graph or by tensor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from benchgraph.ops.spec import F, port_of
 
 
 def with_dtype(graph: Graph, dtype: DType) -> Graph:
-    """The graph computed in another float type; undef keeps it as it is.
+    """The graph in another float type; undef keeps it as it is.
 
-    Every f32, bf16 and f16 tensor changes, but host scalars and those on a port that is not open to all three (statistics and parameters
-    of norms, the statistics of SoftMax). Integers and booleans stay.
-    Raises InvalidArguments for a graph that converts between dtypes on purpose.
+    Every f32, bf16 and f16 tensor changes, except host scalars and tensors at a port that does not accept all three (statistics and
+    parameters of norms, the statistics of SoftMax). Integers and booleans stay. Raises InvalidArguments for a graph with explicit
+    conversions.
     """
     if dtype is DType.undef:
         return graph
@@ -33,7 +33,7 @@ def with_dtype(graph: Graph, dtype: DType) -> Graph:
 
 
 def with_dtypes(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
-    """The graph with other dtypes for these tensors, by id. Raises what the op table has against it."""
+    """The graph with other dtypes for these tensors, by id. Raises the errors of the op table."""
     for id, dtype in dtypes.items():
         graph.check_has(id)
         if dtype is DType.undef:
@@ -42,12 +42,12 @@ def with_dtypes(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
 
 
 def _uses(kind: str, ins: tuple[LogicalTensor, ...], outs: tuple[LogicalTensor, ...]) -> list[tuple[LogicalTensor, bool]]:
-    """Each tensor of an op, and whether its port takes every float type."""
+    """Each tensor of an op, and whether its port accepts every float type."""
     row = ops.spec(kind)
     ports = [(port_of(side, i), t) for side, ts in ((row.schema.inputs, ins), (row.schema.outputs, outs)) for i, t in enumerate(ts)]
     return [(t, set(F) <= set(row.schema.types.get(port.type) or F)) for port, t in ports]
 
 
 def _retyped(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
-    """The graph with these dtypes at every occurrence of the tensors."""
+    """The graph with these dtypes at every use of the tensors."""
     return graph.mapped(lambda t: replace(t, dtype=dtypes.get(t.id, t.dtype)))

@@ -1,4 +1,4 @@
-"""Other op kinds (--op-kind): an op becomes another of its family, or is taken out."""
+"""Other op kinds (--op-kind): an op is replaced by another of its family, or removed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.override.attrs import find_op
 
-REMOVED = "undef"  # as a kind: the op goes
+REMOVED = "undef"  # as a kind: removes the op
 UNARY, BINARY = 1, 2
 
 
 def with_kinds(graph: Graph, kinds: Mapping[int, str]) -> Graph:
-    """The graph with these ops exchanged or taken out, by op id.
+    """The graph with these ops replaced or removed, by op id.
 
-    A kind stands in for another of its family (`Schema.family`); inputs, outputs and attributes stay as they are. `undef` takes an op
-    out: behind one of two inputs, the input that is computed is passed on. Raises InvalidArguments for an op that does not exist, a
-    kind of another family, and an op that cannot go.
+    A kind can replace another of its family (`OpSpec.family`); inputs, outputs and attributes stay. `undef` removes an op: its output is
+    replaced by its input, of two by the computed one. Raises InvalidArguments for an op that does not exist, a kind of another family, and
+    an op that cannot be removed.
     """
     for id, kind in sorted(kinds.items()):
         op = find_op({op.id: op for op in graph.ops}, id)
@@ -39,23 +39,25 @@ def _exchanged(graph: Graph, op: Op, kind: str) -> Graph:
 
 
 def _without(graph: Graph, op: Op) -> Graph:
-    """The graph with the op gone: who read its output reads what it passes on."""
+    """The graph without the op: readers of its output read its input."""
     if len(graph.ops) == 1:
         raise InvalidArguments("it is the graph's only op", fix="leave it in")
-    kept = _passed_on(graph, op)
-    gone = op.outputs[0]
-    if (gone.shape, gone.dtype) != (kept.shape, kept.dtype):
-        what = f"its input {kept.id} is {kept.dtype.value} {kept.shape}, its output {gone.dtype.value} {gone.shape}"
+    replacement = _passed_on(graph, op)
+    output = op.outputs[0]
+    if (output.shape, output.dtype) != (replacement.shape, replacement.dtype):
+        what = (
+            f"its input {replacement.id} is {replacement.dtype.value} {replacement.shape}, its output {output.dtype.value} {output.shape}"
+        )
         raise InvalidArguments(what, fix="only an op that keeps dtype and shape can go")
-    rewired = tuple(replace(o, inputs=tuple(kept if t.id == gone.id else t for t in o.inputs)) for o in graph.ops if o.id != op.id)
-    left = {t.id for o in rewired for t in o.inputs}
-    read = graph.input_ports and tuple(id for id in graph.input_ports if id in left)
-    written = graph.output_ports and tuple(kept.id if id == gone.id else id for id in graph.output_ports)
-    return replace(graph, ops=rewired, input_ports=read, output_ports=written)
+    rewired = tuple(replace(o, inputs=tuple(replacement if t.id == output.id else t for t in o.inputs)) for o in graph.ops if o.id != op.id)
+    used = {t.id for o in rewired for t in o.inputs}
+    input_ports = graph.input_ports and tuple(id for id in graph.input_ports if id in used)
+    output_ports = graph.output_ports and tuple(replacement.id if id == output.id else id for id in graph.output_ports)
+    return replace(graph, ops=rewired, input_ports=input_ports, output_ports=output_ports)
 
 
 def _passed_on(graph: Graph, op: Op) -> LogicalTensor:
-    """The input that takes the place of the output."""
+    """The input that replaces the output."""
     if not ops.spec(op.kind).schema.family or len(op.outputs) != 1 or len(op.inputs) not in (UNARY, BINARY):
         raise InvalidArguments("it cannot be taken out", fix="only eltwise and binary ops with one output and one or two inputs can go")
     if len(op.inputs) == UNARY:

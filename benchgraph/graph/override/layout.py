@@ -1,4 +1,4 @@
-"""Dims and strides that a user sets, and those that follow: dense, in any order of axes."""
+"""Dims and strides set by the user, and dense strides in any order of axes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
 
 @dataclass(frozen=True)
 class NewShape:
-    """What to change of a tensor. dims: None keeps them. layout: '' is row-major where dims are given and keeps the strides elsewhere; a
-    tag such as 'acdb' names the axes from the outermost to the innermost; strides are in elements and need not be dense.
+    """A change of a tensor. dims: None keeps them. layout: '' is row-major if dims are given, else keeps the strides; a tag such as 'acdb'
+    lists the axes from the outermost to the innermost; strides are in elements and need not be dense.
     """
 
     dims: Shape | None = None
     layout: str | Shape = ""
 
     def __str__(self) -> str:
-        """As --in-shapes spells it."""
+        """In --in-shapes's syntax."""
         dims = "" if self.dims is None else "x".join(map(str, self.dims)) or "-"
         layout = self.layout if isinstance(self.layout, str) else "x".join(map(str, self.layout))
         return f"{dims}*{layout}" if layout else dims
 
     def strides_of(self, id: int, dims: Shape) -> Shape:
-        """The strides that tensor `id` of these dims gets. Raises InvalidArguments when the layout is one for another rank."""
+        """The new strides of tensor `id` with these dims. Raises InvalidArguments for a layout of another rank."""
         where = f"tensor {id}"
         if not isinstance(self.layout, str):
             if len(self.layout) != len(dims):
@@ -56,16 +56,16 @@ def strides_in(shape: Shape, axes: Iterable[int]) -> Shape:
 
 
 def axes_of(t: LogicalTensor) -> list[int]:
-    """The axes of a tensor of known shape from the outermost to the innermost; where strides are equal, one of size 1 is further in."""
+    """The axes of a tensor of known shape from the outermost to the innermost; with equal strides, one of size 1 is further in."""
     shape, strides = t.known_shape, t.known_strides
     return sorted(range(len(shape)), key=lambda axis: (-strides[axis], shape[axis] == 1, axis))
 
 
 def resized(t: LogicalTensor, shape: Shape) -> LogicalTensor:
-    """The tensor with other dims, its strides in the order of axes they have.
+    """The tensor with other dims, in its order of axes.
 
-    Strides stay as they are, gaps included, where only dim 0 changes and is the outermost. A batch of 1 has no place in the order, as its
-    stride says nothing: it becomes the outermost.
+    Strides stay, including padding, if only dim 0 changes and is the outermost. The stride of a batch of 1 is arbitrary, so it becomes the
+    outermost.
     """
     if not t.has_known_shape:
         return t.with_shape(shape)

@@ -1,4 +1,4 @@
-"""All overrides of a case in benchdnn's order, which can be seen: shapes, batch and attributes; op kinds; fpmath; dtypes; properties."""
+"""All overrides of a case in benchdnn's order, which matters: shapes, batch and attributes; op kinds; fpmath; dtypes; properties."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Overrides:
-    """A field is an option of the same name; empty ones change nothing. By id of tensor: in_shapes, dts, tensor_property; of op: op_attrs
-    (name -> value as text) and op_kind. attr_fpmath: mode, and whether it goes for integers too.
+    """Each field is the option of that name; empty ones change nothing. By tensor id: in_shapes, dts, tensor_property; by op id: op_attrs
+    (name -> value as text) and op_kind. attr_fpmath: mode, and whether it applies to integers too.
     """
 
     in_shapes: Mapping[int, NewShape] = field(default_factory=dict)
@@ -42,26 +42,26 @@ class Overrides:
 
 
 class BadOverride(InvalidArguments):
-    """The graph is good, but an override does not fit it; `where` begins with the option."""
+    """The graph is valid, but an override does not fit it; `where` begins with the option."""
 
 
 def rewrite(graph: Graph, overrides: Overrides) -> Graph:
-    """The graph with all of them; legal and shape-inferred. It need not be legal before, nor between two of them.
+    """The graph with all overrides; legal and shape-inferred. It need not be legal before, nor in between.
 
-    Raises BadOverride, or, when the graph itself is to blame, what `validate` has against it.
+    Raises BadOverride, or, if the graph itself is invalid, the error of `validate`.
     """
-    o, asked = overrides, Draft(graph)
+    o, draft = overrides, Draft(graph)
     for op in graph.ops:
-        if op.id not in {**o.op_attrs, **o.op_kind}:  # which may mend it
+        if op.id not in {**o.op_attrs, **o.op_kind}:  # which may correct it
             with within(op.label):
                 ops.check_form(op.kind, op.attrs, len(op.inputs), len(op.outputs))
     stages = [("", graph)]
     shaped = [("--in-shapes", o.in_shapes), ("--mb", o.mb), ("--op-attrs", o.op_attrs)]
     if names := " ".join(option for option, value in shaped if value):
-        asked = _blaming("--in-shapes", set_shapes, asked, o.in_shapes)
-        asked = _blaming("--mb", set_batch, asked, o.mb)
-        asked = _blaming("--op-attrs", set_attrs, asked, o.op_attrs)
-        stages.append((names, _settled(graph, asked, names)))
+        draft = _blaming("--in-shapes", set_shapes, draft, o.in_shapes)
+        draft = _blaming("--mb", set_batch, draft, o.mb)
+        draft = _blaming("--op-attrs", set_attrs, draft, o.op_attrs)
+        stages.append((names, _settled(graph, draft, names)))
     changes: list[tuple[str, object, Callable[[Graph], Graph]]] = [
         ("--op-kind", o.op_kind, lambda g: with_kinds(g, o.op_kind)),
         ("--attr-fpmath", o.attr_fpmath, lambda g: with_fpmath(g, *o.attr_fpmath or ("strict",))),
@@ -81,10 +81,10 @@ def rewrite(graph: Graph, overrides: Overrides) -> Graph:
         raise _blamed(option, bad) from bad
 
 
-def _settled(graph: Graph, asked: Draft, options: str) -> Graph:
-    """The draft settled. When it cannot be, that is the options' fault, unless the graph could not be used without them either."""
+def _settled(graph: Graph, draft: Draft, options: str) -> Graph:
+    """The settled draft. If that fails, it is the options' fault, unless the graph is invalid without them too."""
     try:
-        return settle(asked)
+        return settle(draft)
     except BenchgraphError as bad:
         if inferred(graph) is None:
             raise

@@ -14,7 +14,7 @@ from benchgraph.graph.override.layout import NewShape
 
 
 def row_major(graph: Graph) -> Graph:
-    """The graph with its own layouts only: those left to a library (any) or known to the one that wrote it (opaque) become row-major."""
+    """The graph with layouts any (the library's choice) and opaque (another library's) replaced by row-major."""
     foreign = (LayoutType.any, LayoutType.opaque)
     changed = {
         t.id: replace(t, layout_type=LayoutType.strided, strides=None, layout_id=0)
@@ -25,12 +25,12 @@ def row_major(graph: Graph) -> Graph:
 
 
 def with_shapes(graph: Graph, shapes: Mapping[int, NewShape]) -> Graph:
-    """The graph with these inputs and outputs changed, by tensor id, and all other shapes inferred anew.
+    """The graph with these inputs and outputs changed, by tensor id, and all other shapes inferred again.
 
-    An input without a layout of its own becomes row-major. The dims of an output must be those that follow from the inputs; what can
-    be chosen is its layout, or, where an op's output shape is free (gradients of convolution weights), that.
-    An id that the graph does not have is remarked on and ignored, since batch files written for benchdnn name such ids. Raises
-    InvalidArguments for an id inside the graph, and for a layout that does not fit the dims.
+    An input without a layout becomes row-major. The dims of an output must be the inferred ones; only its layout can be chosen, or its
+    shape if the op's output shape is free (gradients of convolution weights). An id that the graph does not have is ignored with a remark,
+    since batch files written for benchdnn have such ids. Raises InvalidArguments for an id inside the graph, and for a layout that does not
+    fit the dims.
     """
     return settle(set_shapes(Draft(graph), shapes))
 
@@ -55,7 +55,7 @@ def _ids(tensors: Mapping[int, LogicalTensor]) -> str:
 
 
 def _changed(t: LogicalTensor, change: NewShape) -> LogicalTensor:
-    """The input as set."""
+    """The changed input."""
     if change.dims is None and not t.has_known_shape:
         raise InvalidArguments("a layout without dims, which the graph leaves open", where=f"tensor {t.id}", fix="give the dims too")
     dims = t.known_shape if change.dims is None else change.dims

@@ -1,7 +1,10 @@
 """One page about one or several runs: a self-contained file that works offline, on a phone, by keyboard and in dark mode.
 
-view.py           the content of the page as texts and numbers, run by run and case by case partition_bar.py  segments of a bar of partition
-times labels.py         short names of cases charts.py         the plots, as SVG svg_theme.py      makes a plot's SVG use the page's colours
-and font packed_texts.py   compressed texts: the partitioned graph of each case, as SVG page.py           renders all of it with the
-templates in this folder
+view.py           the content of the page as texts and numbers, run by run and case by case
+partition_bar.py  segments of a bar of partition times
+labels.py         short names of cases
+charts.py         the plots, as SVG
+svg_theme.py      makes a plot's SVG use the page's colours and font
+packed_texts.py   compressed texts: the partitioned graph of each case, as SVG
+page.py           renders all of it with the templates in this folder
 """

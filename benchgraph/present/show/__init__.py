@@ -1,6 +1,10 @@
 """The partitioned graph of one case, as text, DOT or SVG.
 
-picture.py          ops and tensors with their labels, and each op's partition colours.py          colours of partitions and lines
-repeated_blocks.py  draws repeated blocks once text.py             for terminals dot.py              for Graphviz layout.py
-layered layout of ops and tensors, from top to bottom svg.py              for browsers, without Graphviz
+picture.py          ops and tensors with their labels, and each op's partition
+colours.py          colours of partitions and lines
+repeated_blocks.py  draws repeated blocks once
+text.py             for terminals
+dot.py              for Graphviz
+layout.py           layered layout of ops and tensors, from top to bottom
+svg.py              for browsers, without Graphviz
 """

@@ -1,4 +1,4 @@
-"""benchgraph's own compiler behind the library protocol."""
+"""This package's compiler behind the library protocol."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Benchgraph:
         return partitions(graph, policy)
 
     def compile(self, partition: Partition) -> Compiled:
-        return self._told(partition, compile_partition(partition))
+        return self._logged(partition, compile_partition(partition))
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[Compiled]:
-        return [self._told(p, e) for p, e in zip(partitions, compile_partitions(partitions), strict=True)]
+        return [self._logged(p, e) for p, e in zip(partitions, compile_partitions(partitions), strict=True)]
 
     @staticmethod
-    def _told(partition: Partition, executable: Executable) -> Compiled:
-        """With what the verbose log says of it, and dumped where the environment asks for that."""
+    def _logged(partition: Partition, executable: Executable) -> Compiled:
+        """Logs the compilation, and dumps the partition if requested."""
         dump_partition(partition)
         verbose.log_compilation(partition, executable, executable.compile_s, is_hit=False)
         return _Logged(partition, executable) if "exec" in config().verbose else executable
@@ -63,7 +63,7 @@ class Benchgraph:
         return lambda: made.execute(stream, ins, outs)
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
-        """One native call, of which the verbose log therefore says nothing."""
+        """One native call, which the verbose log does not contain."""
         return chain([step.call if isinstance(step, verbose.Logged) else step for step in steps])
 
 
