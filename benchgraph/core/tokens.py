@@ -125,8 +125,10 @@ class Tokens:
         self.at = start
         return self.fail(expected)
 
-    def at_number(self) -> bool:
-        return self.kind == "number" or self.peek("-") or (self.kind == "word" and self.next in _NONFINITE)
+    def at_number(self, further: int = 0) -> bool:
+        """Whether a number, or its sign, comes next, or so many tokens further on."""
+        kind, text, _ = self.tokens[self.at + further]
+        return kind == "number" or text in _NONFINITE or (kind, text) == ("mark", "-")
 
     def number(self) -> int | float:
         sign = -1 if self.accept("-") else 1

@@ -90,7 +90,7 @@ class _Parts(Region):
     """A region at one row and one column, with its own loops around the phases."""
 
     def __init__(self, storage: Storage, node: FusedOp, domain: Domain, by: Cut, across: tuple[int, ...], inside: frozenset[int]) -> None:
-        task, row, column = (storage.var(stem) for stem in ("t", "r", "i"))
+        task, row, column = (storage.var(stem) for stem in ("o", "r", "i"))
         extents = domain.extents
         columns: Loop = (column, Const(prod(extents[axis] for axis in by.run)))
         axes, var, rest = (by.outer, row, (columns,)) if by.outer else (by.run, column, ())

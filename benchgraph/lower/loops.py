@@ -112,14 +112,14 @@ class _LoopNest:
 
     def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, merged: Merged = ()) -> Stmt:
         """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner, merged: as for Region."""
-        loops = {a: self.storage.var("t") for a in outer}
+        loops = {a: self.storage.var("o") for a in outer}
         spans = self._spans(loops, given, merged)
         region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=self.runs.inside)
         return nest(self._around(loops), region.emit(self.node.ops), self.kind)
 
     def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
         """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
-        loops = {a: self.storage.var("t") for a in outer}
+        loops = {a: self.storage.var("o") for a in outer}
         merged += (run,) if len(run) > 1 else ()
         own, number = self.runs.inside, self.storage.var("c")
         most = CONVERSION if self.runs.reads_closely(run[-1]) else 0
@@ -184,7 +184,7 @@ class _LoopNest:
         total = prod(extents[a] for a in merged)
         if not total:
             return Seq(())
-        loops = {a: self.storage.var("t") for a in outer}
+        loops = {a: self.storage.var("o") for a in outer}
         flat, chunks, each = self._cut(total, self._chunk(total), "i")
         found = along(merged, extents, flat)
         coords = tuple(found.get(axis, Coord(loops.get(axis, ZERO))) for axis in range(len(extents)))
@@ -203,7 +203,7 @@ class _LoopNest:
             place |= along(axes, extents, at)
             tiles.append(over)
             inside.append(each)
-        loops = {a: self.storage.var("t") for a in outer}
+        loops = {a: self.storage.var("o") for a in outer}
         place |= {a: Coord(var) for a, var in loops.items()}
         coords = tuple(place.get(axis, Coord(ZERO)) for axis in range(len(extents)))
         body = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords).emit(self.node.ops)

@@ -63,7 +63,7 @@ class Packing:
     def nest(self, kind: LoopKind, batch: tuple[Coord, ...] | None = None) -> Stmt:
         """All panels of the matrix at these coordinates; of every matrix, in loops of this kind, when there are none."""
         *outer, _, n = self.dst.shape
-        loops = () if batch is not None else tuple((self.storage.var("t"), extent) for extent in outer)
+        loops = () if batch is not None else tuple((self.storage.var("o"), extent) for extent in outer)
         at = batch if batch is not None else tuple(Coord(var) for var, _ in loops)
         _, block = self.dst.layout.blocks[0]
         body = in_blocks(n, block, self.storage.var("no"), lambda no, columns: self.panel(at, no, columns), kind)

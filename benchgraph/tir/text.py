@@ -1,4 +1,4 @@
-"""Tensor IR as text, for people, goldens and dumps. Deterministic; it is not parsed back.
+"""Tensor IR as text, which `tir/parse.py` reads back: `parse_tir(print_tir(f)) == (f,)`. docs/ir-text.md has the grammar.
 
     func relu(x: f32[4,8], y: f32[4,8]) {
       parallel for i in 4 {
@@ -9,8 +9,8 @@
     }
 
 Strides are shown when they are not row-major: `f32[4,8] by [16,1]`. `i:+16` is the vector of indices i .. i+15, `i:+16*4` steps by 4.
-A microkernel's slices show their rows and columns as `start:+extent`, packed ones the groups along k and what is in one; a flat slice
-shows `[offset, row stride]`.
+A microkernel's slices show, behind the index of each dim, the axes that run along it: `x[i*32:m, 0:k]`, `w[0:k*2, j:n]`. A flat slice
+shows its offset, then the axes with their strides: `x[i*32; m*64, k]`.
 """
 
 from __future__ import annotations
@@ -51,15 +51,19 @@ from benchgraph.tir.ir import (
     UnOp,
     Var,
 )
-from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.visit import parts, tensors
 
-_PRECEDENCE = {
+PRECEDENCE = {
     BinOp.or_: 1, BinOp.and_: 2, BinOp.eq: 3, BinOp.ne: 3, BinOp.lt: 3, BinOp.le: 3, BinOp.gt: 3, BinOp.ge: 3, BinOp.add: 4, BinOp.sub: 4,
     BinOp.mul: 5, BinOp.div: 5, BinOp.floordiv: 5, BinOp.mod: 5,
 }  # fmt: skip
-_UNARY = 6
-_ATOM = 7
+SUM, _UNARY, _ATOM = PRECEDENCE[BinOp.add], 6, 7
+BRGEMM_AXES = ("m", "k"), ("k", "n"), ("m", "n")  # rows and columns of src, wei and acc
+PACK_AXES = "k", "n"
+
+
+def batch_axis(number: int) -> str:
+    return f"b{number}"
 
 
 def print_tir(node: Func | Stmt | Expr) -> str:
@@ -79,21 +83,20 @@ def header(s: Stmt) -> str:
 
 
 def _func(f: Func) -> list[str]:
-    params = ", ".join(_declare(p) for p in f.params)
+    over = "".join(f" {o.dst} over {o.src}," for o in f.inplace).rstrip(",")
+    lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{' once' if f.runs_once else ''} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
-    over = ", ".join(f"{o.dst} over {o.src}" for o in f.inplace)
-    lines = [f"func {f.name}({params}) {over + ' ' if over else ''}{{"]
     for scope, size in ((Scope.shared, f.shared_bytes), (Scope.thread, f.thread_bytes)):
-        held = [t for t in planned.values() if t.scope is scope]
-        if held:
-            lines.append(f"  {scope.value} arena, {size} bytes: " + ", ".join(f"{_declare(t)} at {t.offset}" for t in held))
-    return [*lines, *_indent(_stmt(f.body)), "}"]
+        inside = ", ".join(f"{_declare(t)} at {t.offset}" for t in planned.values() if t.scope is scope)
+        if size or inside:
+            lines.append(f"  {scope.value} arena, {size} bytes: {inside}".rstrip(": "))
+    return [*lines, *_body(f.body), "}"]
 
 
 def _declare(t: Tensor) -> str:
     dims = f"[{','.join(map(str, t.shape))}]" if t.shape else ""
     strides = "" if t.strides == dense_strides(t.shape) else f" by [{','.join(map(str, t.strides))}]"
-    return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}{f', {t.padding} spare' if t.padding else ''}"
+    return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}{f' padding {t.padding}' if t.padding else ''}"
 
 
 def _indent(lines: list[str]) -> list[str]:
@@ -101,8 +104,13 @@ def _indent(lines: list[str]) -> list[str]:
 
 
 def _body(s: Stmt) -> list[str]:
-    """The lines of a statement that stands in braces already."""
-    return _indent(_stmt(s))
+    """The lines inside the braces of what holds s. Only a block of one statement, which is rare, shows braces of its own."""
+    return _indent(_stmt(s) if isinstance(s, Seq) and len(s.stmts) != 1 else _item(s))
+
+
+def _item(s: Stmt) -> list[str]:
+    """The lines of one statement among others."""
+    return ["{", *_indent(_stmt(s)), "}"] if isinstance(s, Seq) else _stmt(s)
 
 
 def _stmt(s: Stmt) -> list[str]:
@@ -113,19 +121,16 @@ def _stmt(s: Stmt) -> list[str]:
             otherwise = [] if s.orelse is None else ["} else {", *_body(s.orelse)]
             return [f"if {_expr(s.cond)} {{", *_body(s.then), *otherwise, "}"]
         case Seq():
-            lines: list[str] = []
-            for c in s.stmts:
-                lines.extend(["{", *_body(c), "}"] if isinstance(c, Seq) else _stmt(c))
-            return lines
+            return [line for c in s.stmts for line in _item(c)]
         case Alloc():
             return [f"alloc {_declare(s.tensor)} {s.tensor.scope.value}"]
         case Store():
-            return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}{' past caches' * s.non_temporal}"]
+            return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}{' nontemporal' * s.non_temporal}"]
         case Brgemm():
             return [_brgemm(s)] if s.post_ops is None else [f"{_brgemm(s)}, then {_rows(s.post_ops)} {{", *_body(s.post_ops.body), "}"]
         case Pack():
-            src, dst = (_slice(o) for o in operands(s))
-            return [f"{'turn' if s.transposes else 'pack'} ({s.k}x{s.n}) {dst} = {src}"]
+            src, dst = (_slice(o, PACK_AXES) for o in (s.src, s.dst))
+            return [f"{'transpose' if s.transposes else 'pack'} (k={s.k}, n={s.n}) {dst} = {src}"]
         case Prefetch():
             return [_prefetch(s)]
 
@@ -139,53 +144,50 @@ def _mask(mask: Expr | None) -> str:
 
 
 def _brgemm(s: Brgemm) -> str:
-    sign = "+=" if s.accumulate else "="
-    src, wei, acc = (_slice(o) for o in operands(s))
-    size = "x".join(str(extent) for extent in s.batch)
-    batch = f" batch {size} (src {_batch(s.src)}, wei {_batch(s.wei)})" if s.batch else ""
-    prefetches = "".join(f", {_prefetch(p)}" for p in s.prefetches)
-    return f"brgemm ({s.m}x{s.n}x{s.k}) {acc} {sign} {src} @ {wei}{batch}{prefetches}"
+    src, wei, acc = (_slice(o, axes) for o, axes in zip((s.src, s.wei, s.acc), BRGEMM_AXES, strict=True))
+    batch = "".join(f", {batch_axis(i)}={extent}" for i, extent in enumerate(s.batch))
+    ahead = "".join(f", {_prefetch(p)}" for p in s.prefetches)
+    return f"brgemm (m={s.m}, n={s.n}, k={s.k}{batch}) {acc} {'+=' if s.accumulate else '='} {src} @ {wei}{ahead}"
 
 
 def _rows(p: PostOps) -> str:
-    return f"for {p.row.name}, {p.vector.name}"
+    return f"for {p.row.name} in m, {p.vector.name} in n/{p.lanes}"
 
 
 def _prefetch(s: Prefetch) -> str:
-    runs = f" {s.count} times by {s.stride}" if s.count > 1 else ""
+    runs = f" {s.count} times by {s.stride}" if (s.count, s.stride) != (1, 0) else ""
     return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{runs}{' to write' if s.is_store else ''}"
 
 
-def _slice(o: Operand) -> str:
-    s = o.piece
+def _slice(s: Slice | FlatSlice, axes: tuple[str, str]) -> str:
+    """axes: the names of rows and columns; those of the batch follow."""
+    names = (*axes, *map(batch_axis, range(len(s.strides if isinstance(s, FlatSlice) else s.axes) - 2)))
     if isinstance(s, FlatSlice):
-        columns = "" if s.strides[1] == 1 else f", {s.strides[1]}"
-        return f"{s.tensor.name}[{_expr(s.offset)}, {s.strides[0]}{columns}]"
-    span = {dim: f":+{extent}" + (f"*{step}" if step != 1 else "") for extent, (dim, step) in zip(o.extents[:2], s.axes, strict=False)}
-    if o.group > 1:
-        span[len(s.index) - 1] = f":+{o.group}"
-    return f"{s.tensor.name}[{', '.join(_expr(i) + span.get(d, '') for d, i in enumerate(s.index))}]"
+        return f"{s.tensor.name}[{_expr(s.offset)};{','.join(f' {_step(*axis)}' for axis in zip(names, s.strides, strict=True))}]"
+    along = dict.fromkeys(range(len(s.index)), "")
+    for name, (dim, step) in zip(names, s.axes, strict=True):
+        along[dim] = along.get(dim, "") + (f":{_step(name, step)}" if (dim, step) != (0, 0) else "")
+    return f"{s.tensor.name}[{', '.join(_expr(i, SUM) + along[dim] for dim, i in enumerate(s.index))}]"
 
 
-def _batch(s: Slice | FlatSlice) -> str:
-    if isinstance(s, FlatSlice):
-        return f"by {'x'.join(str(stride) for stride in s.strides[2:])}"
-    return "dim " + ", ".join(f"{dim} by {step}" for dim, step in s.axes[2:])
+def _step(axis: str, step: int) -> str:
+    return axis if step == 1 else f"{axis}*{step}"
 
 
 def _expr(e: Expr, least: int = 0) -> str:
     """e, in parentheses when it binds less tightly than `least`."""
     match e:
-        case Binary() if e.op in _PRECEDENCE:
-            level = _PRECEDENCE[e.op]
+        case Binary() if e.op in PRECEDENCE:
+            level = PRECEDENCE[e.op]
             tight = e.op in (BinOp.mul, BinOp.floordiv, BinOp.mod) and _is_short(e.a) and _is_short(e.b)
             sign = e.op.value if tight else f" {e.op.value} "
             text = f"{_expr(e.a, level)}{sign}{_expr(e.b, level + 1)}"
             return f"({text})" if level < least else text
-        case Ramp() if least > _PRECEDENCE[BinOp.ge]:
+        case Ramp() if least > PRECEDENCE[BinOp.ge]:
             return f"({_atom(e)})"
         case Unary(op=UnOp.neg):
-            return f"-{_expr(e.a, _ATOM)}" if least <= _UNARY else f"(-{_expr(e.a, _ATOM)})"
+            text = f"-({_expr(e.a)})" if isinstance(e.a, Const) else f"-{_expr(e.a, _ATOM)}"
+            return text if least <= _UNARY else f"({text})"
         case _:
             return _atom(e)
 
@@ -215,7 +217,7 @@ def _atom(e: Expr) -> str:
         case Unary():
             return f"{e.op.value}({_expr(e.a)})"
         case Cast():
-            return f"{e.dtype.value}({_expr(e.a)})"
+            return f"{e.dtype.value}({f'({_const(e.a)})' if isinstance(e.a, Const) else _expr(e.a)})"
         case Select():
             return f"select({_expr(e.cond)}, {_expr(e.a)}, {_expr(e.b)})"
         case Random():
@@ -224,18 +226,23 @@ def _atom(e: Expr) -> str:
             text = _access(e.tensor, e.index)
             return text if e.mask is None else f"({text}{_mask(e.mask)})"
         case Ramp():
-            return f"{_expr(e.base)}:+{e.lanes}" + (f"*{e.stride}" if e.stride != 1 else "")
+            return f"{_expr(e.base, SUM)}:+{e.lanes}" + (f"*{e.stride}" if e.stride != 1 else "")
         case Broadcast():
             return f"x{e.lanes}({_expr(e.a)})"
         case ReduceLanes():
-            return f"reduce_{'add' if e.op is BinOp.add else 'mul' if e.op is BinOp.mul else e.op.value}({_expr(e.a)})"
+            return f"{reduction_name(e.op)}({_expr(e.a)})"
+
+
+def reduction_name(op: BinOp) -> str:
+    return f"reduce_{op.name}"
 
 
 def _const(e: Const) -> str:
+    """Of s64, f32 and boolean without the dtype, as long as that says it exactly."""
     if e.dtype is INDEX:
         return str(int(e.value))
     if e.dtype is DType.boolean:
         return "true" if e.value else "false"
-    if e.dtype is DType.f32:
+    if e.dtype is DType.f32 and (float(np.float32(e.value)) == e.value or e.value != e.value):
         return str(np.float32(e.value))
     return f"{e.dtype.value}({e.value})"

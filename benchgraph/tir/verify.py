@@ -123,6 +123,8 @@ def _for(s: For, scope: VerifierState) -> None:
     _scalar(s, s.extent, INDEX, scope)
     if s.var.name in scope.ranges:
         fail(s, scope, f"the loop variable {s.var.name} is defined twice in one nest")
+    if s.var.name in scope.tensors:
+        fail(s, scope, f"the loop variable {s.var.name} has the name of a tensor")
     extent = constant(s.extent)
     if extent is not None and extent < 0:
         fail(s, scope, "a loop extent is negative")

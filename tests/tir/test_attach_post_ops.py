@@ -68,7 +68,7 @@ def test_golden() -> None:
     assert print_tir(attach_post_ops(f, TARGET)).splitlines() == [
         "func product(x: f32[10], w: f32[160], c: f32[32], r: f32[2], y: f32[64]) {",
         "  shared arena, 256 bytes: t: f32[64] at 0",
-        "  brgemm (2x32x5) t[0, 32] = x[0, 5] @ w[0, 32], then for i, j_v {",
+        "  brgemm (m=2, n=32, k=5) t[0; m*32, n] = x[0; m*5, k] @ w[0; k*32, n], then for i in m, j_v in n/16 {",
         "    alloc u: f32 x16 register",
         "    u = t[i*32 + j_v*16:+16] + c[j_v*16:+16]",
         "    y[i*32 + j_v*16:+16] = max(u, x16(0.0))",

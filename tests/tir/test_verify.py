@@ -94,7 +94,7 @@ BAD: dict[str, tuple[Stmt, str]] = {
     ),
     "padding_of_nothing": (seq(Alloc(replace(T, scope=Scope.thread, padding=99))), "has 99 elements of padding"),
     "rank": (put(Y, 0, value=x), "y has rank 2 but 1 indices"),
-    "index_dtype": (put(Y, 0, cast(ZERO, DType.s32), value=x), "the index `s32(0)` is s32, not s64"),
+    "index_dtype": (put(Y, 0, cast(ZERO, DType.s32), value=x), "the index `s32((0))` is s32, not s64"),
     "stray_variable": (seq(loop(i, 2, value(x)), value(at(X, i, 0))), "the variable i is used outside its loop"),
     "nested_variable": (loop(i, 2, loop(i, 2, value(x))), "the loop variable i is defined twice in one nest"),
     "negative_extent": (loop(i, -1, value(x)), "a loop extent is negative"),

@@ -1,10 +1,14 @@
 """attach-post-ops: what is done with the result of a microkernel happens while it is in registers.
 
-brgemm (64x64x512) t[0, 64] = x[0, 512] @ w[0, 64]      ->  brgemm (64x64x512) t[0, 64] = x[0, 512] @ w[0, 64], then for i, j_v {
-for i in 64 {                                                 y[i*64 + j_v*16:+16] = max(t[i*64 + j_v*16:+16] + b[j_v*16:+16], x16(0.0))
-  for j_v in 4 {                                            }
+brgemm (m=64, n=64, k=512) t[0; m*64, n] = x[0; m*512, k] @ w[0; k*64, n]
+for i in 64 {
+  for j_v in 4 {
     y[i*64 + j_v*16:+16] = max(t[i*64 + j_v*16:+16] + b[j_v*16:+16], x16(0.0))
   }
+}
+    ->
+brgemm (m=64, n=64, k=512) t[0; m*64, n] = x[0; m*512, k] @ w[0; k*64, n], then for i in m, j_v in n/16 {
+  y[i*64 + j_v*16:+16] = max(t[i*64 + j_v*16:+16] + b[j_v*16:+16], x16(0.0))
 }
 
 That is for whole vectors of temporaries that nothing else touches. A register tile is finished before the next one is begun, so the nest

@@ -2,7 +2,7 @@
 
 x: f32[4,8,16]                            ->  x: f32[512]
 y[b, i, j] = x[b, i, j]                       y[b*128 + i*16 + j] = x[b*128 + i*16 + j]
-brgemm acc[b, i:+4, 0:+16] = ...              brgemm acc[b*128 + i*16, 16] = ...
+brgemm acc[b, i:m, 0:n] = ...                 brgemm acc[b*128 + i*16; m*16, n] = ...
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     alloc t: f32[128,64]                    ->  parallel for mo in 4 {
     parallel for mo in 4 {                        alloc t: f32[32,64] thread
-      brgemm t[mo*32:+32, 0:+64] = ...            brgemm t[0:+32, 0:+64] = ...
+      brgemm t[mo*32:m, 0:n] = ...                brgemm t[0:m, 0:n] = ...
       for i in 32 {                               for i in 32 {
         for j in 64 {                               for j in 64 {
           u[mo*32 + i, j] = t[mo*32 + i, j]*s         alloc u: f32 register
