@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -65,6 +66,23 @@ class Layout:
         blocked = dict(self.blocks)
         outer = "".join(chr(ord("A" if a in blocked else "a") + a) for a in self.order)
         return outer + "".join(f"{size}{chr(ord('a') + axis)}" for axis, size in self.blocks)
+
+
+_TAG = re.compile(r"([A-La-l]*)((?:\d+[a-l])*)")
+
+
+def parse_layout(tag: str) -> Layout | None:
+    """The layout of a tag as `str` gives it; None for any other word.
+
+    >>> parse_layout("Ba64b") == Layout((1, 0), ((1, 64),)), parse_layout("aa")
+    (True, None)
+    """
+    if (parts := _TAG.fullmatch(tag)) is None:
+        return None
+    order = tuple(ord(letter) - ord("a") for letter in parts[1].lower())
+    blocks = tuple((ord(axis) - ord("a"), int(size)) for size, axis in re.findall(r"(\d+)([a-l])", parts[2]))
+    layout = Layout(order, blocks)
+    return layout if sorted(order) == list(range(len(order))) and str(layout) == tag else None
 
 
 def plain(rank: int) -> Layout:

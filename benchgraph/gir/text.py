@@ -1,72 +1,145 @@
-"""Graph IR as text: one op a line, fused ops as blocks; deterministic."""
+"""Graph IR as text, which `gir/parse.py` reads back: `parse_gir(print_gir(g)) == g`. docs/ir-text.md has the grammar.
+
+    graph(%0: f32[128,512], %1: f32[512,256] constant) {
+      %3 = nest0(%1) {
+        stage {
+          %3: f32[512,256] Ba64b constant = Reorder(%1) at rows
+        }
+      }
+      ...
+      return %2
+    }
+
+One op a line, fused ops as blocks of stages. What equals its default is left out: attributes, row-major layouts, dense strides of inputs
+and outputs, fields of stages and of their parameters.
+"""
 
 from __future__ import annotations
 
-from benchgraph.core.attrs import Attrs
-from benchgraph.gir.ir import Anchor, Constness, FusedOp, Graph, Op, Value
+import numpy as np
+
+from benchgraph.core.attrs import NO_ATTRS, Attrs
+from benchgraph.core.dtypes import DType
+from benchgraph.core.fields import print_fields
+from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.core.tokens import print_value
+from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op, Stage, Value, View
+from benchgraph.ops import spec, with_defaults
+from benchgraph.ops.spec import OpSpec
+
+CONSTNESS = {"variable": Constness.variable, "constant": Constness.runtime, "known": Constness.compile}
+_WORDS = {constness: word for word, constness in CONSTNESS.items()}
+LISTED = 16  # a constant of more elements that are not all the same is printed as its bytes
+# What has a syntax of its own; all other fields, whatever they are called, are `name=value`.
+GRAPH_SYNTAX = "values", "nodes", "ins", "outs", "open_layouts"
+FUSED_SYNTAX = "name", "stages", "ins", "outs"
+STAGE_SYNTAX = "ops", "anchors"
 
 
 def print_gir(g: Graph) -> str:
-    lines = ["graph(" + ", ".join(_declared(g.value(v)) for v in g.ins) + ") {"]
+    lines = [f"graph({', '.join(_declared(g, v) for v in g.ins)}) {_fields(g, GRAPH_SYNTAX)}{{"]
+    made = {*g.ins, *(v for node in g.nodes for op in (node.ops if isinstance(node, FusedOp) else (node,)) for v in op.outs)}
     for v in g.values:
         if v.literal is not None:
-            lines.append(f"  {_declared(v)} = const {_content(v)}")
+            lines.append(f"  {_declared(g, v.id)} = const {_content(v.literal)}")
         elif v.view is not None:
-            arrow = "writes" if v.view.inverse else "reads"
-            lines.append(f"  {_declared(v)} = {arrow} %{v.view.base} through {v.view.kind}{_attrs(v.view.attrs)}")
+            lines.append(f"  {_declared(g, v.id)} = {_view(g, v, v.view)}")
+        elif v.id not in made:
+            lines.append(f"  {_declared(g, v.id)}")
     for node in g.nodes:
-        lines += _fused(g, node) if isinstance(node, FusedOp) else ["  " + _op(g, node)]
+        lines += _fused(g, node) if isinstance(node, FusedOp) else [f"  {_op(g, node)}"]
     wanted = {v: f" in {layout or 'any layout'}" for v, layout in g.open_layouts}
-    return "\n".join([*lines, "  return " + ", ".join(f"%{v}{wanted.get(v, '')}" for v in g.outs), "}"])
+    outs = ", ".join(f"%{v}{wanted.get(v, '')}" for v in g.outs)
+    return "\n".join([*lines, f"  return {outs}", "}"])
 
 
-def _declared(v: Value) -> str:
-    text = f"%{v.id}: {v.dtype.value}[{','.join(map(str, v.shape))}]"
-    if not v.layout.is_plain:
-        text += f" {v.layout}"
-    return text + (" constant" if v.constness is Constness.runtime else "")
+def usual_strides(v: Value, *, is_border: bool) -> Shape | None:
+    """Those that are not printed. is_border: it is an input or output of the graph, and settled."""
+    return dense_strides(v.shape) if is_border and v.layout.is_plain else None
 
 
-def _content(v: Value) -> str:
-    assert v.literal is not None
-    flat = v.literal.array.ravel()
-    shown = ", ".join(f"{float(x):g}" for x in flat[:8])
-    return shown if flat.size <= 8 else f"[{shown}, ...]"
+def usual_constness(v: Value) -> Constness:
+    return Constness.variable if v.literal is None else Constness.compile
 
 
-def _attrs(attrs: Attrs) -> str:
-    return " {" + ", ".join(f"{k}={list(v) if isinstance(v, tuple) else v}" for k, v in attrs.items()) + "}" if attrs else ""
+def usual_shapes(v: Value, view: View, base: Value) -> tuple[Shape, Shape]:
+    """What the movement of a view has for src and dst, if it takes these values as they are."""
+    return (v.shape, base.shape) if view.inverse else (base.shape, v.shape)
+
+
+def _fields(record: object, syntax: tuple[str, ...], indent: str = "") -> str:
+    return "".join(f"{field} " for field in print_fields(record, syntax, indent))
+
+
+def _declared(g: Graph, id: int) -> str:
+    v = g.value(id)
+    is_border = id in g.ins or (id in g.outs and id not in dict(g.open_layouts))
+    words = [f"%{id}: {v.dtype.value}[{','.join(map(str, v.shape))}]"]
+    words += [] if v.layout.is_plain else [str(v.layout)]
+    words += [] if v.constness is usual_constness(v) else [_WORDS[v.constness]]
+    if v.strides != usual_strides(v, is_border=is_border):
+        words.append(f"strides={'none' if v.strides is None else print_value(v.strides)}")
+    return " ".join(words)
+
+
+def _content(data: Literal) -> str:
+    """One number where all elements are the same, a list of a few numbers, or the bytes."""
+    bytes_each = data.dtype.numpy.itemsize
+    size = len(data.raw) // bytes_each
+    is_uniform = size > 0 and data.raw == data.raw[:bytes_each] * size
+    elements = data.array.ravel()[: 1 if is_uniform else LISTED]
+    texts = [_number(x, data.dtype) for x in elements]
+    is_exact = not data.dtype.is_float or all(raw(float(t), data.dtype) == x.tobytes() for t, x in zip(texts, elements, strict=True))
+    if not is_exact or (size > LISTED and not is_uniform):
+        return f"0x{data.raw.hex()}"
+    return texts[0] if is_uniform else f"[{', '.join(texts)}]"
+
+
+def _number(x: np.generic, dtype: DType) -> str:
+    if dtype.is_float:
+        return str(x) if dtype is DType.f32 else repr(float(x))
+    return print_value(bool(x) if dtype is DType.boolean else int(x))
+
+
+def raw(value: float, dtype: DType) -> bytes:
+    """The bytes of a constant's element."""
+    return np.asarray(value).astype(dtype.numpy).tobytes()
+
+
+def _view(g: Graph, v: Value, view: View) -> str:
+    is_usual = (view.src_shape, view.dst_shape) == usual_shapes(v, view, g.value(view.base))
+    between = "" if is_usual else f" from {print_value(view.src_shape)} to {print_value(view.dst_shape)}"
+    return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{_attrs(view.kind, view.attrs)}{between}"
+
+
+def _attrs(kind: str, attrs: Attrs) -> str:
+    """Those that differ from the op's defaults, 'none' for defaults that are absent."""
+    row, defaults = spec(kind), with_defaults(kind, NO_ATTRS)
+    changed = {k: v for k, v in attrs.items() if k not in defaults or Attrs({k: v}) != Attrs({k: defaults[k]})}
+    shown = {k: str(np.float32(attrs.real(k))) if _is_f32(row, k) else print_value(v) for k, v in changed.items()}
+    shown |= {k: "none" for k in defaults if k not in attrs}
+    return f" {{{', '.join(f'{k}={v}' for k, v in shown.items())}}}" if shown else ""
+
+
+def _is_f32(row: OpSpec, name: str) -> bool:
+    return name in row.schema.attrs and row.schema.attrs[name].type == "f32"
 
 
 def _op(g: Graph, op: Op) -> str:
-    outs = ", ".join(_declared(g.value(v)) for v in op.outs)
-    return f"{outs} = {op.kind}({', '.join(f'%{v}' for v in op.ins)}){_attrs(op.attrs)}"
+    outs = ", ".join(_declared(g, v) for v in op.outs)
+    return f"{outs} = {op.kind}({_ids(op.ins)}){_attrs(op.kind, op.attrs)}"
 
 
-def _task(node: FusedOp) -> str:
-    p = node.parameters
-    if p is None:
-        return ""
-    parts = f" in {p.l2_parts} parts" if p.l2_parts > 1 else ""
-    columns = f", panel by panel{parts}" if p.panels_first else ", columns split too" if p.split_n else ""
-    rows = p.batch // p.entry_groups * p.m if p.entry_groups else p.mb
-    step = f" step={p.score_columns}" if p.score_columns else ""
-    return f"  // mb={p.mb}{step}: {p.row_tasks} tasks of {rows} rows over {p.cores} cores{columns}"
+def _ids(ids: tuple[int, ...]) -> str:
+    return ", ".join(f"%{id}" for id in ids)
 
 
 def _fused(g: Graph, node: FusedOp) -> list[str]:
-    outs = ", ".join(f"%{v}" for v in node.outs)
-    lines = [f"  {outs} = {node.name}({', '.join(f'%{v}' for v in node.ins)}){_task(node)} {{"]
-    for stage in node.stages:
-        for op, anchor in zip(stage.ops, stage.anchors, strict=True):
-            at = f"kernel nb={stage.nb}" if anchor is Anchor.kernel else anchor.value
-            if stage.is_packing:
-                at += f" cut along {', '.join('-' if c is None else f'{c.axis} by {c.unit}' for c in stage.cuts)}"
-            if anchor is Anchor.kernel and stage.parameters is not None and stage.parameters.ks:
-                at += f" wei in pieces of {stage.parameters.ks} x {stage.parameters.ns}"
-            if stage.reduces_rows:
-                at += ", adding to all rows" if anchor is Anchor.kernel else ", behind the last task"
-            if stage.is_batch_invariant:
-                at += f" along {','.join('-' if axis is None else str(axis) for axis in stage.along)}"
-            lines.append(f"    {_op(g, op)}  // {at}")
-    return [*lines, "  }"]
+    tasks = f"  # tasks: {node.parameters.tasks}" if node.parameters is not None else ""
+    head = f"  {_ids(node.outs)} = {node.name}({_ids(node.ins)}) {_fields(node, FUSED_SYNTAX)}{{{tasks}"
+    return [head, *(line for stage in node.stages for line in _stage(g, stage)), "  }"]
+
+
+def _stage(g: Graph, stage: Stage) -> list[str]:
+    ops = (f"      {_op(g, op)} at {anchor.value}" for op, anchor in zip(stage.ops, stage.anchors, strict=True))
+    return [f"    stage {_fields(stage, STAGE_SYNTAX, '    ')}{{", *ops, "    }"]

@@ -1,0 +1,229 @@
+"""Graph IR from its text: the inverse of `gir/text.py`, whose tables it reads by. docs/ir-text.md has the grammar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from benchgraph.core.attrs import Attrs
+from benchgraph.core.dtypes import GRAPH_DTYPES, DType
+from benchgraph.core.errors import NoSuchOpKind
+from benchgraph.core.fields import read_fields
+from benchgraph.core.layout import Layout, parse_layout, plain
+from benchgraph.core.tokens import Tokens
+from benchgraph.gir.ir import Anchor, Constness, FusedOp, Graph, Literal, Node, Op, Stage, Value, View
+from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, raw, usual_constness, usual_shapes, usual_strides
+from benchgraph.ops import spec, with_defaults
+
+_MARKS = r"[-%:\[\],*=(){}]"
+_DTYPES = {dtype.value: dtype for dtype in (*GRAPH_DTYPES, DType.s16)}
+_ANCHORS = {anchor.value: anchor for anchor in Anchor}
+
+
+def parse_gir(text: str, name: str = "") -> Graph:
+    """The graph of a text. name: of its file, for messages. Raises ParseError with the place and what was expected there.
+
+    Only the form is checked, and that values and kinds of ops are known: `gir/verify.py` checks what the graph means.
+    """
+    return _Parser(text, name).graph()
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A value as far as the text says what it is, where it says so, and whether it says its constness, strides and view's shapes."""
+
+    value: Value
+    offset: int
+    has_constness: bool
+    has_strides: bool
+    has_shapes: bool = False
+
+
+class _Parser(Tokens):
+    """Recursive descent."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text, "Graph IR", _MARKS, name)
+        self.declared: dict[int, _Declared] = {}
+        self.mentioned: dict[int, int] = {}  # value -> the offset of its first mention
+
+    def graph(self) -> Graph:
+        self.expect("graph")
+        self.expect("(")
+        ins = self.listed(self.declaration, ")")
+        settings = read_fields(self, Graph, "{", GRAPH_SYNTAX)
+        nodes = list[Node]()
+        while not self.accept("return"):
+            if self.kind != "mark" or self.next != "%":
+                self.fail("a value: '%1: dtype[dims] = ...', or 'return'")
+            nodes += self.line()
+        outs, open_layouts = list[int](), list[tuple[int, Layout | None]]()
+        while not outs or self.accept(","):
+            outs.append(self.mention())
+            if self.accept("in"):
+                open_layouts.append((outs[-1], self.wanted()))
+        self.expect("}")
+        if self.kind != "end":
+            self.fail("nothing after the closing '}'")
+        for id, offset in self.mentioned.items():
+            if id not in self.declared:
+                self.refuse(f"no value is called %{id}", offset, "declare it where it is made: '%1: f32[4,8] = ...'")
+        settled = {*ins, *outs} - {id for id, _ in open_layouts}
+        values = tuple(self.completed(id, is_border=id in settled) for id in sorted(self.declared))
+        return Graph(values, tuple(nodes), ins, tuple(outs), tuple(open_layouts), **settings)
+
+    def completed(self, id: int, *, is_border: bool) -> Value:
+        """The value with what is usual where the text does not say it."""
+        d = self.declared[id]
+        v = d.value if d.has_constness else replace(d.value, constness=usual_constness(d.value))
+        v = v if d.has_strides else replace(v, strides=usual_strides(v, is_border=is_border))
+        if v.view is None or d.has_shapes:
+            return v
+        src, dst = usual_shapes(v, v.view, self.declared[v.view.base].value)
+        return replace(v, view=replace(v.view, src_shape=src, dst_shape=dst))
+
+    def wanted(self) -> Layout | None:
+        if self.accept("any"):
+            self.expect("layout")
+            return None
+        return self.layout() or self.fail("'any layout' or a layout such as Ba64b")
+
+    def layout(self) -> Layout | None:
+        """The layout whose tag comes next, if one does."""
+        layout = parse_layout(self.next) if self.kind == "word" else None
+        self.at += layout is not None
+        return layout
+
+    # -- values
+
+    def mention(self) -> int:
+        offset = self.offset
+        self.expect("%")
+        id = self.integer("the number of a value")
+        self.mentioned.setdefault(id, offset)
+        return id
+
+    def declaration(self) -> int:
+        """`%1: f32[64,32] ba constant strides=[1,64]`; the same again where an op writes through a view."""
+        offset, id = self.offset, self.mention()
+        self.expect(":")
+        dtype, shape = self.choose(_DTYPES, "a data type"), self.integers()
+        layout = self.layout() or plain(len(shape))
+        has_constness = self.kind == "word" and self.next in CONSTNESS
+        constness = self.choose(CONSTNESS, "constness") if has_constness else Constness.variable
+        has_strides, strides = self.key("strides"), None
+        if has_strides and not self.accept("none"):
+            strides = self.integers()
+        made = _Declared(Value(id, dtype, shape, layout, constness, strides), offset, has_constness, has_strides)
+        before = self.declared.setdefault(id, made)
+        if replace(before.value, literal=None, view=None) != made.value:
+            self.refuse(f"%{id} was declared otherwise before", offset, "make both declarations the same")
+        if layout.rank != len(shape):
+            self.refuse(f"the layout {layout} is of {layout.rank} dims, %{id} has {len(shape)}", offset, "write a letter for each dim")
+        return id
+
+    def line(self) -> list[Node]:
+        """A declaration, a constant, a view, an op or a fused op."""
+        outs, untyped = list[int](), 0
+        while not outs or self.accept(","):
+            place = self.at
+            outs.append(self.mention())
+            if self.peek(":"):
+                self.at = place
+                self.declaration()
+            else:
+                untyped = self.offset
+        if not untyped and not self.peek("="):
+            return []
+        self.expect("=")
+        offset, word = self.offset, self.take("word", "an op: 'Kind(%1, %2)', 'const', 'reads' or 'writes'")
+        if word in ("const", "reads", "writes") and untyped:
+            self.fail("': dtype[dims]'", untyped)
+        if word == "const":
+            self.change(outs[0], literal=self.literal(self.declared[outs[0]].value))
+            return []
+        if word in ("reads", "writes"):
+            self.view(outs[0], is_inverse=word == "writes")
+            return []
+        self.expect("(")
+        ins = self.listed(self.mention, ")")
+        if self.is_kind(word, offset, must_be=not untyped):
+            return [Op(word, ins, tuple(outs), self.attrs(word))] if not untyped else self.fail("': dtype[dims]'", untyped)
+        settings = read_fields(self, FusedOp, "{", FUSED_SYNTAX)
+        stages = list[Stage]()
+        while not self.accept("}"):
+            stages.append(self.stage())
+        return [FusedOp(word, tuple(stages), ins, tuple(outs), **settings)]
+
+    def change(self, id: int, *, has_shapes: bool = False, **fields: Literal | View) -> None:
+        before = self.declared[id]
+        self.declared[id] = replace(before, value=replace(before.value, **fields), has_shapes=has_shapes)  # type: ignore[arg-type]
+
+    def literal(self, v: Value) -> Literal:
+        offset, size = self.offset, prod(v.shape)
+        if self.kind == "number" and self.next.startswith("0x"):
+            data = self.take("number", "bytes")[2:]
+            content = bytes.fromhex(data) if len(data) % 2 == 0 else b""
+        elif self.accept("["):
+            content = b"".join(raw(number, v.dtype) for number in self.listed(self.element, "]"))
+        else:
+            content = raw(self.element(), v.dtype) * size
+        if len(content) != v.dtype.nbytes(size):
+            fix = "write one number for all elements, a list of all in [], or their bytes after 0x"
+            self.refuse(f"%{v.id} has {size} elements, {v.dtype.nbytes(size)} bytes; here are {len(content)} bytes", offset, fix)
+        return Literal(v.dtype, v.shape, content)
+
+    def element(self) -> float:
+        return self.number() if self.at_number() else self.boolean()
+
+    def view(self, id: int, *, is_inverse: bool) -> None:
+        base = self.mention()
+        self.expect("through")
+        offset, kind = self.offset, self.take("word", "an op that moves elements")
+        self.is_kind(kind, offset, must_be=True)
+        view, has_shapes = View(base, kind, self.attrs(kind), (), (), is_inverse), self.accept("from")
+        if has_shapes:
+            src = self.integers()
+            self.expect("to")
+            view = replace(view, src_shape=src, dst_shape=self.integers())
+        self.change(id, has_shapes=has_shapes, view=view)
+
+    # -- ops
+
+    def is_kind(self, word: str, offset: int, *, must_be: bool) -> bool:
+        try:
+            spec(word)
+        except NoSuchOpKind as bad:
+            if must_be:
+                self.refuse(bad.what, offset, bad.fix or "'benchgraph ops' lists the kinds")
+            return False
+        return True
+
+    def attrs(self, kind: str) -> Attrs:
+        """`{axis=1, keep_dims=none}`: defaults stand for those that are left out, 'none' for no value."""
+        given, absent = dict[str, object](), list[str]()
+        for name, value in self.listed(self.attribute, "}") if self.accept("{") else ():
+            if value is None:
+                absent.append(name)
+            else:
+                given[name] = value
+        return with_defaults(kind, Attrs(given)).without(*absent)
+
+    def attribute(self) -> tuple[str, object]:
+        name = self.take("word", "an attribute's name")
+        self.expect("=")
+        return name, None if self.accept("none") else self.value()
+
+    def stage(self) -> Stage:
+        self.expect("stage")
+        settings = read_fields(self, Stage, "{", STAGE_SYNTAX)
+        ops, anchors = list[Op](), list[Anchor]()
+        while not self.accept("}"):
+            if not self.peek("%"):
+                self.fail("an op, or '}'")
+            (op,) = self.line() or (self.fail("an op"),)
+            assert isinstance(op, Op)
+            ops.append(op)
+            self.expect("at")
+            anchors.append(self.choose(_ANCHORS, f"an anchor: {', '.join(_ANCHORS)}"))
+        return Stage(tuple(ops), tuple(anchors), **settings)
