@@ -1,4 +1,4 @@
-"""What a partition's product could be scheduled as: the choice the schedule makes, and all that are legal."""
+"""The schedules of a partition's product: the one that the compiler chooses, and all that are legal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchgraph.partition.ir import Partition
 
 @dataclass(frozen=True)
 class Candidates:
-    """chosen: by the schedule, without a tuning file; it is one of `legal`, or is added to them."""
+    """chosen: by the compiler without a tuning file; it is one of `legal`."""
 
     problem: str
     chosen: Forced
@@ -26,11 +26,11 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
     target = target or current()
     free = replace(partition, options=replace(partition.options, forced=()))
     nests = [n for n in explain(free, target, with_tuning=False).nests if n.when == "main"]
-    found = [(n, s) for n in nests for s in n.sections if s.chosen is not None]
-    if len(found) != 1:
-        what = f"it has {len(found) or 'no'} matrix product{'' if len(found) == 1 else 's'}, and one is tuned at a time"
+    products = [(n, s) for n in nests for s in n.sections if s.chosen is not None]
+    if len(products) != 1:
+        what = f"it has {len(products) or 'no'} matrix products, and one is tuned at a time"
         raise Unimplemented(what, where=f"partition {' '.join(op.kind for op in partition.ops)}", fix="take cases of single products")
-    ((nest, section),) = found
+    ((nest, section),) = products
     chosen = section.chosen
     assert chosen is not None
     p = chosen.parameters
@@ -41,5 +41,5 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
 
 
 def _is_tiled(section: Section) -> bool:
-    """All that follows the product runs on its tiles, so that columns can be tasks of their own."""
+    """Whether all ops after the product run on its tiles, so that its columns can be split over tasks."""
     return {op.anchor for op in section.ops} <= {"kernel", "tile"}

@@ -1,8 +1,5 @@
-"""What the compiler did with a partition and why: read from the record of its passes, as data.
-
-explain(partition) -> Explanation     products with their parameters, nests with anchors, buffers before and after each pass,
-                                      constants, in-place pairs
-"""
+"""What the compiler did with a partition and why, as data from the record of its passes: products with their parameters, nests with
+anchors, buffers before and after each pass, constants, in-place pairs."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from benchgraph.tir.passes.plan_buffers import plan_report, temporaries, tempora
 
 @dataclass(frozen=True)
 class PlacedOp:
-    """An op of a nest. makes: its result, as Graph IR writes values. anchor: where in the nest it runs. begins: why it began the nest."""
+    """An op of a nest. makes: its result, as in Graph IR text. anchor: where in the nest it runs. begins: why it began the nest."""
 
     kind: str
     makes: str
@@ -36,7 +33,7 @@ class PlacedOp:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parameters of one product, see gir/parameters.py. derived: those that follow from the others, by the paper's names."""
+    """The parameters of one product (gir/parameters.py). derived: those that follow from the others, by the paper's names."""
 
     problem: str
     parameters: dict[str, int | bool]
@@ -54,7 +51,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Nest:
-    """One parallel loop nest. when: init (once) or main (at every execution). apart: (nest, why it is not one with this one)."""
+    """One parallel loop nest. when: init (once) or main (at every execution). apart: pairs of a reader of its results and why the two are
+    not one."""
 
     name: str
     when: str
@@ -68,7 +66,7 @@ class Nest:
 
 @dataclass(frozen=True)
 class PassStep:
-    """One pass. shared_bytes, thread_bytes: temporaries of main after it, of all threads and of each; None for passes on Graph IR."""
+    """One pass. shared_bytes, thread_bytes: temporaries of main after it, shared and of each thread; None for passes on Graph IR."""
 
     name: str
     seconds: float
@@ -80,7 +78,8 @@ class PassStep:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A temporary of main. full_bytes: at its logical shape, 0 where a pass has split it off. nbytes: as it is. offset: in its arena."""
+    """A temporary of main. full_bytes: at its logical shape, 0 for one that a pass has added. nbytes: at its final shape. offset: in its
+    arena."""
 
     name: str
     scope: str
@@ -91,7 +90,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Arenas:
-    """Bytes of a function's arenas; without_reuse: if no two buffers shared bytes. peak: of one execution, all threads together."""
+    """Bytes of a function's arenas; without_reuse: if no two buffers shared bytes. peak: of one execution, over all threads."""
 
     function: str
     shared_bytes: int
@@ -111,7 +110,7 @@ class Arenas:
 
 @dataclass(frozen=True)
 class Kept:
-    """A buffer of ours that outlives executions. maker: init, or the compiler, which knew its data."""
+    """A buffer of the executable that outlives executions. maker: init, or the compiler, for compile-time data."""
 
     name: str
     nbytes: int
@@ -120,7 +119,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A partition. ops: in the user's words. inplace: (input id, output id) that may have one memory."""
+    """A partition. ops: as in the API graph. inplace: (input id, output id) that may share memory."""
 
     kind: str
     ops: tuple[str, ...]
@@ -136,9 +135,9 @@ class Explanation:
 
 
 def explain(partition: Partition, target: Target | None = None, *, with_tuning: bool = True) -> Explanation:
-    """Compile a partition as compile_partition does, but always anew, and tell how. Raises what compile_partition raises.
+    """Compile a partition as compile_partition does, but without caches, and report how. Raises what compile_partition raises.
 
-    with_tuning: heed the tuning file, if one is configured.
+    with_tuning: apply the tuning file, if one is configured.
     """
     check_compilable(partition)
     target = target or current()
@@ -189,12 +188,12 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
 
 
 def _apart(g: Graph, node: FusedOp, notes: Sequence[Note], *, off: bool) -> Iterator[tuple[str, str]]:
-    """The nests that read what this one makes, and why they are nests of their own."""
+    """The nests that read results of this one, and why they are separate."""
     for other in g.nodes:
         if isinstance(other, FusedOp) and set(other.ins) & set(node.outs):
-            found = next((n.why for n in notes if n.about == (node.name, other.name)), "")
+            why = next((n.why for n in notes if n.about == (node.name, other.name)), "")
             once = "it is computed once, by init" if g.value(node.outs[0]).is_constant else "fuse-coarse was left out" if off else ""
-            yield other.name, found or once
+            yield other.name, why or once
 
 
 def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> Section:
@@ -231,7 +230,7 @@ def _graph_steps(steps: Iterable[Step]) -> Iterator[PassStep]:
 
 
 def _loop_steps(mains: Sequence[tuple[Step, Func]], inits: Sequence[Step]) -> Iterator[PassStep]:
-    """Of both functions, which go through the same passes, or of main alone."""
+    """The passes on Tensor IR: of both functions, which go through the same passes, or of main alone."""
     for (s, main), *other in zip(mains, inits, strict=True) if inits else zip(mains, strict=True):
         both = s, *other
         yield PassStep(s.name or "lower", sum(b.seconds for b in both), any(b.is_changed for b in both), s.is_off, *temporary_bytes(main))
