@@ -95,7 +95,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_refused(bad, ExitCode.refused))
     for note in (*unknown(), *_unknown_stages()):
         warn(note)
-    if words[0] in ("list", "ops", "show", "explain", "compile-times"):
+    if words[0] in ("list", "ops", "show", "explain", "opt", "compile-times"):
         ctx.exit(_print_answer(words[0], list(words[1:]), ctx.obj))
     if words[0] == "tune":
         ctx.exit(_tune(words[1:], _bench(ctx.obj)))
@@ -154,6 +154,10 @@ def _answer(command: str, words: list[str], given: Bench | None) -> str:
         from benchgraph.commands.ops import ops
 
         return ops(words)
+    if command == "opt":
+        from benchgraph.commands.opt import opt
+
+        return opt(words)
     if command == "show":
         from benchgraph.commands.show import show
 

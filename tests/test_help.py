@@ -31,6 +31,7 @@ WORK = {
     "": "benchgraph.cli.run_line",
     "list": "benchgraph.commands.listing.batches",
     "ops": "benchgraph.commands.ops.in_full",
+    "opt": "benchgraph.commands.opt.text_of",
     "history": "benchgraph.commands.history.Database",
     "regressions": "benchgraph.commands.history.Database",
     "explain": "benchgraph.options.problem.Problem.graph",
@@ -50,10 +51,13 @@ VALUES = {
     "console|markdown|csv[:FILE]": "csv",
     "REF": "HEAD",
     "STATUS[,...]": "skipped",
+    "PASS[,PASS...]": "simplify",
+    "LEVEL": "avx2",
+    "FIELD=VALUE[,...]": "cores=2",
 }
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"], "tune": ["--matmul", "4x8:8x6"],
-    "compare": ["a.json", "b.json"], "report": ["a.json"],
+    "compare": ["a.json", "b.json"], "report": ["a.json"], "opt": ["--pipeline=simplify", "graph.txt"],
 }  # fmt: skip
 
 
@@ -147,6 +151,8 @@ def is_understood(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> bool
         patch.setattr(WORK[command_of(words)], stop)
         if words[0] == "ops":
             patch.setattr("benchgraph.commands.ops.overview", stop)
+        if "--list" in words:
+            patch.setattr("benchgraph.commands.opt.listing", stop)
         if words[:1] == ["list"]:
             patch.setattr("benchgraph.commands.listing._batches_of", stop)
         CliRunner().invoke(main, list(words), obj=fake_bench(FakeLibrary(Clock())))
@@ -183,7 +189,9 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
             assert is_understood(words, monkeypatch), words
 
 
-@pytest.mark.parametrize("command", ["show", "explain", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"])
+@pytest.mark.parametrize(
+    "command", ["show", "explain", "opt", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"]
+)
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""
     name = {"list": "listing", "regressions": "history"}.get(command, command.replace("-", "_"))

@@ -74,6 +74,20 @@ COMMANDS: dict[str, Command] = {
         ("explain --case=mlp.json --mb=32 --policy=fused,fused:no-coarse", "explain --matmul --dt=bf16 128x512:512x256 --json"),
         chooses=True,
     ),
+    "opt": Command(
+        "passes over the text of an IR",
+        "--pipeline PASS[,PASS...] FILE|- [OPTIONS]",
+        (
+            ("--pipeline PASS[,PASS...]", "names of passes; lower: from Graph IR to Tensor IR; gir, tir: all passes of one"),
+            ("--isa LEVEL", "compile for a model machine of this level, not for this machine"),
+            ("--cores N", "of the machine"),
+            ("--target FIELD=VALUE[,...]", "what else is known of it, as l2_bytes=65536"),
+            ("--print-after-all", "every pass' result on stderr, too"),
+            ("--list", "the passes"),
+        ),
+        ("opt --pipeline=decompose,fold-constants graph.txt", "opt --pipeline=gir,lower,simplify --isa=avx2 --cores=4 -"),
+        "FILE holds Graph IR or Tensor IR as docs/ir-text.md has it: what BENCHGRAPH_DUMP_DIR writes of a stage, for one.",
+    ),
     "compile-times": Command(
         "how long cases take to compile, and to start warm",
         "--case FILE [OPTIONS]",

@@ -1,6 +1,6 @@
 """Fields of frozen dataclasses as text, `mb=32, split_n=true, why=[(parameter="mb", text="...")]`, and back, by their annotations.
 
-A field that equals its default is left out. Fields are booleans, integers, strings, enums, dataclasses, tuples of them, or None.
+A field that equals its default is left out. Fields are booleans, integers, strings, enums, dataclasses, tuples and sets of them, or None.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ def _text(value: Any, indent: str) -> str:
         return str(value.value)
     if is_dataclass(value):
         return f"({', '.join(print_fields(value, indent=indent))})"
+    if isinstance(value, frozenset):
+        value = tuple(sorted(value, key=str))
     if not isinstance(value, tuple):
         return print_value(value)
     items = [_text(v, indent + "  ") for v in value]
@@ -72,6 +74,9 @@ def _value(tokens: Tokens, kind: Any) -> Any:
     options = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
         return None if tokens.accept("none") else _value(tokens, next(o for o in options if o is not NoneType))
+    if get_origin(kind) is frozenset:
+        tokens.expect("[")
+        return frozenset(tokens.listed(lambda: _value(tokens, options[0]), "]"))
     if get_origin(kind) is tuple:
         tokens.expect("[")
         same = options[1:] == (...,)

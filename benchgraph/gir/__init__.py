@@ -5,6 +5,7 @@ the IR
     parameters.py           the GEMM template's parameters, and what the Graph Compiler paper calls them
     build.py                from a partition, and op by op
     text.py                 the IR as text
+    parse.py                the text as IR
     verify.py               what every graph satisfies
 
 analyses

@@ -6,6 +6,7 @@ The language
     ir.py                the nodes (frozen dataclasses)
     build.py             constructors that fold constants
     text.py              printing
+    parse.py             and back
     operands.py          the operands of microkernels and packings, and how far they reach
     post_ops.py          how post-ops of a microkernel iterate
     module.py            main and init functions of a partition

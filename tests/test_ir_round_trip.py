@@ -1,7 +1,7 @@
 """Every stage of compilations as text and back: `parse(print(x)) == x` and `print(parse(text)) == text`.
 
-`python -m tests.ir_round_trip --fuzz=500 BATCH...` compares every stage of the partitions of so many fuzzed graphs and of the graphs of
-batch files, such as test_graph_ci, and counts them; its exit code is 1 when one of them differs.
+`python -m tests.test_ir_round_trip --fuzz=500 BATCH...` compares every stage of the partitions of so many fuzzed graphs and of the graphs
+of batch files, such as test_graph_ci, and counts them; its exit code is 1 when one of them differs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+
+import pytest
 
 from benchgraph.core.canonical import canonical
 from benchgraph.core.errors import BenchgraphError
@@ -71,6 +73,13 @@ def graphs(fuzz: int, batches: Sequence[str]) -> Iterator[tuple[str, Graph]]:
         for problem in parse(["--graph", f"--batch={batch}"]).problems:
             with suppress(BenchgraphError):
                 yield problem.repro, problem.graph()
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_every_stage_of_a_fuzzed_graph_comes_back(index: int) -> None:
+    for partition in partitions(generate(SEED, index), Policy.fused):
+        for stage, ir in stages(partition) if partition.is_supported else ():
+            assert not difference(ir), f"after {stage}"
 
 
 def main(words: Sequence[str]) -> int:

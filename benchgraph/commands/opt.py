@@ -1,0 +1,208 @@
+"""Passes over the text of an IR: `benchgraph opt --pipeline=decompose,fuse-fine FILE` prints what the passes make of it.
+
+Graph IR or Tensor IR is recognised by the text. FILE is what BENCHGRAPH_DUMP_DIR writes of a stage, what a person wrote, or a golden test,
+whose part from EXPECT on is not read. docs/ir-text.md has the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchgraph.core import passes as core
+from benchgraph.core.errors import BenchgraphError, ParseError, UsageError, did_you_mean, within
+from benchgraph.core.fields import read_fields
+from benchgraph.core.passes import Observer, Pass
+from benchgraph.core.remarks import remark
+from benchgraph.core.target import ISAS, Target, current
+from benchgraph.core.tokens import Tokens
+from benchgraph.gir import passes as gir
+from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.parse import parse_gir
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify as verify_gir
+from benchgraph.harness.outputs import STDOUT
+from benchgraph.harness.words import own_options, understood
+from benchgraph.lower import lower
+from benchgraph.options.parsers import one_of, positive
+from benchgraph.tir import passes as tir
+from benchgraph.tir.ir import Func
+from benchgraph.tir.parse import parse_tir
+from benchgraph.tir.text import print_tir
+from benchgraph.tir.verify import verify as verify_tir
+
+OPTIONS = ("--pipeline", "--isa", "--cores", "--target")
+PRINT, LIST = "--print-after-all", "--list"
+LOWER = "lower"
+EXPECT = "# EXPECT"  # the line of a golden test behind which the result stands
+PIPELINES: dict[str, tuple[Pass[Any], ...]] = {"gir": gir.PIPELINE, "tir": tir.PIPELINE}
+NAMES = {"gir": "Graph IR", "tir": "Tensor IR"}
+# What --isa means besides the level, so that results do not depend on the machine that opt runs on.
+MODEL = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "cores": 2}
+_START = re.compile(r"(?:\s|#.*)*(func\b|graph\s*\(|graph\b|)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """file: - for standard input. pipeline: names of passes, `lower`, or `gir` and `tir` for all passes of an IR."""
+
+    file: str
+    pipeline: tuple[str, ...]
+    target: Target
+    prints_all: bool = False
+
+
+def opt(given: Sequence[str]) -> str:
+    """The answer to the command's words. Raises UsageError, ParseError for broken text, and what passes and verifiers raise."""
+    if LIST in given:
+        return listing()
+    request = read(given)
+    return run(text_of(request.file), request, _print if request.prints_all else lambda *_: None)
+
+
+def read(given: Sequence[str]) -> Request:
+    """Raises UsageError."""
+    own, rest = dict[str, str](), list[str]()
+    for option, value in own_options("opt", OPTIONS, [word for word in given if word != PRINT], rest):
+        own[option] = value
+    for word in rest:
+        if word.startswith("-") and word != STDOUT:
+            near = did_you_mean(word.partition("=")[0], [*OPTIONS, PRINT, LIST])
+            raise UsageError("unknown option", where=f"opt: {word}", fix=near or "see 'benchgraph opt --help'")
+    if len(rest) != 1:
+        raise UsageError(f"{len(rest)} files are named", where="opt", fix="name one, or - for standard input")
+    if "--pipeline" not in own:
+        raise UsageError("no passes are named", where="opt", fix=f"add --pipeline=PASS[,PASS...]; 'opt {LIST}' shows them")
+    names = tuple(name.strip() for name in own["--pipeline"].split(",") if name.strip())
+    return Request(rest[0], tuple(map(_known, names)), _target(own), PRINT in given)
+
+
+def run(text: str, request: Request, observe: Observer) -> str:
+    """The text after the pipeline. Every pass' result is verified as in a compilation, and so is the text that is given."""
+    name = "standard input" if request.file == STDOUT else request.file
+    kind, ir = _parsed(text.partition(f"\n{EXPECT}")[0], name)
+    for word in request.pipeline:
+        if word == LOWER:
+            if kind == "tir":
+                raise UsageError("there is Tensor IR before it already", where=f"opt: {LOWER}", fix="leave it out")
+            kind, ir = "tir", _lowered(ir[0])
+            observe(LOWER, partial(_printed, ir), 0.0)
+            continue
+        for p in _passes(word, kind):
+            ir = tuple(_after(p, x, request.target) for x in ir)
+            observe(p.name, partial(_printed, ir), 0.0)
+    return _printed(ir)
+
+
+def listing() -> str:
+    """What --pipeline takes: a line for each pass, in the order of a compilation."""
+    lines = list[str]()
+    for kind, pipeline in PIPELINES.items():
+        lines += [f"{NAMES[kind]}:", f"  {kind:24}all of these passes, in this order"]
+        lines += [f"  {p.name:24}{_about(p)}" for p in dict.fromkeys(pipeline)]
+        lines += [f"{LOWER + ':':26}from {NAMES['gir']} to {NAMES['tir']}"] if kind == "gir" else []
+    return "\n".join(lines)
+
+
+def _about(p: Pass[Any]) -> str:
+    first = (sys.modules[p.fn.__module__].__doc__ or "").splitlines()[0]
+    return first.removeprefix(f"{p.name}: ").removesuffix(".")
+
+
+def _known(word: str) -> str:
+    """The word of a pipeline; for a pass' former name its new one. Raises UsageError."""
+    names = {p.name for pipeline in PIPELINES.values() for p in pipeline} | {LOWER, *PIPELINES}
+    for p in (p for pipeline in PIPELINES.values() for p in pipeline if word in p.former_names):
+        remark(f"opt: --pipeline={word}: the pass is called {p.name} now")
+        return p.name
+    if word not in names:
+        raise UsageError("no such pass", where=f"opt: --pipeline={word}", fix=did_you_mean(word, names) or f"'opt {LIST}' shows them")
+    return word
+
+
+def _target(own: dict[str, str]) -> Target:
+    """This machine, or with --isa a model of the level, in both cases with what --target and --cores say."""
+    changes = dict[str, Any]()
+    if "--target" in own:
+        tokens = Tokens(own["--target"] + ")", "a target", r"[-,=()\[\]]", "opt: --target")
+        changes = read_fields(tokens, Target, ")", without=("isa",))
+    if "--cores" in own:
+        changes["cores"] = understood("opt", "--cores", own["--cores"], positive)
+    if "--isa" in own:
+        isa = understood("opt", "--isa", own["--isa"], one_of(*ISAS))
+        return Target(ISAS[isa], **MODEL | changes)
+    return replace(current(), **changes)
+
+
+def text_of(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == STDOUT else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        why = bad.strerror if isinstance(bad, OSError) else "it is no text"
+        raise BenchgraphError(f"cannot read the file: {why}", where=file, fix="name the text of a stage, or - for standard input") from bad
+
+
+def _parsed(text: str, name: str) -> tuple[str, tuple[Any, ...]]:
+    """Which IR a text is, and its graph or its functions, verified."""
+    start = _START.match(text)
+    word = start[1] if start is not None else ""
+    if word == "graph":
+        fix = "write 'graph(' for Graph IR; of an API graph's dump take a later stage, such as p0-01-gir.txt"
+        raise ParseError("the text is an API graph's, which passes do not take", where=name, fix=fix)
+    if not word:
+        Tokens(text, "an IR's text", r".", name).fail("'graph(' of Graph IR, or 'func' of Tensor IR")
+    ir = (parse_gir(text, name),) if word.startswith("graph") else parse_tir(text, name)
+    with within(name):
+        for x in ir:
+            verify_gir(x) if isinstance(x, Graph) else verify_tir(x)
+    return ("gir" if word.startswith("graph") else "tir"), ir
+
+
+def _passes(word: str, kind: str) -> tuple[Pass[Any], ...]:
+    """What a word means where the IR is of this kind. Raises UsageError for a pass of the other IR."""
+    if word == kind:
+        return PIPELINES[kind]
+    if (p := next((p for p in PIPELINES[kind] if p.name == word), None)) is not None:
+        return (p,)
+    other = next(k for k in NAMES if k != kind)
+    fix = f"put '{LOWER}' before it" if kind == "gir" else f"give {NAMES[other]}, and put '{LOWER}' behind it"
+    raise UsageError(f"it is for {NAMES[other]}, and there is {NAMES[kind]} before it", where=f"opt: --pipeline={word}", fix=fix)
+
+
+def _after(p: Pass[Any], ir: Graph | Func, target: Target) -> Any:
+    show, verify = (print_gir, verify_gir) if isinstance(ir, Graph) else (print_tir, verify_tir)
+    return _unless_unfit(p.name, lambda: core.run((p,), ir, target, show=show, verify=verify, observe=lambda *_: None))
+
+
+def _lowered(g: Graph) -> tuple[Func, ...]:
+    if not all(isinstance(node, FusedOp) for node in g.nodes):
+        raise UsageError(
+            "an op of the graph is in no fused op", where=f"opt: {LOWER}", fix="put fuse-fine, fuse-coarse and schedule before it"
+        )
+    functions: tuple[Func, ...] = _unless_unfit(LOWER, lambda: tuple(lower(g).functions()))
+    for f in functions:
+        verify_tir(f)
+    return functions
+
+
+def _unless_unfit(name: str, work: Callable[[], Any]) -> Any:
+    """What `work` returns. Text may lack what earlier passes give; what goes wrong then is the user's to mend."""
+    try:
+        return work()
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as bad:
+        what = f"{name} fails on this text with {type(bad).__name__}{f': {bad}' if str(bad) else ''}"
+        fix = f"put the passes in front of it that come before it in 'opt {LIST}'; if they are there, report it with the text"
+        raise BenchgraphError(what, where="opt", fix=fix) from bad
+
+
+def _printed(ir: tuple[Graph | Func, ...]) -> str:
+    return "\n".join(print_gir(x) if isinstance(x, Graph) else print_tir(x) for x in ir)
+
+
+def _print(stage: str, text: Callable[[], str], seconds: float) -> None:
+    print(f"# ---- after {stage}\n{text()}", file=sys.stderr)
