@@ -131,7 +131,7 @@ class Partition:
             compiled = True
             return compile_partition(made, engine.target, open_outputs)
 
-        open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.streamed}
+        open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.blockable}
         key = work(replace(made, options=tuned(made.options, engine.target)), open_outputs)
         seen = made.ops if config().shows_stages else ()  # print the stages of equal layers too
         executable = named(compiled_partitions.get((key, seen, engine.target, config().runtime), compile_it), made)

@@ -1,8 +1,8 @@
-"""Which ops are compiled and executed together.
+"""Which ops are compiled and executed together. In reading order:
 
-ir.py           Partition, Policy
-convexity.py    whether ops may be put together without a cycle of partitions
-rules/          one file per rule; RULES by policy
-partitioner.py  rules applied to a graph
-streams.py      which tensors between partitions only products read
+ir.py               Partition and Policy
+convexity.py        whether ops can be one partition without a cycle of partitions
+blocked_borders.py  which tensors between partitions may be stored in column blocks
+rules/              one file per rule; RULES by policy
+partitioner.py      applies the rules to a graph
 """

@@ -1,8 +1,8 @@
-"""Which ops may be put together without making a cycle of partitions.
+"""Which ops can be one partition without a cycle of partitions.
 
-A group is convex when no path leaves it and comes back. Convexity of each group is not enough: with a -> b and c -> d, the groups
-{a, d} and {b, c} are both convex and wait for each other. So finished groups are contracted: from then on each of their ops reaches what
-any of them reaches, and a path through one is a path through all.
+A group is convex when no path leaves it and comes back. Convexity of each group is not enough: with a -> b and c -> d, the groups {a, d}
+and {b, c} are both convex and depend on each other. So finished groups are contracted: from then on each of their ops reaches what any of
+them reaches, and a path through one is a path through all.
 
 Sets of ops are Python integers used as bitsets over the graph's topological order, so a test costs a few machine words per 64 ops.
 """
@@ -32,7 +32,7 @@ def union(masks: Iterable[int]) -> int:
 
 @dataclass(frozen=True)
 class Group:
-    """Ops that grow into one partition. below, above: the ops that some member reaches, and those that reach one; members included."""
+    """Ops of one partition. below, above: the ops that some member reaches, and those that reach one; members included."""
 
     members: int
     below: int
@@ -40,11 +40,11 @@ class Group:
 
 
 class Reachability:
-    """Who depends on whom among the ops of a graph, while groups of them are being contracted.
+    """Dependences among the ops of a graph, while groups of them are contracted.
 
     Ops are named by their position in `graph.order`. producers[i], consumers[i]: the ops next to op i. below[i], above[i]: every op that
-    depends on i and every op that i depends on, i included. exposed: the ops that make a tensor which nothing reads, or
-    which output_ports names.
+    depends on i and every op that i depends on, i included. exposed: the ops that make a tensor without readers, or one that output_ports
+    names.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -69,22 +69,22 @@ class Reachability:
         return Group(1 << op, self.below[op], self.above[op])
 
     def between(self, group: Group, op: int) -> int:
-        """The ops on any path between the group and this op: the least that must join the group along with it."""
+        """The ops on any path between the group and this op, all of which must join the group with it."""
         path = (group.below & self.above[op]) | (self.below[op] & group.above)
         return path & ~(group.members | 1 << op)
 
     def joined(self, group: Group, more: int) -> Group:
-        """The group with these ops; it is convex when `more` holds, with each op, all that lies between."""
+        """The group with these ops; it is convex if `more` contains, with each op, all ops on paths between it and the group."""
         below = group.below | union(self.below[i] for i in bits(more))
         above = group.above | union(self.above[i] for i in bits(more))
         return Group(group.members | more, below, above)
 
     def stays_inside(self, op: int, group: Group) -> bool:
-        """True when only the group reads what this op makes."""
+        """Whether only the group reads the results of this op."""
         return self.consumers[op] & ~group.members == 0 and not self.exposed >> op & 1
 
     def contract(self, group: Group) -> None:
-        """Close a group: whatever reaches one of its ops now reaches all that any of them reaches."""
+        """Contract a group: an op that reaches one of its ops now reaches all that any of them reaches."""
         if group.members & (group.members - 1) == 0:
             return
         for i in bits(group.above):

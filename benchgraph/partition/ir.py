@@ -11,7 +11,7 @@ from benchgraph.graph.ir import Graph, Op
 
 
 class Policy(Enum):
-    """How much to put into one partition (docs/architecture.md, Baselines are partition policies). fusion, debug: oneDNN's names."""
+    """How much goes into one partition (docs/architecture.md, Baselines are partition policies). fusion, debug: oneDNN's names."""
 
     fused = "fused"
     post_ops = "post_ops"
@@ -25,7 +25,7 @@ class Partition:
     """ops in topological order. inputs and outputs: each border tensor once, in order of first use and of production.
 
     kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False. engine_kind and
-    the math mode are the graph's. streamed: ids of the outputs that are for products alone (streams.py).
+    the math mode are the graph's. blockable: ids of the outputs that only products read (blocked_borders.py).
     options: how it is to be compiled.
     """
 
@@ -38,7 +38,7 @@ class Partition:
     engine_kind: str = "cpu"
     fpmath_mode: str = "strict"
     fpmath_apply_to_int: bool | None = None
-    streamed: tuple[int, ...] = ()
+    blockable: tuple[int, ...] = ()
     options: Options = DEFAULT_OPTIONS
 
     @property

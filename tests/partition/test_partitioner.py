@@ -248,7 +248,7 @@ def test_what_products_alone_read_may_lie_in_blocks_however_deep_the_graph_is() 
     folded = Op(deep + 1, "ReduceSum", Attrs(axes=(1,)), (t[deep // 2],), (LogicalTensor(deep + 2, DType.f32, (8,)),))
 
     def in_blocks(*ops: Op, ports: tuple[int, ...] | None = None) -> int:
-        return sum(len(p.streamed) for p in partitions(Graph((*chain, *ops), output_ports=ports), Policy.one_op_each))
+        return sum(len(p.blockable) for p in partitions(Graph((*chain, *ops), output_ports=ports), Policy.one_op_each))
 
     assert in_blocks(product) == deep
     assert in_blocks() == 0

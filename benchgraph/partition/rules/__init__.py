@@ -1,8 +1,8 @@
 """The partition rules, one per file; their order in RULES is their priority.
 
-rule.py                what a rule is, and the questions about one op that rules are made of
-chain.py               an anchor op with everything that data flow connects to it
-pointwise_chain.py     connected ops that own no loop nest
+rule.py                what a rule is, and the conditions on ops that rules use
+chain.py               an anchor op with all ops connected to it by data flow
+pointwise_chain.py     connected ops without an anchor op
 post_ops.py            an anchor op with its bias and elementwise chain
 row_post_ops.py        a softmax or reduction with its elementwise chain
 pointwise_post_ops.py  a chain of elementwise ops on one running value

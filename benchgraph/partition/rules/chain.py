@@ -1,10 +1,10 @@
-"""chain: everything that data flow connects with an anchor op; the product.
+"""chain: all ops connected to an anchor op by data flow.
 
     [convert | pointwise | movement]*  ─►  MatMul  ─►  [pointwise | row | movement | convert | MatMul]*
-                                                 └─►  values that others need leave as extra outputs
+                                                 └─►  values that other partitions read are extra outputs
 
-Attention, MLPs and gated MLPs are one partition each. How much of it shares a loop nest is the compiler's decision, so nothing but
-convexity, a cycle with another partition, or an op that cannot be computed ends the growth.
+Attention, MLPs and gated MLPs are one partition each. The compiler decides which ops share a loop nest, so only convexity, a cycle with
+another partition, or an unsupported op ends the growth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pointwise_chain: connected ops that own no loop nest.
+"""pointwise_chain: connected ops without an anchor op.
 
 (pointwise | row | movement | convert)  ─►  [pointwise | row | movement | convert]*
 """

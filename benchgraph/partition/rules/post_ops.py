@@ -1,8 +1,8 @@
-"""post_ops: an anchor op with its bias and elementwise chain, as libraries of primitives have fused for years.
+"""post_ops: an anchor op with its bias and elementwise chain, as libraries of primitives fuse them.
 
     [Dequantize ─► TypeCast]  ─►  MatMul  ─►  [BiasAdd]  ─►  [pointwise]*  ─►  [TypeCast]  ─►  [Quantize]
 
-The strong baseline (graph-api.md, S3-22): softmax, movement and the next anchor stand apart.
+The strong baseline (graph-api.md, S3-22): softmax, layout ops and the next anchor are partitions of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rule says, and the questions about one op that rules are made of. All of them ask the op's row, never its kind."""
+"""What a rule is, and the conditions on ops that rules use. Conditions read the op's row of the op table, never its kind."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchgraph.graph.ir import Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Role
 
-Ask: TypeAlias = Callable[[Op], bool]
+Condition: TypeAlias = Callable[[Op], bool]
 
 
 class Growth(Enum):
     """How a partition grows from its first op.
 
-    anywhere: along every data-flow edge, up and down; values that others need too become extra outputs.
-    line: down from one running value to the next, values of no interest to others only; up only through `prepares`.
+    anywhere: along every data-flow edge, up and down; values with other readers become extra outputs.
+    line: down from one running value to the next, only through values without other readers; up only through `prepares`.
     """
 
     anywhere = "anywhere"
@@ -38,20 +38,20 @@ class NearMiss:
 class Rule:
     """One way to make a partition: an op that `starts` it, and the ops that join.
 
-    name: the file's stem; the partition's kind. joins: the ops that the partition may take in as it grows. prepares (line only): the
+    name: the file's stem; the partition's kind. joins: the ops that the partition may add as it grows. prepares (line only): the
     producers of operands that may join above the first op. samples: IR text that becomes exactly one partition of this kind.
     """
 
     name: str
-    starts: Ask
-    joins: Ask
+    starts: Condition
+    joins: Condition
     samples: tuple[str, ...]
     near_misses: tuple[NearMiss, ...] = ()
-    prepares: Ask | None = None
+    prepares: Condition | None = None
     growth: Growth = Growth.anywhere
 
 
-def role_in(*roles: Role) -> Ask:
+def role_in(*roles: Role) -> Condition:
     """Is the op's role one of these?"""
     wanted = frozenset(roles)
     return lambda op: spec(op.kind).lowering.role in wanted
