@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS, Layout, plain
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, TensorType, dense_strides
-from benchgraph.gir.ir import Constness, Graph, Literal, Op, Value
+from benchgraph.gir.ir import Constness, Graph, Literal, Node, Op, Value, View
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Array
 from benchgraph.partition.ir import Partition
@@ -98,3 +99,34 @@ class Builder:
 
     def type(self, value: int) -> TensorType:
         return self.values[value].type
+
+    def taken(self) -> list[Op]:
+        """The nodes appended since the last call."""
+        nodes, self.nodes = self.nodes, []
+        return nodes
+
+    def graph(self, g: Graph, nodes: Iterable[Node]) -> Graph:
+        """The graph with these nodes and all values; g itself when its nodes are the same."""
+        nodes = tuple(nodes)
+        return g if nodes == g.nodes else replace(g, values=tuple(self.values.values()), nodes=nodes)
+
+
+def copied(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout, dtype: DType | None = None, at: int | None = None) -> int:
+    """A copy in this layout, and in this dtype if there is one, made before node `at`, or at the end."""
+    v, new = values[id], max(values) + 1
+    values[new] = Value(new, dtype or v.dtype, v.shape, layout, Constness.runtime if v.is_constant else Constness.variable)
+    nodes.insert(len(nodes) if at is None else at, Op(COPY if dtype is None else CONVERT, (id,), (new,)))
+    return new
+
+
+def through_views(values: dict[int, Value], id: int, base: int, **changes: DType | Constness) -> int:
+    """Another buffer of the root's shape through the views of a value, changed so; the buffer itself where there are none."""
+    chain = list[tuple[Value, View]]()
+    while (view := values[id].view) is not None:
+        chain.append((values[id], view))
+        id = view.base
+    for v, view in reversed(chain):
+        new = max(values) + 1
+        values[new] = replace(v, id=new, view=replace(view, base=base), **changes)  # type: ignore[arg-type]
+        base = new
+    return base

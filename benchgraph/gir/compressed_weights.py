@@ -9,15 +9,13 @@ gir/passes/keep_compressed.py decides which weights stay compressed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.gir.build import CONVERT, COPY
+from benchgraph.gir.build import CONVERT, copied, through_views
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.product import Product
@@ -65,47 +63,18 @@ def decompression(g: Graph, wei: int) -> Decompression | None:
 
 def pack(g: Graph, values: dict[int, Value], nodes: list[Node], chain: Decompression, wei: int, panels: Layout) -> int:
     """The weights in panels, computed from a compressed copy in panels. Changes values, and nodes, which contain the chain already."""
-    at = next(i for i, node in enumerate(nodes) if node == chain.first)
-    if g.value(wei).view is not None:
-        return _pack_transposed(g, values, nodes, at, chain, wei, panels)
-    src = chain.first.ins[0]
-    copy = _copied(values, nodes, at, g.root(src), panels)
-    nodes[at + 1] = replace(chain.first, ins=(_same_views(values, src, copy), *chain.first.ins[1:]))
+    at, src = next(i for i, node in enumerate(nodes) if node == chain.first), chain.first.ins[0]
+    is_transposed = g.value(wei).view is not None  # of a conversion, which the product reads through a transposition: the copy does that
+    source = through_views(values, wei, src, dtype=values[src].dtype, constness=Constness.runtime) if is_transposed else g.root(src)
+    copy = copied(values, nodes, source, panels, _WRITTEN.get(values[source].dtype), at)
+    if is_transposed:
+        new = max(values) + 1
+        values[new] = replace(values[g.root(wei)], id=new, shape=values[wei].shape, layout=panels)
+        nodes[at + 1] = Op(CONVERT, (copy,), (new,))
+        return new
+    viewed = through_views(values, src, copy, dtype=values[copy].dtype, constness=Constness.runtime)
+    nodes[at + 1] = replace(chain.first, ins=(viewed, *chain.first.ins[1:]))
     for v in (g.root(wei), *chain.made):
         if values[v].view is None and values[v].shape == values[g.root(wei)].shape:
             values[v] = replace(values[v], layout=panels)
     return wei
-
-
-def _pack_transposed(g: Graph, values: dict[int, Value], nodes: list[Node], at: int, chain: Decompression, wei: int, panels: Layout) -> int:
-    """The same for a conversion that the product reads through a transposition, which the copy does then."""
-    compressed = _same_views(values, wei, chain.first.ins[0], values[chain.first.ins[0]].dtype)
-    copy = _copied(values, nodes, at, compressed, panels)
-    new = max(values) + 1
-    values[new] = replace(values[g.root(wei)], id=new, shape=values[wei].shape, layout=panels)
-    nodes[at + 1] = Op(CONVERT, (copy,), (new,), Attrs())
-    return new
-
-
-def _copied(values: dict[int, Value], nodes: list[Node], at: int, src: int, layout: Layout) -> int:
-    """A constant copy in this layout, made before node `at`."""
-    v, new = values[src], max(values) + 1
-    values[new] = Value(new, _WRITTEN.get(v.dtype, v.dtype), v.shape, layout, Constness.runtime)
-    nodes.insert(at, Op(CONVERT if v.dtype in _WRITTEN else COPY, (src,), (new,), Attrs()))
-    return new
-
-
-def _same_views(values: dict[int, Value], id: int, base: int, dtype: DType | None = None) -> int:
-    """Another buffer through the views of a value; the buffer itself where there are none."""
-    for v in reversed(tuple(_views(values, id))):
-        assert v.view is not None
-        new = max(values) + 1
-        values[new] = replace(v, id=new, dtype=dtype or values[base].dtype, constness=Constness.runtime, view=replace(v.view, base=base))
-        base = new
-    return base
-
-
-def _views(values: dict[int, Value], id: int) -> Iterator[Value]:
-    while (view := values[id].view) is not None:
-        yield values[id]
-        id = view.base

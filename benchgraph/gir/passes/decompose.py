@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY, Builder
@@ -35,9 +33,7 @@ def decompose(g: Graph, target: Target) -> Graph:
             done.append(op)
             continue
         work.extend(reversed(_expand(builder, op, call)))
-    if tuple(done) == g.nodes:
-        return g
-    return replace(g, values=tuple(builder.values.values()), nodes=tuple(done))
+    return builder.graph(g, done)
 
 
 def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
@@ -45,7 +41,7 @@ def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
     row = spec(op.kind)
     assert row.lowering.decompose is not None
     results = row.lowering.decompose(builder, call, op.ins)
-    new, builder.nodes = builder.nodes, []
+    new = builder.taken()
     made = {v for o in new for v in o.outs}
     rename: dict[int, int] = {}
     for got, want in zip(results, op.outs, strict=False):

@@ -55,7 +55,7 @@ def defer_scaling(g: Graph, target: Target) -> Graph:
             nodes.append(replace(op_now, outs=(made,)))
             op_now = replace(deferred.scaling, ins=(made, deferred.scaling.ins[deferred.position]), outs=op.outs)
         nodes.append(op_now)
-    return mark_runtime_constants(replace(g, nodes=tuple(nodes), values=tuple(builder.values.values())), target)
+    return mark_runtime_constants(builder.graph(g, nodes), target)
 
 
 def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:

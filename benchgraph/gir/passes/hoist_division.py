@@ -66,10 +66,7 @@ def _with_quotients(g: Graph) -> Graph:
         changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
         changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
         gone.add(op.outs[0])
-    if not gone:
-        return g
-    nodes = tuple(changed.get(op.outs[0], op) for op in g.nodes if op.outs[0] not in gone)
-    return replace(g, values=tuple(builder.values.values()), nodes=nodes)
+    return builder.graph(g, (changed.get(op.outs[0], op) for op in g.nodes if op.outs[0] not in gone))
 
 
 def _scaling(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
@@ -142,11 +139,10 @@ def _with_reciprocals(g: Graph) -> Graph:
             is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in _saturating(g)
             # in f32 even for narrow divisors
             reciprocal = bounded_reciprocal(builder, op.ins[1]) if is_bounded else builder.op(op.kind, builder.const(1.0), op.ins[1])
-            nodes += builder.nodes
-            builder.nodes = []
+            nodes += builder.taken()
             op = replace(op, kind=product, ins=(op.ins[0], reciprocal))
         nodes.append(op)
-    return replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)) if tuple(nodes) != g.nodes else g
+    return builder.graph(g, nodes)
 
 
 def _pays(g: Graph, op: Op, *, is_noisy: bool) -> bool:

@@ -58,15 +58,13 @@ def low_precision(g: Graph, target: Target) -> Graph:
         else:
             result = None if op.lowering.channel_weights is None else _windows_of_stored(g, op, builder)
         if result is not None:
-            last = builder.nodes.pop()
-            nodes += builder.nodes
+            *before, last = builder.taken()
+            nodes += before
             op = replace(last, outs=op.outs)
             del builder.values[result]
-            builder.nodes = []
         nodes.append(op)
-    if tuple(nodes) == g.nodes:
-        return g
-    return dead_op(replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)), target)
+    narrow = builder.graph(g, nodes)
+    return g if narrow is g else dead_op(narrow, target)
 
 
 def _narrow_product(g: Graph, op: Op, d: Builder, target: Target) -> int | None:

@@ -40,11 +40,9 @@ def merge_quantisation(g: Graph, target: Target) -> Graph:
                 gone |= {id(step) for step in chain}
                 op = replace(op, ins=(merged.of(builder, chain[0].ins[0]),))
                 nodes += builder.nodes
-            builder.nodes = []
+            builder.taken()
         nodes.append(op)
-    if not gone:
-        return g
-    return replace(g, values=tuple(builder.values.values()), nodes=tuple(n for n in nodes if id(n) not in gone))
+    return builder.graph(g, (n for n in nodes if id(n) not in gone))
 
 
 def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:

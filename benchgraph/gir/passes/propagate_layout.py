@@ -26,11 +26,11 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.core.target import Target
-from benchgraph.gir.build import CONVERT, COPY, TRANSPOSE
+from benchgraph.gir.build import CONVERT, TRANSPOSE, copied, through_views
 from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.compressed_weights import decompression, pack
 from benchgraph.gir.gemv import Gemv, gemv_form
-from benchgraph.gir.ir import Constness, Graph, Node, Op, Value, View
+from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.layouts import column_blocked, packed
 from benchgraph.gir.packed_blocks import reads_rows_together
 from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product, stride, transposed_src_axes
@@ -56,7 +56,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
         if isinstance(op, Op) and op.lowering.is_contraction and gemv_form(g, op) is not Gemv.dot:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
-                src = _reordered(values, nodes, src, plain(len(g.value(src).shape)))
+                src = copied(values, nodes, src, plain(len(g.value(src).shape)))
             panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), k_group(g, op))
             if (chain := decompression(g, wei)) is not None:
                 wei = pack(g, values, nodes, chain, wei, panels)
@@ -64,13 +64,14 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
                 elif (narrow := _conversion_behind(g, wei)) is not None:
-                    wei = _converted(values, nodes, wei, narrow, panels)
+                    views = through_views(values, wei, narrow, dtype=values[narrow].dtype)
+                    wei = copied(values, nodes, views, panels, values[wei].dtype)
                 else:
-                    wei = _reordered(values, nodes, _columns_last(g, values, nodes, wei), panels)
+                    wei = copied(values, nodes, _columns_last(g, values, nodes, wei), panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         elif isinstance(op, Op) and (port := _port_to_reorder(g, op)) is not None:
             wei, dtype = op.ins[port], None if g.value(op.ins[port]).dtype is DType.f32 else DType.f32
-            wei = _reordered(values, nodes, wei, plain(len(g.value(wei).shape)), dtype)
+            wei = copied(values, nodes, wei, plain(len(g.value(wei).shape)), dtype)
             op = replace(op, ins=(*op.ins[:port], wei, *op.ins[port + 1 :]))
         nodes.append(op)
     propagated = replace(g, values=tuple(values.values()), nodes=tuple(nodes))
@@ -136,15 +137,6 @@ def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.consumers[wei] == (op,) and wei not in g.outs
 
 
-def _reordered(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout, dtype: DType | None = None) -> int:
-    """A copy in this layout, and in this dtype if there is one."""
-    v, new = values[id], max(values) + 1
-    constness = Constness.runtime if v.is_constant else Constness.variable
-    values[new] = Value(new, dtype or v.dtype, v.shape, layout, constness)
-    nodes.append(Op(COPY if dtype is None else CONVERT, (id,), (new,), Attrs()))
-    return new
-
-
 def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: int) -> int:
     """For weights that change, whose taps are dense and not their rows or columns: a view of a copy with dense columns; else the weights.
 
@@ -168,7 +160,7 @@ def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: in
     view = View(copy, TRANSPOSE, inverse, shape, root.shape, inverse=False)
     values[back] = replace(values[copy], id=back, shape=root.shape, view=view)
     nodes.append(Op(TRANSPOSE, (root.id,), (copy,), Attrs(order=list(order))))
-    return _through_views(values, wei, back)
+    return through_views(values, wei, back, dtype=values[back].dtype)
 
 
 def _conversion_behind(g: Graph, wei: int) -> int | None:
@@ -179,24 +171,6 @@ def _conversion_behind(g: Graph, wei: int) -> int | None:
     (src,) = maker.ins
     is_packed_from = g.value(src).dtype in PACKED_FROM.get(g.value(wei).dtype, ())
     return src if maker.outs[0] == g.root(wei) and g.value(src).view is None and is_packed_from else None
-
-
-def _converted(values: dict[int, Value], nodes: list[Node], wei: int, narrow: int, layout: Layout) -> int:
-    """The narrow weights, through the views of the wide ones, converted into panels."""
-    return _reordered(values, nodes, _through_views(values, wei, narrow), layout, values[wei].dtype)
-
-
-def _through_views(values: dict[int, Value], id: int, base: int) -> int:
-    """Another buffer of the root's shape through the views of a value; the buffer itself where there are none."""
-    chain, dtype = list[tuple[Value, View]](), values[base].dtype
-    while (view := values[id].view) is not None:
-        chain.append((values[id], view))
-        id = view.base
-    for v, view in reversed(chain):
-        new = max(values) + 1
-        values[new] = replace(v, id=new, dtype=dtype, view=replace(view, base=base))
-        base = new
-    return base
 
 
 def _block_activations(g: Graph, target: Target) -> Graph:

@@ -33,9 +33,8 @@ def round_operands(g: Graph, target: Target) -> Graph:
                 if v not in rounded:
                     rounded[v] = builder.op(CONVERT, v, dtype=DType.bf16)
             op = replace(op, ins=(*(rounded[v] for v in op.ins[:2]), *op.ins[2:]))
-        nodes += [*builder.nodes, op]
-        builder.nodes = []
-    return replace(g, values=tuple(builder.values.values()), nodes=tuple(nodes)) if rounded else g
+        nodes += [*builder.taken(), op]
+    return builder.graph(g, nodes)
 
 
 def _is_rounded(g: Graph, op: Op, target: Target) -> bool:

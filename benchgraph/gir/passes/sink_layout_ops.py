@@ -155,7 +155,7 @@ class _Sunk:
         nodes: list[Node] = []
         for node in self.g.nodes:
             nodes += [*self.nodes, late] if node is last else [] if node.outs[0] in self.gone else [node]
-        return replace(self.g, values=tuple(self.builder.values.values()), nodes=tuple(nodes))
+        return self.builder.graph(self.g, nodes)
 
     def _put(self, op: Op) -> None:
         ins = tuple(map(self._before, op.ins))
@@ -201,8 +201,7 @@ class _Sunk:
 
     def _appended(self, v: int) -> int:
         """Append the builder's nodes."""
-        self.nodes += self.builder.nodes
-        self.builder.nodes = []
+        self.nodes += self.builder.taken()
         return v
 
     def _may_be_early(self, op: Op) -> bool:

@@ -55,7 +55,7 @@ class _Split:
                 self._split(op, self.reductions[op])
             else:
                 self.builder.nodes.append(self._with_broadcasts(op))
-        return replace(self.g, nodes=tuple(self.builder.nodes), values=tuple(self.builder.values.values()))
+        return self.builder.graph(self.g, self.builder.nodes)
 
     def _split(self, op: Op, axis: int) -> None:
         src = self._rematerialised(op.ins[0])
