@@ -324,7 +324,7 @@ def test_after_an_error_no_more_is_begun(fresh: None, watch: Watch) -> None:
             return Answer(0)
 
     worker_pool().tickets.issue(3)
-    _ParallelRun(worker_pool(), [], orders)._attend(Failing())  # type: ignore[arg-type]
+    _ParallelRun(worker_pool(), [], orders)._handle(Failing())  # type: ignore[arg-type]
     assert worker_pool().tickets.draw() is None
 
 
@@ -530,7 +530,7 @@ def test_there_are_as_many_as_have_work_but_for_those_lost(made_up: None) -> Non
     assert len(worker_pool()._workers_for(10, 4)) == 3
     assert len(worker_pool()._workers_for(10, 2)) == 1
     assert len(worker_pool().workers) == 3
-    worker_pool().lose(worker_pool().workers[0], "is tested")
+    worker_pool().drop(worker_pool().workers[0], "is tested")
     assert len(worker_pool()._workers_for(10, 4)) == 2
 
 
