@@ -1,17 +1,17 @@
 """The real oneDNN behind the library protocol, through its Graph C API and ctypes. No compiler is needed.
 
-find.py      which library: a path, BENCHGRAPH_ONEDNN, an installed wheel, the system's
-table.py     oneDNN's enumerations, and the version that brought each entry
-messages.py  what the two processes send each other
-encode.py    a graph of ours as such messages
-library.py   OneDnn, the Library in this process: what the harness compiles, binds and times
-client.py    the handle of the process in which oneDNN runs
-server.py    that process: it imports neither numpy nor LLVM
-session.py   oneDNN loaded there, its objects by number
-capi.py      the C API's declarations
-memory.py    that process's buffers
-plan.py      which values between partitions share memory
-settle.py    waits until idle threads of this process sleep
+find_library.py  looks up the library: a path, BENCHGRAPH_ONEDNN, an installed wheel, the system's
+table.py         oneDNN's enumerations, with the version that introduced each entry
+messages.py      messages between the two processes
+encode.py        encodes our graph as messages
+library.py       OneDnn, the Library in this process, which the harness uses
+client.py        the handle of oneDNN's process
+server.py        that process, which imports neither numpy nor LLVM
+session.py       oneDNN loaded there, with its objects by number
+capi.py          declarations of the C API
+memory.py        buffers of that process
+memory_plan.py   which intermediate values share memory
+wait_idle.py     waits until idle threads of this process sleep
 
 oneDNN has a process of its own, so that two thread runtimes never share one, and a crash in it costs one case.
 """
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def onednn_library(path: str = "") -> Library:
     """oneDNN as a library under test. path: of libdnnl.so; '' = the first that is found.
 
-    Raises InvalidArguments when there is none, when the file is no oneDNN, and when it is too old; each says how to mend it.
+    Raises InvalidArguments, with a remedy, if there is none, the file is not oneDNN, or it is too old.
     """
-    from benchgraph.onednn.library import OneDnn  # numpy, which the process of oneDNN does without
+    from benchgraph.onednn.library import OneDnn  # imports numpy, which oneDNN's process does not
 
     return OneDnn(path)

@@ -1,6 +1,6 @@
-"""The part of oneDNN's C API that we call: structures, prototypes, constants. Declarations only (dnnl_graph.h, dnnl_common.h).
+"""The part of oneDNN's C API that is used: structures, prototypes, constants. Declarations only (dnnl_graph.h, dnnl_common.h).
 
-Handles are pointers to structures nobody outside oneDNN knows.
+Handles are opaque pointers.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ PROTOTYPES: Mapping[str, tuple[Any, ...]] = {
     "dnnl_graph_set_constant_tensor_cache": (c_int,),
 }
 
-LATER: Mapping[str, tuple[Any, ...]] = {  # what FIRST has not, and newer versions have
+LATER: Mapping[str, tuple[Any, ...]] = {  # functions that FIRST lacks and newer versions have
     "dnnl_graph_set_constant_tensor_cache_capacity": (c_int, c_size_t),
     "dnnl_graph_graph_set_fpmath_mode": (_handle, c_int, c_int32),
     "dnnl_graph_tensor_create_scalar": (_out, _tensor, c_void_p),
@@ -128,7 +128,7 @@ LATER: Mapping[str, tuple[Any, ...]] = {  # what FIRST has not, and newer versio
 
 
 def declare(library: CDLL) -> None:
-    """Give the functions their prototypes. Raises AttributeError for a library that lacks one of PROTOTYPES."""
+    """Set the functions' prototypes. Raises AttributeError for a library that lacks one of PROTOTYPES."""
     for name, arguments in PROTOTYPES.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, c_int

@@ -1,4 +1,4 @@
-"""The handle of the process in which oneDNN lives: requests, memory to pass tensors through, and what its end means."""
+"""The handle of oneDNN's process: requests, shared memory for tensors, and errors when it ends."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from benchgraph.core.errors import (
     Unimplemented,
 )
 from benchgraph.measure.call_loop import machine_code
-from benchgraph.onednn.find import INSTALL, SONAME, surroundings
+from benchgraph.onednn.find_library import INSTALL, SONAME, surroundings
 from benchgraph.onednn.messages import Answer, Hello, Refusal
 
 WHERE = "onednn"
-LOAD_S = 120.0  # for a new process to start and to load a library: a second on an idle machine
+LOAD_S = 120.0  # timeout of starting a process and loading the library, a second on an idle machine
 SERVER = "benchgraph.onednn.server"
 
 _KINDS = (OutOfMemory, InvalidArguments, Unimplemented, InvalidGraph, InvalidGraphOp, InvalidShape, InvalidDataType)
@@ -46,7 +46,7 @@ _limit_s: ContextVar[float] = ContextVar("_limit_s", default=LOAD_S)
 
 @contextmanager
 def loading_within(seconds: float) -> Iterator[None]:
-    """Inside the block, a library that is not loaded in time is given up."""
+    """Inside the block, the timeout of loading a library."""
     token = _limit_s.set(seconds)
     try:
         yield
@@ -55,10 +55,10 @@ def loading_within(seconds: float) -> Iterator[None]:
 
 
 class Process(Child):
-    """A running oneDNN. Objects in it go when the Remotes that name them do.
+    """A running oneDNN. Its objects are destroyed with the Remotes that refer to them.
 
-    Raises, from __init__ and every request, the error of the status that oneDNN answered; ExecutionFailed when the process died, with the
-    signal. A dead one stays dead: `process` starts another.
+    __init__ and every request raise the error for oneDNN's status; ExecutionFailed, with the signal, if the process died. A dead one stays
+    dead: `process` starts another.
     """
 
     def __init__(self, path: str, threads: int) -> None:
@@ -82,7 +82,7 @@ class Process(Child):
             self.close()
             if not isinstance(bad, BenchgraphError):
                 raise
-            if path == SONAME and isinstance(bad, InvalidArguments) and "cannot be loaded" in bad.what:  # the last place to look
+            if path == SONAME and isinstance(bad, InvalidArguments) and "cannot be loaded" in bad.what:  # the last place that was searched
                 raise InvalidArguments("no oneDNN is installed", where=WHERE, fix=INSTALL) from bad
             raise
         assert isinstance(hello, Hello)
@@ -97,7 +97,7 @@ class Process(Child):
         return self._process.poll() is None
 
     def ask(self, name: str, *arguments: object) -> Any:
-        """Have a method of session.Session called. Returns its result."""
+        """Call a method of session.Session. Returns its result."""
         if self._end:
             raise ExecutionFailed(f"{self.path} is no longer there: it {self._end}", where=WHERE, fix="run what is asked of it alone")
         forgotten, self._forgotten = self._forgotten, []
@@ -105,7 +105,7 @@ class Process(Child):
         return self._answer(name)
 
     def window(self, nbytes: int) -> NDArray[np.uint8]:
-        """The first bytes of the memory that tensors pass through, made larger if it must be."""
+        """The first bytes of the shared memory for tensors, which is enlarged if necessary."""
         if self._window is None or len(self._window) < nbytes:
             file = os.memfd_create("benchgraph-onednn")
             try:
@@ -121,11 +121,11 @@ class Process(Child):
         return np.frombuffer(self._window, np.uint8, nbytes)
 
     def forget(self, number: int) -> None:
-        """Have an object destroyed with the next request."""
+        """Destroy an object with the next request."""
         self._forgotten.append(number)
 
     def close(self) -> None:
-        """Kill it and let go of what it printed."""
+        """Kill it and close its output."""
         self.kill()
         self._stderr.file.close()
 
@@ -141,25 +141,25 @@ class Process(Child):
         raise _ERRORS.get(answer.status, ExecutionFailed)(what, where=WHERE, fix=answer.fix)
 
     def _printed(self) -> str:
-        """What it wrote to stderr since it was last asked; passed on to ours."""
+        """Its stderr since the last call; also written to ours."""
         text = self._stderr.take()
         sys.stderr.write(text)
         return text
 
     def _died(self, request: str, lost: Lost) -> BenchgraphError:
-        """What its end means. An exception of oneDNN's own that nobody there caught ends it too, and is a refusal while it compiles."""
-        words = self._printed()
-        thrown = next((line.split("what():", 1)[1].split(". ")[0].strip() for line in words.splitlines() if "what():" in line), "")
+        """The error for its end. An uncaught C++ exception of oneDNN ends it too, and means an unsupported partition while compiling."""
+        printed = self._printed()
+        thrown = next((line.split("what():", 1)[1].split(". ")[0].strip() for line in printed.splitlines() if "what():" in line), "")
         self.close()
-        if request == "compile" and lost.signal == signal.SIGABRT and "'dnnl::error'" in words:
+        if request == "compile" and lost.signal == signal.SIGABRT and "'dnnl::error'" in printed:
             return Unimplemented(f"{self.version} calls the partition supported, but throws '{thrown}' when it compiles it", where=WHERE)
-        last = f" (it threw '{thrown}')" if thrown else ""
-        self._end = f"{lost} in '{request}'{last}"
+        cause = f" (it threw '{thrown}')" if thrown else ""
+        self._end = f"{lost} in '{request}'{cause}"
         return ExecutionFailed(f"{self.path} {self._end}", where=WHERE, fix="try another version of it")
 
 
 class Remote:
-    """An object in the process, by number; forgotten with this one."""
+    """An object in the process, by number; destroyed there with this one."""
 
     def __init__(self, process: Process, number: int) -> None:
         self.process, self.number = process, number
@@ -177,11 +177,11 @@ def close_all() -> None:
 
 
 def process(path: str, threads: int) -> Process:
-    """The process that has this file loaded and runs on so many threads: the one that is there, if it lives, else a new one."""
-    found = _processes.get(path)
-    if found is not None and found.is_alive and found.threads == threads:
-        return found
-    if found is not None:
-        found.close()
-    _processes[path] = made = Process(path, threads)
-    return made
+    """The process that has loaded this file and runs on so many threads; a new one if there is none alive."""
+    running = _processes.get(path)
+    if running is not None and running.is_alive and running.threads == threads:
+        return running
+    if running is not None:
+        running.close()
+    _processes[path] = started = Process(path, threads)
+    return started

@@ -1,4 +1,4 @@
-"""A graph of ours as messages in oneDNN's numbers. What the loaded version has not is found here, before it is asked for."""
+"""Encodes our graph as messages with oneDNN's numbers, and finds what the loaded version lacks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _FORMS = {"f": float, "i": int, "b": bool, "s": str}
 
 
 def graph(source: Graph, version: Version) -> messages.Graph:
-    """A shape-inferred graph. Raises Unavailable for what needs a newer version, naming both; InvalidGraphOp for what none has.
+    """A shape-inferred graph. Raises Unavailable for what needs a newer version, with both versions; InvalidGraphOp for what no version
+    has.
 
-    Attributes of our own are left out, and remarked on.
+    Our own attributes are left out with a remark.
     """
     if source.fpmath_apply_to_int and version < FPMATH_OF_INTEGERS:
         raise _too_old("a math mode that holds for integers too", FPMATH_OF_INTEGERS, version, "")
@@ -39,7 +40,7 @@ def graph(source: Graph, version: Version) -> messages.Graph:
 
 
 def has(op: Op, version: Version) -> bool:
-    """Whether this version has the op, its attributes, dtypes and properties. Of a shape-inferred graph."""
+    """Whether this version has the op, its attributes, dtypes and properties. The graph is shape-inferred."""
     try:
         _op(op, version)
     except (Unavailable, InvalidGraphOp):
@@ -60,14 +61,14 @@ def _op(op: Op, version: Version) -> messages.Op:
     for name in (name for name, value in op.extensions.items() if value):
         remark(f"oneDNN has no attribute '{name}': it runs {op.kind} as its own")
     given = op.attrs.without(*op.extensions)
-    told = {name: value for name, value in given.items() if _since(op.kind, name) <= version or value != defaults.get(name)}
-    attrs = tuple(_attr(op, name, value, version) for name, value in told.items())
+    sent = {name: value for name, value in given.items() if _since(op.kind, name) <= version or value != defaults.get(name)}
+    attrs = tuple(_attr(op, name, value, version) for name, value in sent.items())
     ins, outs = (tuple(tensor(t, version, op.label) for t in side) for side in (op.inputs, op.outputs))
     return messages.Op(op.id, kind.code, op.kind, attrs, ins, outs)
 
 
 def _since(kind: str, attr: str) -> Version:
-    """The version in which the kind took the attribute on; one that has not can do without, where the value is the default."""
+    """The version in which the kind got the attribute; for older ones it can be left out if it has the default value."""
     return OF_KIND.get((kind, attr), ATTRS[attr].since if attr in ATTRS else FIRST)
 
 

@@ -1,4 +1,4 @@
-"""oneDNN behind the library protocol: partitions, compiled partitions and bound buffers here stand for objects in its process."""
+"""oneDNN behind the library protocol: partitions, compiled partitions and buffers are handles of objects in its process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
 from benchgraph.onednn import encode, messages
 from benchgraph.onednn.client import WHERE, Process, Remote, process
-from benchgraph.onednn.find import find
-from benchgraph.onednn.plan import Piece, plan
-from benchgraph.onednn.settle import settle
+from benchgraph.onednn.find_library import find
+from benchgraph.onednn.memory_plan import PlannedStep, plan
 from benchgraph.onednn.table import KNOWN, LAYOUT_IS_MEANT, POLICIES, Version
+from benchgraph.onednn.wait_idle import wait_until_idle
 from benchgraph.partition.ir import Partition, Policy
 
-KIND = "onednn"  # of its partitions: oneDNN does not say what made them
+KIND = "onednn"  # of its partitions: oneDNN does not report a rule
 
 
 class OneDnn:
-    """A Library. All of one path share a process, as long as it lives; each begins with empty caches."""
+    """A Library. All of one path share a process while it lives; each begins with empty caches."""
 
     def __init__(self, path: str = "") -> None:
         self.process: Process = process(find(path), current().cores)
@@ -38,7 +38,7 @@ class OneDnn:
 
     @property
     def version(self) -> str:
-        """As in 3.13.2 (SYCL): the release, and the runtime of its threads."""
+        """The release and thread runtime, as in 3.13.2 (SYCL)."""
         return f"{self.process.version} ({self.process.hello.runtime})"
 
     @property
@@ -54,20 +54,23 @@ class OneDnn:
         return self.process.hello.version[:2]
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
-        """oneDNN's partitions. Raises Unavailable for a policy that it has not, and for what a newer version has."""
+        """oneDNN's partitions. Raises Unavailable for a policy that it lacks, and for what needs a newer version."""
         if policy.value not in POLICIES:
             fix = f"choose among {', '.join(POLICIES)}"
             raise Unavailable(f"oneDNN has no policy {policy.value}", where=WHERE, fix=fix)
         parts = self._cut(graph, policy)
         ops = {op.id: op for op in graph.ops}
         position = {op.id: i for i, op in enumerate(graph.order)}
-        kept = {t.id for t in graph.outputs} | {t.id for op in graph.ops if op.kind in LAYOUT_IS_MEANT for t in (*op.inputs, *op.outputs)}
+        fixed_layouts = {t.id for t in graph.outputs} | {
+            t.id for op in graph.ops if op.kind in LAYOUT_IS_MEANT for t in (*op.inputs, *op.outputs)
+        }
         return tuple(
-            self._partition(graph, part, [ops[id] for id in sorted(part.ops, key=position.__getitem__)], frozenset(kept)) for part in parts
+            self._partition(graph, part, [ops[id] for id in sorted(part.ops, key=position.__getitem__)], frozenset(fixed_layouts))
+            for part in parts
         )
 
     def _cut(self, graph: Graph, policy: Policy) -> list[messages.Part]:
-        """Our op table is that of KNOWN, so an op that it takes and an older oneDNN does not has come to oneDNN in between."""
+        """Our op table describes version KNOWN, so an op that it accepts and an older oneDNN rejects was added in between."""
         try:
             parts: list[messages.Part] = self.process.ask("cut", encode.graph(graph, self.release), POLICIES[policy.value].code)
         except InvalidGraphOp as bad:
@@ -95,21 +98,21 @@ class OneDnn:
         return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], self._ask(partition.id, ins, outs))
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
-        """One after the other: its process does one thing at a time."""
+        """One after the other: its process handles one request at a time."""
         return [self.compile(p) for p in partitions]
 
     def _ask(self, part: int, ins: tuple[messages.Tensor, ...], outs: tuple[messages.Tensor, ...]) -> messages.Compiled:
-        found: messages.Compiled = self.process.ask("compile", part, ins, outs)
-        return found
+        compiled: messages.Compiled = self.process.ask("compile", part, ins, outs)
+        return compiled
 
     def caller(
         self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Callable[[], None] | None:
-        """None: it executes in a process without Python programs."""
+        """None: no Python program runs in its process."""
         return None
 
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
-        """The steps as one native loop in oneDNN's process, on memory there. Raises InvalidArguments for what is not bound by this."""
+        """The steps as one native loop in oneDNN's process, on its memory. Raises InvalidArguments for steps of another library."""
         ours = [s for s in steps if isinstance(s, Bound)]
         if len(ours) != len(steps):
             raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
@@ -117,7 +120,7 @@ class OneDnn:
 
 
 class Compiled:
-    """A compiled partition. open: ids of outputs whose layout is oneDNN's to choose where only oneDNN reads them."""
+    """A compiled partition. open: ids of outputs whose layout oneDNN may choose if only oneDNN reads them."""
 
     def __init__(self, process: Process, partition: Partition, part: Remote, open: frozenset[int], made: messages.Compiled) -> None:
         self.process, self.partition, self.part, self.open, self.made = process, partition, part, open, made
@@ -129,7 +132,7 @@ class Compiled:
 
     @property
     def is_warm(self) -> bool:
-        """oneDNN keeps nothing on disk."""
+        """oneDNN has no disk cache."""
         return False
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
@@ -137,7 +140,7 @@ class Compiled:
 
 
 class Buffer(Remote):
-    """Memory in oneDNN's process that stands for an array of ours, or for none."""
+    """Memory in oneDNN's process for an array of ours, or for an intermediate value."""
 
     def __init__(self, process: Process, nbytes: int, array: Array | None = None) -> None:
         super().__init__(process, process.ask("allocate", nbytes))
@@ -149,19 +152,19 @@ class Buffer(Remote):
         self.process.ask("put", self.number, tensor.nbytes)
 
     def get(self, array: Array, tensor: LogicalTensor) -> None:
-        """Copy into the array what is there."""
+        """Copy its contents to the array."""
         window = self.process.window(tensor.nbytes)
         self.process.ask("get", self.number, tensor.nbytes)
         array[...] = view(window, tensor)
 
 
 def _buffer(process: Process, array: Array, nbytes: int) -> Buffer:
-    """The buffer for an array: the one that others over the same array have, if it is large enough."""
+    """The buffer for an array: that of other arrays at the same address if it is large enough."""
     address = array.ctypes.data
-    found: Buffer | None = process.buffers.get(address)
-    if found is None or found.nbytes < nbytes:
-        found = process.buffers[address] = Buffer(process, nbytes, array)
-    return found
+    buffer: Buffer | None = process.buffers.get(address)
+    if buffer is None or buffer.nbytes < nbytes:
+        buffer = process.buffers[address] = Buffer(process, nbytes, array)
+    return buffer
 
 
 class Bound:
@@ -174,7 +177,7 @@ class Bound:
         self._buffers: list[Buffer] = []
 
     def __call__(self) -> None:
-        """Execute once. Outputs are copied there too, so that elements nobody writes come back as they were."""
+        """Execute once. Outputs are copied there too, so that elements that are not written keep their values."""
         run = self.compiled.process
         self._buffers = [_buffer(run, array, max(placed.nbytes, t.nbytes)) for t, array, placed in self._ports]
         for buffer, (t, array, _) in zip(self._buffers, self._ports, strict=True):
@@ -186,7 +189,7 @@ class Bound:
 
 
 class Chain:
-    """Bound steps as one loop there. Several are compiled once more, with layout any between them, and share memory as plan.py has it."""
+    """Bound steps as one loop there. Several are compiled again, with layout any between them, and share memory by memory_plan.py."""
 
     def __init__(self, process: Process, steps: Sequence[Bound]) -> None:
         self._process = process
@@ -194,16 +197,16 @@ class Chain:
         made = [s.compiled.made for s in steps] if len(steps) == 1 else list(self._compiled(steps))
         self._compiled_remotes = [Remote(process, m.number) for m in made] if len(steps) > 1 else [s.compiled for s in steps]
         self._buffers = dict[int, Buffer]()
-        pieces = plan([Piece(m, s.compiled.open) for m, s in zip(made, steps, strict=True)])
-        shared = [Buffer(process, nbytes) for nbytes in pieces.slots]
+        memory = plan([PlannedStep(m, s.compiled.open) for m, s in zip(made, steps, strict=True)])
+        shared = [Buffer(process, nbytes) for nbytes in memory.slots]
         for m, step in zip(made, steps, strict=True):
             partition = step.compiled.partition
             ports = zip((*partition.inputs, *partition.outputs), (*step.inputs, *step.outputs), (*m.inputs, *m.outputs), strict=True)
             for t, array, placed in ports:
                 if t.id in self._buffers:
                     continue
-                if t.id in pieces.slot:
-                    self._buffers[t.id] = shared[pieces.slot[t.id]]
+                if t.id in memory.slot:
+                    self._buffers[t.id] = shared[memory.slot[t.id]]
                     continue
                 self._buffers[t.id] = buffer = _buffer(process, array, max(placed.nbytes, t.nbytes))
                 buffer.put(array, t)
@@ -214,7 +217,7 @@ class Chain:
         self._remote = Remote(process, process.ask("chain", message))
 
     def _compiled(self, steps: Sequence[Bound]) -> Iterator[messages.Compiled]:
-        """The steps' partitions, each compiled for what those before it have chosen."""
+        """The steps' partitions, each compiled for the layouts chosen by those before it."""
         read = {t.id for s in steps for t in s.compiled.partition.inputs}
         chosen: dict[int, messages.Tensor] = {}
         for step in steps:
@@ -230,18 +233,18 @@ class Chain:
 
     @property
     def constants(self) -> Sequence[Array]:
-        """None that this process could see."""
+        """Not visible to this process."""
         return ()
 
     def run(self, times: int) -> float:
-        """Execute all steps in order, so many times. Returns the seconds that the native loop took, measured around it over there.
+        """Execute all steps in order, so many times. Returns the seconds of the native loop, measured there.
 
-        Before the first time each step of several is executed on its own, as chains of one find the values between them that way.
+        Before the first time, each of several steps is executed on its own, to fill the values between them.
         """
         if self._steps:
             for step in self._steps:
                 step()
             self._steps = ()
-        settle()
+        wait_until_idle()
         seconds: float = self._process.ask("run", self._remote.number, times)
         return seconds

@@ -1,4 +1,4 @@
-"""Memory in oneDNN's process: its own buffers, the window it shares with ours, and a page of machine code."""
+"""Memory in oneDNN's process: its buffers, the window shared with ours, and a page of machine code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _READ_EXECUTE = mmap.PROT_READ | mmap.PROT_EXEC
 
 
 class Buffer:
-    """Memory as benchgraph's tensors have it (core.pages). Not the window: pages that processes share are never huge ones by default."""
+    """Memory as for benchgraph's tensors (core.pages). Not in the window: shared pages are not huge ones by default."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
@@ -20,11 +20,11 @@ class Buffer:
         self.address = address(self._map) + start
 
     def close(self) -> None:
-        """The mapping goes with the object."""
+        """The mapping is freed with the object."""
 
 
 class Window:
-    """Memory that both processes see, through which tensors pass."""
+    """Memory shared by both processes, to pass tensors."""
 
     def __init__(self, file: int, nbytes: int) -> None:
         self._map = mmap.mmap(file, nbytes)
@@ -33,7 +33,7 @@ class Window:
 
 
 class Code:
-    """Machine code that needs no relocation, made executable."""
+    """Executable machine code that needs no relocation."""
 
     def __init__(self, code: bytes) -> None:
         self._map = anonymous(len(code))

@@ -1,7 +1,7 @@
-"""What this process and that of oneDNN say to each other. Plain values: the other side imports none of our IR.
+"""Messages between this process and oneDNN's. Plain values: the other side imports none of our IR.
 
-A request is a tuple (name of a method of session.Session, arguments); the answer is Answer or Refusal. Objects of oneDNN stay on its
-side, and are known here by number.
+A request is a tuple (name of a method of session.Session, arguments); the answer is Answer or Refusal. Objects of oneDNN stay there, and
+are identified by number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Graph:
-    """integers: whether the math mode holds for ops on integers too; None leaves it to oneDNN."""
+    """integers: whether the math mode applies to ops on integers too; None for oneDNN's default."""
 
     ops: tuple[Op, ...]
     fpmath: int
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor as compiled, and the bytes that memory for it must have."""
+    """A compiled tensor, and the size of its memory in bytes."""
 
     tensor: Tensor
     nbytes: int
@@ -69,7 +69,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled partition. inplace: (input id, output id) that may share memory."""
+    """A compiled partition. inplace: pairs (input id, output id) that may share memory."""
 
     number: int
     seconds: float
@@ -89,7 +89,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Hello:
-    """What was loaded. runtime: of its threads, by dnnl_config.h's name."""
+    """The loaded library. runtime: of its threads, in dnnl_config.h's terms."""
 
     version: tuple[int, int, int]
     runtime: str
@@ -103,7 +103,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """status: dnnl_status_t by name; what: which call, on what."""
+    """status: name of dnnl_status_t; what: the call and its object."""
 
     status: str
     what: str

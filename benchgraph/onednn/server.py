@@ -1,4 +1,4 @@
-"""The process in which oneDNN lives, started by client.py.
+"""oneDNN's process, started by client.py.
 
 parent                              process
 machine code of the loop      ->    loads the library
@@ -20,9 +20,9 @@ from benchgraph.onednn.session import Refused, Session
 
 
 def main(pipe: int, parent: int, path: str, threads: int) -> None:
-    """Serve until the parent closes the pipe or dies."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # which a group gets together
-        signal.signal(number, signal.SIG_IGN)  # they are the parent's to handle; it closes the pipe
+    """Serve until the parent closes the pipe or ends."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole process group
+        signal.signal(number, signal.SIG_IGN)  # the parent handles them and closes the pipe
     with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         loop = connection.recv()
         try:

@@ -1,4 +1,4 @@
-"""oneDNN loaded into this process, and its objects by number. Every public method of Session is a request that client.py can make."""
+"""oneDNN loaded into this process, with its objects by number. Every public method of Session is a request of client.py."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from benchgraph.core.processors import stay_on_last
 from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor
-from benchgraph.onednn.settle import settle
 from benchgraph.onednn.table import FIRST, FPMATH_OF_INTEGERS, PROPERTIES
+from benchgraph.onednn.wait_idle import wait_until_idle
 
-CONSTANTS_MB = 1 << 20  # room for constant tensors: all that a case has
+CONSTANTS_MB = 1 << 20  # cache of constant tensors: enough for all of a case
 _HOST_SCALAR = PROPERTIES["host_scalar"].code
 _ANOTHER = "install another one: pip install 'benchgraph[onednn]'"
 
 
 class Refused(Exception):
-    """oneDNN's status, and what it was the answer to."""
+    """oneDNN's status, and the call that returned it."""
 
     def __init__(self, status: str, what: str, fix: str = "") -> None:
         super().__init__(what)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Handle:
-    """A pointer of oneDNN's, destroyed with this object's close."""
+    """A pointer of oneDNN's, destroyed by `close`."""
 
     def __init__(self, value: int | None, destroy: Callable[[int | None], int]) -> None:
         self.value, self._destroy = value, destroy
@@ -44,7 +44,7 @@ class Handle:
 
 
 class CompiledPartition(Handle):
-    """With the tensors it was compiled for."""
+    """With its compiled tensors."""
 
     def __init__(self, value: int | None, destroy: Callable[[int | None], int], message: Compiled) -> None:
         super().__init__(value, destroy)
@@ -52,7 +52,7 @@ class CompiledPartition(Handle):
 
 
 class BoundStep:
-    """A compiled partition with a tensor object per port. Host scalars are copied when a tensor is made, so theirs are made anew."""
+    """A compiled partition with a tensor object per port. Tensors of host scalars copy the value, so they are created for each step."""
 
     def __init__(self, session: Session, step: Step) -> None:
         self.compiled: CompiledPartition = session.object(step.compiled)
@@ -66,7 +66,7 @@ class BoundStep:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What the loop reads per step (measure/call_loop.py)."""
+        """The step's words in the loop's table (measure/call_loop.py)."""
         ins, outs = ctypes.addressof(self.inputs), ctypes.addressof(self.outputs)
         return self.compiled.value or 0, self.n_inputs, ins, self.n_outputs, outs
 
@@ -76,7 +76,7 @@ class BoundStep:
 
 
 class Chain:
-    """Steps as the loop takes them."""
+    """The table of steps for the loop."""
 
     def __init__(self, steps: list[BoundStep]) -> None:
         self.steps = steps
@@ -92,9 +92,9 @@ class Session:
     """The library, one CPU engine, one in-order stream."""
 
     def __init__(self, path: str, threads: int, loop: bytes, receive: Callable[[], int]) -> None:
-        """Load and check. Raises Refused for what is no oneDNN, too old, or cannot run here.
+        """Load and check. Raises Refused for anything but oneDNN, a version too old, or one that cannot run here.
 
-        loop: machine code (measure/call_loop.py). receive: takes a file descriptor off the pipe.
+        loop: machine code (measure/call_loop.py). receive: receives a file descriptor from the pipe.
         """
         self._lib, self.version, self._runtime = load(path)
         self._path, self._receive = path, receive
@@ -109,8 +109,8 @@ class Session:
         self._code = Code(loop)
         loop_type = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_int64)
         self._loop = loop_type(self._code.address)
-        # Those that ours are timed on. TBB starts a worker for each that the process may run on, and has no variable for their number: with
-        # 1, 2 and 4 processors the 3.13 wheel had 3, 3 and 5 tasks, two of them idle.
+        # The CPUs that our code is timed on. TBB starts a worker per allowed CPU, and has no environment variable for their number: with
+        # 1, 2 and 4 CPUs the 3.13 wheel had 3, 3 and 5 threads, two of them idle.
         stay_on_last(threads)
         self._engine, self._stream = c_void_p(), c_void_p()
         if self._lib.dnnl_engine_create(byref(self._engine), capi.CPU, 0):
@@ -125,7 +125,7 @@ class Session:
         return Hello(self.version, self._runtime, self._path)
 
     def flush(self) -> None:
-        """Empty the caches: each case compiles cold, and packs its constants anew, but once."""
+        """Clear the caches, so that each case compiles cold and packs its constants once."""
         self._check(self._lib.dnnl_graph_set_compiled_partition_cache_capacity(0), "switching the compiled-partition cache off")
         if hasattr(self._lib, "dnnl_graph_set_constant_tensor_cache_capacity"):
             status = self._lib.dnnl_graph_set_constant_tensor_cache_capacity(capi.CPU, CONSTANTS_MB)
@@ -135,10 +135,10 @@ class Session:
         self._check(status, "switching the constant-tensor cache on")
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Destroy objects; numbers that are not there (any more) are passed over."""
+        """Destroy objects; unknown numbers are ignored."""
         for number in numbers:
-            if found := self._objects.pop(number, None):
-                found.close()
+            if removed := self._objects.pop(number, None):
+                removed.close()
 
     def cut(self, graph: Graph, policy: int) -> list[Part]:
         """Build, finalise and partition a graph."""
@@ -155,14 +155,14 @@ class Session:
             self._check(self._lib.dnnl_graph_graph_filter(handle.value, policy), "partitioning the graph")
             number = c_size_t()
             self._check(self._lib.dnnl_graph_graph_get_partition_num(handle.value, byref(number)), "counting partitions")
-            found = (c_void_p * max(number.value, 1))()
-            self._check(self._lib.dnnl_graph_graph_get_partitions(handle.value, number.value, found), "getting the partitions")
-            return [self._part(found[i]) for i in range(number.value)]
+            handles = (c_void_p * max(number.value, 1))()
+            self._check(self._lib.dnnl_graph_graph_get_partitions(handle.value, number.value, handles), "getting the partitions")
+            return [self._part(handles[i]) for i in range(number.value)]
         finally:
             handle.close()
 
     def compile(self, partition: int, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Compiled:
-        """Compile a partition for these tensors. The time is that of the one call."""
+        """Compile a partition for these tensors. The time is that of this call alone."""
         part, value = self.object(partition), c_void_p()
         self._check(self._lib.dnnl_graph_compiled_partition_create(byref(value), part.value), "creating a compiled partition")
         handle = Handle(value.value, self._lib.dnnl_graph_compiled_partition_destroy)
@@ -183,7 +183,7 @@ class Session:
         return message
 
     def window(self, nbytes: int) -> None:
-        """Take over memory to pass tensors through; its descriptor follows on the pipe."""
+        """Map the shared memory; its descriptor follows on the pipe."""
         self._window = Window(self._receive(), nbytes)
 
     def allocate(self, nbytes: int) -> int:
@@ -214,13 +214,13 @@ class Session:
             bound.close()
 
     def chain(self, steps: tuple[Step, ...]) -> int:
-        """The number of a chain of steps."""
+        """The number of a new chain of steps."""
         return self._keep(Chain([BoundStep(self, step) for step in steps]))
 
     def run(self, chain: int, times: int) -> float:
-        """Execute the chain's steps in order, so many times, in one native call. Returns the seconds that took.
+        """Execute the chain's steps in order, so many times, in one native call. Returns its seconds.
 
-        Threads sleep again when this returns.
+        When this returns, idle threads sleep.
         """
         steps: Chain = self.object(chain)
         execute = ctypes.cast(self._lib.dnnl_graph_compiled_partition_execute, c_void_p)
@@ -229,10 +229,10 @@ class Session:
         status = self._loop(execute, wait, self._stream, ctypes.addressof(steps.table), len(steps.steps), times)
         seconds = time.perf_counter() - started
         self._check(status, "executing the partitions")
-        settle()
+        wait_until_idle()
         return seconds
 
-    # ---- what the requests share -------------------------------------------------------------------------------------
+    # ---- shared by requests -------------------------------------------------------------------------------------------
 
     def object(self, number: int) -> Any:
         return self._objects[number]
@@ -247,7 +247,7 @@ class Session:
             raise Refused(capi.STATUSES[status] if status < len(capi.STATUSES) else f"status {status}", what)
 
     def tensor(self, tensor: Tensor, buffer: Buffer) -> Handle:
-        """A tensor over a buffer; of a host scalar: with the value that the buffer holds now."""
+        """A tensor on a buffer; for a host scalar, with the buffer's present value."""
         value, lt = c_void_p(), structure(tensor)
         if tensor.property == _HOST_SCALAR:
             status = self._lib.dnnl_graph_tensor_create_scalar(byref(value), byref(lt), buffer.address)
@@ -291,7 +291,7 @@ class Session:
         return Part(self._keep(handle), ids, self._ports(value, "input"), self._ports(value, "output"), bool(supported.value))
 
     def _ports(self, partition: int | None, side: str) -> tuple[int, ...]:
-        """Ids of the tensors at one side, each once."""
+        """Ids of the tensors at one side, without duplicates."""
         n, name = c_size_t(), f"dnnl_graph_partition_get_{side}_ports"
         self._check(getattr(self._lib, f"{name}_num")(partition, byref(n)), f"counting {side} ports")
         ports = (capi.LogicalTensor * max(n.value, 1))()
@@ -305,7 +305,7 @@ class Session:
         self._check(
             self._lib.dnnl_graph_logical_tensor_get_mem_size(byref(lt), byref(nbytes)), f"asking for the size of tensor {tensor.id}"
         )
-        return Placed(replace(_message(lt), property=tensor.property), nbytes.value)  # which the answer may lack
+        return Placed(replace(_message(lt), property=tensor.property), nbytes.value)  # which oneDNN's answer may lack
 
     def _inplace(self, compiled: Handle) -> tuple[tuple[int, int], ...]:
         n, pairs = c_size_t(), ctypes.POINTER(capi.InplacePair)()
@@ -315,7 +315,7 @@ class Session:
 
 
 def _loader_says(path: str, bad: OSError) -> str:
-    """Why a library was not loaded. The loader passes over files for other machines as if they were not there."""
+    """The loader's message. It reports files for other machines as missing."""
     text = str(bad).removeprefix(f"{path}: ")
     return "it is for another machine" if "No such file" in text and str(bad).startswith(path) and os.path.isfile(path) else text
 
@@ -330,19 +330,19 @@ def load(path: str) -> tuple[Any, tuple[int, int, int], str]:
         ) from bad
     try:
         library.dnnl_version.restype = ctypes.POINTER(capi.VersionInfo)
-        found = library.dnnl_version().contents
+        info = library.dnnl_version().contents
     except (AttributeError, ValueError) as bad:
         raise Refused("invalid_arguments", f"{path} is not oneDNN", "give the path of libdnnl.so.3") from bad
-    version = (found.major, found.minor, found.patch)
+    version = (info.major, info.minor, info.patch)
     if version[:2] < FIRST or version[0] != FIRST[0]:
-        want = ".".join(map(str, FIRST))
-        what = f"{path} is oneDNN {'.'.join(map(str, version))}; {want} or a newer 3.x is needed"
+        oldest = ".".join(map(str, FIRST))
+        what = f"{path} is oneDNN {'.'.join(map(str, version))}; {oldest} or a newer 3.x is needed"
         raise Refused("invalid_arguments", what, _ANOTHER)
     try:
         capi.declare(library)
     except AttributeError as bad:
         raise Refused("invalid_arguments", f"{path} was built without the Graph API ({bad})", _ANOTHER) from bad
-    runtime = capi.RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
+    runtime = capi.RUNTIMES.get(info.cpu_runtime, str(info.cpu_runtime))
     if runtime == "THREADPOOL":
         what = f"{path} was built for a thread pool of its user's (DNNL_CPU_RUNTIME=THREADPOOL)"
         raise Refused("invalid_arguments", what, "use a build for OpenMP, TBB or SYCL")

@@ -1,7 +1,7 @@
-"""oneDNN's enumerations by the names that dumps use, with the version that brought each entry.
+"""oneDNN's enumerations by the names used in dumps, with the version that introduced each entry.
 
-Numbers are those of dnnl_common_types.h and dnnl_graph_types.h. Versions come from comparing these headers in the published wheels
-(3.2, 3.5, 3.6, 3.7, 3.8, 3.9, 3.11 and 3.13): the first of them that has the entry. What 3.2 has is marked FIRST.
+Numbers are from dnnl_common_types.h and dnnl_graph_types.h. Versions come from comparing these headers in the published wheels (3.2, 3.5,
+3.6, 3.7, 3.8, 3.9, 3.11 and 3.13): the first one with the entry; FIRST if 3.2 has it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 Version: TypeAlias = tuple[int, int]
 
-FIRST: Version = (3, 2)  # the oldest oneDNN that we drive
-KNOWN: Version = (3, 13)  # the newest that this table and the op table describe
+FIRST: Version = (3, 2)  # the oldest supported oneDNN
+KNOWN: Version = (3, 13)  # the newest oneDNN that this table and the op table describe
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Entry:
     form: str = ""
 
 
-# In the order of dnnl_graph_op_kind_t, which counts from 0.
+# In the order of dnnl_graph_op_kind_t, which starts at 0.
 _KINDS = (
     "Abs AbsBackward Add AvgPool AvgPoolBackward BatchNormTrainingBackward BatchNormForwardTraining BatchNormInference BiasAdd "
     "BiasAddBackward Clamp ClampBackward Concat Convolution ConvolutionBackwardData ConvolutionBackwardWeights ConvTranspose "
@@ -65,7 +65,7 @@ ATTRS = {
     ),
 }
 
-OF_KIND: dict[tuple[str, str], Version] = {  # attributes that a kind took on later
+OF_KIND: dict[tuple[str, str], Version] = {  # attributes that a kind got later
     ("SoftMax", "mode"): (3, 8),
     ("GELU", "mode"): (3, 9),
     ("GELUBackward", "mode"): (3, 9),
@@ -80,8 +80,8 @@ DTYPES = {
 PROPERTIES = {"undef": Entry(0), "variable": Entry(1), "constant": Entry(2), "host_scalar": Entry(3, (3, 9))}
 
 FPMATH_MODES = {"strict": Entry(0), "bf16": Entry(1), "f16": Entry(2), "any": Entry(3), "tf32": Entry(4)}
-FPMATH_OF_INTEGERS: Version = (3, 7)  # dnnl_graph_graph_set_fpmath_mode, the only way to ask for it
+FPMATH_OF_INTEGERS: Version = (3, 7)  # dnnl_graph_graph_set_fpmath_mode, the only function that sets it
 
 POLICIES = {"fused": Entry(1), "one_op_each": Entry(2)}  # fusion and debug
 
-LAYOUT_IS_MEANT = frozenset({"Reorder"})  # kinds whose tensors' layouts are what the user wants of them; benchdnn leaves those strided
+LAYOUT_IS_MEANT = frozenset({"Reorder"})  # kinds that define their tensors' layouts, which stay strided as in benchdnn

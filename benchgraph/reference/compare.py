@@ -1,25 +1,25 @@
-"""Is `got` what the reference wants? The one place that says what counts as right.
+"""Compares an output with the reference: the definition of a right result.
 
 A point of a float tensor passes when any of these holds:
   - got equals want rounded to the dtype (this covers infinities), or both are NaN;
-  - got is infinite, and want, enlarged by what it may be off, overflows to the same infinity; or the other way round;
+  - got is infinite, and want, enlarged by its tolerance, overflows to the same infinity; or the other way round;
   - |got - want| <= rtol * max(|want|, scale) + slack, where scale is the rms of the wants, or sixteen times their median if less,
-    and slack is the least normal number of f32, for what is smaller may be made 0, and 0.5 eps(dtype) * |want| for types narrower than
-    f32: the one rounding to nearest, and at least one subnormal step. No more: a whole step would let truncation pass. Exact ops
-    (rtol = 0) have no slack.
-The scale makes a small result of large terms (cancellation) answer for the terms and not for itself. Where it is more, that of the point's
-row along the last axis counts: the gradient by a key that most queries look at is 50 times as large as others. Zeros do not count in the
-median, and numbers beyond half of the dtype's range in neither: those stand for infinity, and nothing is a difference of them.
+    and slack is the least normal number of f32, since smaller results may be flushed to 0, and 0.5 eps(dtype) * |want| for types narrower
+    than f32: one rounding to nearest, and at least one subnormal step. A whole step would let truncation pass. Exact ops (rtol = 0) have
+    no slack.
 
-A point of an integer or boolean tensor passes when it is equal. When there was inexact arithmetic before it (rtol > 0), points that are
-off by one pass too, as long as they are no more than max(1/1024, rtol) of all, or one: sums that differ in their last bits fall on
-different sides of a tie now and then, and only now and then.
+The scale relates a small result of large terms (cancellation) to the terms. The scale of the point's row along the last axis is used where
+it is larger: the gradient by a key that most queries attend to is 50 times as large as others. Zeros do not count in the median, and values
+beyond half of the dtype's range neither in the median nor in the rms: they stand for infinity.
 
-A graph with bf16 or f16 between its ops has two right answers, and ties and numbers that cancel have several (answers.py). So have rows
-whose arithmetic exceeds the range of f32 on the way (Semantics.f32_alternatives): the squares of a norm of 1e19. Subnormal numbers of bf16
-may be 0 in any op, exact ones too (evaluate.InF32).
+A point of an integer or boolean tensor passes when it is equal. After inexact arithmetic (rtol > 0), points off by one pass too if they are
+at most max(1/1024, rtol) of all, or one: sums that differ in their last bits occasionally fall on different sides of a tie.
 
-Zeros prove little. Output that passes but holds more of them than the op that made it should give is mistrusted (Testing.zero_limit).
+A graph with bf16 or f16 between its ops has two right results, and ties and cancellation have several (accepted_results.py). So have rows
+that declare it for values beyond f32 (OpSpec.in_f32), such as the squares of a norm of 1e19. Subnormal bf16 numbers may be flushed to 0 by
+any arithmetic, including exact ops (evaluate.InF32).
+
+Zeros prove little. An output that passes but has more zeros than the op that made it should produce is mistrusted (OpSpec.zero_limit).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Reduction, Role
 from benchgraph.reference.evaluate import call_of
 
-CHUNK = 1 << 18  # elements looked at together: the temporaries stay in the L2 cache
-SHOWN = 10  # failing points that are kept for the report, as in benchdnn
-LEAST_ELEMENTS = 10  # fewer elements than that may all be zero, as in benchdnn
-# A normal distribution's rms is 1.5 medians of its sizes, and the rows of a gradient by keys are ten times apart under a causal mask; what
-# is more than this is drawn up by a few large values.
+CHUNK = 1 << 18  # elements per chunk: the temporaries stay in the L2 cache
+SHOWN = 10  # failing points in the report, as in benchdnn
+LEAST_ELEMENTS = 10  # with fewer elements all may be zero, as in benchdnn
+# The rms of a normal distribution is 1.5 medians of absolute values, and rows of a gradient by keys differ tenfold under a causal mask;
+# larger ratios are due to a few large values.
 MEDIANS = 16.0
-# Of what a math mode lets operands be rounded to.
+# The eps of the type that a math mode allows operands to be rounded to.
 FPMATH_EPS = {"strict": 0.0, "tf32": 2.0**-10, "f16": 2.0**-10, "bf16": 2.0**-7, "any": 2.0**-7}
 SAMPLED = 1 << 16  # values that the median is estimated from
 
@@ -62,11 +62,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far `got` is from `want`, reported whether it passes or not.
+    """The difference of `got` and `want`, whether it passes or not.
 
-    errors: failing points. off_by_one: integer points that are, whether forgiven or not. max_abs, max_rel, l2_rel,
-    max_ulp: over points where both are finite; max_rel over those with want != 0; max_ulp in steps of the dtype at want. zero_share: of
-    got. nonfinite: failing points at which got and want are not both numbers. points: the first failing ones, these before all others.
+    errors: failing points. off_by_one: integer points off by one, accepted or not. max_abs, max_rel, l2_rel, max_ulp: over points where
+    both are finite; max_rel over those with want != 0; max_ulp in steps of the dtype at want. zero_share: of got. nonfinite: failing points
+    at which got and want are not both finite. points: the first failing ones, nonfinite ones first.
     """
 
     dtype: DType
@@ -86,7 +86,7 @@ class Comparison:
         return self.errors == 0
 
     def __str__(self) -> str:
-        """What is wrong, in one line. No distance says what a NaN or an infinity in the wrong place is, so these come first."""
+        """The error in one line; NaN and infinities first, which the distances leave out."""
         first = self.points[0]
         where = f"first at {list(first.index)}: want {first.want:.6g}, got {first.got:.6g}"
         sizes = f"by up to {self.max_abs:.3g} ({self.max_rel:.3g} relative)"
@@ -96,51 +96,52 @@ class Comparison:
         return f"{self.errors} of {self.total} values differ, {self.nonfinite} of them in NaN or infinity, {where}{others}"
 
     def is_mistrusted(self, zero_limit: float) -> bool:
-        """True when it passes, but with a larger share of zeros than this."""
+        """Whether it passes, but with a larger share of zeros than this."""
         return self.ok and self.total >= LEAST_ELEMENTS and self.zero_share > zero_limit
 
 
 def masked(arrays: Iterable[Array]) -> float:
-    """The share of -inf in the array that has most of it: a mask, where it leaves nothing of whatever it is added to."""
+    """The largest share of -inf in one of the arrays: a mask that leaves little of what it is added to."""
     floats = (a for a in arrays if a.ndim > 1 and a.size and a.dtype.kind not in "biu")
     return max((float(np.mean(a == np.array(-np.inf, a.dtype))) for a in floats), default=0.0)
 
 
 def zero_limit(graph: Graph, tensor: int, sure: float = 0.0, whole: Graph | None = None) -> float:
-    """The largest share of zeros to be trusted in an output of a shape-inferred graph: what the row of the op that makes it says.
+    """The largest share of zeros that is trusted in an output of a shape-inferred graph, from the row of the op that makes it.
 
-    It holds for what is not 0 for sure. sure: the share of the output that is; more than that when an op of the graph is sure of more.
-    whole: a graph that this one is a part of, which knows more of what made the tensors that come in.
+    It applies to elements that are not certainly 0. sure: the share of the output that certainly is; raised if an op of the graph has more.
+    whole: a graph that contains this one, with more of the ops that made its inputs.
     """
     sure = max((sure, *(spec(op.kind).testing.guaranteed_zeros(call_of(op)) for op in graph.ops)))
     return sure + (1 - sure) * max(_own_limit(graph, tensor), 0.0 if whole is None else _own_limit(whole, tensor))
 
 
 def _own_limit(graph: Graph, tensor: int) -> float:
-    """A product is 0 where an operand is, a quotient where its dividend is, what is moved where it was before, and a fold where all that
-    it folds is, as of a channel that a rectifier made 0, so they may be 0 as often as those may."""
+    """A product is 0 where an operand is, a quotient where its dividend is, a moved element where it was before, and a reduction where all
+    of its elements are, as in a channel that a ReLU made 0; so they may be 0 as often as those may.
+    """
     if tensor not in graph.producers:
         return 1.0
-    limit, seen, left = 0.0, {tensor}, [tensor]
-    while left:
-        maker = graph.producers[left.pop()]
+    limit, seen, work = 0.0, {tensor}, [tensor]
+    while work:
+        maker = graph.producers[work.pop()]
         row = spec(maker.kind)
         limit = max(limit, row.testing.zero_limit(call_of(maker)))
         carries_all = row.semantics.is_product or row.lowering.role is Role.data_movement or isinstance(row.lowering.form, Reduction)
         operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.testing.factors else ())}
-        left += (new := [id for id in operands if id in graph.producers and id not in seen])
+        work += (new := [id for id in operands if id in graph.producers and id not in seen])
         seen.update(new)
     return limit
 
 
 def tolerance(graph: Graph) -> float:
-    """The relative error allowed at the outputs of a shape-inferred graph: what its ops may add up to.
+    """The relative error allowed at the outputs of a shape-inferred graph: the sum over its ops.
 
     Each op may be off by its row's threshold, in units of eps(f32), since everything is computed in f32. A result between two ops may be
-    stored in a narrower float, and a sum of many such results is off by up to 2 eps of that type: the roundings are spread evenly over
-    eps/2 both ways, 0.29 eps rms, and the worst of a million sums is five times that, so 2 leaves a margin. One that is
-    quantised may be off by one step now and then, which is a 2^-bits-th of its range, and twice that by the time it has been multiplied.
-    A math mode is a permission to round the f32 operands of products, which some libraries use and others do not.
+    stored in a narrower float, and a sum of many such results is off by up to 2 eps of that type: the roundings are uniform in eps/2 both
+    ways, 0.29 eps rms, and the worst of a million sums is five times that, so 2 leaves a margin. A quantised one may occasionally be off by
+    one step, which is a 2^-bits-th of its range, and twice that after a multiplication. A math mode permits rounding the f32 operands of
+    products, which some libraries do and others do not.
     """
     read = {t.id for op in graph.ops if op.kind != END for t in op.inputs}  # an output may be read as well
     rtol = 0.0
@@ -157,8 +158,8 @@ def tolerance(graph: Graph) -> float:
 
 
 def fpmath_tolerance(op: Op, mode: str) -> float:
-    """What an op may be off by because of the math mode: each operand as a narrow result that is summed up, 2 eps, and their roundings are
-    independent, so that those of both are worth sqrt(2) times one.
+    """The error of an op due to the math mode: 2 eps for each operand, like a narrow result that is summed up; the roundings of both are
+    independent, which gives a factor of sqrt(2).
     """
     if not spec(op.kind).semantics.follows_fpmath or all(t.dtype is not DType.f32 for t in op.inputs):
         return 0.0
@@ -180,28 +181,28 @@ class _Sums:
 
 
 def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
-    """Compare an output in `dtype` with the float64 (or exact integer) reference of the same shape; see the module for the rules.
+    """Compare an output in `dtype` with the float64 (or exact integer) reference of the same shape, by the module's rules.
 
-    Works chunk by chunk: a hundred million elements take seconds and no memory to speak of. Any strides.
+    Works in chunks: a hundred million elements take seconds and little memory. Any strides.
     """
     if got.shape != want.shape:
         raise ValueError(f"got has shape {got.shape}, want {want.shape}")
     square, scale = _sizes(want, dtype)
-    sums, misses, near, apart = _Sums(), list[Point](), list[Point](), list[Point]()
+    sums, misses, off_by_one_points, nonfinite_points = _Sums(), list[Point](), list[Point](), list[Point]()
     for start, g, w in _chunks(got, want):
         diff, bad = _failing_points(start, g, w, want, dtype, rtol, scale)
         close = bad & (diff <= 1) if not dtype.is_float else np.zeros_like(bad)
         bad &= ~close
         _add(sums, g, w, diff, bad, close, dtype)
-        if bad.any() and (strange := bad & differ_in_kind(g, w)).any():
-            sums.nonfinite += int(np.count_nonzero(strange))
-            _keep(apart, start, got.shape, g, w, strange)
-            bad &= ~strange
+        if bad.any() and (nonfinite := bad & differ_in_kind(g, w)).any():
+            sums.nonfinite += int(np.count_nonzero(nonfinite))
+            _keep(nonfinite_points, start, got.shape, g, w, nonfinite)
+            bad &= ~nonfinite
         _keep(misses, start, got.shape, g, w, bad)
-        _keep(near, start, got.shape, g, w, close)
-    forgiven = rtol > 0 and sums.off_by_one <= max(1.0, got.size * max(1 / 1024, rtol))
-    errors = sums.errors + (0 if forgiven else sums.off_by_one)
-    shown = sorted(misses if forgiven else misses + near, key=lambda point: point.index)
+        _keep(off_by_one_points, start, got.shape, g, w, close)
+    accepted = rtol > 0 and sums.off_by_one <= max(1.0, got.size * max(1 / 1024, rtol))
+    errors = sums.errors + (0 if accepted else sums.off_by_one)
+    shown = sorted(misses if accepted else misses + off_by_one_points, key=lambda point: point.index)
     return Comparison(
         dtype=dtype,
         total=got.size,
@@ -212,31 +213,31 @@ def compare(got: Array, want: Array, dtype: DType, rtol: float) -> Comparison:
         l2_rel=sqrt(sums.square_error / square) if square else sqrt(sums.square_error),
         max_ulp=sums.max_ulp,
         zero_share=sums.zeros / got.size if got.size else 0.0,
-        points=tuple([*apart, *shown][:SHOWN]),
+        points=tuple([*nonfinite_points, *shown][:SHOWN]),
         nonfinite=sums.nonfinite,
     )
 
 
 def failing(got: Array, want: Array, dtype: DType, rtol: float) -> NDArray[np.bool_]:
-    """Which points of a float tensor `compare` counts as errors."""
+    """The points of a float tensor that `compare` counts as errors."""
     scale = _sizes(want, dtype)[1]
-    found = [_failing_points(start, g, w, want, dtype, rtol, scale)[1] for start, g, w in _chunks(got, want)]
-    return np.concatenate([np.zeros(0, np.bool_), *found]).reshape(want.shape)
+    chunks = [_failing_points(start, g, w, want, dtype, rtol, scale)[1] for start, g, w in _chunks(got, want)]
+    return np.concatenate([np.zeros(0, np.bool_), *chunks]).reshape(want.shape)
 
 
 def differ_in_kind(got: Array, want: Array) -> NDArray[np.bool_]:
-    """Where one of two arrays has a NaN or an infinity, and the other has something else: no distance tells of these points."""
+    """Where one of two arrays has a NaN or an infinity and the other has something else, so that there is no distance."""
     g, w = got.astype(np.float64), want.astype(np.float64)
     return np.asarray(~(np.isfinite(g) & np.isfinite(w)) & (g != w) & ~(np.isnan(g) & np.isnan(w)))
 
 
 def _square(values: NDArray[np.float64]) -> float:
-    """The sum of squares; not by BLAS, whose threads cost more than these few numbers, and far more where other programs run."""
+    """The sum of squares; without BLAS, whose threads cost more than so few numbers, especially beside other programs."""
     return float(np.einsum("i,i->", values, values))
 
 
 def _sizes(want: Array, dtype: DType) -> tuple[float, float]:
-    """The sum of squares of the finite values, and the size of what the values are sums of; see the module."""
+    """The sum of squares of the finite values, and the scale; see the module."""
     finite, square, count, huge = 0.0, 0.0, 0, dtype.range[1] / 2
     step, samples = max(want.size // SAMPLED, 1), [np.zeros(0)]
     for start, _, w in _chunks(want, want):
@@ -256,7 +257,7 @@ def _sizes(want: Array, dtype: DType) -> tuple[float, float]:
 
 
 def _row_scales(want: Array, points: NDArray[np.int64], dtype: DType) -> NDArray[np.float64]:
-    """Of the rows that points are in, given by their places in row-major order, for each point: what `_sizes` says of all values."""
+    """For each point, given by its position in row-major order, the scale of its row, defined as in `_sizes`."""
     rows, row_of = np.unique(points // want.shape[-1], return_inverse=True)
     sizes = np.abs(want[np.unravel_index(rows, want.shape[:-1])].astype(np.float64))
     ordinary = sizes < dtype.range[1] / 2
@@ -279,7 +280,7 @@ def _chunks(got: Array, want: Array) -> Iterator[tuple[int, Array, NDArray[np.fl
 def _failing_points(
     start: int, got: Array, want: NDArray[np.float64], whole: Array, dtype: DType, rtol: float, scale: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """What `_failing` says of a chunk of the array `whole`, from this place on, with the scales of rows where those are larger."""
+    """`_failing` for a chunk of the array `whole` that begins at this position, with the scales of rows where those are larger."""
     with np.errstate(invalid="ignore", over="ignore"):
         diff, bad = _failing(got, want, dtype, rtol, scale)
         if rtol > 0 and dtype.is_float and whole.ndim > 1 and bad.any():
@@ -312,7 +313,7 @@ def _failing(
 
 
 def _both_overflow(got: NDArray[np.float64], want: NDArray[np.float64], dtype: DType, rtol: float) -> Array:
-    """One is infinite, the other so near the end of the range that what it may be off makes it so too. Exact ops are never off."""
+    """One is infinite, the other so near the end of the range that its tolerance makes it so too. Exact ops have no tolerance."""
     edge = dtype.range[1] * (1 - 2 * rtol - dtype.eps) if rtol > 0 else np.inf
     are_near = (np.abs(got) >= edge) & (np.abs(want) >= edge) & (np.sign(got) == np.sign(want))
     return np.asarray(are_near & (np.isinf(got) | np.isinf(want)))
@@ -326,7 +327,7 @@ def _add(sums: _Sums, got: Array, want: NDArray[np.float64], diff: NDArray[np.fl
         diff = np.where(np.isfinite(diff), diff, 0.0)
     sums.max_abs = max(sums.max_abs, float(diff.max()))
     if not sums.max_abs:
-        return  # everything below is 0 then
+        return  # all of the below is 0
     sums.max_ulp = max(sums.max_ulp, float((diff / _steps(want, dtype)).max()))
     sums.square_error += _square(diff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -343,7 +344,7 @@ def _steps(want: NDArray[np.float64], dtype: DType) -> NDArray[np.float64] | flo
     return np.asarray(np.maximum(np.ldexp(dtype.eps * (mantissas != 0), exponents - 1), dtype.least_subnormal))
 
 
-def _keep(found: list[Point], start: int, shape: tuple[int, ...], got: Array, want: NDArray[np.float64], bad: Array) -> None:
-    for i in np.flatnonzero(bad)[: SHOWN - len(found)] if len(found) < SHOWN else ():
+def _keep(points: list[Point], start: int, shape: tuple[int, ...], got: Array, want: NDArray[np.float64], bad: Array) -> None:
+    for i in np.flatnonzero(bad)[: SHOWN - len(points)] if len(points) < SHOWN else ():
         index = tuple(int(n) for n in np.unravel_index(start + int(i), shape))
-        found.append(Point(index, float(want[i]), float(got[i])))
+        points.append(Point(index, float(want[i]), float(got[i])))

@@ -1,4 +1,4 @@
-"""Real numbers for all inputs of a graph (real_values.py): what --fill=reals, gradients and random graphs are tested with."""
+"""Real numbers for all inputs of a graph (real_values.py), used by --fill=reals, tests of gradients and random graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.ops.fills import reals
 from benchgraph.ops.spec import Array
 from benchgraph.ops.strategies.noise import Noise
-from benchgraph.reference.depth import Dial, dials, is_deep
+from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs
 from benchgraph.reference.fill import in_layout, settled
 from benchgraph.reference.real_values import real_values
 
@@ -17,11 +17,11 @@ from benchgraph.reference.real_values import real_values
 def domain(graph: Graph, seed: int) -> dict[int, Array]:
     """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
 
-    Each tensor depends on the seed and its id alone, but for the sizes of weights in a deep graph. Elements between the strides are 0.
+    Each tensor depends only on the seed and its id, except that weights of a deep graph are scaled. Padding between strides is 0.
     """
     made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
-    return made | settled(graph, dials(graph, ()), made, _of_either_sign, seed) if is_deep(graph) else made
+    return made | settled(graph, scaled_inputs(graph, ()), made, _of_either_sign, seed) if is_deep(graph) else made
 
 
-def _of_either_sign(dial: Dial, t: TensorType, noise: Noise) -> Array:
+def _of_either_sign(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
     return reals(-1.0, 1.0, t.shape, noise.chunk(0)).astype(t.dtype.numpy)

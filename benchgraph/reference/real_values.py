@@ -1,8 +1,8 @@
-"""Real numbers with full mantissas for an input of a graph: of the kind that the op that first computes with them meets in use.
+"""Real numbers with full mantissas for an input of a graph, typical for the op that first computes with them.
 
-Data movement ops and casts are looked through, so a transposed weight is filled as the MatMul behind the transpose asks. A Dequantize is
-looked through as well: its input gets the integers that stand for the numbers wanted behind it. Integers over the whole range would drive
-every Quantize further down into saturation, where hardly any mistake shows.
+Data movement and casts are skipped, so a transposed weight is filled for the MatMul after the transpose. A Dequantize is skipped as well:
+its input gets the integers that represent the wanted numbers. Integers over the whole range would saturate every later Quantize, which
+hides most errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchgraph.reference.evaluate import call_of
 
 Reals: TypeAlias = NDArray[np.float64]
 
-SHARPNESS = 6.0  # spread of the numbers that go into a quantised softmax; with spread 1 the probabilities of a row of 100 all round to 0
+SHARPNESS = 6.0  # spread of the inputs of a quantised softmax; with spread 1 the probabilities of a row of 100 all round to 0
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _Use:
 
 
 def real_values(graph: Graph, t: LogicalTensor, rng: np.random.Generator) -> Array:
-    """The elements of an input, of its shape: reals, or what the integer type of the tensor stands for them with."""
+    """The elements of an input, in its shape: reals, or the integers that represent them."""
     first = _first_use(graph, t.id)
     if first is None:
         return np.zeros(t.known_shape)
@@ -47,7 +47,7 @@ def real_values(graph: Graph, t: LogicalTensor, rng: np.random.Generator) -> Arr
 
 
 def standing_for(values: Array, path: Sequence[Op], t: LogicalTensor, rng: np.random.Generator) -> Array:
-    """What a tensor holds where these are wanted behind the ops that move or convert it; the first of them reads it."""
+    """The contents of a tensor for which these values result from the ops that move or convert it; the first of them reads it."""
     for op in reversed(path):
         into = op.inputs[0]
         values = np.resize(values, into.known_shape)
@@ -57,7 +57,7 @@ def standing_for(values: Array, path: Sequence[Op], t: LogicalTensor, rng: np.ra
 
 
 def _first_use(graph: Graph, id: int) -> _Use | None:
-    """The first computing op that reads a tensor; None when none does."""
+    """The first computing op that reads a tensor; None if there is none."""
     for op in graph.consumers.get(id, ()):
         if not spec(op.kind).lowering.unsupported:
             return _Use(op, [t.id for t in op.inputs].index(id))
@@ -68,15 +68,15 @@ def _path(graph: Graph, use: _Use) -> list[_Use]:
     """From a use through ops that only move or cast the data to the op that computes with it."""
     path = [use]
     while _is_transparent(path[-1]):
-        behind = _first_use(graph, path[-1].op.outputs[0].id)
-        if behind is None:
+        following = _first_use(graph, path[-1].op.outputs[0].id)
+        if following is None:
             break
-        path.append(behind)
+        path.append(following)
     return path
 
 
 def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
-    """Does this anchor's result go through a row op and then into a Quantize, with nothing but pointwise and movement ops between?"""
+    """Whether this anchor's result passes a row op and then a Quantize, with only pointwise and movement ops between."""
     use, seen_rows = _Use(anchor, 0), False
     while (following := _first_use(graph, use.op.outputs[0].id)) is not None:
         use = following
@@ -97,7 +97,7 @@ def _is_transparent(use: _Use) -> bool:
 
 
 def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array:
-    """What the op's row wants at this port, as finely divided as the tensor that the data comes from, so that casts have to round."""
+    """The domain of the op's row at this port, in the precision of the source tensor, so that casts must round."""
     call = call_of(use.op)
     t = call.ins[use.port]
     dtype = source.dtype if t.dtype.is_float and is_wide_float(source) else t.dtype
@@ -107,16 +107,16 @@ def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array
 
 
 def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
-    """Input for a dequantising op that comes out near `wanted`.
+    """Input of a dequantising op whose result is near `wanted`.
 
-    The op is affine, so its results for 0 and 1 give scale and offset. Integers are rounded up or down at random, so that weights smaller
-    than one step do not all vanish; numbers that the type cannot reach are scaled down first, and those under its least value mirrored.
+    The op is affine, so its results for 0 and 1 give scale and offset. Integers are rounded up or down at random, so that not all weights
+    smaller than one step vanish; numbers beyond the type's range are scaled down first, and those below its least value mirrored.
     """
     call = call_of(op)
     dtype = call.ins[0].dtype
     offset = _result(call, 0)
-    scale = np.asarray(_result(call, 1) - offset)  # what numpy computes from arrays of rank 0 is no array
-    scale[scale == 0] = 1.0  # nothing can be reached then, so anything will do
+    scale = np.asarray(_result(call, 1) - offset)  # numpy returns scalars for arrays of rank 0
+    scale[scale == 0] = 1.0  # the result does not depend on the input
     steps = np.asarray(wanted.astype(np.float64) / scale)
     if not dtype.is_integer:
         return steps
@@ -131,7 +131,7 @@ def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
 
 
 def _result(call: Call, number: int) -> Reals:
-    """What a one-input op makes of an input full of one number."""
+    """The result of a one-input op for an input full of one number."""
     src = call.ins[0]
     (dst,) = spec(call.kind).semantics.reference(call, (np.full(src.shape, number, src.dtype.numpy),))
     return dst.astype(np.float64)

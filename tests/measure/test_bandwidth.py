@@ -45,7 +45,7 @@ def test_bytes_are_counted_for_every_turn(monkeypatch: pytest.MonkeyPatch) -> No
     """With time replaced by one second per call, the rate is the count."""
     (probe,) = bandwidth_probes([1 << 16], 2, host(), "seq")
     monkeypatch.setattr(bandwidth, "seconds", lambda function, *arguments: 1.0)
-    assert probe.sample() == probe._turns * (1 << 16)
+    assert probe.sample() == probe._iterations * (1 << 16)
 
 
 def test_a_size_is_rounded_up_to_steps_of_all_threads_and_measured_once() -> None:

@@ -54,4 +54,4 @@ def test_flops_are_counted_for_every_thread(monkeypatch: pytest.MonkeyPatch) -> 
     """With time replaced by one second per call, the rate is the count."""
     probe = PeakProbe(2, host(), "seq")
     monkeypatch.setattr(peak, "seconds", lambda function, *arguments: 1.0)
-    assert probe.sample() == 2 * probe._turns * probe._flops_per_turn
+    assert probe.sample() == 2 * probe._iterations * probe._flops_per_iteration

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import shutil
 import subprocess
 import sys
-from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.onednn import capi, find, session
+from benchgraph.onednn import capi, find_library, session
 from benchgraph.onednn.library import OneDnn
 from benchgraph.onednn.session import Refused
 
@@ -28,18 +28,18 @@ def test_a_text_file_is_no_library(tmp_path: Path) -> None:
         OneDnn(str(file))
 
 
-@pytest.mark.skipif(not find_library("m") or sys.platform != "linux", reason="no libm.so.6 to take for oneDNN")
+@pytest.mark.skipif(not ctypes.util.find_library("m") or sys.platform != "linux", reason="no libm.so.6 to take for oneDNN")
 def test_another_library_is_not_onednn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "_existing", lambda path, where: str(path))
+    monkeypatch.setattr(find_library, "_existing", lambda path, where: str(path))
     with pytest.raises(InvalidArguments, match=r"onednn: libm\.so\.6 is not oneDNN; give the path of libdnnl\.so\.3"):
         OneDnn("libm.so.6")
 
 
 def test_no_onednn_at_all_says_where_it_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "_in_wheels", lambda: iter(()))
+    monkeypatch.setattr(find_library, "_in_wheels", lambda: iter(()))
     monkeypatch.delenv("BENCHGRAPH_ONEDNN", raising=False)
     try:
-        ctypes.CDLL(find.SONAME)
+        ctypes.CDLL(find_library.SONAME)
         pytest.skip("the system has one")
     except OSError:
         pass

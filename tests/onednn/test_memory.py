@@ -11,9 +11,9 @@ from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM
 from benchgraph.core.target import PAGE_BYTES
 from benchgraph.measure.call_loop import machine_code
 from benchgraph.onednn import memory
+from benchgraph.onednn.memory_plan import PlannedStep, plan
 from benchgraph.onednn.messages import Compiled, Placed, Tensor
-from benchgraph.onednn.plan import Piece, plan
-from benchgraph.onednn.settle import settle
+from benchgraph.onednn.wait_idle import wait_until_idle
 from benchgraph.runtime.memory import mapped
 
 EXECUTE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
@@ -68,16 +68,16 @@ def test_a_buffer_lies_as_tensors_of_benchgraph_do() -> None:
 
 
 def test_settling_ends() -> None:
-    settle()
+    wait_until_idle()
 
 
 # ---- which values share memory ---------------------------------------------------------------------------------------
 
 
-def step(reads: dict[int, int], writes: dict[int, int], inplace: tuple[tuple[int, int], ...] = ()) -> Piece:
+def step(reads: dict[int, int], writes: dict[int, int], inplace: tuple[tuple[int, int], ...] = ()) -> PlannedStep:
     """A step over tensors of these ids and bytes; all outputs are open."""
     sides = [tuple(Placed(Tensor(id, 3, (1,), (1,), 0), n) for id, n in side.items()) for side in (reads, writes)]
-    return Piece(Compiled(0, 0.0, sides[0], sides[1], inplace), frozenset(writes))
+    return PlannedStep(Compiled(0, 0.0, sides[0], sides[1], inplace), frozenset(writes))
 
 
 def test_a_value_takes_the_place_of_a_dead_one() -> None:
@@ -101,7 +101,7 @@ def test_in_place_never_lies_over_what_is_still_read_or_the_users() -> None:
 
 
 def test_what_the_user_sees_has_memory_of_its_own() -> None:
-    seen = Piece(step({0: 8}, {1: 8}).made, frozenset())
+    seen = PlannedStep(step({0: 8}, {1: 8}).made, frozenset())
     assert plan([seen, step({1: 8}, {2: 8})]).slot == {}
 
 

@@ -1,21 +1,20 @@
-"""Inputs that need other data than their consumer's strategy: benchdnn's eight displacement rules and three of our own, by data flow and
+"""Displacement: inputs that need other data than their consumer's strategy. benchdnn's eight rules and three of our own, by data flow and
 properties of rows.
 
-rule.py                  what a rule returns, and how it looks at a graph
+rule.py                  the result of a rule, and helpers to traverse a graph
 compressed_attention.py  keys and values in few bits: small integers
-gated.py                 the activation that both products of a gated multilayer perceptron read: tiny and sparse
-statistics.py            what softmax kept for its gradient: computed from the scores
-bottom_right.py          lengths in a causal mask that is aligned at its end: the lengths of the scores
-causal_mask.py           a mask that is added to scores: -inf above the diagonal, and a row of nothing but -inf
-implicit_mask.py         a mask that scores are selected by: -inf where they are not
-quantised_scores.py      queries and keys behind a Dequantize, where probabilities are quantised: scores several units apart (ours)
-quantised.py             operands behind a Dequantize: the integers that the op behind it is tested on
-factors.py               operands beside a computed one: numbers that neither blow it up nor make it vanish
+gated.py                 the activation read by both products of a gated MLP: tiny and sparse
+statistics.py            softmax's statistics for its gradient: computed from the scores
+bottom_right.py          lengths in a causal mask aligned at its end: those of the scores
+causal_mask.py           a mask added to scores: -inf above the diagonal, and a row of only -inf
+implicit_mask.py         a mask that selects scores: -inf elsewhere
+quantised_scores.py      queries and keys before a Dequantize, with quantised probabilities: scores several units apart (ours)
+quantised.py             operands before a Dequantize: integer test data of the op after it
+factors.py               factors of computed values: of moderate size
 scores.py                queries and keys: scores a few units apart (ours)
-smaller.py               operands of a Minimum that more is computed with: mostly positive (ours)
+smaller.py               operands of a Minimum whose result is used further: mostly positive (ours)
 
-The first rule that claims a tensor has it. benchdnn applies them partition by partition; here data flows through the whole graph, and so
-do the rules.
+The first rule that claims a tensor applies. benchdnn applies them to each partition; here they follow the data flow of the whole graph.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ RULES: dict[str, Rule] = {module.__name__.rpartition(".")[2]: module.find for mo
 
 
 def displaced(graph: Graph) -> dict[int, tuple[str, Displaced]]:
-    """Tensor id -> (rule, what it decided), for the graph's inputs that a rule claims."""
-    found: dict[int, tuple[str, Displaced]] = {}
+    """Tensor id -> (rule, its decision), for the graph's inputs that a rule claims."""
+    decisions: dict[int, tuple[str, Displaced]] = {}
     inputs = {t.id for t in graph.inputs}
     for name, rule in RULES.items():
         for decision in rule(graph):
             if decision.tensor in inputs:
-                found.setdefault(decision.tensor, (name, decision))
-    return found
+                decisions.setdefault(decision.tensor, (name, decision))
+    return decisions

@@ -1,7 +1,6 @@
-"""A causal mask that is aligned at the end of both sequences, of which the lengths are inputs.
+"""A causal mask aligned at the end of both sequences, whose lengths are inputs.
 
-GreaterEqual(Subtract(Add(rows, %kv), %q), columns), all s32
--> %kv: the number of columns, %q: the number of rows
+GreaterEqual(Subtract(Add(rows, %kv), %q), columns), all s32 -> %kv: the number of columns, %q: the number of rows
 """
 
 from __future__ import annotations
@@ -35,5 +34,5 @@ def _made(graph: Graph, t: LogicalTensor, how: Computes) -> Op | None:
 
 
 def _given(graph: Graph, op: Op) -> LogicalTensor | None:
-    """The operand that nobody computes."""
+    """The operand that is a graph input."""
     return next((t for t in op.inputs if t.id not in graph.producers), None)

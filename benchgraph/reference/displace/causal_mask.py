@@ -1,8 +1,9 @@
-"""A mask that is added to scores.
+"""A mask added to scores.
 
-Add(s, %mask: [..., M, N]) in front of SoftMax, or of the Subtract that its gradient starts with
--> %mask: 0 up to the diagonal, -inf above it, and a last row of nothing but -inf, where softmax says what such a row gives;
-   M = 1, which masks padding: 0
+Add(s, %mask: [..., M, N]) before SoftMax, or before the Subtract that its gradient starts with
+
+    -> %mask: 0 up to the diagonal, -inf above it, and a last row of only -inf, if softmax defines the result of such a row;
+       M = 1, which masks padding: 0
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from benchgraph.reference.evaluate import call_of
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in computing(graph, Computes.sum):
-        behind = next_computing(graph, op)
-        if behind is None or spec(behind.kind).semantics.computes not in (Computes.softmax, Computes.difference):
+        following = next_computing(graph, op)
+        if following is None or spec(following.kind).semantics.computes not in (Computes.softmax, Computes.difference):
             continue
         operands = [source(graph, t) for t in op.inputs]
         masks = [s for s in operands if s is not None]
         if len(masks) == 1 and None in operands and _is_mask(masks[0]):
-            yield Displaced(masks[0].tensor.id, _causal(masks[0].tensor.known_shape[-2], takes_masked_rows(behind)))
+            yield Displaced(masks[0].tensor.id, _causal(masks[0].tensor.known_shape[-2], takes_masked_rows(following)))
 
 
-def _is_mask(found: Source) -> bool:
-    t = found.tensor
-    return t.dtype.is_float and len(t.known_shape) >= 2 and not found.is_moved
+def _is_mask(mask: Source) -> bool:
+    t = mask.tensor
+    return t.dtype.is_float and len(t.known_shape) >= 2 and not mask.is_moved
 
 
 def takes_masked_rows(op: Op) -> bool:
-    """Does the op give numbers for a row of nothing but -inf? The reference of its row says so."""
+    """Whether the op gives numbers for a row of only -inf, by the reference of its row."""
     call = call_of(op)
     if spec(op.kind).semantics.computes is not Computes.softmax:
         return True

@@ -1,7 +1,8 @@
-"""Compressed attention: keys and values in integers, dequantised by scales that are inputs themselves.
+"""Compressed attention: keys and values in integers, dequantised by scales that are inputs too.
 
 k = DynamicDequantize(%k: u4, scales, zps); scores = MatMul(q, k); ... SoftMax ... ; dst = MatMul(p, v)
--> %k: what a MatMul wants of weights in u4, halved: scores are small enough that more than one element of a row counts
+
+    -> %k: MatMul's test data for weights in u4, halved: scores are small enough that several elements of a row matter
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def find(graph: Graph) -> Iterator[Displaced]:
 
 
 def _reads_softmax(graph: Graph, op: Op) -> bool:
-    """Is its src what a softmax made?"""
+    """Whether its src is the result of a softmax."""
     made = graph.producers.get(op.inputs[0].id)
     while made is not None and spec(made.kind).semantics.computes is not Computes.softmax:
         if spec(made.kind).semantics.computes is Computes.matmul or not made.inputs:
@@ -49,7 +50,7 @@ def _reads_softmax(graph: Graph, op: Op) -> bool:
 
 
 def _halved(filling: Filling, drawn: DType) -> Filling:
-    """Half of every number, towards zero; what the tensor's type does not have is 0."""
+    """Half of every number, rounded towards zero; numbers outside of the tensor's type become 0."""
 
     def make(t: TensorType, noise: Noise) -> Array:
         values = np.trunc(filling.make(TensorType(drawn, t.shape), noise).astype(np.float64) / 2)

@@ -1,6 +1,6 @@
-"""Factors and divisors of what was computed.
+"""Factors and divisors of computed values.
 
-Divide(s, %d), Multiply(s, %f)   -> %d: of 2, 4, 8; %f: of 1/4, 1/2, 1
+Divide(s, %d), Multiply(s, %f)   -> %d: 2, 4, 8; %f: 1/4, 1/2, 1
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ def find(graph: Graph) -> Iterator[Displaced]:
     for op in graph.order:
         numbers = spec(op.kind).testing.factors
         sources = [source(graph, t) for t in op.inputs] if numbers else []
-        for found in sources:
-            if found is not None and None in sources and not found.is_dequantised:
-                yield Displaced(found.tensor.id, choices(numbers))
+        for origin in sources:
+            if origin is not None and None in sources and not origin.is_dequantised:
+                yield Displaced(origin.tensor.id, choices(numbers))

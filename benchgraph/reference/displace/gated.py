@@ -1,7 +1,8 @@
-"""Gated multilayer perceptrons: the activation that both products read.
+"""Gated MLPs: the activation read by both products.
 
 a = MatMul(%x, w1); b = MatMul(%x, w2); g = Multiply(act(a), b); [TypeCast]; dst = MatMul(g, w3)
--> %x: of 2^-12, 2^-13, 2^-14, three of a row: a and b are then so small that their product's sums stay exact in few digits
+
+    -> %x: 2^-12, 2^-13, 2^-14, three per row: a and b are so small that sums of their products are exact in few digits
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ def find(graph: Graph) -> Iterator[Displaced]:
         first, second = products
         if first is None or second is None or first.id == second.id or first.inputs[0].id != second.inputs[0].id:
             continue
-        found = source(graph, first.inputs[0])
-        if found is not None and not found.is_dequantised:
+        activation = source(graph, first.inputs[0])
+        if activation is not None and not activation.is_dequantised:
             k = max(first.inputs[0].known_shape[-1:], default=1)
-            yield Displaced(found.tensor.id, choices(VALUES, min(1.0, PER_ROW / max(k, 1))))
+            yield Displaced(activation.tensor.id, choices(VALUES, min(1.0, PER_ROW / max(k, 1))))
 
 
 def _matmul_above(graph: Graph, id: int) -> Op | None:
-    """The MatMul that a value was made of by pointwise ops alone, along first computed operands."""
+    """The MatMul that a value comes from through pointwise ops only, along their first computed operands."""
     made = graph.producers.get(id)
     while made is not None and spec(made.kind).semantics.computes is not Computes.matmul:
         if spec(made.kind).lowering.role is not Role.pointwise:

@@ -1,7 +1,7 @@
-"""A mask that scores are selected by.
+"""A mask that selects scores.
 
-Select(computed condition, s, %fill) on the way into softmax   -> %fill: -inf
-Select(%condition, s, %fill) on the way into softmax           -> %condition: always s
+Select(computed condition, s, %fill) before softmax   -> %fill: -inf
+Select(%condition, s, %fill) before softmax           -> %condition: always s
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Operands that come quantised.
+"""Quantised operands.
 
     MatMul(Dequantize(%src: u8), StaticTranspose(Dequantize(%wei: s8)))
-    -> %src, %wei: what the MatMul is tested on in u8 and s8: sums of few products
+    -> %src, %wei: MatMul's test data for u8 and s8: sums of few products
 
-Likewise in front of convolutions, pools and binary ops; 8-bit floats only in front of products. Integers count from the Dequantize's zero
-point. An operand of a product that is only moved is what the product wants, too.
+Likewise before convolutions, pools and binary ops; 8-bit floats only before products. Integers are relative to the Dequantize's zero point.
+A product's operand that is only moved gets the product's data too.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def find(graph: Graph) -> Iterator[Displaced]:
             continue
         sources = [source(graph, t) for t in op.inputs]
         call = quantised_call(op, sources)
-        for port, found in enumerate(sources):
-            if found is not None and _is_claimed(op, found):
-                yield Displaced(found.tensor.id, _from_zero_point(spec(op.kind).testing.fill(call, port), found))
+        for port, origin in enumerate(sources):
+            if origin is not None and _is_claimed(op, origin):
+                yield Displaced(origin.tensor.id, _from_zero_point(spec(op.kind).testing.fill(call, port), origin))
 
 
-def _is_claimed(op: Op, found: Source) -> bool:
+def _is_claimed(op: Op, origin: Source) -> bool:
     is_anchor = spec(op.kind).lowering.role is Role.anchor
-    if not found.is_dequantised:
-        return is_anchor and bool(found.path) and all(spec(o.kind).lowering.role is Role.data_movement for o in found.path)
-    return not is_wide_float(found.tensor) and (found.tensor.dtype.is_integer or is_anchor)
+    if not origin.is_dequantised:
+        return is_anchor and bool(origin.path) and all(spec(o.kind).lowering.role is Role.data_movement for o in origin.path)
+    return not is_wide_float(origin.tensor) and (origin.tensor.dtype.is_integer or is_anchor)
 
 
 def quantised_call(op: Op, sources: list[Source | None]) -> Call:
-    """The call with the quantised types of its operands; dst is u8 when both operands are integers."""
+    """The call with the quantised types of its operands; dst is u8 if both operands are integers."""
     call = call_of(op)
     ins = tuple(
         TensorType(s.tensor.dtype, t.shape) if s is not None and s.is_dequantised else t for s, t in zip(sources, call.ins, strict=True)
@@ -55,9 +55,9 @@ def quantised_call(op: Op, sources: list[Source | None]) -> Call:
     return replace(call, ins=ins, outs=outs)
 
 
-def _from_zero_point(filling: Filling, found: Source) -> Filling:
-    """The filling with the zero point added that the op which reads the tensor takes off, as far as the type goes."""
-    reader, t = found.path[-1] if found.path else None, found.tensor
+def _from_zero_point(filling: Filling, origin: Source) -> Filling:
+    """The filling plus the zero point that the reading op subtracts, clipped to the type's range."""
+    reader, t = origin.path[-1] if origin.path else None, origin.tensor
     if reader is None or not dequantises(reader) or not t.dtype.is_integer:
         return filling
     call = call_of(reader)

@@ -1,9 +1,9 @@
-"""Queries and keys that come quantised, where the probabilities are quantised too. A rule of our own: benchdnn takes MatMul's strategy.
+"""Quantised queries and keys with quantised probabilities. Our own rule: benchdnn uses MatMul's strategy.
 
     s = MatMul(Dequantize(%q: u8), Dequantize(%k: u8)); ... Quantize(SoftMax(s))
-    -> %q, %k: what stands for reals that give scores several units apart
+    -> %q, %k: integers that represent reals whose scores are several units apart
 
-With scores close together all probabilities are about 1 / n, which a Quantize of a few steps rounds to 0: nothing that follows is tested.
+With similar scores all probabilities are about 1 / n, which a Quantize with few steps rounds to 0, so nothing after it would be tested.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def find(graph: Graph) -> Iterator[Displaced]:
         if softmax is None or not _is_quantised(graph, softmax):
             continue
         for t in op.inputs[:OPERANDS]:
-            found = source(graph, t)
-            if found is not None and found.is_dequantised:
-                yield Displaced(found.tensor.id, _reals(graph, found.tensor))
+            origin = source(graph, t)
+            if origin is not None and origin.is_dequantised:
+                yield Displaced(origin.tensor.id, _reals(graph, origin.tensor))
 
 
 def _is_quantised(graph: Graph, softmax: Op) -> bool:

@@ -1,4 +1,4 @@
-"""What rules decide, and how they look at a graph: up to where an operand comes from, and down the first consumers of first outputs."""
+"""The result of a rule, and helpers to traverse a graph: back to an operand's origin, and along first consumers of first outputs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from benchgraph.ops.spec import Array, Computes, Filling, Role
 
 @dataclass(frozen=True)
 class Displaced:
-    """An input of the graph and what it holds instead.
+    """An input of the graph and its data.
 
-    derive, of: the elements are what derive makes of those of the tensor `of`, which the reference computes; filling then only says so.
+    derive, of: the elements are computed by derive from the reference's value of tensor `of`; filling is then only the description.
     """
 
     tensor: int
@@ -26,7 +26,7 @@ class Displaced:
 
 @dataclass(frozen=True)
 class Source:
-    """An input of the graph that reaches an operand through ops that only move or convert it, which are `path`, nearest first."""
+    """An input of the graph that reaches an operand through ops that only move or convert it: `path`, nearest first."""
 
     tensor: LogicalTensor
     path: tuple[Op, ...]
@@ -41,7 +41,7 @@ class Source:
 
 
 def is_wide_float(t: LogicalTensor) -> bool:
-    """A float to compute with; the 8-bit ones are quantised types."""
+    """Whether it is a float type for computation; 8-bit floats are quantised types."""
     return t.dtype.is_float and t.dtype.bits > 8
 
 
@@ -50,13 +50,13 @@ def dequantises(op: Op) -> bool:
 
 
 def is_transparent(op: Op) -> bool:
-    """One tensor in, the same numbers out: a movement, a cast, a (de)quantisation with constant scales."""
+    """Whether the op keeps the numbers of its one input: data movement, a cast, a (de)quantisation with constant scales."""
     row = spec(op.kind)
     return (row.lowering.role is Role.data_movement or row.semantics.is_conversion) and len(op.inputs) == 1
 
 
 def source(graph: Graph, t: LogicalTensor) -> Source | None:
-    """Where an operand comes from; None when something is computed on the way."""
+    """The graph input that an operand comes from; None if an op computes in between."""
     path = list[Op]()
     while (made := graph.producers.get(t.id)) is not None:
         if not is_transparent(made):
@@ -72,7 +72,7 @@ def computing(graph: Graph, what: Computes) -> Iterator[Op]:
 
 
 def first_consumer(graph: Graph, op: Op) -> Op | None:
-    """Of the first output, in topological order; None when nobody computes with it."""
+    """The first computing reader of the first output, in topological order; None if there is none."""
     return graph.first_reader(op.outputs[0].id, lambda reader: not spec(reader.kind).lowering.unsupported) if op.outputs else None
 
 
@@ -90,7 +90,7 @@ def next_computing(graph: Graph, op: Op) -> Op | None:
 
 
 def softmax_behind(graph: Graph, op: Op) -> Op | None:
-    """The softmax that op's result goes into through pointwise ops and movements: SoftMax itself, or the Exp of a difference."""
+    """The softmax that op's result reaches through pointwise ops and movements: SoftMax itself, or the Exp of a difference."""
     before = op
     for o in downstream(graph, op):
         row = spec(o.kind)

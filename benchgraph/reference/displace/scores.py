@@ -1,11 +1,10 @@
-"""Queries and keys of attention in floats. A rule of our own: benchdnn leaves them to MatMul's strategy.
+"""Queries and keys of attention in floats. Our own rule: benchdnn uses MatMul's strategy.
 
     s = MatMul(%q, %k); ... SoftMax(s)
-    -> %q: of -2, -1, 1, 2; %k: integers in [-2, 2], four of a row
+    -> %q: -2, -1, 1, 2; %k: integers in [-2, 2], four per row
 
-The scores of MatMul's strategy are apart by thousands in f32. Softmax then picks one of a row: its sum is that one, and a wrong sum, or a
-wrong exponential, shows nowhere. These are a few units apart. Queries have no zeros: where there is one of them, the gradient of keys is 0
-wherever it is.
+With MatMul's strategy scores in f32 differ by thousands. Softmax then selects one of a row, which hides wrong sums and exponentials. These
+scores differ by a few units. Queries have no zeros, since the gradient of keys is 0 wherever they are zero.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from benchgraph.ops.spec import Computes
 from benchgraph.ops.strategies.filling import choices, integers
 from benchgraph.reference.displace.rule import Displaced, computing, softmax_behind, source
 
-QUERIES, LARGEST, PER_ROW = (-2, -1, 1, 2), 2, 4  # a variance of 4 * 2.5 * 2 = 20: scores are some 4 apart, before they are scaled down
+QUERIES, LARGEST, PER_ROW = (-2, -1, 1, 2), 2, 4  # a variance of 4 * 2.5 * 2 = 20: scores are some 4 apart, before scaling
 QUERY, KEY = 0, 1
 
 
@@ -27,6 +26,6 @@ def find(graph: Graph) -> Iterator[Displaced]:
             continue
         density = min(1.0, PER_ROW / max(*op.inputs[QUERY].known_shape[-1:], 1))
         for port, filling in ((QUERY, choices(QUERIES)), (KEY, integers(-LARGEST, LARGEST, density, starts_positive=True))):
-            found = source(graph, op.inputs[port])
-            if found is not None and not found.is_dequantised:
-                yield Displaced(found.tensor.id, filling)
+            origin = source(graph, op.inputs[port])
+            if origin is not None and not origin.is_dequantised:
+                yield Displaced(origin.tensor.id, filling)

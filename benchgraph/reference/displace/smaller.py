@@ -1,9 +1,9 @@
-"""Operands of the smaller of two, where more is computed with that. A rule of our own: benchdnn fills them as any operands.
+"""Operands of a Minimum whose result is used further. Our own rule: benchdnn fills them like any operands.
 
-    s = Minimum(%a, %b); ReLU(s)   -> %a, %b: of -8 .. 24 but for 0
+    s = Minimum(%a, %b); ReLU(s)   -> %a, %b: -8 .. 24 without 0
 
-Of numbers as often negative as positive, the smaller one is negative three times of four, and a rectifier leaves zeros, which prove little.
-These are positive three times of four: so are 9 of 16 of the smaller ones.
+The minimum of numbers of either sign is negative three times of four, and a ReLU makes zeros of it, which prove little. These numbers are
+positive three times of four, and so are 9 of 16 minima.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The statistics that softmax keeps for its gradient, which then starts from the scores again.
+"""The statistics that softmax keeps for its gradient, which computes the probabilities from the scores again.
 
 s = ... MatMul ...; p = Exp(Subtract(s, %stats)); ...
--> %stats: max + log(sum(exp(s - max))) of the scores' rows, 0 for a row without any: p is then what softmax made
+
+    -> %stats: max + log(sum(exp(s - max))) of the scores' rows, 0 for a fully masked row: p is then the softmax
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ def find(graph: Graph) -> Iterator[Displaced]:
         following = next_computing(graph, op)
         scores, stats = op.inputs[0], source(graph, op.inputs[1])
         is_exp = following is not None and spec(following.kind).semantics.computes is Computes.exp
-        if not is_exp or stats is None or stats.path or scores.id not in graph.producers or _hangs_on(graph, scores, stats.tensor):
+        if not is_exp or stats is None or stats.path or scores.id not in graph.producers or _depends_on(graph, scores, stats.tensor):
             continue
-        axes = _folded(scores, stats.tensor)
+        axes = _reduced_axes(scores, stats.tensor)
         if axes:
             says = f"max + log(sum(exp(s - max))) of %{scores.id}"
             yield Displaced(stats.tensor.id, exactly(_NOTHING, says), scores.id, _logsumexp(axes))
 
 
-def _hangs_on(graph: Graph, t: LogicalTensor, given: LogicalTensor) -> bool:
-    """Whether a tensor is computed from another, as e**x is in e**x - x: then that cannot follow from it."""
+def _depends_on(graph: Graph, t: LogicalTensor, given: LogicalTensor) -> bool:
+    """Whether a tensor is computed from `given`, as e**x is in e**x - x: then `given` cannot be derived from it."""
     seen, left = {t.id}, [t]
     while left:
         maker = graph.producers.get(left.pop().id)
@@ -44,8 +45,8 @@ def _hangs_on(graph: Graph, t: LogicalTensor, given: LogicalTensor) -> bool:
     return given.id in seen
 
 
-def _folded(scores: LogicalTensor, stats: LogicalTensor) -> tuple[int, ...]:
-    """The axes along which stats has one number for many scores; () when it does not fit."""
+def _reduced_axes(scores: LogicalTensor, stats: LogicalTensor) -> tuple[int, ...]:
+    """The axes along which stats has one number for many scores; () if the shapes do not fit."""
     s, r = scores.known_shape, stats.known_shape
     if len(s) != len(r) or any(b not in (a, 1) for a, b in zip(s, r, strict=True)):
         return ()

@@ -1,9 +1,10 @@
-"""The dials of a deep graph, turned while the reference evaluates it: whatever its depth, each layer's results get the size wanted.
+"""Scales inputs of a deep graph (deep_graphs.py) while the reference evaluates it, so that each layer's results have the wanted size at any
+depth.
 
-A product's weights are drawn with mean 0, for a common share of all sums would grow from layer to layer until the layers before hardly
-show. They are scaled by a power of two, which every float type holds exactly, so that the sums have the size wanted on the average, given
-what the layer really reads. Where more than half of the sums are negative, the weights change their sign: a rectifier leaves at most half
-of what it reads zero, even where its rows have become much alike. Integers behind a Dequantize are drawn anew for the size wanted.
+A product's weights have mean 0, since a common share of all sums would grow from layer to layer and hide the layers before. They are scaled
+by a power of two, which is exact in every float type, so that the sums have the wanted size on average for the layer's actual input. If
+more than half of the sums are negative, the sign of the weights is flipped, so that a ReLU makes at most half of its input zero, even if
+rows have become similar. Integers before a Dequantize are drawn again for the wanted size.
 """
 
 from __future__ import annotations
@@ -19,55 +20,55 @@ from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array
 from benchgraph.ops.strategies.noise import Noise
-from benchgraph.reference.depth import Dial, summed, sums_products
+from benchgraph.reference.deep_graphs import ScaledInput, reduction_length, sums_products
 from benchgraph.reference.displace.rule import is_transparent
 from benchgraph.reference.evaluate import call_of, evaluate
 from benchgraph.reference.real_values import standing_for
 
-Draw = Callable[[Dial, TensorType, Noise], Array]  # numbers of mean 0 and any size for what a product reads of a dial
+Draw = Callable[[ScaledInput, TensorType, Noise], Array]  # numbers of mean 0 and any size for a product's operand
 
-FLIPPED = 0.5  # of a product's results: where more are negative, the weights change their sign
-# Of log2 of a type's largest number: a dial is turned by so many powers of two at most, up or down. Small integers then stay normal.
+FLIPPED = 0.5  # share of negative results of a product above which the weights' sign is flipped
+# Largest power of two of a scale, up or down, as a share of log2 of the type's largest number. Small integers then stay normal.
 REACH = 0.75
 
 
-def settle(graph: Graph, dials: Sequence[Dial], made: Mapping[int, Array], draw: Draw, seed: int) -> dict[int, Array]:
-    """What those of the dials' tensors hold that are changed, in their dtypes, by id. made: what the graph's inputs hold otherwise.
+def scale_inputs(graph: Graph, scaled_inputs: Sequence[ScaledInput], made: Mapping[int, Array], draw: Draw, seed: int) -> dict[int, Array]:
+    """The changed contents of the scaled inputs, in their dtypes, by id. made: the other contents of the graph's inputs.
 
-    The graph is evaluated once, and the ops at which a dial turns out to be wrong once more. Raises what `evaluate` does.
+    The graph is evaluated once, and ops whose result has the wrong size once more. Raises the errors of `evaluate`.
     """
-    turning = _Turning(graph, dials, made, draw, seed)
+    turning = _Scaling(graph, scaled_inputs, made, draw, seed)
     evaluate(graph, made, noise=turning)
     return turning.settled
 
 
-class _Turning:
-    """Goes along with an evaluation, and turns each dial when its op is reached."""
+class _Scaling:
+    """A Disturbance of an evaluation that scales each input when its op is reached."""
 
-    def __init__(self, graph: Graph, dials: Sequence[Dial], made: Mapping[int, Array], draw: Draw, seed: int) -> None:
+    def __init__(self, graph: Graph, scaled_inputs: Sequence[ScaledInput], made: Mapping[int, Array], draw: Draw, seed: int) -> None:
         self.settled = dict[int, Array]()
         self._graph, self._made, self._draw, self._seed = graph, made, draw, seed
-        self._dials = {dial.op.id: dial for dial in dials}
-        self._moved = dict[int, Array]()  # by tensor: what ops read in the place of what the evaluation has of a turned dial
+        self._dials = {dial.op.id: dial for dial in scaled_inputs}
+        self._moved = dict[int, Array]()  # by tensor: scaled values that ops read instead of the evaluation's
         self._base: Array = np.zeros(0)
         self._gain = 1.0
         self._given: tuple[Array, ...] = ()
 
     def operands(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]:
-        """What the op reads, with the dial turned by what is known before its result is."""
+        """The op's operands, scaled by an estimate of its result."""
         given = tuple(self._moved.get(t.id, a) for t, a in zip(op.inputs, arrays, strict=True))
         if (dial := self._dials.get(op.id)) is not None:
             self._base, self._gain = self._drawn(dial), 1.0
             if sums_products(op):
                 with_base = self._turned(dial, given, 1.0)
                 other = max(_size(given[1 - dial.port]), dial.size / sqrt(2) if dial.is_tied else 0.0)
-                found = other * _size(with_base[dial.port]) * sqrt(summed(op))
+                found = other * _size(with_base[dial.port]) * sqrt(reduction_length(op))
                 given = self._turned(dial, given, dial.size / found) if found else with_base
             self._given = given
         return given
 
     def results(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]:
-        """The op's results, of a dial turned once more if they are too large or too small, or negative too often."""
+        """The op's results, computed again with another scale if they are too large or too small, or too often negative."""
         if (dial := self._dials.get(op.id)) is None:
             return arrays
         off = _size(arrays[0]) / dial.size
@@ -81,16 +82,16 @@ class _Turning:
         with np.errstate(all="ignore"):
             return spec(op.kind).semantics.reference(call_of(op), given)
 
-    def _drawn(self, dial: Dial) -> Array:
-        """What the dial is turned from: numbers of either sign for the weights of a product, else what the tensor holds anyway."""
+    def _drawn(self, dial: ScaledInput) -> Array:
+        """The values to be scaled: numbers of either sign for a product's weights, else the tensor's contents."""
         t = dial.tensor
         if not sums_products(dial.op) or any(len(op.inputs) > 1 for op, _ in dial.path):
             return self._made[t.id]
         shape = dial.op.inputs[dial.port].known_shape if dial.is_quantised else t.known_shape
         return self._draw(dial, TensorType(DType.f32 if dial.is_quantised else t.dtype, shape), Noise(self._seed, t.id))
 
-    def _turned(self, dial: Dial, given: tuple[Array, ...], gain: float) -> tuple[Array, ...]:
-        """The op's operands, the dial turned by so much more. Floats are scaled by powers of two, integers drawn again."""
+    def _turned(self, dial: ScaledInput, given: tuple[Array, ...], gain: float) -> tuple[Array, ...]:
+        """The op's operands, scaled further by `gain`. Floats are scaled by powers of two, integers drawn again."""
         t, ops = dial.tensor, [op for op, _ in dial.path]
         if dial.is_quantised:
             self._gain *= gain
@@ -108,14 +109,14 @@ class _Turning:
         return (*given[: dial.port], operand, *given[dial.port + 1 :])
 
     def _through(self, values: Array, path: Sequence[tuple[Op, int]]) -> Array:
-        """What comes out of ops that move or convert the values, of which each reads them at a port, and inputs of the graph at others."""
+        """The result of ops that move or convert the values, read at these ports; their other inputs are graph inputs."""
         for op, port in path:
             ins = tuple(_exact(values if i == port else self._made[t.id]) for i, t in enumerate(op.inputs))
             (values,) = spec(op.kind).semantics.reference(call_of(op), ins)
         return _exact(values)
 
     def _carry(self, tensor: int, values: Array) -> None:
-        """Let all that read the tensor, or what is moved or converted of it, read these values."""
+        """Let all readers of the tensor, and of moved or converted copies of it, read these values."""
         work = [(tensor, values)]
         while work:
             tensor, values = work.pop()
@@ -126,12 +127,12 @@ class _Turning:
 
 
 def _exact(values: Array) -> Array:
-    """As the reference reads it: floats of any width as float64."""
+    """Floats as float64, as the reference reads them."""
     return values if values.dtype.kind in "biu" else values.astype(np.float64, copy=False)
 
 
 def _size(values: Array) -> float:
-    """The rms of what is finite; 0 where nothing is."""
+    """The rms of the finite values; 0 if there are none."""
     numbers = values.astype(np.float64, copy=False)
     finite = numbers if np.isfinite(numbers).all() else numbers[np.isfinite(numbers)]
     return sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0

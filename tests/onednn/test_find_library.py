@@ -9,8 +9,8 @@ import pytest
 
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.onednn import find as module
-from benchgraph.onednn.find import SONAME, find, surroundings
+from benchgraph.onednn import find_library as module
+from benchgraph.onednn.find_library import SONAME, find, surroundings
 
 
 def library(folder: Path) -> Path:

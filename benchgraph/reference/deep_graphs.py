@@ -1,8 +1,8 @@
-"""How deep a graph is, and which of its inputs set the size of what its layers make.
+"""How deep a graph is, and which of its inputs determine the size of its layers' results.
 
-The strategies of single ops are small integers, whose sums one op gives exactly. A layer makes its input some hundred times as large,
-so a chain of a dozen layers leaves the range of f32, and one of three that of f16. In a graph that deep, inputs hold reals, and each
-layer has a dial: the weights of a product, or a factor, that settle.py turns until the layer's results have the size that is wanted.
+The strategies of single ops are small integers, whose sums are exact in one op. A layer multiplies the size of its input by some hundred,
+so a chain of a dozen layers overflows f32, and one of three f16. In a graph that deep, inputs are reals, and each layer has an input that
+scales its result: the weights of a product, or a factor, which scale_weights.py scales to get results of the wanted size.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.displace.rule import dequantises, is_transparent, is_wide_float
 from benchgraph.reference.evaluate import call_of
 
-LAYERS = 6  # sums of products one after another from which on a graph is deep
-FACTOR = 1 / 8  # of a layer: products element by element grow, or shrink, by a factor between 1/4 and 8
-FEW = 3  # layers with which sums may leave the range of their type: rules of displacement see to it that those of two do not
+LAYERS = 6  # products in a chain from which on a graph is deep
+FACTOR = 1 / 8  # of a layer: elementwise products change the size by a factor between 1/4 and 8
+FEW = 3  # layers whose sums may overflow their type; displacement rules keep two layers in range
 MARGIN = 2.0  # bits: the largest numbers are some four times their rms
-OTHERS = 3.0  # log2 of the size that the strategies of other ops have
+OTHERS = 3.0  # log2 of the size of the strategies of other ops
 
-# rms of a layer's results: biases of 1 show, and do not drown what the layers before them made; GELU and its kin are met where they bend
+# rms of a layer's results: biases of 1 have an effect but do not dominate, and GELU and similar functions are evaluated where they bend
 SIZE = 4.0
-SIZES = (SIZE, 2.0, 1.0, 0.5)  # of what an activation reads: the first that keeps errors, and zeros, few
-SHIFTED = 8.0  # of what is normalised by given statistics, whose shifts of 2 would else decide the sign of whole channels
-AFFINE = 3  # inputs: with more of them, a pointwise op shifts what it reads
-CALM = 1.1  # the factor by which the square of a small error may grow, beside what it is an error of, in a layer with this activation
-STEP = 1e-4  # that slopes are taken by
-ZEROS = 0.1  # the share of zeros that an activation may add to those that it makes of numbers of any size
-SCORES = 3.0  # of what a softmax, or an exponential, reads: several of a row count
-BENDS = (1.0, 8.0)  # what goes into an activation has at least, and at most, this size, whatever its result goes into
-RANGE_SHARE = 1 / 8  # of the range of a quantised type: its rms; four times that is met once in some ten thousand
-BRANCH = 1 / 4  # of what two branches sum up to, before it is quantised: a chain of such sums grows
+SIZES = (SIZE, 2.0, 1.0, 0.5)  # of an activation's input: the first for which errors and zeros are few
+SHIFTED = 8.0  # input of a normalisation with given statistics, whose shifts of 2 would determine the sign of smaller channels
+AFFINE = 3  # a pointwise op with more inputs than this shifts its input
+CALM = 1.1  # largest growth of the square of a small relative error in a layer with this activation
+STEP = 1e-4  # of numerical derivatives
+ZEROS = 0.1  # share of zeros that an activation may make beyond its least for any size
+SCORES = 3.0  # input of softmax and exponentials: several elements of a row matter
+BENDS = (1.0, 8.0)  # least and largest size of an activation's input
+RANGE_SHARE = 1 / 8  # rms as a share of a quantised type's range; one in ten thousand is four times as large
+BRANCH = 1 / 4  # size of a sum of two branches before quantisation: a chain of such sums grows
 
 
 @dataclass(frozen=True)
-class Dial:
-    """An input of the graph, or all that is read of it, whose size sets that of an op's result.
+class ScaledInput:
+    """An input of the graph, or all that is read of it, whose scale determines the size of an op's result.
 
-    path: the ops between the tensor and the op, the nearest to the tensor first, each with the port at which it reads what comes from the
-    tensor. port: of the op. size: the rms wanted of the result. is_divisor: a larger dial makes the result smaller. slack: the result may
-    be so many times too large or too small. is_tied: other layers read the tensor as well, so that it must not make more of what it reads.
+    path: the ops between the tensor and the op, the nearest to the tensor first, each with the port at which it reads the data. port: of
+    the op. size: the wanted rms of the result. is_divisor: a larger input makes the result smaller. slack: the factor by which the result
+    may be too large or too small. is_tied: other layers read the tensor too, so that their results limit its scale.
     """
 
     tensor: LogicalTensor
@@ -64,22 +64,22 @@ class Dial:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether the tensor holds integers, or floats of 8 bits, which an op with constant scales converts."""
+        """Whether the tensor holds integers or 8-bit floats that an op with constant scales converts."""
         return not is_wide_float(self.tensor)
 
 
 def sums_products(op: Op) -> bool:
-    """A product of matrices, or a convolution: an op whose f32 operands a math mode lets be rounded."""
+    """Whether the op is a matrix product or convolution, whose f32 operands a math mode allows to round."""
     return spec(op.kind).semantics.follows_fpmath
 
 
-def summed(op: Op) -> int:
-    """How many products one element of the result sums up."""
+def reduction_length(op: Op) -> int:
+    """The number of products summed up in one element of the result."""
     return max(spec(op.kind).semantics.flops(call_of(op)) // (2 * max(op.outputs[0].type.elements, 1)), 1)
 
 
 def is_deep(graph: Graph) -> bool:
-    """Whether a chain of layers is so long, or makes so much of small integers, that the strategies of single ops do not serve."""
+    """Whether a chain of layers is so long, or increases small integers so much, that the strategies of single ops are unsuitable."""
     depth, size = dict[int, float](), dict[int, float]()
     for op in graph.order:
         row = spec(op.kind)
@@ -94,66 +94,70 @@ def is_deep(graph: Graph) -> bool:
 
 
 def _grown(op: Op, size: dict[int, float]) -> float:
-    """log2 of the size of an op's results under the strategies of single ops; size: of the tensors computed so far."""
+    """log2 of the size of an op's results with the strategies of single ops; size: of the tensors computed so far."""
     row, into = spec(op.kind), op.outputs[0] if op.outputs else None
     if sums_products(op):
         call = call_of(op)
         operands = (size.get(t.id, _drawn(op, port)) for port, t in enumerate(op.inputs[:2]))
-        return sum(operands) + log2(summed(op)) / 2 if call.outs[0].elements else 0.0
-    given = [size.get(t.id, OTHERS) for t in op.inputs] or [0.0]
+        return sum(operands) + log2(reduction_length(op)) / 2 if call.outs[0].elements else 0.0
+    operand_sizes = [size.get(t.id, OTHERS) for t in op.inputs] or [0.0]
     if row.semantics.computes is Computes.softmax:
         return 0.0
     if row.lowering.role is Role.row:
         return OTHERS
     if row.semantics.is_conversion and into is not None and not is_wide_float(into):
-        return min(max(given), log2(into.dtype.range[1]))
-    return sum(size.get(t.id, 0.0) for t in op.inputs) if row.semantics.is_product else max(given)
+        return min(max(operand_sizes), log2(into.dtype.range[1]))
+    return sum(size.get(t.id, 0.0) for t in op.inputs) if row.semantics.is_product else max(operand_sizes)
 
 
 def _drawn(op: Op, port: int) -> float:
-    """log2 of the size of what the op's own strategy draws for a port."""
+    """log2 of the size of the op's own data strategy for a port."""
     call = call_of(op)
     few = TensorType(call.ins[port].dtype, (256,))
     values = spec(op.kind).testing.fill(call, port).make(few, Noise(0, 0)).astype(np.float64)
     return log2(max(float(np.sqrt(np.mean(values**2))), 2.0**-10))
 
 
-def dials(graph: Graph, claimed: Collection[int]) -> tuple[Dial, ...]:
-    """The dials of a deep graph, in topological order; each tensor is one of the first op that computes with it. claimed: what is none."""
-    wanted, taken, found, sizes = _wanted(graph, claimed), set(claimed), list[Dial](), dict[int, list[float]]()
+def scaled_inputs(graph: Graph, claimed: Collection[int]) -> tuple[ScaledInput, ...]:
+    """The scaled inputs of a deep graph, in topological order; each tensor belongs to the first op that computes with it. claimed: tensors
+    that cannot be scaled.
+    """
+    wanted, used, found, sizes = _wanted(graph, claimed), set(claimed), list[ScaledInput](), dict[int, list[float]]()
     for op in graph.order:
         inputs = [(port, *_origin(graph, t)) for port, t in enumerate(op.inputs)]
         given = [(port, t, path) for port, t, path in inputs if t.id not in graph.producers]
         if not is_transparent(op):
-            found += _dial(op, [(port, t, path) for port, t, path in given if t.id not in taken], wanted)
-            taken |= {t.id for _, t, _ in given}
+            found += _scaled_input(op, [(port, t, path) for port, t, path in given if t.id not in used], wanted)
+            used |= {t.id for _, t, _ in given}
             if sums_products(op):
                 for _, t, _ in given:
                     sizes.setdefault(t.id, []).append(wanted.get(op.outputs[0].id, SIZE))
     read = {d.tensor.id: sizes[d.tensor.id] for d in found if sums_products(d.op)}
-    tied = {id for id, asked in read.items() if len(asked) > 1}
+    tied = {id for id, wanted_sizes in read.items() if len(wanted_sizes) > 1}
     return tuple(replace(d, size=min(read[d.tensor.id]), slack=inf, is_tied=True) if d.tensor.id in tied else d for d in found)
 
 
-def _dial(op: Op, free: list[tuple[int, LogicalTensor, tuple[tuple[Op, int], ...]]], wanted: dict[int, float]) -> Iterator[Dial]:
-    """The dial of an op, if it has one. free: what may be it."""
+def _scaled_input(
+    op: Op, free: list[tuple[int, LogicalTensor, tuple[tuple[Op, int], ...]]], wanted: dict[int, float]
+) -> Iterator[ScaledInput]:
+    """The scaled input of an op, if it has one. free: candidates."""
     row, out = spec(op.kind), op.outputs[0].id if op.outputs else -1
     if sums_products(op):
         weights = [x for x in free if x[0] < 2]
         is_square = len({t.id for _, t, _ in weights}) < len(weights)  # its size goes with that of both operands
         if weights and not is_square:
             port, t, path = max(weights, key=lambda x: (x[1].is_constant, x[0]))
-            yield Dial(t, path, op, port, wanted.get(out, SIZE))
+            yield ScaledInput(t, path, op, port, wanted.get(out, SIZE))
     elif (row.semantics.is_product or row.testing.factors) and len(free) == 1 and (is_wide_float(free[0][1])):
         port, t, path = free[0]
         slack = 2.0 if out in wanted else 8.0
-        yield Dial(t, path, op, port, wanted.get(out, SIZE), bool(row.semantics.product_kind) and port == 1, slack)
+        yield ScaledInput(t, path, op, port, wanted.get(out, SIZE), bool(row.semantics.product_kind) and port == 1, slack)
 
 
 def _origin(graph: Graph, t: LogicalTensor) -> tuple[LogicalTensor, tuple[tuple[Op, int], ...]]:
-    """Where an operand comes from, through ops that move or convert it; of what is dequantised by scales that are given, the scales.
+    """The graph input that an operand comes from, through ops that move or convert it; for data dequantised by given scales, the scales.
 
-    A tensor that is computed comes from nowhere: it is its own origin.
+    A computed tensor is its own origin.
     """
     path, at = list[tuple[Op, int]](), t
     while (made := graph.producers.get(at.id)) is not None:
@@ -163,28 +167,28 @@ def _origin(graph: Graph, t: LogicalTensor) -> tuple[LogicalTensor, tuple[tuple[
         path.append((made, port))
         at = made.inputs[port]
     if any(dequantises(op) and len(op.inputs) == 1 for op, _ in path) and is_wide_float(at):
-        return t, ()  # a scale above a Dequantize: what it scales is integers again
+        return t, ()  # a scale before a Dequantize scales integers
     return at, tuple(reversed(path))
 
 
 def _scales(graph: Graph, op: Op) -> int:
-    """The port of the scales by which an op dequantises what is given; -1 where it does not."""
+    """The port of the scales by which an op dequantises a graph input; -1 if it does not."""
     names = [port.name for port in spec(op.kind).schema.inputs[: len(op.inputs)]]
     is_given = all(t.id not in graph.producers for t in op.inputs)
     return names.index("scales") if dequantises(op) and "scales" in names and is_given else -1
 
 
 def _wanted(graph: Graph, claimed: Collection[int]) -> dict[int, float]:
-    """The size that computed tensors should have, where it is not SIZE: what the first of those that read them makes of it."""
+    """The wanted size of computed tensors where it is not SIZE, from the ops that read them."""
     wanted = dict[int, float]()
     for op in reversed(graph.order):
-        if (size := _asked(graph, op, wanted, claimed)) < inf:
+        if (size := _wanted_input_size(graph, op, wanted, claimed)) < inf:
             wanted |= {t.id: min(wanted.get(t.id, inf), size) for t in op.inputs if t.id in graph.producers}
     return wanted
 
 
-def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[int]) -> float:
-    """The size that an op asks of the computed tensors that it reads; infinity where it does not mind."""
+def _wanted_input_size(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[int]) -> float:
+    """The size that an op requires of its computed inputs; infinity if it does not matter."""
     row = spec(op.kind)
     if not op.outputs:
         return inf
@@ -199,9 +203,9 @@ def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[i
         return float(np.mean(scales)) * reach * RANGE_SHARE if scales.size and len(op.inputs) == 1 else inf
     if sums_products(op):
         is_both = all(_origin(graph, t)[0].id in graph.producers for t in op.inputs[:2])
-        return sqrt(min(size, SIZE) / sqrt(summed(op))) if is_both else inf
+        return sqrt(min(size, SIZE) / sqrt(reduction_length(op))) if is_both else inf
     if len(op.inputs) == 1 and row.lowering.is_pointwise and not row.semantics.is_conversion and out.dtype.is_float:
-        return _bent(op, size)
+        return _activation_input_size(op, size)
     if row.lowering.role is Role.pointwise and len(op.inputs) > AFFINE and size == inf:
         return SHIFTED
     if row.lowering.role not in (Role.pointwise, Role.data_movement) or size == inf:
@@ -214,20 +218,20 @@ def _asked(graph: Graph, op: Op, wanted: dict[int, float], claimed: Collection[i
     return size
 
 
-def _bent(op: Op, size: float) -> float:
-    """The size that an activation asks of what it reads; size: what is asked of its result."""
-    row, calm = spec(op.kind), _calm(op.kind, call_of(op).attrs, op.inputs[0].dtype)
+def _activation_input_size(op: Op, size: float) -> float:
+    """The size that an activation requires of its input; size: wanted of its result."""
+    row, stable_size = spec(op.kind), _stable_size(op.kind, call_of(op).attrs, op.inputs[0].dtype)
     if size < inf and row.semantics.lower_bound is None:
         size = min(max(size, BENDS[0]), BENDS[1])
-    return min(size, calm) if calm < SIZE else size
+    return min(size, stable_size) if stable_size < SIZE else size
 
 
 @lru_cache(maxsize=64)
-def _calm(kind: str, attrs: Attrs, dtype: DType) -> float:
-    """The largest of SIZES for which a chain of layers with this activation makes no more of small errors, nor of zeros, than it must.
+def _stable_size(kind: str, attrs: Attrs, dtype: DType) -> float:
+    """The largest of SIZES for which a chain of layers with this activation hardly amplifies small errors and makes few zeros.
 
-    Weights are scaled so that the results of the next layer have the size of this one's. Where the activation is flat nearly everywhere,
-    as tanh is of large numbers, what is left of its slope is scaled up with the rest, and every layer doubles the rounding errors.
+    Weights are scaled so that the next layer's results have this layer's size. Where the activation is nearly flat, as tanh for large
+    numbers, its small slope is amplified by that, and every layer doubles the rounding errors.
     """
     normal = np.random.default_rng(0).standard_normal(1 << 12)
     growth, zeros = list[float](), list[float]()

@@ -14,7 +14,7 @@ from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.graph.ir import Op
 from benchgraph.ops import spec
 from benchgraph.reference import domain, evaluate, fill, is_deep, plan, zero_limit
-from benchgraph.reference.depth import SIZE, dials, sums_products
+from benchgraph.reference.deep_graphs import SIZE, scaled_inputs, sums_products
 
 Fill = Callable[[Graph, int], dict[int, np.ndarray]]
 
@@ -177,9 +177,9 @@ def test_planning_takes_as_many_steps_for_every_op_of_a_deep_graph(monkeypatch: 
 
 def test_a_tensor_is_a_dial_of_the_first_op_that_computes_with_it() -> None:
     graph = tied(8)
-    (dial,) = dials(graph, ())
+    (dial,) = scaled_inputs(graph, ())
     assert (dial.op.id, dial.is_tied) == (graph.order[0].id, True)
-    assert all(spec(d.op.kind).semantics.follows_fpmath for d in dials(DEEP["convolutions"], ()))
+    assert all(spec(d.op.kind).semantics.follows_fpmath for d in scaled_inputs(DEEP["convolutions"], ()))
 
 
 def test_products_of_products_stay_in_the_range_of_f16() -> None:
@@ -200,4 +200,4 @@ def test_a_square_has_no_dial() -> None:
     for _ in range(8):
         x = b.op("MatMul", x, x)
     assert is_deep(b.graph())
-    assert not dials(b.graph(), ())
+    assert not scaled_inputs(b.graph(), ())

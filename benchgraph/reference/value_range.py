@@ -1,8 +1,8 @@
-"""Where a graph's own numbers leave the range of its types, so that its answer says nothing of who computes it.
+"""Where a graph's computed values leave the range of their types, so that its result proves nothing.
 
-What overflows in the middle of a graph is infinite for one library and, with its sums in another order, a number for the next; what comes
-of either is all that is left of the data. A graph is evaluated once more with such numbers replaced: results that change hang on them.
-What an op makes of the graph's own inputs is not meant: the data are there to try the ends of its range.
+An intermediate overflow is infinite in one library and, with another order of summation, finite in another, and the rest of the graph
+depends on it. A graph is evaluated once more with such numbers replaced: results that change depend on them. Ops on the graph's own inputs
+are exempt: data may test the ends of the range.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from benchgraph.ops.spec import Array
 from benchgraph.reference.compare import failing
 from benchgraph.reference.evaluate import evaluate
 
-# Of the largest number of a type. Sums are made in f32, whose partial sums may overflow where a sum of numbers of either sign does not: by
-# this factor for a million of them. Where the result is of a narrower range, only the result may.
+# As a share of the largest number of a type. Partial sums in f32 may overflow although the sum of numbers of either sign does not: by
+# this factor for a million of them. For a narrower result type, only the result may overflow.
 NEAR_SUMS, NEAR = 2.0**-8, 0.5
 F16_RANGE = DType.f16.range[1]
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """hangs: by output, where it hangs on numbers beyond the range. op: the first that makes such numbers; dtype: of its result."""
+    """hangs: by output, the points that depend on numbers beyond the range. op: the first that makes such numbers; dtype: of its result."""
 
     hangs: dict[int, NDArray[np.bool_]]
     op: Op
     dtype: DType
 
 
-LOST = 1 / 8  # of an output: where more of it is infinite, or no number, because of that, it is mistrusted though it is as expected
-SATURATED = 0.95  # of an 8-bit output, at an end of its range other than 0: hardly any mistake moves such a number
+LOST = 1 / 8  # share of an output that is infinite or NaN because of that, from which on it is mistrusted even if expected
+SATURATED = 0.95  # share of an 8-bit output at an end of its range other than 0, where most errors are invisible
 REMEDY = "try --fill=reals, a wider type by --dt, or a shallower graph"
 
 
 def is_lost(want: Array, hangs: NDArray[np.bool_]) -> bool:
-    """Whether so much of an output is infinite or no number, for want of range, that what is left proves little."""
+    """Whether so much of an output overflowed that the rest proves little."""
     return bool(want.size) and float(np.mean(hangs & ~np.isfinite(want.astype(np.float64)))) > LOST
 
 
@@ -54,9 +54,9 @@ def is_saturated(want: Array, dtype: DType) -> bool:
 
 
 def beyond_range(graph: Graph, given: Mapping[int, Array], own: Collection[int]) -> Beyond | None:
-    """What hangs on numbers beyond the range of the graph's types; None when all numbers are within.
+    """What depends on numbers beyond the range of the graph's types; None if all are within.
 
-    given: the elements of the graph's inputs; own: those of them that nobody computed, whose results are data like any other.
+    given: the elements of the graph's inputs; own: ids of those that are not computed, whose direct results are exempt.
     """
     replacing = _Replacing(own)
     other = evaluate(graph, given, noise=replacing)
@@ -68,20 +68,20 @@ def beyond_range(graph: Graph, given: Mapping[int, Array], own: Collection[int])
 
 
 def below_range(graph: Graph, given: Mapping[int, Array], own: Collection[int], rtol: float) -> Beyond | None:
-    """As `beyond_range`, of numbers that are computed and so small that f32 has no normal ones of their size: the next op may read 0."""
+    """As `beyond_range`, for computed numbers below the normal range of f32, which the next op may flush to 0."""
     replacing = _Replacing(own, is_below=True)
     other = evaluate(graph, given, noise=replacing)
     if replacing.first is None:
         return None
     plain = evaluate(graph, given)
     op, dtype = replacing.first
-    hangs = {t.id: failing(other[t.id], plain[t.id], t.dtype, rtol) for t in graph.outputs if t.dtype.is_float}
-    hangs |= {t.id: other[t.id] != plain[t.id] for t in graph.outputs if not t.dtype.is_float}
-    return Beyond(hangs, op, dtype)
+    depends = {t.id: failing(other[t.id], plain[t.id], t.dtype, rtol) for t in graph.outputs if t.dtype.is_float}
+    depends |= {t.id: other[t.id] != plain[t.id] for t in graph.outputs if not t.dtype.is_float}
+    return Beyond(depends, op, dtype)
 
 
 def is_faint(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, zeros: NDArray[np.bool_], limit: float) -> bool:
-    """Whether an output has more zeros than the limit only because its type, or those on the way, have no numbers so small."""
+    """Whether an output has more zeros than the limit only because of underflow in its type or those before it."""
     if not t.dtype.is_float or not zeros.size:
         return False
     exact = evaluate(graph, given, stored=())[t.id]
@@ -89,9 +89,9 @@ def is_faint(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, zeros: 
 
 
 class _Replacing:
-    """Makes less of what is near the end of its type's range, or beyond it, in operands that were computed and in results of such.
+    """Replaces numbers near or beyond the end of their type's range by their sign, in computed operands and their results.
 
-    is_below: makes nothing of what is below the range of f32 instead.
+    is_below: replaces numbers below the normal range of f32 by 0 instead.
     """
 
     def __init__(self, own: Collection[int], *, is_below: bool = False) -> None:

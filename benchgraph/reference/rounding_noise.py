@@ -1,8 +1,8 @@
-"""What the arithmetic of f32 may do to a graph's values: noise for the float64 reference.
+"""Noise for the float64 reference that simulates the rounding errors of f32 arithmetic.
 
-An op that its row allows to be off reads operands, and makes results, that are off: the backward error of an algorithm, for which it
-answers, times what the problem makes of it, for which it does not. x - mean(x) of nearly equal numbers loses their leading digits; Round
-turns the last bit before a tie into a whole step, GreaterEqual into the other branch.
+For an op with a threshold, operands and results get errors: the backward error of an algorithm, for which it is responsible, times the
+condition number of the problem, for which it is not. x - mean(x) of nearly equal numbers loses their leading digits; Round turns the last
+bit before a tie into a whole step, GreaterEqual into the other branch.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from benchgraph.ops import spec
 from benchgraph.ops.spec import Array
 from benchgraph.reference.evaluate import call_of
 
-OPERANDS = 4.0  # eps(f32) that operands are off by at most: what a row allows beyond that is for sums, in which errors add up by themselves
+OPERANDS = 4.0  # largest error of operands in eps(f32): a row's larger threshold is for sums, whose errors add up anyway
 
 
-class Noise:
-    """One run's: in run 0 everything grows, in run 1 it shrinks, beyond those each number does one or the other by chance.
+class RoundingNoise:
+    """The noise of one run: in run 0 all numbers increase, in run 1 they decrease, in others each does one or the other at random.
 
-    Zeros stay, for most of them are exact, and so do infinities, NaN, integers, and all that exact ops read and make. loudness: 1 is
-    what f32 may do. moves_operands: the ops that read what is off as well; others make errors of
-    their own that are no larger than their rows allow.
+    Zeros stay, which are mostly exact, and so do infinities, NaN, integers, and operands and results of exact ops. loudness: 1 is the size
+    of f32's errors. moves_operands: selects the ops whose operands are changed too; others only make errors no larger than their rows
+    allow.
     """
 
     def __init__(self, run: int, loudness: float = 1.0, *, moves_operands: Callable[[Op], bool] = lambda op: True) -> None:
@@ -41,7 +41,7 @@ class Noise:
         return self._moved(arrays, _allowed(op))
 
     def some(self, ids: Collection[int]) -> frozenset[int]:
-        """Each of these or not, by chance."""
+        """A random subset."""
         return frozenset(id for id in sorted(ids) if self._rng.random() < 0.5)
 
     def _moved(self, arrays: tuple[Array, ...], steps: float) -> tuple[Array, ...]:

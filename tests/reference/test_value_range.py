@@ -13,7 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.reference import evaluate
-from benchgraph.reference.range import beyond_range, is_saturated
+from benchgraph.reference.value_range import beyond_range, is_saturated
 from benchgraph.results.result import Status
 
 

@@ -10,8 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.reference import answers as answers_module
-from benchgraph.reference import compare_output, evaluate, tolerance
+from benchgraph.reference import accepted_results, compare_output, evaluate, tolerance
 
 
 def steps(dtype: DType) -> Graph:
@@ -98,10 +97,10 @@ def requantise(numbers: np.ndarray) -> tuple[Graph, list[np.ndarray]]:
     return b.graph(), [numbers, np.array([0.12])]
 
 
-@pytest.mark.parametrize("elements", [0, answers_module.ELEMENTS])
+@pytest.mark.parametrize("elements", [0, accepted_results.ELEMENTS])
 def test_ties_go_either_way_and_nothing_else_does(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large graph, too, which is evaluated only a few times."""
-    monkeypatch.setattr(answers_module, "ELEMENTS", elements)
+    monkeypatch.setattr(accepted_results, "ELEMENTS", elements)
     case = requantise(PLACES // 8 + TIES / 2)
     assert judged(*case, off(TIES, 1.0)) or judged(*case, off(TIES, -1.0))
     assert not judged(*case, off(np.roll(TIES, 1), 1.0))

@@ -14,7 +14,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.reference import evaluate, fill, hang_on_rounding, tolerance
-from benchgraph.reference.noise import Noise
+from benchgraph.reference.rounding_noise import RoundingNoise
 from benchgraph.results.result import Status
 
 
@@ -66,7 +66,7 @@ def hanging(graph: Graph) -> float:
     """The share of the points of the result, of one off by as much as noise is."""
     given, (out,) = fill(graph, 0), graph.outputs
     want = evaluate(graph, given)[out.id]
-    got = evaluate(graph, given, noise=Noise(20))[out.id]
+    got = evaluate(graph, given, noise=RoundingNoise(20))[out.id]
     return float(np.mean(hang_on_rounding(graph, given, out, got, want, tolerance(graph))))
 
 

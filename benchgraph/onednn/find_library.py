@@ -1,4 +1,4 @@
-"""Where oneDNN is: a path that was given, BENCHGRAPH_ONEDNN, an installed wheel, or the system's library; and what it needs around it."""
+"""Looks up oneDNN: a given path, BENCHGRAPH_ONEDNN, an installed wheel, or the system's library; and its environment variables."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.files import exists, is_file
 
 SONAME = "libdnnl.so.3"
-WHEELS = ("onednn", "onednn-cpu-gomp", "onednn-cpu-iomp", "onednn-cpu-tbb")  # each puts SONAME into the environment's lib
+WHEELS = ("onednn", "onednn-cpu-gomp", "onednn-cpu-iomp", "onednn-cpu-tbb")  # each installs SONAME into the environment's lib
 INSTALL = "install a wheel (pip install 'benchgraph[onednn]'), or name the file: --library=onednn:PATH or BENCHGRAPH_ONEDNN=PATH"
 
-# How long idle OpenMP threads spin: libgomp's count of pauses (of about 140 cycles, so 0.1 ms), libiomp5's milliseconds. Between two
-# parallel regions of an execution lie microseconds; what spins longer takes cores from others. libgomp's own 300 000 pauses are 17 ms at
-# 2.5 GHz: on 4 cores with 15 runnable threads, 50 products of 256x256x256 on 2 threads took 369 ms with them, 60 with 20 000, 43 with
-# 2000, 21 with none; but with none, every region of an idle machine pays for waking its threads, 5 to 50 us.
+# How long idle OpenMP threads spin: libgomp's count of pauses (about 0.1 ms), libiomp5's milliseconds. Longer than between two parallel
+# regions of an execution, short enough not to take cores from others (docs/measurements/spinning.md).
 SPIN = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 
-_OPENCL = "libintelocl.so"  # the Intel OpenCL CPU runtime, which the CPU engine of a SYCL build runs on
+_OPENCL = "libintelocl.so"  # the Intel OpenCL CPU runtime, needed by the CPU engine of a SYCL build
 
 
 def find(path: str = "") -> str:
-    """The file to load: path, BENCHGRAPH_ONEDNN, that of a wheel, else SONAME, which the loader looks for on the system.
+    """The file to load: path, BENCHGRAPH_ONEDNN, that of a wheel, else SONAME, which the loader searches on the system.
 
-    Raises InvalidArguments for a file that is named and is not there.
+    Raises InvalidArguments for a given file that does not exist.
     """
     for named, where in ((path, f"--library=onednn:{path}"), (config().onednn, "BENCHGRAPH_ONEDNN")):
         if named:
-            return _existing(Path(os.path.expanduser(named)), where)  # which leaves a user alone that is not there
+            return _existing(Path(os.path.expanduser(named)), where)  # keeps ~user of an unknown user
     return next((str(file) for file in _in_wheels()), SONAME)
 
 
@@ -56,10 +54,10 @@ def _in_wheels() -> Iterator[Path]:
 
 
 def surroundings(path: str, threads: int) -> dict[str, str]:
-    """The environment for a process that loads this file and runs on so many threads.
+    """The environment of a process that loads this file and runs on so many threads.
 
-    Libraries beside it are found, as wheels need: they have no run path. A SYCL build is told of the OpenCL runtime if that is there.
-    OpenMP's idle threads give up spinning early (SPIN says why).
+    Libraries beside it are found, as wheels without a run path need. A SYCL build gets the OpenCL runtime beside it. Idle OpenMP threads
+    spin shortly (SPIN).
     """
     changes = {"OMP_NUM_THREADS": str(threads)}
     defaults = dict(SPIN)
