@@ -19,11 +19,11 @@ from benchgraph.core.config import config, unknown
 from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean
 from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by
-from benchgraph.harness.blas import use_one_thread
-from benchgraph.harness.interrupt import code_of, interruptible, said
+from benchgraph.harness.blas_threads import use_one_thread
+from benchgraph.harness.interrupt import code_of, interruptible, interruption_text
 from benchgraph.harness.outputs import drop, full_output, kept_apart, need_folder, need_outputs
 from benchgraph.harness.session import run_line
-from benchgraph.harness.standard import LOST, enduring
+from benchgraph.harness.standard_streams import LOST, enduring
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.knobs import Globals
 from benchgraph.present.screen import warn
@@ -41,7 +41,7 @@ class _Command(click.Command):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as by:
-            warn(said(by))
+            warn(interruption_text(by))
             ctx.exit(code_of(by))
 
     def main(self, *given: Any, **named: Any) -> Any:
@@ -199,7 +199,7 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
     except BenchgraphError as bad:
         return _refused(bad)
     except KeyboardInterrupt as by:
-        warn(said(by))
+        warn(interruption_text(by))
         return code_of(by)
 
 

@@ -76,7 +76,7 @@ def build(knobs: Knobs, file: Path) -> Graph:
 
 
 def run(problem: Problem, graph: Graph) -> Result:
-    from benchgraph.harness.adoption import run
+    from benchgraph.harness.framework_check import run
 
     return run(problem, graph)
 

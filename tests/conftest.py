@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from benchgraph.harness.blas import use_one_thread
+from benchgraph.harness.blas_threads import use_one_thread
 
 if TYPE_CHECKING:
     from benchgraph.core.target import Isa

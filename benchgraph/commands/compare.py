@@ -10,8 +10,8 @@ from benchgraph.analysis.compare.sides import check, read
 from benchgraph.analysis.compare.statistics import THRESHOLD
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.core.formats import counted
+from benchgraph.harness.command_words import parsed_value, value_of
 from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.harness.words import understood, value_of
 from benchgraph.options.parsers import one_of, pattern, share, some_of
 from benchgraph.options.plugins import contradicts
 from benchgraph.present.compare import csv, markdown, table
@@ -57,13 +57,13 @@ def read_words(given: list[str]) -> Request:
 
 def _set(request: Request, option: str, value: str) -> None:
     if option == "--threshold":
-        request.threshold = understood("compare", option, value, share)
+        request.threshold = parsed_value("compare", option, value, share)
     elif option == "--match":
-        request.match = understood("compare", option, value, pattern)
+        request.match = parsed_value("compare", option, value, pattern)
     elif option == "--fail-on":
-        request.fail_on = understood("compare", option, value, some_of(*FAIL_ON))
+        request.fail_on = parsed_value("compare", option, value, some_of(*FAIL_ON))
     else:
-        request.reports.append(understood("compare", option, value, _report))
+        request.reports.append(parsed_value("compare", option, value, _report))
 
 
 def _report(word: str) -> tuple[str, str]:

@@ -19,9 +19,9 @@ from benchgraph.core.errors import BenchgraphError, UsageError
 from benchgraph.core.lines import quoted
 from benchgraph.core.steps import begin, tell
 from benchgraph.harness.bench import Bench, need_isas
-from benchgraph.harness.blas import SINGLE
+from benchgraph.harness.blas_threads import SINGLE
+from benchgraph.harness.command_words import own_options, select_cases
 from benchgraph.harness.cut import cut
-from benchgraph.harness.words import chosen, own_options
 from benchgraph.options.argv import parse
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
@@ -46,7 +46,7 @@ class Compiled:
 def run(given: list[str]) -> str:
     """A table: min and median over runs, in ms. Raises UsageError for invalid words, and the errors of a case's graph."""
     runs, words = _read(given)
-    command_line = chosen(words)
+    command_line = select_cases(words)
     if not (problems := command_line.problems):
         raise UsageError("no case to compile", where="compile-times", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):

@@ -11,9 +11,9 @@ from benchgraph.core.errors import UsageError
 from benchgraph.core.steps import begin, tell
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
+from benchgraph.harness.command_words import need_output, select_cases, value_of
 from benchgraph.harness.cut import cut
 from benchgraph.harness.outputs import STDOUT
-from benchgraph.harness.words import chosen, need_output, value_of
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.explain import text
@@ -65,7 +65,7 @@ def run(given: list[str], bench: Bench) -> str:
     """
     request = read(given)
     need_output("explain", request.output, "json" if request.is_json else "console")
-    command_line = chosen(request.rest)
+    command_line = select_cases(request.rest)
     if not (problems := command_line.problems):
         raise UsageError("no case to explain", where="explain", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):

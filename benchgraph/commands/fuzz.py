@@ -20,8 +20,8 @@ from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.case import run_case
+from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.isolate import run_isolated, share_of_threads
-from benchgraph.harness.words import own_options, understood
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import Parse, natural, positive
@@ -69,7 +69,7 @@ def read(given: Sequence[str]) -> Request:
     own, words, rest = dict[str, Any](), list[str](), list[str]()
     for option, value in own_options("fuzz", OPTIONS, given, words):
         name, parser = OPTIONS[option]
-        own[name] = understood("fuzz", option, value, parser)
+        own[name] = parsed_value("fuzz", option, value, parser)
     for word in words:
         before = rest[-1] if rest else "fuzz"
         if word.startswith("-"):

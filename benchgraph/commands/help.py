@@ -250,7 +250,7 @@ def overview() -> str:
     page.examples(EXAMPLES)
     page.text(
         "More: --DRIVER --help, COMMAND --help, --help=all (every option), help env (variables). "
-        "Exit code 0: nothing failed, 1: something did, 2: a line that cannot be understood."
+        "Exit code 0: nothing failed, 1: something did, 2: a line that cannot be parsed_value."
     )
     return page.done()
 

@@ -14,7 +14,7 @@ from benchgraph.analysis.run_origin import full
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError, did_you_mean
 from benchgraph.core.files import read_text
-from benchgraph.harness.words import understood, value_of
+from benchgraph.harness.command_words import parsed_value, value_of
 from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import Parse, pattern, share
 from benchgraph.present.history import report
@@ -93,4 +93,4 @@ def _filter(command: str, words: dict[str, str], case: str) -> SeriesFilter:
 
 def _value(command: str, words: dict[str, str], option: str, parse: Parse, default: Any) -> Any:
     """The value of an option, or its default. Raises UsageError."""
-    return understood(command, option, words[option], parse) if option in words else default
+    return parsed_value(command, option, words[option], parse) if option in words else default

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from benchgraph.core.errors import UsageError, did_you_mean, within
-from benchgraph.harness.words import own_options
+from benchgraph.harness.command_words import own_options
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
 from benchgraph.present.terminal import columns, grid, table_text

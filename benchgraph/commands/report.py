@@ -9,8 +9,8 @@ from pathlib import Path
 from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean, within
 from benchgraph.core.files import read_text
 from benchgraph.core.steps import begin
+from benchgraph.harness.command_words import need_output, value_of
 from benchgraph.harness.outputs import STDOUT
-from benchgraph.harness.words import need_output, value_of
 from benchgraph.present.page.page import page
 from benchgraph.present.progress import progress_line
 from benchgraph.present.screen import warn

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchgraph.core.errors import UsageError
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.command_words import need_output, own_options, parsed_value, select_cases
 from benchgraph.harness.outputs import STDOUT
-from benchgraph.harness.words import chosen, need_output, own_options, understood
 from benchgraph.options.parsers import one_of
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.present.show.dot import dot
@@ -41,7 +41,7 @@ def read(given: list[str]) -> Request:
     own, rest = {"format": "text", "output": ""}, list[str]()
     for option, value in own_options("show", OPTIONS, [word for word in given if word != UNFOLD], rest):
         own[OPTIONS[option]] = value
-    format = understood("show", "--format", own["format"], one_of(*FORMATS))
+    format = parsed_value("show", "--format", own["format"], one_of(*FORMATS))
     return Request(format, own["output"], UNFOLD in given, tuple(rest))
 
 
@@ -55,7 +55,7 @@ def show(given: list[str], bench: Bench) -> str:
     if suffix in FORMATS and suffix != request.format:
         raise UsageError(f"the file's name says {suffix}", where=f"show: --output={request.output}", fix=f"write '--format={suffix}'")
     need_output("show", request.output, "console" if request.format == "text" else request.format)
-    problems = chosen(request.rest).problems
+    problems = select_cases(request.rest).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
         raise UsageError(f"{count} to draw", where="show", fix="give one --case, one value per option and one --policy")

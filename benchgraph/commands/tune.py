@@ -18,10 +18,10 @@ from benchgraph.core.tuning import Finding, findings, machine_key, store
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.built import build
+from benchgraph.harness.command_words import need_output, own_options, parsed_value, select_cases
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import cut, flops
 from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.harness.words import chosen, need_output, own_options, understood
 from benchgraph.library.protocol import Chain
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.options.knobs import Globals
@@ -59,7 +59,7 @@ def read(given: list[str]) -> Request:
     own, rest = dict[str, str | int](), list[str]()
     for option, value in own_options("tune", OPTIONS, given, rest):
         name = OPTIONS[option]
-        own[name] = understood("tune", option, value, positive) if name in NUMBERS else value
+        own[name] = parsed_value("tune", option, value, positive) if name in NUMBERS else value
     return replace(Request(rest=tuple(rest)), **own)  # type: ignore[arg-type]
 
 
@@ -72,7 +72,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     need_output("tune", request.output, "console")
     if request.store:
         need_file(Path(request.store), f"tune: --store={request.store}")
-    problems = chosen(request.rest).problems
+    problems = select_cases(request.rest).problems
     _check(request, problems)
     texts = list[str]()
 

@@ -1,21 +1,21 @@
-"""A small imperative framework on top of the library: what adopting it takes.
+"""A small imperative framework on top of the library, to show what adopting the library takes.
 
-desc.py        how memory is read: dtype, dims, layout
-buffers.py     memory of the library's engine
-chunk.py       storage that arrays share
-memory.py      handles that ops hold while they run
-ndarray.py     arrays on that storage
-reorder.py     values from one layout to another
-temp_space.py  temporary memory: one buffer per thread
-context.py     counters
-request.py     null, write_to, write_inplace, add_to
-cache.py       compiled kernels, per thread, bounded
-kernel.py      a compiled partition as the framework calls it
-fallback.py    what the library cannot do, by numpy
-dispatch.py    one op: by the library or by numpy
-prepack.py     weights change layout once
-program.py     a graph made ready for a set of shapes
-execution.py   one run of a program
-executor.py    a graph run on arrays
-torch.py       the public name of the PyTorch bridge
+memory_desc.py     dtype, dims and layout of memory
+buffers.py         memory of the library's engine
+shared_storage.py  storage shared by arrays
+memory_handle.py   handles of memory for ops while they run
+ndarray.py         arrays on that storage
+reorder.py         converts values between layouts
+temp_space.py      temporary memory: one buffer per thread
+counters.py        counters per run
+write_request.py   write requests: null, write_to, write_inplace, add_to
+kernel_cache.py    a bounded cache of compiled kernels per thread
+kernel.py          a compiled partition as the framework calls it
+fallback.py        ops that the library cannot run, by numpy
+dispatch.py        one op: by the library or by numpy
+prepack.py         converts the layout of weights once
+program.py         a graph compiled for a set of shapes
+execution.py       one run of a program
+executor.py        a graph run on arrays
+torch.py           the public name of the PyTorch bridge
 """

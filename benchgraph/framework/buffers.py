@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from benchgraph.framework.desc import Bytes
+from benchgraph.framework.memory_desc import Bytes
 from benchgraph.library.engine import Engine
 
 
@@ -14,5 +14,5 @@ def _engine() -> Engine:
 
 
 def allocate(nbytes: int) -> Bytes:
-    """Memory of the library's engine, aligned to a cache line, with undefined contents. Raises OutOfMemory."""
+    """Memory of the library's engine, aligned to cache lines, uninitialised. Raises OutOfMemory."""
     return _engine().allocate(nbytes)[:nbytes]

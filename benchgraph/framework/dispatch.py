@@ -1,4 +1,4 @@
-"""One op on arrays: checked, run by the library in a layout of its choice or by numpy, and written as requested."""
+"""Runs one op on arrays: checked, run by the library in a chosen layout or by numpy, and written as requested."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from functools import cache
 from benchgraph.core.errors import InvalidArguments, InvalidShape, Unimplemented, within
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.framework.cache import Signature, cached, compiled_for
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.counters import counters
 from benchgraph.framework.fallback import fallback_compute
 from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.kernel_cache import Signature, cached, compiled_for
+from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope, temp_space
+from benchgraph.framework.write_request import OpReq, outputs
 from benchgraph.graph.check import check_one
 from benchgraph.graph.infer import infer_outputs
 from benchgraph.graph.ir import Op
@@ -26,7 +26,7 @@ from benchgraph.library.partition import Partition
 
 
 class Path(Enum):
-    """Who runs an op. auto: the library, and numpy what it cannot; offload raises Unimplemented for that."""
+    """Who runs an op. auto: the library, or numpy if it cannot; offload raises Unimplemented then."""
 
     auto = "auto"
     offload = "offload"
@@ -35,7 +35,7 @@ class Path(Enum):
 
 @cache
 def default_engine() -> Engine:
-    """The CPU as configured when it was first asked for."""
+    """The CPU as configured at the first call."""
     return Engine()
 
 
@@ -49,11 +49,10 @@ def invoke(
     layout: Layout | None = None,
     engine: Engine | None = None,
 ) -> None:
-    """Run an op now. op: kind and attributes; its tensors are ignored, the arrays say what they are.
+    """Run an op now. op: kind and attributes; its tensors are ignored, since the arrays describe them.
 
-    layout: in which the library computes, for inputs and outputs of that rank; unless given, inputs as they lie, outputs row-major.
-    Raises what the op's row has against the arrays, and what is wrong with requests and memory; naming op and array, with every array
-    unchanged.
+    layout: the library's layout for inputs and outputs of that rank; by default inputs as stored, outputs row-major. Raises the errors of
+    the op's row for the arrays, and of requests and memory; they name op and array, and every array is unchanged.
     """
     requests = [reqs] * len(dst) if isinstance(reqs, OpReq) else list(reqs)
     if len(requests) != len(dst):
@@ -76,7 +75,7 @@ def invoke(
 
 
 def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
-    """The op on tensors like these arrays. Raises what its row has against them."""
+    """The op on tensors described by these arrays. Raises the errors of its row."""
     for role, arrays in (("input", inputs), ("output", dst)):
         for k, a in enumerate(arrays):
             if not isinstance(a, NDArray):
@@ -125,7 +124,7 @@ def _in(a: NDArray, layout: Layout | None) -> MemoryDesc:
 
 
 def _wanted(a: NDArray, layout: Layout | None) -> MemoryDesc:
-    """How an input is to lie: as asked, else as it does, if that is in the array's own dims."""
+    """The desc for an input: the requested layout, else as it is stored if that has the array's own dims."""
     if layout is not None or a.is_view or a.desc.shape != a.shape:
         return _in(a, layout)
     return a.desc

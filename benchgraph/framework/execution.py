@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import LogicalTensor, PropertyType
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.counters import counters
 from benchgraph.framework.fallback import NumpyKernel, fallback_compute
+from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import OpStep, PartitionStep, Program
-from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope, temp_space
+from benchgraph.framework.write_request import OpReq, outputs
 from benchgraph.library.engine import Engine
 
 
-def port_desc(a: NDArray, lies: MemoryDesc, t: LogicalTensor) -> MemoryDesc:
-    """How a partition is to read an array that lies so: as it lies, if the library can be told that, else row-major."""
-    return lies if not a.is_view and lies.shape == t.known_shape else describe(t.dtype, t.known_shape)
+def port_desc(a: NDArray, stored: MemoryDesc, t: LogicalTensor) -> MemoryDesc:
+    """How a partition reads an array with this desc: as it is stored, if the library can be told that, else row-major."""
+    return stored if not a.is_view and stored.shape == t.known_shape else describe(t.dtype, t.known_shape)
 
 
 def port_property(a: NDArray, t: LogicalTensor, constant: Collection[int]) -> PropertyType:
-    """What the library may rely on: only a parameter whose memory is never written again is constant."""
+    """The property for the library: only a parameter whose memory is never written again is constant."""
     if t.is_host_scalar:
         return PropertyType.host_scalar
     return PropertyType.constant if t.id in constant and a.chunk.can_be_constant else PropertyType.variable
@@ -35,12 +35,12 @@ class Workspace:
 
     def __init__(self, program: Program) -> None:
         slots = [NDArray.empty((n,), DType.u8) for n in program.plan.slots]
-        place = program.plan.slot
-        self.values = {t.id: slots[place[t.id]].as_array(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.inside}
+        slot_of = program.plan.slot
+        self.values = {t.id: slots[slot_of[t.id]].as_array(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.inside}
         self.outputs = {t.id: NDArray.empty(t.known_shape, t.dtype, f"tensor {t.id}") for t in program.outputs}
 
     def renew(self, given: Collection[int]) -> None:
-        """Exchange the outputs whose chunks are among these, by the chunks' Python ids."""
+        """Replace the outputs whose chunks are among these, by the chunks' Python ids."""
         for at, a in self.outputs.items():
             if id(a.chunk) in given:
                 self.outputs[at] = NDArray.empty(a.shape, a.dtype, a.name)
@@ -48,8 +48,9 @@ class Workspace:
 
 @dataclass
 class Execution:
-    """env: arrays by tensor id, the graph's inputs at first. targets: arrays of the user's for outputs, with requests. constant: ids of
-    parameters that keep their values until they get other memory."""
+    """env: arrays by tensor id, initially the graph's inputs. targets: arrays of the user's for outputs, with requests. constant: ids of
+    parameters that keep their values until they get other memory.
+    """
 
     program: Program
     env: dict[int, NDArray]
@@ -61,7 +62,7 @@ class Execution:
     is_train: bool = False
 
     def __call__(self) -> dict[int, NDArray]:
-        """Run every step; the outputs by tensor id."""
+        """Run every step; returns the outputs by tensor id."""
         space = temp_space()
         for step in self.program.steps:
             with space.op(step.label) as scope:
@@ -80,10 +81,10 @@ class Execution:
         return self.workspace.values[t.id], request
 
     def _targets(self, outs: tuple[LogicalTensor, ...]) -> tuple[list[NDArray], list[OpReq], set[int]]:
-        """The arrays to write, how, and which of them are to be row-major whatever they were."""
-        found = [self._target(t) for t in outs]
+        """The arrays to write, the requests, and the positions of outputs that must be row-major."""
+        targets = [self._target(t) for t in outs]
         defaults = {o for o, t in enumerate(outs) if self.is_train and t.id in self.workspace.outputs}
-        return [a for a, _ in found], [r for _, r in found], defaults
+        return [a for a, _ in targets], [r for _, r in targets], defaults
 
     def _numpy(self, step: OpStep, reason: str, scope: Scope) -> None:
         counters().fallbacks[step.label] = reason
@@ -105,7 +106,7 @@ class Execution:
             memories.append(a.reordered(desc, scope, seen))
         try:
             kernel = step.kernel(tuple(descs), tuple(properties), self.engine)
-        except Unimplemented as bad:  # compiled when the program was built, but not for arrays that lie as they do now
+        except Unimplemented as bad:  # compiled when the program was built, but not for the present layouts
             self._piecemeal(step, str(bad))
             return
         arrays, reqs, defaults = self._targets(step.outs)
@@ -115,7 +116,7 @@ class Execution:
         self.env.update(zip((t.id for t in step.outs), arrays, strict=True))
 
     def _piecemeal(self, step: PartitionStep, reason: str) -> None:
-        """The ops of a partition one by one, values between them in memory of their own."""
+        """Run the ops of a partition one by one, with memory of their own for values between them."""
         for op in step.ops:
             arrays = []
             for t in op.outputs:

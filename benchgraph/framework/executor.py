@@ -1,9 +1,9 @@
-"""A graph of the framework, run on its arrays: partitions by the library, the rest by numpy.
+"""Runs a graph on the framework's arrays: partitions by the library, the rest by numpy.
 
     executor = Executor(graph, {1: w0, 2: w1})      # tensor id -> parameter
     y = executor.forward({0: x})[9]                 # tensor id -> array
 
-Threads may run one executor at a time each with memory of its own; parameters are shared, and converted once. What an output held is
+Threads may run one executor at the same time, each with memory of its own; parameters are shared, and converted once. Outputs are
 overwritten by the same thread's next run: `numpy` makes copies.
 """
 
@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.errors import InvalidArguments, InvalidDataType, within
 from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape
-from benchgraph.framework.context import Counters, counted
-from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.counters import Counters, counted
 from benchgraph.framework.execution import Execution, Workspace, port_desc, port_property
 from benchgraph.framework.fallback import NumpyKernel
+from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.prepack import panels, prepack_, reads_panels, unpack_
 from benchgraph.framework.program import PartitionStep, Program, build, in_default_layout
 from benchgraph.framework.reorder import convert
-from benchgraph.framework.request import OpReq, check_output, output
 from benchgraph.framework.temp_space import temp_space
+from benchgraph.framework.write_request import OpReq, check_output, output
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.override.layout import NewShape
 from benchgraph.graph.override.shapes import with_shapes
@@ -32,14 +32,15 @@ from benchgraph.library.cache import Cache
 from benchgraph.library.engine import Engine
 from benchgraph.partition.ir import Policy
 
-PROGRAMS = 64  # sets of shapes that an executor is ready for
-WORKSPACES = 4  # of them, those that a thread keeps memory for
+PROGRAMS = 64  # sets of shapes that an executor keeps programs for
+WORKSPACES = 4  # programs that a thread keeps memory for
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run did. partitions: the ids of the ops in each of the library's. arena_bytes: memory of the values between steps, which the
-    thread keeps from run to run."""
+    """The record of a run. partitions: op ids of each of the library's. arena_bytes: memory of the values between steps, kept by the thread
+    from run to run.
+    """
 
     counters: Counters
     partitions: tuple[tuple[int, ...], ...]
@@ -63,9 +64,9 @@ class _PerThread(threading.local):
 
 
 class Executor:
-    """graph: of the library's ops, shape-inferred; its tensors are taken as row-major. params: arrays of inputs that stay between runs.
+    """graph: of the library's ops, shape-inferred; its tensors count as row-major. params: arrays of inputs that stay between runs.
 
-    policy: how the library cuts. fallback: ops, by id or kind, that numpy runs. kernels: the framework's own functions for ops, by op id.
+    policy: of partitioning. fallback: ops, by id or kind, that numpy runs. kernels: the framework's own functions for ops, by op id.
     prepacks: whether weights are converted for inference; propagates: whether values between partitions may be opaque.
     """
 
@@ -94,17 +95,17 @@ class Executor:
 
     @property
     def last(self) -> Run:
-        """What this thread's last run did. Raises InvalidArguments when there was none."""
+        """The record of this thread's last run. Raises InvalidArguments if there was none."""
         if self._per_thread.last is None:
             raise InvalidArguments("nothing has run on this thread", where="Executor.last", fix="call forward first")
         return self._per_thread.last
 
     def prepack(self) -> int:
-        """Convert every weight for inference, as the first inference does. How many this call converted."""
+        """Convert every weight for inference, as the first inference does. Returns how many this call converted."""
         return sum(prepack_(self.params[id], desc) for id, desc in self._panels.items())
 
     def unpack(self) -> int:
-        """Convert every weight back, as the first training run does. How many this call converted."""
+        """Convert every weight back, as the first training run does. Returns how many this call converted."""
         return sum(unpack_(w) for w in self.params.values())
 
     def forward(
@@ -115,40 +116,40 @@ class Executor:
         *,
         is_train: bool = False,
     ) -> dict[int, NDArray]:
-        """Run the graph; the outputs by tensor id.
+        """Run the graph; returns the outputs by tensor id.
 
-        inputs: the arrays of the graph's inputs that are no parameters. dst: arrays to write outputs to, as requested (default write_to).
-        is_train: weights lie in the default layout and may change, as do outputs, among them the gradients. Raises what is wrong with an
-        array, a request or the shapes, naming array and op, with every array unchanged.
+        inputs: the arrays of the graph's inputs that are not parameters. dst: arrays to write outputs to, as requested (default write_to).
+        is_train: weights are in the default layout and may change, as do outputs, including gradients. Raises the errors of arrays,
+        requests and shapes, naming array and op, with every array unchanged.
         """
         given, requests = dst or {}, requests or {}
         with counted() as done:
             env = self._bound(inputs)
             self._settle_weights(is_train=is_train)
             program = self._program(env, is_train=is_train)
-            late = self._checked(program, env, given, requests, is_train=is_train)
+            deferred = self._checked(program, env, given, requests, is_train=is_train)
             targets = {id: (a, requests.get(id, OpReq.write_to)) for id, a in given.items()}
             run = Execution(
                 program,
                 env,
                 self._workspace(program, env),
-                {id: target for id, target in targets.items() if id not in late},
+                {id: target for id, target in targets.items() if id not in deferred},
                 frozenset() if is_train else frozenset(self.params),
                 self._kernels,
                 self._engine,
                 is_train=is_train,
             )
-            found = run()
-            for id in late:
-                found[id] = self._copied(id, found[id], *targets[id], is_train=is_train)
+            results = run()
+            for id in deferred:
+                results[id] = self._copied(id, results[id], *targets[id], is_train=is_train)
         partitions = tuple(tuple(op.id for op in step.ops) for step in program.steps if isinstance(step, PartitionStep))
         self._per_thread.last = Run(done, partitions, program.plan.nbytes)
-        return found
+        return results
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
     def _wanted(self, id: int) -> MemoryDesc | None:
-        """How the library would have a parameter lie, if it runs every product that reads it."""
+        """The library's layout for a parameter, if the library runs every product that reads it."""
         readers = self._graph.consumers.get(id, ())
         if any(op.id in self._refused for op in readers) or not reads_panels(readers, id):
             return None
@@ -160,10 +161,10 @@ class Executor:
         elif self._prepacks:
             self.prepack()
 
-    # ---- making ready ----------------------------------------------------------------------------------------------
+    # ---- preparation ------------------------------------------------------------------------------------------------
 
     def _bound(self, inputs: Mapping[int, NDArray]) -> dict[int, NDArray]:
-        """Every graph input's array."""
+        """The array of every graph input."""
         env = {**self.params, **inputs}
         for id, t in self._inputs.items():
             reader = self._graph.consumers[id][0].label
@@ -175,10 +176,10 @@ class Executor:
             if a.dtype is not t.dtype:
                 what = f"it is {a.dtype.value}, tensor {id} is {t.dtype.value}"
                 raise InvalidDataType(what, where=a.where(reader), fix="give an array of the tensor's dtype")
-        strange = next((id for id in env if id not in self._inputs), None)
-        if strange is not None:
+        unknown = next((id for id in env if id not in self._inputs), None)
+        if unknown is not None:
             known = ", ".join(map(str, self._inputs))
-            raise InvalidArguments(f"the graph has no input {strange}", where=env[strange].where(), fix=f"its inputs are {known}")
+            raise InvalidArguments(f"the graph has no input {unknown}", where=env[unknown].where(), fix=f"its inputs are {known}")
         return env
 
     def _program(self, env: Mapping[int, NDArray], *, is_train: bool) -> Program:
@@ -191,21 +192,21 @@ class Executor:
             graph = in_default_layout(with_shapes(self._graph, changed)) if changed else self._graph
         constant = frozenset() if is_train else frozenset(self.params)
 
-        def lies(t: LogicalTensor) -> tuple[MemoryDesc, PropertyType]:
+        def describe_input(t: LogicalTensor) -> tuple[MemoryDesc, PropertyType]:
             a = env[t.id]
             return port_desc(a, a.desc, t), port_property(a, t, constant)
 
-        def settled(t: LogicalTensor) -> LogicalTensor:
+        def with_property(t: LogicalTensor) -> LogicalTensor:
             return replace(t, property_type=port_property(env[t.id], t, constant))
 
-        graph = graph.with_tensors({t.id: settled(t) for t in graph.inputs})
-        program = build(graph, self._refused, self._policy, lies, self._engine, propagates=self._propagates)
+        graph = graph.with_tensors({t.id: with_property(t) for t in graph.inputs})
+        program = build(graph, self._refused, self._policy, describe_input, self._engine, propagates=self._propagates)
         if len(program.refused) > len(self._refused):
             self._refuse(program.refused)
         return program
 
     def _refuse(self, refused: Mapping[int, str]) -> None:
-        """Remember what the library could not compile. Weights that numpy reads now go back to the default layout, and stay there."""
+        """Record ops that the library cannot compile. Weights that numpy reads return to the default layout for good."""
         self._refused = {**self._refused, **refused}
         kept = {id: desc for id, desc in self._panels.items() if self._wanted(id)}
         dropped = [id for id in self._panels if id not in kept]
@@ -214,7 +215,7 @@ class Executor:
             unpack_(self.params[id])
 
     def _workspace(self, program: Program, env: Mapping[int, NDArray]) -> Workspace:
-        """This thread's memory for the program. An output of an earlier run that is an input of this one is the user's now."""
+        """This thread's memory for the program. An earlier run's output that is an input now belongs to the user."""
         kept = self._per_thread.workspaces
         if program not in kept:
             while len(kept) >= WORKSPACES:
@@ -228,8 +229,9 @@ class Executor:
     def _checked(
         self, program: Program, env: Mapping[int, NDArray], dst: Mapping[int, NDArray], requests: Mapping[int, OpReq], *, is_train: bool
     ) -> list[int]:
-        """Raise what is wrong with the arrays to write. Returns the outputs that wait until everything has been read: those that other
-        steps read, and those that lie over an input."""
+        """Raise the errors of the arrays to write. Returns the outputs written after everything has been read: those that other steps read,
+        and those that overlap an input.
+        """
         made = {t.id: t for t in program.outputs}
         for id in (*dst, *requests):
             if id not in made or id not in dst:
@@ -248,7 +250,7 @@ class Executor:
         return [id for id, a in dst.items() if id in program.read or any(a.overlaps(b) for b in env.values())]
 
     def _copied(self, id: int, value: NDArray, a: NDArray, req: OpReq, *, is_train: bool) -> NDArray:
-        """The array of a late output, written as requested."""
+        """The array of a deferred output, written as requested."""
         label = self._graph.producers[id].label
         with temp_space().op(label) as scope, output(a, value.flat, req, scope, default_only=is_train) as memory:
             source = value.memory(scope)

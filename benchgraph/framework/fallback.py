@@ -1,8 +1,7 @@
-"""What the library cannot do, numpy does: the op table's reference functions as kernels.
+"""Runs ops that the library cannot run by numpy: the op table's reference functions as kernels.
 
-Inputs are read in the default layout: opaque ones in a copy, never converted in place, for others may be reading them. Results are
-complete before the first output is written, and every output is written as requested. An op that was to overwrite its input therefore
-simply writes it: where the input was opaque or went through a copy, there is nothing left to overwrite.
+Inputs are read in the default layout: opaque ones are copied, never converted in place, since others may be reading them. Results are
+complete before the first output is written, as requested. So an op that overwrites its input needs nothing special.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import numpy as np
 
 from benchgraph.core.errors import InvalidShape, within
 from benchgraph.core.tensor import TensorType
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import Values
+from benchgraph.framework.counters import counters
+from benchgraph.framework.memory_desc import Values
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.reorder import store
-from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope
+from benchgraph.framework.write_request import OpReq, outputs
 from benchgraph.graph.ir import Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call
@@ -28,12 +27,12 @@ NumpyKernel: TypeAlias = Callable[[tuple[Values, ...]], Sequence[Values]]
 
 
 def reference_kernel(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> NumpyKernel:
-    """The op's row in the op table, for arrays of these types: in float64 where floats are concerned."""
+    """The reference of the op's row, for arrays of these types: in float64 for floats."""
     types = tuple(tuple(TensorType(a.dtype, a.shape) for a in arrays) for arrays in (inputs, dst))
     call, row = Call(op.kind, op.full_attrs, *types), spec(op.kind)
 
     def kernel(values: tuple[Values, ...]) -> Sequence[Values]:
-        with np.errstate(all="ignore"):  # infinities and NaN are answers here as in compiled code
+        with np.errstate(all="ignore"):  # infinities and NaN are valid results, as in compiled code
             return row.semantics.reference(call, tuple(map(_exact, values)))
 
     return kernel
@@ -49,9 +48,9 @@ def fallback_compute(
     *,
     default_only: Collection[int] = (),
 ) -> None:
-    """Run an op in numpy. kernel: the framework's own for it, instead of the op table's. default_only: outputs that are gradients.
+    """Run an op in numpy. kernel: the framework's own, instead of the op table's. default_only: outputs that are gradients.
 
-    Raises what is wrong with arrays and requests before anything is written, and what the kernel raises, naming the op.
+    Raises the errors of arrays and requests before anything is written, and those of the kernel, naming the op.
     """
     for a in inputs:
         counters().lazy_reorders += a.is_opaque
@@ -67,12 +66,12 @@ def fallback_compute(
 
 
 def _exact(values: Values) -> Values:
-    """Floats of any width in float64, the rest as it is: what references take."""
+    """Floats as float64, others unchanged, for references."""
     return values if values.dtype.kind in "biu" else values.astype(np.float64)
 
 
 def _stored(result: Values, a: NDArray, values: Sequence[Values], scope: Scope) -> Values:
-    """A result in the output's dtype, and in memory of its own: that of an input may be written first."""
+    """A result in the output's dtype, in memory that overlaps no input, since an input may be overwritten first."""
     result = np.asarray(result)
     if result.shape != a.shape:
         what = f"its shape is {a.shape}, the kernel's result has {result.shape}"

@@ -1,4 +1,4 @@
-"""A compiled partition as the framework calls it: handles in, handles out."""
+"""A compiled partition as the framework calls it, with handles for inputs and outputs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Sequence
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.framework.desc import MemoryDesc, Values, of_logical
-from benchgraph.framework.memory import Memory
+from benchgraph.framework.memory_desc import MemoryDesc, Values, of_logical
+from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.temp_space import Scope
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.partition import Partition
 from benchgraph.library.tensor import Tensor
 
-KEPT = 4  # sets of buffers whose binding is kept: those of a model that runs again and again
+KEPT = 4  # sets of buffers whose bindings are kept, for models that run repeatedly
 
 
 class Kernel:
     """For one thread at a time.
 
-    inputs, outputs: how its ports lie, outputs as the library settled them. inplace: (input, output) positions that may share memory.
+    inputs, outputs: descs of its ports, those of outputs as chosen by the library. inplace: (input, output) positions that may share
+    memory.
     """
 
     def __init__(self, partition: Partition, ins: Sequence[LogicalTensor], outs: Sequence[LogicalTensor], engine: Engine) -> None:
@@ -38,9 +39,9 @@ class Kernel:
         self._bound: dict[tuple[int, ...], tuple[list[Values], list[Tensor], list[Tensor], Tensor | None]] = {}
 
     def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory], scope: Scope) -> None:
-        """Run once. The memories lie as `inputs` and `outputs` say; the library's temporaries are the scope's.
+        """Run once. The memories have the descs `inputs` and `outputs`; temporaries are the scope's.
 
-        Raises InvalidArguments for handles that are stale, or lie otherwise.
+        Raises InvalidArguments for handles that are stale or have another desc.
         """
         for memory, desc in zip((*inputs, *outputs), self._descs, strict=True):
             if memory.desc is not desc and memory.desc != desc:
@@ -49,7 +50,7 @@ class Kernel:
         buffers: list[Values] = [m.data for m in (*inputs, *outputs)]
         if self._scratch_bytes:
             buffers.append(scope.bytes(self._scratch_bytes))
-        key = tuple(map(id, buffers))  # of arrays that the entry keeps alive, so that nothing else can have their ids
+        key = tuple(map(id, buffers))  # ids of arrays that the entry keeps alive, so that they are unique
         bound = self._bound.get(key)
         if bound is None:
             bound = self._bind(key, buffers, inputs, outputs)
@@ -58,13 +59,13 @@ class Kernel:
     def _bind(
         self, key: tuple[int, ...], buffers: list[Values], inputs: Sequence[Memory], outputs: Sequence[Memory]
     ) -> tuple[list[Values], list[Tensor], list[Tensor], Tensor | None]:
-        """The library's tensors over these buffers; the oldest binding goes when there are too many."""
+        """The library's tensors on these buffers; the oldest binding is dropped if there are too many."""
         ins = [self._tensor(t, m) for t, m in zip(self._ins, inputs, strict=True)]
         outs = [self._tensor(t, m) for t, m in zip(self._outs, outputs, strict=True)]
         scratch = Tensor(self._scratch, self._engine, buffers[-1]) if self._scratch_bytes else None
         while len(self._bound) >= KEPT:
             del self._bound[next(iter(self._bound))]
-        if not any(t.is_host_scalar for t in self._ins):  # whose tensors hold the value as it is now
+        if not any(t.is_host_scalar for t in self._ins):  # their tensors copy the present value
             self._bound[key] = buffers, ins, outs, scratch
         return buffers, ins, outs, scratch
 

@@ -1,10 +1,10 @@
-"""Arrays of the framework: a window on a chunk of memory, which may lie in a layout of the library's.
+"""Arrays of the framework: a window of a chunk of memory, which may have one of the library's layouts.
 
-normal        the window is the chunk, row-major
-opaque        the chunk lies in blocks, or in another order of axes; `numpy` shows the values in the default, row-major layout
-view          slice, at, reshape: a part of a row-major chunk, at an offset. Taken of an opaque chunk it becomes meaningful when the
-              chunk is converted, which its first writer does for good and its readers do in a copy
-reused        as_array: the whole of a chunk as an array of another shape and dtype, as memory planners want it
+normal        the window is the chunk, row-major opaque        the chunk is blocked or has another order of axes; `numpy` gives the values
+in the default, row-major layout view          slice, at, reshape: a part of a row-major chunk, at an offset. Of an opaque chunk, it has
+values once the chunk is
+              converted, which its first writer does permanently and its readers do in a copy
+reused        as_array: the whole of a chunk as an array of another shape and dtype, for memory planners
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidSha
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import Shape
 from benchgraph.framework.buffers import allocate
-from benchgraph.framework.chunk import Chunk, Store
-from benchgraph.framework.desc import Bytes, MemoryDesc, Values, describe
-from benchgraph.framework.memory import Memory
+from benchgraph.framework.memory_desc import Bytes, MemoryDesc, Values, describe
+from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.reorder import convert, default, load, store
+from benchgraph.framework.shared_storage import Chunk, Store
 from benchgraph.framework.temp_space import Scope
 
 _OF_NUMPY = {d.numpy: d for d in GRAPH_DTYPES if d is not DType.undef and not d.is_packed}
 
 
 class NDArray:
-    """name: what messages call it. byte_offset: where the window begins, in bytes of the row-major chunk. reused: made by as_array.
+    """name: for messages. byte_offset: the start of the window, in bytes of the row-major chunk. reused: made by as_array.
 
-    Handles, in any layout, are for ops, which give their scope: memory, try_memory, reordered to read; create_memory, through
-    request.output, to write. Everybody else has numpy, copy_from, slice, at, reshape and as_array.
+    Handles, in any layout, are for ops, which pass their scope: memory, try_memory, reordered to read; write_request.output to write. All
+    other code uses numpy, copy_from, slice, at, reshape and as_array.
     """
 
     __slots__ = ("_window", "byte_offset", "chunk", "dtype", "flat", "name", "reused", "shape")
@@ -46,14 +46,15 @@ class NDArray:
 
     @classmethod
     def empty(cls, shape: Shape, dtype: DType = DType.f32, name: str = "") -> NDArray:
-        """Undefined contents. Raises OutOfMemory."""
+        """Uninitialised. Raises OutOfMemory."""
         desc = describe(dtype, tuple(shape))
         return cls(Chunk(Store(allocate(desc.nbytes), desc)), desc.shape, dtype, name)
 
     @classmethod
     def of(cls, values: npt.ArrayLike, dtype: DType | None = None, name: str = "", layout: Layout | None = None) -> NDArray:
-        """A copy of these values. dtype: numpy's, unless given; layout: row-major, unless given. Raises InvalidDataType for numpy dtypes
-        that the library has not."""
+        """A copy of these values. dtype: by default numpy's; layout: by default row-major. Raises InvalidDataType for numpy dtypes that the
+        library lacks.
+        """
         array = np.asarray(values)
         desc = describe(dtype or _dtype(array, name), array.shape, layout)
         made = Store(allocate(desc.nbytes), desc, 1)
@@ -62,10 +63,10 @@ class NDArray:
 
     @classmethod
     def over(cls, memory: Values, name: str = "", *, frozen: bool = False) -> NDArray:
-        """An array in the user's memory: contiguous, row-major, used in place and never exchanged.
+        """An array on the user's memory: contiguous, row-major, used in place and never replaced.
 
-        frozen: the user promises not to change it, so that the library may keep what it computes of it, and nothing writes it. Raises
-        InvalidArguments for memory that cannot be used so.
+        frozen: the user promises not to change it, so that the library may keep what it computes from it, and nothing writes it. Raises
+        InvalidArguments for unsuitable memory.
         """
         where = f"array '{name}'"
         if not isinstance(memory, np.ndarray):
@@ -77,15 +78,15 @@ class NDArray:
         chunk = Chunk(Store(memory.reshape(-1).view(np.uint8), desc), growable=False, borrowed=True, frozen=frozen)
         return cls(chunk, desc.shape, desc.dtype, name)
 
-    # ---- what it is ------------------------------------------------------------------------------------------------
+    # ---- properties ------------------------------------------------------------------------------------------------
 
     def where(self, op: str = "") -> str:
-        """What messages begin with."""
+        """The beginning of messages."""
         return f"{op}: array '{self.name}'" if op else f"array '{self.name}'"
 
     @property
     def is_view(self) -> bool:
-        """Whether there may be more in the chunk than the window shows."""
+        """Whether the chunk may be larger than the window."""
         return not self.reused and (self.byte_offset != 0 or self.flat.nbytes != self.chunk.storage.nbytes)
 
     @property
@@ -93,24 +94,24 @@ class NDArray:
         return not self.seen().desc.is_plain
 
     def seen(self, op: str = "") -> Store:
-        """What its chunk publishes. Raises InvalidArguments when the memory has been freed."""
+        """The Store that its chunk publishes. Raises InvalidArguments when the memory has been freed."""
         return self.chunk.current or self.chunk.store(self.where(op))
 
     @property
     def desc(self) -> MemoryDesc:
-        """How its chunk lies; of a row-major one in the dims of the array."""
+        """The desc of its chunk; if row-major, with the array's dims."""
         desc = self.seen().desc
         return self.flat if desc.is_plain else desc
 
     @property
     def version(self) -> int:
-        """How often values were written; changes of layout do not count."""
+        """How often values were written, not counting changes of layout."""
         return self.seen().version
 
     def overlaps(self, other: NDArray) -> bool:
         """Whether writing one may change the other."""
         if self.chunk is not other.chunk:
-            both_borrowed = self.chunk.borrowed and other.chunk.borrowed  # two arrays over one memory of the user's
+            both_borrowed = self.chunk.borrowed and other.chunk.borrowed  # two arrays on the same memory of the user's
             return both_borrowed and bool(np.may_share_memory(self.window(self.readable()), other.window(other.readable())))
         if self.is_opaque:
             return True
@@ -122,22 +123,22 @@ class NDArray:
     # ---- values ----------------------------------------------------------------------------------------------------
 
     def numpy(self) -> Values:
-        """The values, row-major: a copy that nothing changes later. s4 and u4: an element to a byte."""
+        """The values, row-major: an independent copy. s4 and u4: a byte per element."""
         return load(self._default(self.readable()), self.flat).copy()
 
     def values(self, scope: Scope) -> Values:
-        """The values for a numpy kernel: the memory itself when it is row-major, else a copy."""
-        found = self.readable(scope.label)
-        return load(self._default(found), self.flat)
+        """The values for a numpy kernel: the memory itself if it is row-major, else a copy."""
+        published = self.readable(scope.label)
+        return load(self._default(published), self.flat)
 
     def to_default(self) -> NDArray:
-        """The array itself when it is row-major, else a copy that is."""
+        """The array itself if it is row-major, else a row-major copy."""
         if not self.is_opaque:
             return self
         return NDArray.of(self.numpy(), self.dtype, self.name)
 
     def copy_from(self, values: npt.ArrayLike | NDArray) -> None:
-        """Assign. Readers see all of the new values or all of the old ones; the layout stays as it is.
+        """Assign. Readers see all of the new values or all of the old ones; the layout stays.
 
         Raises InvalidShape, InvalidArguments (memory that was freed or is frozen); the array is unchanged then.
         """
@@ -157,32 +158,32 @@ class NDArray:
             self.chunk.publish(made, where)
 
     def reorder_(self, layout: Layout | MemoryDesc) -> bool:
-        """Change the layout for good, in place; values and version stay. Whether this call did it.
+        """Change the layout permanently, in place; values and version stay. Returns whether this call did it.
 
-        Raises InvalidArguments for a view, and for dims of other elements. False also where the memory cannot hold the layout.
+        Raises InvalidArguments for a view, and for dims of other elements. False also if the memory cannot hold the layout.
         """
         desc = layout if isinstance(layout, MemoryDesc) else describe(self.dtype, self.shape, layout)
         self.check_desc(desc)
         if self.is_view:
             raise InvalidArguments("a view has no layout of its own", where=self.where(), fix="convert the array it is a view of")
         with self.chunk.lock:
-            if self.seen().desc.is_plain:  # read in the array's own dims, of which the chunk may know others
-                found = self.readable()
-                self.chunk.publish(Store(found.buffer, self.flat, found.version), self.where(), written=False)
+            if self.seen().desc.is_plain:  # with the array's own dims, since the chunk's may differ
+                published = self.readable()
+                self.chunk.publish(Store(published.buffer, self.flat, published.version), self.where(), written=False)
             return self.chunk.convert(desc, self.where())
 
     def to_default_(self) -> bool:
-        """Make the layout row-major for good, the whole chunk's when this is a view. Whether this call did it."""
+        """Make the layout row-major permanently, that of the whole chunk for a view. Returns whether this call did it."""
         return self.chunk.to_default(self.where())
 
     def free(self) -> None:
-        """Give the memory up, of every array that shares it."""
+        """Release the memory of all arrays that share it."""
         self.chunk.free()
 
     # ---- windows ---------------------------------------------------------------------------------------------------
 
     def slice(self, begin: int, end: int) -> NDArray:
-        """Rows begin to end - 1, sharing memory. Raises InvalidArguments for rows there are not, or that begin inside a byte."""
+        """Rows begin to end - 1, sharing memory. Raises InvalidArguments for rows out of range, or that begin inside a byte."""
         if not self.shape or not 0 <= begin <= end <= self.shape[0]:
             what = f"rows {begin} to {end} of shape {self.shape}"
             raise InvalidArguments(what, where=self.where(), fix="give rows that there are")
@@ -198,15 +199,15 @@ class NDArray:
         return NDArray(self.chunk, self.shape[1:], self.dtype, f"{self.name}[{index}]", byte_offset=found.byte_offset)
 
     def reshape(self, shape: Shape) -> NDArray:
-        """The same elements in other dims, sharing memory. Raises InvalidShape."""
+        """The same elements with other dims, sharing memory. Raises InvalidShape."""
         if prod(shape) != self.flat.elements:
             raise InvalidShape(f"shape {self.shape} cannot be seen as {shape}", where=self.where(), fix="keep the number of elements")
         return NDArray(self.chunk, tuple(shape), self.dtype, self.name, byte_offset=self.byte_offset)
 
     def as_array(self, shape: Shape, dtype: DType, name: str = "") -> NDArray:
-        """The memory from its beginning as another array, which owns it from now on: what is written to one is lost to the other.
+        """The memory from its beginning as another array, which owns it from now on: writing to one invalidates the other.
 
-        The memory no longer grows. Raises InvalidArguments for a view and where the memory is too small.
+        The memory no longer grows. Raises InvalidArguments for a view and if the memory is too small.
         """
         need = describe(dtype, tuple(shape))
         size = self.seen().buffer.size
@@ -219,7 +220,7 @@ class NDArray:
     # ---- handles, for ops ------------------------------------------------------------------------------------------
 
     def memory(self, scope: Scope, found: Store | None = None) -> Memory:
-        """The memory as it lies. found: what the op has seen of the chunk; by default it looks now.
+        """The memory as it is stored. found: the Store that the op has seen; by default the published one.
 
         Raises InvalidArguments for a view of an opaque chunk, which has no memory of its own.
         """
@@ -232,7 +233,7 @@ class NDArray:
         return Memory(found.desc, found.data, scope, self)
 
     def try_memory(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory | None:
-        """The memory if it lies like desc, or both are row-major; else None. The chunk stays as it is."""
+        """The memory if it has this desc, or both are row-major; else None. The chunk does not change."""
         found = found or self.readable(scope.label)
         self.check_desc(desc, scope.label)
         if not found.desc.is_plain and (self.is_view or found.desc != desc):
@@ -243,7 +244,7 @@ class NDArray:
         return memory.as_desc(desc) if desc.is_plain and memory.desc.is_plain else None
 
     def reordered(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory:
-        """The memory if it lies like desc, else a temporary copy that does. The chunk stays as it is."""
+        """The memory if it has this desc, else a temporary copy with it. The chunk does not change."""
         found = found or self.readable(scope.label)
         memory = self.try_memory(desc, scope, found)
         if memory is not None:
@@ -257,7 +258,7 @@ class NDArray:
         return temp
 
     def check_desc(self, desc: MemoryDesc, op: str = "") -> None:
-        """Raises InvalidDataType or InvalidShape unless memory of this desc holds values of this array."""
+        """Raises InvalidDataType or InvalidShape unless memory with this desc can hold this array's values."""
         if desc is self.flat:
             return
         if desc.dtype is not self.dtype:
@@ -268,33 +269,33 @@ class NDArray:
             raise InvalidShape(what, where=self.where(op), fix="give an array of the op's shape")
 
     def readable(self, op: str = "") -> Store:
-        """What its chunk publishes, to be read. Raises InvalidArguments when the memory is gone, or holds another array's values."""
-        found = self.seen(op)
-        if not found.desc.is_plain and not self.is_view and not self.holds(found.desc):
-            what = f"its memory holds another array, {found.desc}"
+        """The published Store, for reading. Raises InvalidArguments if the memory is freed, or has another array's values."""
+        published = self.seen(op)
+        if not published.desc.is_plain and not self.is_view and not self.holds(published.desc):
+            what = f"its memory holds another array, {published.desc}"
             raise InvalidArguments(what, where=self.where(op), fix="write it before it is read: as_array shares the memory")
-        return found
+        return published
 
-    # ---- inside ----------------------------------------------------------------------------------------------------
+    # ---- internals -------------------------------------------------------------------------------------------------
 
     def holds(self, desc: MemoryDesc) -> bool:
-        """Whether memory of this desc can be this array's."""
+        """Whether memory with this desc can be this array's."""
         return desc.dtype is self.dtype and desc.elements == self.flat.elements
 
     def window(self, found: Store) -> Bytes:
-        """The window of row-major memory; the same array object as long as the buffer is the same."""
-        window = self._window  # taken once: another thread may exchange it
+        """The window of row-major memory; the same array object while the buffer is the same."""
+        window = self._window  # read once: another thread may replace it
         if window is None or window[0] is not found.buffer:
             window = self._window = found.buffer, self.part(found.buffer)
         return window[1]
 
     def part(self, memory: Bytes) -> Bytes:
         """The window of a row-major buffer."""
-        whole = self.byte_offset == 0 and self.flat.nbytes == memory.size
-        return memory if whole else memory[self.byte_offset : self.byte_offset + self.flat.nbytes]
+        is_whole = self.byte_offset == 0 and self.flat.nbytes == memory.size
+        return memory if is_whole else memory[self.byte_offset : self.byte_offset + self.flat.nbytes]
 
     def _default(self, found: Store) -> Bytes:
-        """The window in row-major bytes: memory, or a copy. Raises InvalidArguments for a window on what an opaque chunk does not hold."""
+        """The window in row-major bytes: memory, or a copy. Raises InvalidArguments for a window beyond what an opaque chunk holds."""
         if found.desc.is_plain:
             return self.window(found)
         flat = default(found.data, found.desc)
@@ -316,7 +317,7 @@ def _dtype(array: Values, name: str) -> DType:
 
 
 def _cast(values: Values, dtype: DType) -> Values:
-    """Values in a dtype, row-major; what is too large for a float becomes infinite."""
+    """Values in a dtype, row-major; overflow becomes infinity."""
     if values.dtype == dtype.numpy:
         return values
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
-"""Weights change layout once: for inference into the panels that products read, for training back.
+"""Converts the layout of weights once: for inference to the column panels that products read, for training back.
 
-Which panels, the library says: a Reorder to a layout of its choice prepares an operand. The conversion publishes a new store, so whoever
-reads the weight meanwhile has the old one, whole, and the version stays, for the values do.
+The library chooses the panels: a Reorder to layout any prepares an operand. The conversion publishes a new Store, so concurrent readers
+keep the old one, and the version stays, since the values do.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from benchgraph.core.attrs import NO_ATTRS
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape
-from benchgraph.framework.cache import Signature, cached, compiled_for
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import MemoryDesc, describe
+from benchgraph.framework.counters import counters
 from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.kernel_cache import Signature, cached, compiled_for
+from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.graph.ir import Op
 from benchgraph.library.engine import Engine
@@ -25,7 +25,7 @@ from benchgraph.ops.data_movement import REORDER
 
 
 def panels(dtype: DType, shape: Shape, engine: Engine) -> MemoryDesc | None:
-    """How the library would have a product's weight of these dims lie; None when row-major will do."""
+    """The library's layout for a product's weight of these dims; None if row-major is best."""
     flat = describe(dtype, shape)
     if len(shape) < 2 or 0 in shape or dtype.is_packed:
         return None
@@ -53,9 +53,9 @@ def reads_panels(readers: Sequence[Op], id: int) -> bool:
 
 
 def prepack_(weight: NDArray, desc: MemoryDesc) -> bool:
-    """Convert a weight for inference. False when it is converted already, by whoever was first, or cannot be: views, memory of the user's.
+    """Convert a weight for inference. False if it is converted already or cannot be: views, memory of the user's.
 
-    A weight that lies in yet another layout stays there: its other readers chose that, and what changes to and fro is converted for ever.
+    A weight in another layout stays there: its other readers chose that, and converting back and forth would never end.
     """
     if weight.is_view or weight.reused or weight.is_opaque or not weight.reorder_(desc):
         return False

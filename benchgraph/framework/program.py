@@ -1,12 +1,12 @@
-"""A graph made ready for one set of shapes: its steps, in order, and where its values live.
+"""A graph compiled for one set of shapes: its steps, in order, and the memory of its values.
 
-    %1 = MatMul(%0, %w)        partition 0 (ops 0 1)   %0, %w -> %2, opaque: partition 2 alone reads it
+    %1 = MatMul(%0, %w)        partition 0 (ops 0 1)   %0, %w -> %2, opaque: only partition 2 reads it
     %2 = ReLU(%1)         ->   numpy      (op 3)       ...
     ...                        partition 2 (ops 4)     %2, ... -> %9
 
-What the library is not to run, or cannot, stands in its graph as a Wildcard, so that it sees which values leave its ops, and no partition
-goes around. What it says that it cannot compile makes the next attempt, in which those ops are Wildcards too. A value may lie in a
-layout of the library's choice only if partitions alone read it and it does not leave the graph: so none reaches numpy.
+Ops that the library shall not or cannot run are Wildcards in the library's graph, so that it knows which values leave its ops, and no
+partition bypasses them. If the library cannot compile a partition, the next attempt makes its ops Wildcards too. A value may have a layout
+of the library's choice only if partitions alone read it and it is no output of the graph: so numpy never reads one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from benchgraph.core.attrs import NO_ATTRS
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.slots import Plan, Prefer, Value, plan
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, dense_strides
-from benchgraph.framework.cache import Signature, cached, compiled_for
-from benchgraph.framework.desc import MemoryDesc, of_logical
 from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.kernel_cache import Signature, cached, compiled_for
+from benchgraph.framework.memory_desc import MemoryDesc, of_logical
 from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.library.engine import Engine
@@ -34,7 +34,7 @@ from benchgraph.partition.ir import Policy
 
 @dataclass(frozen=True, eq=False)
 class PartitionStep:
-    """Ops that the library runs together. opened: of each output, whether its layout is the library's to choose."""
+    """Ops that the library runs together. opened: for each output, whether the library chooses its layout."""
 
     label: str
     ops: tuple[Op, ...]
@@ -45,7 +45,7 @@ class PartitionStep:
     opened: tuple[bool, ...]
 
     def kernel(self, descs: tuple[MemoryDesc, ...], properties: tuple[PropertyType, ...], engine: Engine) -> Kernel:
-        """The kernel for inputs that lie so. Raises what compiling raises."""
+        """The kernel for inputs with these descs. Raises the errors of compilation."""
         return cached(Signature((self.fingerprint, descs, properties, self.opened)), lambda: self._compiled(descs, properties, engine))
 
     def _open(self, t: LogicalTensor, *, is_open: bool) -> LogicalTensor:
@@ -60,7 +60,7 @@ class PartitionStep:
 
 @dataclass(frozen=True, eq=False)
 class OpStep:
-    """An op that numpy runs. reason: why the library does not."""
+    """An op run by numpy. reason: why the library does not."""
 
     op: Op
     reason: str
@@ -88,8 +88,9 @@ Describe: TypeAlias = Callable[[LogicalTensor], tuple[MemoryDesc, PropertyType]]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """outputs: what leaves the graph. inside: what does not, but passes from step to step; plan says where. read: what steps read. refused:
-    the ops that numpy runs, and why."""
+    """outputs: of the graph. inside: values that pass only from step to step, with memory by `plan`. read: tensors that steps read.
+    refused: the ops run by numpy, and why.
+    """
 
     steps: tuple[Step, ...]
     outputs: tuple[LogicalTensor, ...]
@@ -104,17 +105,17 @@ def build(
 ) -> Program:
     """The program of a shape-inferred graph.
 
-    refused: ops that numpy is to run, and why. describe: how a graph input lies, and whether it is constant. propagates: whether values
-    between partitions may lie in layouts of the library's choice. Raises what the library has against the graph.
+    refused: ops that numpy runs, and why. describe: desc and property of a graph input. propagates: whether values between partitions may
+    have layouts of the library's choice. Raises the library's errors for the graph.
     """
     reasons = dict(refused)
     while True:
         steps = _steps(graph, reasons, policy, engine, propagates=propagates)
-        found = _compile(graph, steps, describe, engine)
-        if isinstance(found, Plan):
-            inside = tuple(t for step in steps for t in step.outs if t.id in found.slot)
-            return Program(steps, graph.outputs, inside, found, frozenset(_last_reads(steps)), reasons)
-        reasons |= found
+        plan_or_refused = _compile(graph, steps, describe, engine)
+        if isinstance(plan_or_refused, Plan):
+            inside = tuple(t for step in steps for t in step.outs if t.id in plan_or_refused.slot)
+            return Program(steps, graph.outputs, inside, plan_or_refused, frozenset(_last_reads(steps)), reasons)
+        reasons |= plan_or_refused
 
 
 def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, engine: Engine, *, propagates: bool) -> tuple[Step, ...]:
@@ -123,7 +124,7 @@ def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, engine: Eng
     for op in graph.ops:
         library.add_op(replace(op, kind=WILDCARD, attrs=NO_ATTRS) if op.id in refused else op)
     leaving = tuple(t for t in graph.outputs if t.id in graph.consumers)
-    if leaving:  # somebody outside reads them: the library is told by an op it does not know
+    if leaving:  # read outside too, which an unknown op represents for the library
         library.add_op(Op(max(op.id for op in graph.ops) + 1, WILDCARD, NO_ATTRS, leaving))
     library.finalize()
     own = {op.id: op for op in graph.ops}
@@ -153,7 +154,7 @@ def _label(position: int, ops: tuple[Op, ...]) -> str:
 
 
 def _compile(graph: Graph, steps: tuple[Step, ...], describe: Describe, engine: Engine) -> Plan | dict[int, str]:
-    """Where values live once every step is compiled; or the ops that the library cannot compile, and why."""
+    """The memory of values once every step is compiled; or the ops that the library cannot compile, and why."""
     descs = {t.id: describe(t) for t in graph.inputs}
     outputs, last = {t.id for t in graph.outputs}, _last_reads(steps)
     values = list[Value]()
@@ -175,7 +176,7 @@ def _compile(graph: Graph, steps: tuple[Step, ...], describe: Describe, engine: 
 
 
 def in_default_layout(graph: Graph) -> Graph:
-    """The graph on the framework's arrays: every tensor's shape known, and row-major."""
+    """The graph for the framework's arrays: every shape known, and row-major."""
     known = infer_shapes(graph)
     dense = {t.id: dense_strides(t.known_shape) for t in known.tensors.values()}
     return known.with_tensors({t.id: replace(t, strides=dense[t.id], layout_type=LayoutType.strided) for t in known.tensors.values()})

@@ -1,4 +1,4 @@
-"""Values in and out of layouts, and from one layout to another: numpy copies, padding written as zeros."""
+"""Loads, stores and converts values between layouts: numpy copies, padding written as zeros."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from benchgraph.core.arrays import pack, unpack
 from benchgraph.core.tensor import dense_strides
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import Bytes, MemoryDesc, Values, describe
+from benchgraph.framework.counters import counters
+from benchgraph.framework.memory_desc import Bytes, MemoryDesc, Values, describe
 
 
 def load(data: Bytes, desc: MemoryDesc) -> Values:
-    """The elements in the desc's dims, row-major: the memory itself when it is plain, else a copy. s4 and u4: a byte each, a copy."""
+    """The elements with the desc's dims, row-major: the memory itself if it is plain, else a copy. s4 and u4: a byte each, a copy."""
     if desc.is_packed:
         return unpack(data, desc.dtype, desc.shape, dense_strides(desc.shape))
     if desc.is_plain:
@@ -20,7 +20,7 @@ def load(data: Bytes, desc: MemoryDesc) -> Values:
 
 
 def store(values: Values, data: Bytes, desc: MemoryDesc) -> None:
-    """Write elements, in the desc's dims, into memory of its layout."""
+    """Write elements with the desc's dims to memory of its layout."""
     if desc.is_packed:
         data[...] = pack(values, desc.dtype, dense_strides(desc.shape))
         return
@@ -36,7 +36,7 @@ def store(values: Values, data: Bytes, desc: MemoryDesc) -> None:
 
 
 def convert(src: Bytes, src_desc: MemoryDesc, dst: Bytes, dst_desc: MemoryDesc) -> None:
-    """Copy values between memories of one dtype and as many elements, in whatever layouts and ranks."""
+    """Copy values between memories of the same dtype and number of elements, in any layouts and ranks."""
     if src_desc == dst_desc or (src_desc.is_plain and dst_desc.is_plain):
         dst[...] = src
         return
@@ -46,7 +46,7 @@ def convert(src: Bytes, src_desc: MemoryDesc, dst: Bytes, dst_desc: MemoryDesc) 
 
 
 def default(data: Bytes, desc: MemoryDesc) -> Bytes:
-    """The values in row-major bytes: the memory itself when it is plain, else a copy."""
+    """The values in row-major bytes: the memory itself if it is plain, else a copy."""
     if desc.is_plain:
         return data
     flat = describe(desc.dtype, desc.shape)
@@ -56,5 +56,5 @@ def default(data: Bytes, desc: MemoryDesc) -> Bytes:
 
 
 def _by_axis(data: Bytes, desc: MemoryDesc) -> Values:
-    """Memory as a view whose dims are, axis by axis, the outer steps and then the block."""
+    """Memory as a view whose dims are, axis by axis, the outer dim and then the block."""
     return desc.array(data).transpose(desc.axes)

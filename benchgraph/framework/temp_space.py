@@ -1,7 +1,7 @@
-"""Temporary memory of ops: one buffer per thread, from which every op carves what it needs.
+"""Temporary memory of ops: one buffer per thread, from which every op allocates.
 
-An op that needs more than the buffer has gets single allocations, which are counted as spills, and the size it would have needed is
-remembered; the buffer grows before the next op begins. So the first run of a model spills, and no later one does.
+An op that needs more than the buffer gets single allocations, counted as spills, and the buffer grows to the needed size before the next
+op. So only the first run of a model spills.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from types import TracebackType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.framework.buffers import allocate
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import Bytes, MemoryDesc
-from benchgraph.framework.memory import Memory
+from benchgraph.framework.counters import counters
+from benchgraph.framework.memory_desc import Bytes, MemoryDesc
+from benchgraph.framework.memory_handle import Memory
 
 POISON = 0xFF  # every float format reads it as NaN
 
 
 def on_line(nbytes: int) -> int:
-    """nbytes, rounded up to whole cache lines; at least one, so that every temporary has an address of its own."""
+    """nbytes, rounded up to whole cache lines; at least one, so that every temporary has its own address."""
     return max(-(-nbytes // LINE_BYTES), 1) * LINE_BYTES
 
 
 class Scope:
-    """One op's run: what handles are valid in, and what is named when something is wrong. Made by TempSpace.op; a context manager."""
+    """One op's run: handles are valid inside it, and messages name it. Made by TempSpace.op; a context manager."""
 
     __slots__ = ("_begin", "_space", "_spilled", "_thread", "is_open", "label")
 
@@ -35,22 +35,22 @@ class Scope:
         self._spilled: list[Bytes] = []
 
     def alloc(self, desc: MemoryDesc, of: str = "") -> Memory:
-        """Temporary memory with undefined contents, on a cache line, until the op ends. of: the array that it is for."""
+        """Uninitialised temporary memory, aligned to cache lines, until the op ends. of: the array that it is for."""
         return Memory(desc, self.bytes(desc.nbytes), self, f"a temporary for array '{of}'" if of else "a temporary")
 
     def bytes(self, nbytes: int) -> Bytes:
-        """The same as bytes. Raises InvalidArguments once the op is over, and on another thread."""
+        """The same as bytes. Raises InvalidArguments after the op has ended, and on another thread."""
         if not self.is_running:
             self.check("temporary memory is asked for")
         return self._space.carve(nbytes, self._spilled)
 
     @property
     def is_running(self) -> bool:
-        """Whether the op has not ended, and is this thread's."""
+        """Whether the op has not ended, and runs on this thread."""
         return self.is_open and threading.get_ident() == self._thread
 
     def check(self, what: str) -> None:
-        """Raises InvalidArguments, saying what is done, unless the op is running, on this thread."""
+        """Raises InvalidArguments, with `what` was attempted, unless the op is running on this thread."""
         if not self.is_open:
             raise InvalidArguments(
                 f"{what} after the op has ended", where=self.label, fix="ask the array again, inside the op that uses it"
@@ -69,9 +69,9 @@ class Scope:
 
 
 class TempSpace:
-    """The buffer of one thread. Ops may run inside ops: an inner one uses what lies behind the outer one's temporaries.
+    """The buffer of one thread. Ops may run inside ops: an inner one uses the memory after the outer one's temporaries.
 
-    size: of the buffer. poisoned: whether memory is filled with NaN when its op ends, so that what outlives it shows.
+    size: of the buffer. poisoned: whether memory is filled with NaN when its op ends, which exposes later uses.
     """
 
     def __init__(self, *, poisoned: bool = False) -> None:
@@ -81,11 +81,11 @@ class TempSpace:
         self.size, self.poisoned = 0, poisoned
 
     def op(self, label: str) -> Scope:
-        """The scope of one op. label: what messages call it."""
+        """The scope of one op. label: for messages."""
         return Scope(self, label)
 
     def begin(self) -> int:
-        """Where an op's temporaries begin. The outermost op finds a buffer as large as any op so far has needed."""
+        """The start of an op's temporaries. The outermost op gets a buffer as large as any op so far has needed."""
         if not self._depth and self._needed > self.size:
             self.size = self._needed
             self._buffer, self._views = allocate(self.size), {}
@@ -93,7 +93,7 @@ class TempSpace:
         return self._used
 
     def end(self, begin: int, spilled: list[Bytes]) -> None:
-        """Take back what an op used."""
+        """Release what an op used."""
         if self.poisoned:
             for memory in (self._buffer[begin : min(self._used, self.size)], *spilled):
                 memory.fill(POISON)
@@ -101,7 +101,7 @@ class TempSpace:
         self._used, self._depth = begin, self._depth - 1
 
     def carve(self, nbytes: int, spilled: list[Bytes]) -> Bytes:
-        """The same place is the same array, by which bindings to it are found again."""
+        """The same range is the same array object, by which its bindings are found again."""
         start, self._used = self._used, self._used + on_line(nbytes)
         self._needed = max(self._needed, self._used)
         counters().temp_bytes = max(counters().temp_bytes, self._used)

@@ -1,4 +1,4 @@
-"""The public name of the PyTorch bridge, whose room is `benchgraph/torch`: for `import`, and for `python -m benchgraph.framework.torch`."""
+"""The public name of the PyTorch bridge in `benchgraph/torch`: for `import`, and for `python -m benchgraph.framework.torch`."""
 
 from benchgraph.torch import Summary, backend, recorded, weights_changed
 

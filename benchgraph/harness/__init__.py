@@ -1,30 +1,30 @@
-"""From a command line to results: a case's way through the rooms, alone or in worker processes.
+"""Runs the problems of a command line and collects their results, in this process or in workers.
 
-case.py        a case's journey in order, and one case after another
-cut.py         a graph cut into partitions and compiled
-contenders.py  what a case compares: libraries under policies
-bound.py       a compiled partition bound to memory, and executed
-verdict.py     outputs compared with the reference: right, wrong, or proving nothing
-differ.py      where libraries differ, and which is right
-adoption.py    the same through the framework layer
-latency.py     what the framework layer costs at batch 1 (python -m)
-built.py       a contender's graph compiled and bound to memory
-timing.py      mode P: contenders measured in turns
-simulate.py    mode S: one execution for simulators
-distrust.py    reasons not to believe a measurement
-buffers.py     memory for tensors, shared where lifetimes allow it
-verbose.py     what -v adds
-failure.py     what an exception means as a status
-bench.py       clock, library and probes, which tests exchange
-blas.py        one thread for numpy's products
-machine.py     what the numbers were measured on
-session.py     a command line run from its first case to its reports
-begin.py       what a run needs before its first case
-resume.py      --resume: results of an earlier run
-outputs.py     where results go
-standard.py    standard output that takes no more
-interrupt.py   signals that end a run
-isolate.py     --jobs: cases in worker processes
-worker.py      such a process, from both ends
-words.py       the options of commands beside a run
+case.py                 runs one case, step by step, and one case after another
+cut.py                  partitions a graph and compiles the partitions
+contenders.py           what a case compares: libraries under policies
+bound.py                a compiled partition bound to memory, and executed
+verdict.py              compares outputs with the reference: right, wrong, or proving nothing
+library_differences.py  where libraries differ, and which is right
+framework_check.py      the same through the framework layer
+framework_latency.py    the overhead of the framework layer at batch 1 (python -m)
+built.py                compiles a contender's graph and binds it to memory
+timing.py               mode P: measures contenders, interleaved
+simulate.py             mode S: one execution for simulators
+timing_warnings.py      reasons to distrust a measurement
+buffers.py              memory for tensors, shared where lifetimes allow it
+verbose.py              the output of -v
+error_status.py         the status and reason of an exception
+bench.py                clock, libraries and probes, which tests replace
+blas_threads.py         one thread for numpy's products
+machine.py              the machine that is measured on
+session.py              runs a command line from its first case to its reports
+start_run.py            preparations of a run before its first case
+resume.py               --resume: results of an earlier run
+outputs.py              destinations of results
+standard_streams.py     standard output and error that fail
+interrupt.py            signals that end a run
+isolate.py              --jobs: cases in worker processes
+worker.py               a worker process
+command_words.py        the words after commands
 """

@@ -1,4 +1,4 @@
-"""What the harness uses of the world outside: a clock, a library, probes of the machine. Tests hand in their own."""
+"""External resources of the harness: a clock, libraries, probes of the machine. Tests replace them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to wo
 
 
 class Probe(Protocol):
-    """Measures what the machine can do at this moment."""
+    """Measures the machine's present rate."""
 
     def sample(self) -> float:
         """FLOP/s, or bytes/s."""
 
 
 class BandwidthProbe(Probe, Protocol):
-    """Measures how fast the machine reads nbytes over and over."""
+    """Measures how fast the machine reads nbytes repeatedly."""
 
     @property
     def nbytes(self) -> int: ...
@@ -53,7 +53,7 @@ LIBRARIES: dict[str, Callable[[str], Library]] = {"benchgraph": _benchgraph, "on
 
 
 def _library(name: str) -> Library:
-    """By NAME or NAME:PATH. Raises BenchgraphError for one that is not there, or cannot be used."""
+    """By NAME or NAME:PATH. Raises BenchgraphError for one that does not exist, or cannot be used."""
     kind, _, path = name.partition(":")
     return LIBRARIES[kind](path)
 
@@ -81,7 +81,7 @@ def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
 
 
 def need_isas(problems: Sequence[Problem]) -> None:
-    """Make sure, before the first case runs, that the CPU has every instruction set asked for. Raises UsageError with the remedy."""
+    """Check, before the first case runs, that the CPU has every requested instruction set. Raises UsageError with the remedy."""
     for isa in dict.fromkeys(p.globals.isa for p in problems if p.globals.mode is not Mode.list):
         try:
             with override(**({"isa": isa} if isa != Globals().isa else {})):
@@ -91,7 +91,7 @@ def need_isas(problems: Sequence[Problem]) -> None:
 
 
 def need_tuning(problems: Sequence[Problem]) -> None:
-    """Make sure, before the first case runs, that every tuning file can be read. Raises UsageError with the remedy."""
+    """Check, before the first case runs, that every tuning file can be read. Raises UsageError with the remedy."""
     given = (p.globals.tuning for p in problems if p.globals.mode is not Mode.list)
     for where, path in dict.fromkeys(("--tuning", path) if path else (f"{PREFIX}TUNING", config().tuning) for path in given):
         try:
@@ -125,7 +125,7 @@ def _evict(arrays: Sequence[Array], tlb_bytes: int, threads: int) -> Callable[[]
 
 
 def _free_bytes() -> int:
-    """Memory that can be taken without swapping, the container's limit included. Raises OutOfMemory where Linux does not tell."""
+    """Memory available without swapping, within the container's limit. Raises OutOfMemory if Linux does not report it."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     kib = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
     if kib is None:
@@ -156,7 +156,7 @@ class Bench:
 
 
 def need_streams(problems: Sequence[Problem]) -> None:
-    """Make sure, before the machine is measured, which takes seconds, that a case can be timed with its streams. Raises UsageError."""
+    """Check, before the machine is measured for seconds, that some case can be timed with its streams. Raises UsageError."""
     refusal: InvalidArguments | None = None
     for g in dict.fromkeys(p.globals for p in problems if p.globals.mode.is_timed):
         threads = {"threads": g.threads} if g.threads != Globals().threads else {}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.arrays import Array, elements, view
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.harness.buffers import NAN_BYTE, turn_bits
+from benchgraph.harness.buffers import NAN_BYTE, invert_bits
 from benchgraph.harness.verdict import Verdict
 from benchgraph.library.protocol import Compiled
 from benchgraph.measure.phases import phase
@@ -40,11 +40,11 @@ class BoundPartition:
 
         Only the next execution uses what was kept: if that depends on anything but constants, its results are wrong.
         """
-        turn_bits(self._variable)
+        invert_bits(self._variable)
         try:
             self.execute()
         finally:  # other libraries go on with these inputs when this one fails
-            turn_bits(self._variable)
+            invert_bits(self._variable)
 
 
 def repeat(run: BoundPartition, where: str, verdict: Verdict) -> Verdict:

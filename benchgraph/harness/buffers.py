@@ -1,4 +1,4 @@
-"""Memory for logical tensors, and the plan of which buffers between partitions can share it."""
+"""Buffers for logical tensors, and the plan by which values between partitions share memory."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchgraph.partition.ir import Partition
 from benchgraph.runtime.memory import mapped
 
 REFERENCE_BYTES = 8  # per element: float64
-CONSTANT_BYTE = 0x3F  # benchdnn's, for inputs that need no meaning: 0.747 in f32, 63 in s8
+CONSTANT_BYTE = 0x3F  # benchdnn's, for inputs with arbitrary values: 0.747 in f32, 63 in s8
 NAN_BYTE = 0xFF  # benchdnn's: every float format reads it as NaN, so an unwritten element shows
 
 
 def allocate(tensor: LogicalTensor) -> Array:
-    """An array for the tensor as libraries take it: s4 and u4 packed, two to a byte."""
+    """An array for the tensor as libraries expect it: s4 and u4 packed, two to a byte."""
     return view(mapped(tensor.nbytes), tensor)
 
 
 def constant_inputs(graph: Graph) -> dict[int, Array]:
-    """Buffers for the graph's inputs, every byte the same."""
+    """Buffers for the graph's inputs, with every byte the same."""
     buffers = {}
     for tensor in graph.inputs:
         memory = mapped(tensor.nbytes)
@@ -38,7 +38,7 @@ def constant_inputs(graph: Graph) -> dict[int, Array]:
 
 
 def load_inputs(graph: Graph, values: dict[int, Array]) -> dict[int, Array]:
-    """Buffers for the graph's inputs, filled from values, the elements (which is emptied, so that large data is not held twice)."""
+    """Buffers for the graph's inputs, filled from values, the elements (which is emptied to save memory)."""
     buffers = {}
     for tensor in graph.inputs:
         buffers[tensor.id] = allocate(tensor)
@@ -46,8 +46,8 @@ def load_inputs(graph: Graph, values: dict[int, Array]) -> dict[int, Array]:
     return buffers
 
 
-def turn_bits(arrays: Iterable[Array]) -> None:
-    """Turn every bit of every element (of booleans: the value); twice is as before. Arrays whose elements share memory are left out."""
+def invert_bits(arrays: Iterable[Array]) -> None:
+    """Invert every bit of every element (of booleans: the value); twice restores it. Arrays with overlapping elements are left out."""
     for array in {id(a): a for a in arrays}.values():
         if any(s == 0 and d > 1 for s, d in zip(array.strides, array.shape, strict=True)):
             continue
@@ -80,6 +80,6 @@ def last_uses(partitions: Sequence[Partition]) -> dict[int, int]:
 
 
 def plan(graph: Graph, partitions: Sequence[Partition]) -> slots.Plan:
-    """Lay out the values that pass between partitions executed in order. The graph's inputs and outputs have buffers of their own."""
+    """Assign memory to the values between partitions executed in order. The graph's inputs and outputs have buffers of their own."""
     keep, ends = {t.id for t in graph.outputs}, last_uses(partitions)
     return slots.plan([Value(t.id, t.nbytes, step, ends[t.id]) for step, p in enumerate(partitions) for t in p.outputs if t.id not in keep])

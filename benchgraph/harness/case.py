@@ -25,8 +25,8 @@ from benchgraph.harness.bound import BoundPartition, repeat
 from benchgraph.harness.buffers import constant_inputs, last_uses, load_inputs, memory_needed
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of
 from benchgraph.harness.cut import WrongCount, compile_all, cut, described
-from benchgraph.harness.differ import differences
-from benchgraph.harness.failure import failure
+from benchgraph.harness.error_status import failure
+from benchgraph.harness.library_differences import differences
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
 from benchgraph.harness.verdict import Verdict, compare_outputs

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.failure import failure
+from benchgraph.harness.error_status import failure
 from benchgraph.library.protocol import Library
 from benchgraph.options.knobs import Side
 from benchgraph.options.problem import Problem

@@ -17,16 +17,16 @@ from contextlib import contextmanager, suppress
 from benchgraph.core.errors import NO_THREAD
 from benchgraph.present.progress import erasing
 
-PATIENCE_S = 1.0  # after which one who waits is told how to wait no longer
-GRACE_S = 5.0  # for compiled code to return; those who send SIGTERM send SIGKILL after 10 s and more
-TOGETHER_S = 0.2  # signals that come within it are one: `timeout` and shells that close send theirs to the process and to its group
+PATIENCE_S = 1.0  # delay of the message that a second signal ends the process at once
+GRACE_S = 5.0  # for compiled code to return; SIGKILL usually follows SIGTERM after 10 s or more
+TOGETHER_S = 0.2  # signals within this time are one: `timeout` and closing shells signal both the process and its group
 _SHELL = 128  # plus a signal's number: the exit code, as shells say it
 
-_awaited = "what is under way"  # what has to end before a signal is acted on
+_awaited = "what is under way"  # what must end before a signal takes effect
 
 
 class Stopped(KeyboardInterrupt):
-    """What a signal other than Ctrl-C raises."""
+    """Raised by a signal other than Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -34,18 +34,18 @@ class Stopped(KeyboardInterrupt):
 
 
 def code_of(by: KeyboardInterrupt) -> int:
-    """The exit code of what this has ended."""
+    """The exit code of a run ended by this exception."""
     return _SHELL + (by.number if isinstance(by, Stopped) else signal.SIGINT)
 
 
-def said(by: KeyboardInterrupt) -> str:
-    """interrupted, and by what, unless it was Ctrl-C."""
+def interruption_text(by: KeyboardInterrupt) -> str:
+    """ "interrupted", with the signal unless it was Ctrl-C."""
     return f"interrupted by {by}" if isinstance(by, Stopped) else "interrupted"
 
 
 @contextmanager
 def awaiting(what: str) -> Iterator[None]:
-    """Inside the block, whoever presses Ctrl-C in vain is told that this has to end first, as `the case to return`."""
+    """Inside the block, the message after Ctrl-C says that this must end first, such as `the case to return`."""
     global _awaited
     before, _awaited = _awaited, what
     try:
@@ -61,14 +61,14 @@ def interruptible() -> Iterator[None]:
     Nothing changes in a thread other than the main one, or where somebody handles Ctrl-C already; nor for a signal that is ignored, as by
     nohup, or handled by somebody.
     """
-    is_free = signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN)  # ignored: in a shell's background
+    is_free = signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN)  # ignored in a shell's background
     if threading.current_thread() is not threading.main_thread() or not is_free:
         yield
         return
     came = threading.Event()
 
     def stop(number: int, frame: object) -> None:
-        if not came.is_set():  # what raised once is being followed, and a second one would disturb it
+        if not came.is_set():  # a second exception would disturb the handling of the first
             came.set()
             raise KeyboardInterrupt if number == signal.SIGINT else Stopped(number)
 
@@ -83,7 +83,7 @@ def interruptible() -> Iterator[None]:
     is_watched = True
     try:
         watcher.start()
-    except NO_THREAD:  # the first signal is acted on all the same
+    except NO_THREAD:  # the first signal still works
         is_watched = False
     try:
         yield
@@ -91,7 +91,7 @@ def interruptible() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(before)
-        os.close(wake)  # which ends the watcher
+        os.close(wake)  # ends the watcher thread
         if is_watched:
             watcher.join()
         os.close(signals)
@@ -123,6 +123,6 @@ def _watch(signals: int, ours: frozenset[int], came: threading.Event) -> None:
 
 
 def _tell(text: str) -> None:
-    """On stderr, past Python, since another thread may be writing there by it."""
+    """On stderr, bypassing Python's buffer, which another thread may hold."""
     with suppress(OSError):
         os.write(2, erasing() + text.encode())

@@ -27,12 +27,12 @@ from benchgraph.options.argv import CommandLine
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import CaseResult, FinishedCase, Result, Status
 
-MEMORY_SHARE = 0.9  # of the free memory that the workers divide among them; the rest is for this process and the system's caches
+MEMORY_SHARE = 0.9  # share of the free memory for all workers; the rest is for this process and the system's caches
 LEAST_MEMORY = 1 << 30  # bytes a worker may use at least: interpreter, compiler and a small case
 
 
 def workers_of(line: CommandLine) -> int:
-    """How many worker processes a command line asks for; 0: run in this one. Raises UsageError for measurements side by side."""
+    """The number of worker processes for a command line; 0: run in this process. Raises UsageError for parallel measurements."""
     jobs = line.globals.jobs
     if jobs > 1 and any(p.globals.mode.is_timed for p in line.problems):
         what = "timed modes measure, and cases that run at once disturb each other's times"
@@ -48,9 +48,9 @@ def share_of_threads(jobs: int) -> int:
 
 
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[FinishedCase]:
-    """Run the problems in so many processes, and give each result when it is there. No process outlives the iterator."""
+    """Run the problems in so many processes; yields each result when it is there. No process outlives the iterator."""
     memory = _memory(bench)
-    crew = _Crew(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
+    crew = _WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
     starved = list[Problem]()
     try:
         for problem, done in crew.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):
@@ -66,7 +66,7 @@ def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterat
 
 
 def _memory(bench: Bench) -> int | None:
-    """Bytes for all workers together; None where the system does not tell what is free."""
+    """Bytes for all workers together; None if the system does not report free memory."""
     try:
         return int(bench.free_bytes() * MEMORY_SHARE)
     except OutOfMemory:
@@ -74,8 +74,8 @@ def _memory(bench: Bench) -> int | None:
 
 
 @dataclass
-class _Crew:
-    """Worker processes, started when they are first needed. refusal: why the last one that was wanted did not start."""
+class _WorkerPool:
+    """Worker processes, started when needed. refusal: why the last start failed."""
 
     setup: Setup
     workers: list[Worker] = field(default_factory=list)
@@ -85,9 +85,9 @@ class _Crew:
         """Run the problems on so many workers, each of which may allocate so many bytes."""
         todo = deque(problems)
         while busy := self._hand_out(todo, jobs, memory):
-            for worker in _heard(busy):
+            for worker in _ready_workers(busy):
                 problem = worker.problem
-                if problem and (done := self._attend(worker)):
+                if problem and (done := self._handle(worker)):
                     yield problem, done
                 elif problem and not worker.is_alive:
                     todo.appendleft(problem)
@@ -108,7 +108,7 @@ class _Crew:
             if not idle:
                 try:
                     self.workers += (idle := [Worker(self.setup)])
-                except OSError as bad:  # those that are there go on, and it is tried again when one of them has ended
+                except OSError as bad:  # the others continue, and the start is retried when one of them ends
                     self.refusal = bad.strerror or str(bad)
                     remark(f"no worker process can be started ({self.refusal}): cases run in {len(self.workers)} of {jobs}")
                     break
@@ -116,8 +116,8 @@ class _Crew:
             idle.pop().give(todo.popleft(), memory)
         return [w for w in self.workers if w.problem]
 
-    def _attend(self, worker: Worker) -> FinishedCase | None:
-        """Hear a worker, or give it up when it has nothing to say. None when it has no result: its case began, or will run elsewhere."""
+    def _handle(self, worker: Worker) -> FinishedCase | None:
+        """A worker's next message, or its timeout. None if there is no result: its case began, or will run elsewhere."""
         try:
             case = worker.receive() if worker.pipe.poll() else worker.expire()
         except Lost as lost:
@@ -129,8 +129,8 @@ class _Crew:
         return done
 
 
-def _heard(busy: list[Worker]) -> list[Worker]:
-    """Wait until workers have something to say, or are late; those."""
+def _ready_workers(busy: list[Worker]) -> list[Worker]:
+    """Wait for messages or timeouts of workers; returns these workers."""
     soonest = min(w.deadline for w in busy)
     heard = wait([w.pipe for w in busy], None if soonest == NEVER else max(soonest - time.monotonic(), 0.0))
     return [w for w in busy if w.pipe in heard or w.deadline <= time.monotonic()]

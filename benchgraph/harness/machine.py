@@ -1,4 +1,4 @@
-"""What machine the numbers come from, and what it can do at best."""
+"""The machine that is measured on, and its peak rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchgraph.options.knobs import Globals
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Machine
 
-PROBES = 20  # samples per figure, of a millisecond each; the best is kept, since a peak is what the machine can do undisturbed
+PROBES = 20  # samples per figure, of a millisecond each; the best is the peak of the undisturbed machine
 NAMED = ("benchgraph", "numpy", "llvmlite")
 
 
@@ -39,7 +39,7 @@ def describe(settings: Globals, bench: Bench) -> Machine:
 
 
 def _best(probes: list[Probe]) -> list[float]:
-    """The best sample of each, taken in turns, so that all of them see the same frequencies."""
+    """The best sample of each, interleaved, so that all see the same frequencies."""
     rounds = list[list[float]]()
     for _ in range(PROBES):
         tell("measure", len(rounds), PROBES)

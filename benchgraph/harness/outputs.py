@@ -1,4 +1,4 @@
-"""Where results go: what can be known to fail is refused before the first case runs, and what fails all the same is saved elsewhere.
+"""Destinations of results: predictable errors are raised before the first case runs; if writing fails later, results are saved elsewhere.
 
 A report may go to a file, or to standard output with `-`; everything else that a run prints then goes to standard error, so that
 `benchgraph ... --report=json:- | jq .` works.
@@ -18,16 +18,16 @@ from typing import TextIO
 from benchgraph.core.config import PREFIX, config
 from benchgraph.core.errors import UsageError
 from benchgraph.core.files import make_folder, real
-from benchgraph.harness.standard import lost
+from benchgraph.harness.standard_streams import lost
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import suffixes
 from benchgraph.results.json_report import is_plain, unwritable
 
-STDOUT = "-"  # the file that is none
+STDOUT = "-"  # stands for standard output
 
 
 def need_outputs(settings: Globals) -> None:
-    """Try every place that the options name. Raises UsageError for two reports in one, and for one that cannot be written."""
+    """Check every output file of the options. Raises UsageError for a file used twice, and for one that cannot be written."""
     places = dict[object, str]()
     for name, file in settings.reports:
         option = f"--report={name}:{file}" if (name, file) in settings.report else f"--resume={file}"
@@ -49,13 +49,13 @@ def need_outputs(settings: Globals) -> None:
 
 
 def need_file(path: Path, where: str) -> None:
-    """Try to write there without doing so, but that its folder is made. Raises UsageError. where: what to call it."""
+    """Check that the file can be written, making only its folder. Raises UsageError. where: its name in errors."""
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if is_plain(path):
             _try_folder(real(path).parent)
-        elif real(path).is_fifo():  # to open one that nobody reads is to wait without end
+        elif real(path).is_fifo():  # opening one without a reader would block
             raise OSError(errno.EINVAL, "it is a named pipe, not a file")
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -64,7 +64,7 @@ def need_file(path: Path, where: str) -> None:
 
 
 def need_folder(path: Path, where: str) -> None:
-    """As `need_file`, of a folder that files are to go to."""
+    """As `need_file`, for a folder of files."""
     try:
         _try_folder(path)
     except OSError as bad:
@@ -84,7 +84,7 @@ def _try_folder(path: Path) -> None:
 
 @contextmanager
 def kept_apart(settings: Globals) -> Iterator[TextIO]:
-    """Standard output for reports: where one goes there, all else that is printed inside goes to standard error."""
+    """Standard output for reports: if one goes there, all other output inside goes to standard error."""
     out = sys.stdout
     if all(file != STDOUT for _, file in settings.reports):
         yield out
@@ -94,19 +94,19 @@ def kept_apart(settings: Globals) -> Iterator[TextIO]:
 
 
 def write_out(out: TextIO, text: str) -> None:
-    """Write a report to standard output, at once. Raises OSError, as when nobody reads any more."""
+    """Write a report to standard output and flush. Raises OSError, such as for a closed pipe."""
     out.write(text if text.endswith("\n") else text + "\n")
     if bad := lost(out):
         raise bad
 
 
 def full_output(bad: OSError) -> str:
-    """What to say of a standard output that takes no more."""
+    """The error for a standard output that cannot be written."""
     return f"standard output: cannot write there: {bad.strerror}; make room there, or send it elsewhere"
 
 
 def drop(out: TextIO) -> None:
-    """Send what is left in its buffer nowhere: it would be tried, and complained of, once more at exit."""
+    """Discard its buffer, which would otherwise be written, and fail, again at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 

@@ -1,4 +1,4 @@
-"""--resume FILE: results of an earlier run, interrupted or not, are taken over; only what is missing runs.
+"""--resume FILE: results of an earlier run, interrupted or not, are reused; only missing cases run.
 
 So that an interrupted run leaves something, every JSON report that goes to a file grows while cases finish.
 """
@@ -19,7 +19,7 @@ from benchgraph.options.problem import Problem
 from benchgraph.results.json_report import GrowingReport, is_full, is_plain, parse, source, unwritable
 from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
 
-STREAMED = "json"  # the report that grows
+STREAMED = "json"  # the growing report
 
 
 def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[tuple[CaseResult, ...], Origin | None]:
@@ -52,7 +52,7 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
 
 
 def _need_all_asked(file: Path, found: ResultSet, problems: Sequence[Problem]) -> None:
-    """Raise UsageError where the file has more results of a repro line than there are problems of it."""
+    """Raise UsageError if the file has more results of a repro line than there are problems of it."""
     asked = Counter(p.repro for p in problems)
     if not (lost := Counter(case.repro for case in found.cases) - asked):
         return
@@ -62,7 +62,7 @@ def _need_all_asked(file: Path, found: ResultSet, problems: Sequence[Problem]) -
 
 
 def _differences(then: Machine | None, then_source: str, now: Machine) -> str:
-    """What was not as it is now, as '<what> then, <what> now'."""
+    """The differences of machine and source code then and now, as '<what> then, <what> now'."""
     if then is None:
         return "an unknown machine"
     pairs = {"the CPU": (then.cpu, now.cpu), "cores": (then.cores, now.cores), "the instruction set": (then.isa, now.isa)}
@@ -72,14 +72,14 @@ def _differences(then: Machine | None, then_source: str, now: Machine) -> str:
 
 
 @dataclass
-class Kept:
-    """The JSON reports that grow. warn: told when one cannot grow further, as on a full disk; the run goes on without it."""
+class GrowingReports:
+    """The JSON reports that grow. warn: called when one cannot grow further, such as on a full disk; the run continues without it."""
 
     warn: Callable[[str], None]
     streams: dict[Path, GrowingReport] = field(default_factory=dict)
 
     def open(self, settings: Globals, begun: ResultSet) -> None:
-        """Begin every JSON report of these settings with what there is. Raises BenchgraphError for a file that cannot be written."""
+        """Begin every JSON report of these settings with the present results. Raises BenchgraphError for a file that cannot be written."""
         for name, file in settings.reports:
             path = Path(file)
             if name != STREAMED or file in ("", STDOUT) or not is_plain(path):
@@ -90,7 +90,7 @@ class Kept:
                 raise unwritable(bad, f"--report={name}:{file}") from bad
 
     def open_one(self, files: Sequence[Path], begun: ResultSet) -> None:
-        """Begin a report in the first of the files that can be written. Raises InvalidArguments when none can."""
+        """Begin a report in the first of the files that can be written. Raises InvalidArguments if none can."""
         for path in files:
             try:
                 self.streams[path] = GrowingReport(path, begun)

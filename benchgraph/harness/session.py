@@ -18,11 +18,11 @@ import click
 
 from benchgraph.core import steps
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.harness.begin import Begun, begin, machine_of
-from benchgraph.harness.interrupt import awaiting, code_of, said
+from benchgraph.harness.interrupt import awaiting, code_of, interruption_text
 from benchgraph.harness.outputs import STDOUT, full_output, kept_apart, save_elsewhere, write_out
-from benchgraph.harness.resume import STREAMED, Kept
-from benchgraph.harness.standard import enduring, lost
+from benchgraph.harness.resume import STREAMED, GrowingReports
+from benchgraph.harness.standard_streams import enduring, lost
+from benchgraph.harness.start_run import StartedRun, begin, machine_of
 from benchgraph.measure.phases import table as phase_table
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.knobs import Globals
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a run came to."""
+class RunOutcome:
+    """The result of a run."""
 
     code: int
     failures: tuple[CaseResult, ...] = ()
 
 
-def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
-    """Run, print as results come, report at the end. jobs: worker processes, 0 for none."""
+def run_line(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
+    """Run the cases, print results as they finish, write reports at the end. jobs: worker processes, 0 for none."""
     with enduring("stdout"):
         with kept_apart(line.globals) as out:
             ran = _run_line(line, bench, jobs, out)
@@ -60,12 +60,12 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> Ran:
     return replace(ran, code=ExitCode.failed) if ran.code == ExitCode.ok else ran
 
 
-def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
-    """out: where reports go that name no file but -."""
+def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOutcome:
+    """out: where reports to - go."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
-    kept, code, why = Kept(warn), ExitCode.refused, ""
+    kept, code, why = GrowingReports(warn), ExitCode.refused, ""
     stopped: KeyboardInterrupt | None = None
-    begun: Begun | None = None
+    begun: StartedRun | None = None
     is_in_vain = not line.globals.history and all(file in ("", STDOUT) for _, file in line.globals.reports)  # but for what is printed
     ran = list[CaseResult]()
     try:
@@ -92,16 +92,16 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
                         why = "stopped"
                         break
     except KeyboardInterrupt as by:
-        stopped, why = by, said(by)
+        stopped, why = by, interruption_text(by)
     except BenchgraphError as bad:
         warn(str(bad))
-        return Ran(code)
+        return RunOutcome(code)
     finally:
         kept.close()
     if begun is None:  # the reports of earlier runs stay as they are
         assert stopped is not None
         click.echo(f"{why} after 0 of {len(line.problems)} cases")
-        return Ran(code_of(stopped))
+        return RunOutcome(code_of(stopped))
     screen.rest()
     cases, elapsed_s = _in_order(line, (*begun.held, *ran)), bench.clock() - started
     results = ResultSet(line.globals.mode, machine, cases, elapsed_s, begun.origin, len(line.problems))
@@ -113,9 +113,9 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> Ran:
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
     summarise(line.globals, results, phases)
     if stopped:
-        return Ran(code_of(stopped))
+        return RunOutcome(code_of(stopped))
     is_good = not _has_unwanted(line.globals, results) and reported and recorded
-    return Ran(results.exit_code if is_good else ExitCode.failed, results.failures)
+    return RunOutcome(results.exit_code if is_good else ExitCode.failed, results.failures)
 
 
 def _in_order(line: CommandLine, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
@@ -125,7 +125,7 @@ def _in_order(line: CommandLine, cases: Sequence[CaseResult]) -> tuple[CaseResul
 
 
 def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
-    """Whether cases have a status that --fail-on names, which is then said."""
+    """Whether cases have a status that --fail-on names, which is then printed."""
     found = {name: results.counts[UNWANTED[name]] for name in settings.fail_on if results.counts[UNWANTED[name]]}
     if found:
         said = ", ".join(f"{count} {name}" for name, count in found.items())
@@ -147,13 +147,13 @@ def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[FinishedCase]:
 
 
 def _full(report: str, file: Path) -> str:
-    """The remedy for a disk that is too full for a report; the one that has grown with the run keeps what it had room for."""
+    """The remedy for a disk that is too full for a report; the growing report has what fitted."""
     is_kept = report == STREAMED and file.is_file()
     return f"make room there, then --resume={file} runs what is missing" if is_kept else "make room there, or name another one"
 
 
 def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
-    """Render every report asked for, and the table in mode P. False when one could not be written where it was to go."""
+    """Render every requested report, and the table in mode P. False if one could not be written to its place."""
     written = True
     wanted = settings.reports
     if settings.mode.is_timed and ("console", "") not in wanted:
@@ -180,7 +180,7 @@ def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
 
 
 def _saved(name: str, text: str, results: ResultSet) -> str:
-    """Save a report that could not be written where it was to go. What to say of it: where it is now."""
+    """Save a report that could not be written to its place. Returns a message with the place."""
     key = results.origin.uid[:8] if results.origin else str(os.getpid())
     if path := save_elsewhere(text, name, key):
         return f"it is in {path}"

@@ -31,7 +31,7 @@ from benchgraph.harness.buffers import constant_inputs, load_inputs
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described, flops, traffic
-from benchgraph.harness.distrust import distrust
+from benchgraph.harness.timing_warnings import distrust
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.cold_cache import ColdCache, cold_cache
 from benchgraph.measure.phases import phase

@@ -31,19 +31,19 @@ from benchgraph.core.config import Config, environment, override
 from benchgraph.core.lines import print_any
 from benchgraph.core.remarks import heard_by, remark
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.blas import SINGLE
+from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import CaseResult, Result, Status
 
-TIMEOUT_S = 300.0  # when --timeout is not given: far above what a case of a correctness batch takes, so that only hangs reach it
-BOOT_S = 120.0  # for a new process to import everything, which takes half a second on an idle machine
+TIMEOUT_S = 300.0  # default of --timeout: far above the time of a correctness case, so that only hangs reach it
+BOOT_S = 120.0  # for a new process to import everything, half a second on an idle machine
 NEVER = float("inf")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What holds for all cases of a worker. It is pickled: the bench's functions must be importable by name."""
+    """The settings for all cases of a worker. It is pickled: the bench's functions must be importable by name."""
 
     bench: Bench
     config: Config
@@ -65,7 +65,7 @@ class Task:
 
 
 class Worker(Child):
-    """A process and the case it has, if any. deadline: when it is given up, by time.monotonic; has_served: it has finished a case."""
+    """A process and its case, if any. deadline: of the case, by time.monotonic; has_served: whether it has finished a case."""
 
     def __init__(self, setup: Setup) -> None:
         self.problem: Problem | None = None
@@ -77,16 +77,16 @@ class Worker(Child):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be given another case, as far as its last words tell."""
+        """Whether it can get another case, according to its last message."""
         return self._process.returncode is None
 
     def give(self, problem: Problem, memory: int | None) -> None:
-        """Have it run a case. memory: bytes it may allocate."""
+        """Run a case. memory: bytes it may allocate."""
         self.problem, self._began, self.deadline = problem, 0.0, time.monotonic() + BOOT_S
         self.send(Task(problem.driver.name, pickle.dumps(problem), memory))
 
     def receive(self) -> CaseResult | None:
-        """The result of its case, None when there is none yet. Blocks until it says something; raises Lost when the process died."""
+        """The result of its case, None if there is none yet. Blocks until the next message; raises Lost when the process died."""
         assert self.problem is not None
         case: CaseResult | str | None = super().receive()
         if isinstance(case, str):
@@ -101,7 +101,7 @@ class Worker(Child):
         return case
 
     def died(self, lost: Lost) -> CaseResult | None:
-        """What its case came to, when `receive` found it lost; None when it died of another case before this one began."""
+        """The result of its case when `receive` raised Lost; None if it died of another case before this one began."""
         if self.has_served and not self._began:
             return None
         memory = lost.signal == signal.SIGKILL
@@ -110,7 +110,7 @@ class Worker(Child):
         return self._failed(f"the worker process {lost}{why}{when}", no_memory=memory)
 
     def expire(self) -> CaseResult:
-        """What its case came to, when the deadline has passed."""
+        """The result of its case when the deadline has passed."""
         assert self.problem is not None
         if self.problem.globals.verbose:
             self._process.send_signal(signal.SIGABRT)  # faulthandler prints where it hangs
@@ -126,24 +126,24 @@ class Worker(Child):
         return CaseResult(self.problem.index, self.problem.repro, elapsed, Result(Status.FAILED, reason, no_memory=no_memory))
 
     def printed(self) -> tuple[str, str]:
-        """What it wrote to stdout and stderr since it was last asked."""
+        """Its output on stdout and stderr since the last call."""
         return self._stdout.take(), self._stderr.take()
 
     def kill(self) -> None:
-        """End the process at once, with all that its cases have started."""
+        """End the process at once, with all processes that its cases have started."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         super().kill()
 
     def close(self) -> None:
-        """Kill it and let go of what it printed."""
+        """Kill it and close its output."""
         self.kill()
         self._stdout.file.close()
         self._stderr.file.close()
 
 
 def _timeout_s(problem: Problem) -> float:
-    """Seconds the case may take; 0 for any time."""
+    """Seconds the case may take; 0 for no limit."""
     given = problem.globals.timeout
     return TIMEOUT_S if given is None else given
 
@@ -152,7 +152,7 @@ def _timeout_s(problem: Problem) -> float:
 
 
 def main(pipe: int, parent: int) -> None:
-    """Serve until the parent closes the pipe or dies. pipe: a file descriptor; parent: a process id."""
+    """Serve until the parent closes the pipe or ends. pipe: a file descriptor; parent: a process id."""
     connection = attach(pipe, parent)
     print_any("utf-8")
     with suppress(EOFError), connection:
@@ -169,7 +169,7 @@ def _serve(connection: Connection, bench: Bench) -> None:
         load_driver(task.driver)
         problem: Problem = pickle.loads(task.problem)
         if problem.globals.verbose:
-            faulthandler.enable()  # a signal prints where it struck
+            faulthandler.enable()  # a signal prints a traceback
         _limit(task.memory)
         connection.send(None)
         remarks = list[str]()
@@ -192,7 +192,7 @@ def _limit(memory: int | None) -> None:
 
 
 def _flush() -> None:
-    """Write out what Python and C still buffer, so that it counts as this case's."""
+    """Flush the buffers of Python and C, so that their content counts as this case's."""
     sys.stdout.flush()
     sys.stderr.flush()
     ctypes.CDLL(None).fflush(None)

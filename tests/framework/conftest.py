@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchgraph.framework.cache import DEFAULT_CAPACITY, kernel_cache, set_kernel_cache_capacity
+from benchgraph.framework.kernel_cache import DEFAULT_CAPACITY, kernel_cache, set_kernel_cache_capacity
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.layout import Layout
 from benchgraph.framework import dispatch
-from benchgraph.framework.context import counted
+from benchgraph.framework.counters import counted
 from benchgraph.framework.dispatch import Path, invoke
 from benchgraph.framework.fallback import fallback_compute
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.framework.request import OpReq
 from benchgraph.framework.temp_space import TempSpace
+from benchgraph.framework.write_request import OpReq
 from benchgraph.graph import Op, sample_graph
 from benchgraph.ops import OPS as ROWS
 from benchgraph.ops import call_of

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
-from benchgraph.framework.cache import get_kernel_cache_capacity
-from benchgraph.framework.chunk import Chunk
-from benchgraph.framework.request import Output
+from benchgraph.framework.kernel_cache import get_kernel_cache_capacity
+from benchgraph.framework.shared_storage import Chunk
+from benchgraph.framework.write_request import Output
 from benchgraph.graph import save
 from benchgraph.options.argv import parse
 from tests.framework.models import mlp
@@ -99,7 +99,7 @@ def test_other_modes_are_skipped(words: tuple[str, ...], case: str, monkeypatch:
     monkeypatch.setattr("benchgraph.harness.session.machine_of", lambda *_: None)  # which measures its peaks for mode P
     got = ran(*words, case)
     assert "SKIPPED (--framework: the framework driver checks results" in got.output
-    assert "benchgraph.harness.latency" in got.output
+    assert "benchgraph.harness.framework_latency" in got.output
 
 
 def test_listing(case: str) -> None:

@@ -10,11 +10,11 @@ import pytest
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.files import data_dir
 from benchgraph.framework import program
-from benchgraph.framework.cache import set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.kernel_cache import set_kernel_cache_capacity
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.framework.request import OpReq
+from benchgraph.framework.write_request import OpReq
 from benchgraph.graph import Graph, GraphBuilder, load, with_batch
 from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy

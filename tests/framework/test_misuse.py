@@ -12,13 +12,13 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidDataType, InvalidShape, Status, Unimplemented
 from benchgraph.core.layout import Layout
-from benchgraph.framework.desc import describe
 from benchgraph.framework.dispatch import Path, invoke
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.kernel import Kernel
+from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.framework.request import OpReq, Output, output
 from benchgraph.framework.temp_space import TempSpace
+from benchgraph.framework.write_request import OpReq, Output, output
 from benchgraph.graph import Op
 from benchgraph.library.engine import Engine
 from benchgraph.library.partition import Partition

@@ -7,8 +7,8 @@ import pytest
 
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.layout import Layout
-from benchgraph.framework.context import counted
-from benchgraph.framework.desc import describe
+from benchgraph.framework.counters import counted
+from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.temp_space import TempSpace
 

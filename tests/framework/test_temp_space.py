@@ -11,8 +11,8 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import LINE_BYTES
-from benchgraph.framework.context import counted
-from benchgraph.framework.desc import describe
+from benchgraph.framework.counters import counted
+from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.temp_space import TempSpace, on_line, temp_space
 
 

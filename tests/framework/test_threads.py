@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchgraph.core.layout import Layout
-from benchgraph.framework.context import counted
+from benchgraph.framework.counters import counted
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.partition.ir import Policy

@@ -11,14 +11,14 @@ from numpy.typing import NDArray as Array
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import PropertyType
-from benchgraph.framework.context import counted
-from benchgraph.framework.desc import describe
+from benchgraph.framework.counters import counted
 from benchgraph.framework.dispatch import invoke
 from benchgraph.framework.executor import Executor
+from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.prepack import prepack_
-from benchgraph.framework.request import OpReq, output
 from benchgraph.framework.temp_space import TempSpace
+from benchgraph.framework.write_request import OpReq, output
 from benchgraph.graph import Graph, GraphBuilder, Op
 from benchgraph.library.cache import get_constant_tensor_cache_capacity, set_constant_tensor_cache_capacity
 from benchgraph.partition.ir import Policy

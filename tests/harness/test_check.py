@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.buffers import turn_bits
+from benchgraph.harness.buffers import invert_bits
 from benchgraph.harness.case import check
 from benchgraph.harness.cut import WrongCount
 from benchgraph.options.knobs import Globals
@@ -213,13 +213,13 @@ def test_inputs_are_as_they_were_after_an_execution_on_other_data() -> None:
     b.op("Add", *ins)
     arrays = [np.lib.stride_tricks.as_strided(np.arange(21, dtype=np.float32), (3, 5), (28, 4)), np.broadcast_to(np.float32(2), 5)]
     before = [a.copy() for a in arrays]
-    turn_bits(arrays)
+    invert_bits(arrays)
     assert (arrays[0] != before[0]).all()
     assert (arrays[1] == before[1]).all(), "elements that share memory stay"
-    turn_bits(arrays)
+    invert_bits(arrays)
     assert all(np.array_equal(a, b) for a, b in zip(arrays, before, strict=True))
     flags = np.array([True, False])
-    turn_bits([flags])
+    invert_bits([flags])
     assert flags.tolist() == [False, True]
 
 

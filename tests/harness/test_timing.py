@@ -13,8 +13,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.processors import given
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.distrust import distrust
 from benchgraph.harness.timing import measure
+from benchgraph.harness.timing_warnings import distrust
 from benchgraph.measure.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments, UsageError
-from benchgraph.harness.words import chosen
+from benchgraph.harness.command_words import select_cases
 from benchgraph.options.argv import parse
 from benchgraph.results.mode import Mode
 
@@ -125,7 +125,7 @@ def test_a_match_of_a_batch_file_holds_up_to_reset_and_the_command_lines_narrows
     ],
 )
 def test_behind_a_command_options_of_the_driver_hold_as_the_shared_ones_do(words: list[str], lines: list[str]) -> None:
-    found = [p.repro for p in chosen(words).problems]
+    found = [p.repro for p in select_cases(words).problems]
     assert found[: len(lines)] == lines
 
 

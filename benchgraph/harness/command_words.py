@@ -1,4 +1,4 @@
-"""The words behind commands: their own options, and the words that choose cases, which stand in any order."""
+"""The words after commands: their own options, and the words that select cases, in any order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.plugins import contradicts, names
 
 T = TypeVar("T")
-NEGATIVE = re.compile(r"-\.?\d.*")  # a value that only looks like an option; none begins so
+NEGATIVE = re.compile(r"-\.?\d.*")  # a negative number is a value, not an option
 
 
 def value_of(command: str, word: str, left: list[str], *, form: str = " VALUE", barred: str = "-") -> str:
@@ -29,8 +29,8 @@ def value_of(command: str, word: str, left: list[str], *, form: str = " VALUE", 
     return value
 
 
-def understood(command: str, option: str, value: str, parse: Callable[[str], T]) -> T:
-    """What the value of an option means. Raises UsageError with the parser's remedy."""
+def parsed_value(command: str, option: str, value: str, parse: Callable[[str], T]) -> T:
+    """The parsed value of an option. Raises UsageError with the parser's remedy."""
     try:
         return parse(value)
     except ValueError as bad:
@@ -64,8 +64,8 @@ def need_output(command: str, file: str, kind: str) -> None:
         need_file(Path(file), file)
 
 
-def chosen(words: Sequence[str]) -> CommandLine:
-    """The cases that a command is about. Without a driver it is graph, and where one is named it may stand anywhere among the words."""
+def select_cases(words: Sequence[str]) -> CommandLine:
+    """The cases selected for a command. The default driver is graph; a named one may be anywhere among the words."""
     found = [(i, i + length) for i in range(len(words)) if (length := _names_driver(words, i))]
     if len(found) != 1:
         return parse(words, default="graph")
@@ -74,7 +74,7 @@ def chosen(words: Sequence[str]) -> CommandLine:
 
 
 def _names_driver(words: Sequence[str], at: int) -> int:
-    """How many words from here on name a driver: --matmul, --driver=matmul, --driver matmul."""
+    """How many words from here name a driver: --matmul, --driver=matmul, --driver matmul."""
     option, has_value, _ = words[at].partition("=")
     if option == "--driver":
         return 1 if has_value else 2

@@ -1,16 +1,16 @@
-"""Handles: memory as an op sees it while it runs."""
+"""Handles: memory for an op while it runs."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.framework.chunk import Chunk
-from benchgraph.framework.desc import Bytes, MemoryDesc, Values
+from benchgraph.framework.memory_desc import Bytes, MemoryDesc, Values
+from benchgraph.framework.shared_storage import Chunk
 
 
 class RunningOp(Protocol):
-    """The op that a handle was made in (temp_space.Scope)."""
+    """The op that a handle was made for (temp_space.Scope)."""
 
     label: str
 
@@ -20,7 +20,7 @@ class RunningOp(Protocol):
 
 
 class Array(Protocol):
-    """The array that a handle was made of (ndarray.NDArray)."""
+    """The array of a handle (ndarray.NDArray)."""
 
     chunk: Chunk
 
@@ -28,9 +28,9 @@ class Array(Protocol):
 
 
 class Memory:
-    """Memory of an array, or temporary memory, with how it is to be read. It references and never owns.
+    """Memory of an array, or temporary memory, with its desc. It does not own the memory.
 
-    Valid inside the op it was made in, on that op's thread, while its array is not freed; using it elsewhere raises InvalidArguments.
+    Valid inside the op that it was made for, on that op's thread, while its array is not freed; any other use raises InvalidArguments.
     """
 
     __slots__ = ("_data", "_of", "_scope", "desc")
@@ -40,7 +40,7 @@ class Memory:
 
     @property
     def name(self) -> str:
-        """What messages call it: the array, or what the temporary is for."""
+        """Its name in messages: the array, or the temporary's purpose."""
         return self._of if isinstance(self._of, str) else self._of.where()
 
     @property
@@ -59,7 +59,7 @@ class Memory:
         return self.desc.array(self.data)
 
     def as_desc(self, desc: MemoryDesc) -> Memory:
-        """The same memory read otherwise: both row-major, and as many bytes."""
+        """The same memory with another desc: both are row-major and of the same size."""
         assert self.desc.is_plain
         assert desc.is_plain
         assert desc.nbytes == self.desc.nbytes

@@ -1,4 +1,4 @@
-"""Standard output and error of a run, which goes on when one of them takes no more: its reports and its history are elsewhere.
+"""Standard output and error of a run that continues when one of them fails: its reports and its history are elsewhere.
 
 That may be a pipe that nobody reads any longer, a full disk, or a terminal that has been closed.
 """
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an output that takes no more: no room there; a terminal that was closed
+LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # errors of a failed output: a full disk, a closed terminal
 
 
 class _Enduring(io.FileIO):
-    """A file descriptor that takes all that is written to it. lost: why it went nowhere, from some time on."""
+    """A file descriptor that accepts all writes. lost: the error since which output is discarded."""
 
     lost: OSError | None = None
 
@@ -37,7 +37,7 @@ class _Enduring(io.FileIO):
 
 @contextmanager
 def enduring(name: Literal["stdout", "stderr"]) -> Iterator[None]:
-    """Inside, writing to that stream of sys raises nothing; `lost` says what became of it."""
+    """Inside, writing to that stream of sys raises nothing; `lost` returns the error."""
     before: TextIO = getattr(sys, name)
     ours = _enduring(before)
     setattr(sys, name, ours)
@@ -49,7 +49,7 @@ def enduring(name: Literal["stdout", "stderr"]) -> Iterator[None]:
 
 
 def _enduring(stream: TextIO) -> TextIO:
-    """The same stream for what is left to write; itself, if it is no file of the system's, or takes everything already."""
+    """A tolerant wrapper of the stream; the stream itself if it is no file of the system's, or tolerant already."""
     if not isinstance(stream, io.TextIOWrapper) or type(_raw(stream)) is not io.FileIO:
         return stream
     stream.flush()
@@ -65,7 +65,7 @@ def _raw(stream: object) -> object:
 
 
 def lost(stream: TextIO) -> OSError | None:
-    """Why a stream inside `enduring` takes no more."""
+    """The error since which a stream inside `enduring` discards output."""
     with suppress(ValueError):
         stream.flush()
     raw = _raw(stream)

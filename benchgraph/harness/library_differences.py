@@ -1,4 +1,4 @@
-"""Where libraries differ on the same data, and who is right: each is held to the float64 reference of the whole graph."""
+"""Differences between libraries on the same data, and which are right: each is compared with the float64 reference of the whole graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the framework layer costs at batch 1, and what its caches are worth: `python -m benchgraph.harness.latency [FILE.json]`.
+"""The overhead of the framework layer at batch 1, and the gain from its caches: python -m benchgraph.harness.framework_latency [FILE.json].
 
 The work is small on purpose. The ways are timed in turns, one execution each per round, so that whatever else the machine does falls on
 all of them.
@@ -16,24 +16,24 @@ from typing import TypeAlias
 import click
 
 from benchgraph.core.target import cpu_name
-from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor
+from benchgraph.framework.kernel_cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
 from benchgraph.graph import Graph, GraphBuilder, load, with_batch
-from benchgraph.harness.adoption import bound
 from benchgraph.harness.buffers import load_inputs
+from benchgraph.harness.framework_check import bound
 from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import fill
 
 WIDTHS = 13, 512, 256, 128  # MLP_1 of the Graph Compiler paper
-SLOW = 20  # rounds per round of the ways that compile
+SLOW = 20  # rounds per round of the functions that compile
 Ways: TypeAlias = dict[str, Callable[[], object]]
 
 
 def mlp(rows: int) -> Graph:
-    """Products with biases and ReLUs."""
+    """An MLP: products with biases and ReLUs."""
     b = GraphBuilder()
     x = b.input((rows, WIDTHS[0]))
     for n, k in pairwise(WIDTHS):
@@ -42,7 +42,7 @@ def mlp(rows: int) -> Graph:
 
 
 def ways(graph: Graph, policy: Policy) -> Ways:
-    """What is timed: each executes the graph once."""
+    """The measured functions: each executes the graph once."""
     buffers = load_inputs(graph, fill(graph, 1))
     arrays = {t.id: NDArray.of(buffers[t.id], t.dtype, f"tensor {t.id}") for t in graph.inputs}
     params = {t.id: arrays.pop(t.id) for t in graph.inputs if t.is_constant}
@@ -72,14 +72,14 @@ def ways(graph: Graph, policy: Policy) -> Ways:
 
 
 def measured(timed: Ways, rounds: int) -> dict[str, list[float]]:
-    """Seconds per execution, in turns; what is not the first half of the ways compiles, and runs in every SLOW-th round alone."""
+    """Seconds per execution, interleaved; the second half of the functions compiles, and runs only in every SLOW-th round."""
     fast = list(timed)[:2]
     samples = dict[str, list[float]]()
     for n in range(rounds):
         for name, run in timed.items():
             if name not in fast and n % SLOW:
                 continue
-            run()  # whatever the way before it left cold
+            run()  # warms what the one before left cold
             begin = time.perf_counter()
             run()
             samples.setdefault(name, []).append(time.perf_counter() - begin)

@@ -1,8 +1,8 @@
-"""Storage that arrays share: what is published, and how it changes.
+"""Storage shared by arrays, published in immutable versions.
 
-A Store is immutable: a buffer, how it is to be read, and a version. A chunk publishes one at a time, so that a reader who takes it once
-has a buffer and the layout that belongs to it, whatever others publish meanwhile. Conversions and assignments write a buffer of their own
-and publish that; only an op that was given the array to write may write into the buffer there is.
+A Store is immutable: a buffer, its memory descriptor, and a version. A chunk publishes one at a time, so that a reader who takes it once
+has a buffer with its layout, whatever is published meanwhile. Conversions and assignments write to a new buffer and publish it; only an op
+that writes to the array may write to the present buffer.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.framework.buffers import allocate
-from benchgraph.framework.desc import Bytes, MemoryDesc, describe
+from benchgraph.framework.memory_desc import Bytes, MemoryDesc, describe
 from benchgraph.framework.reorder import convert
 
 
 class Store:
-    """What is published: never changed once it is. data: the part of buffer that desc describes. version: how often values were written;
-    changes of layout do not count."""
+    """A published state, immutable. data: the part of buffer that desc describes. version: how often values were written, not counting
+    changes of layout.
+    """
 
     __slots__ = ("buffer", "data", "desc", "version")
 
@@ -32,16 +33,16 @@ def _first(buffer: Bytes, nbytes: int) -> Bytes:
 
 
 class Chunk:
-    """current: what is published; None when the memory has been freed. storage: the array it was made for, row-major.
+    """current: the published Store; None when the memory has been freed. storage: the array it was made for, row-major.
 
-    growable: whether the buffer may be exchanged for a larger one. borrowed: the user's memory, never exchanged. frozen: its owner
-    promised that it stays as it is, so nothing may write it.
+    growable: whether the buffer may be replaced by a larger one. borrowed: the user's memory, never replaced. frozen: the owner promised
+    not to change it, so nothing may write to it.
     """
 
     def __init__(self, store: Store, *, growable: bool = True, borrowed: bool = False, frozen: bool = False) -> None:
         self.current: Store | None = store
         self._lent = False
-        self._parts: dict[int, Bytes] = {}  # of the current buffer, by size: the same part is the same array
+        self._parts: dict[int, Bytes] = {}  # views of the current buffer by size, so that equal views are one array
         self.growable, self.borrowed, self.frozen = growable, borrowed, frozen
         self.storage = describe(store.desc.dtype, store.desc.shape)
         self.lock = threading.RLock()
@@ -51,32 +52,32 @@ class Chunk:
         return self.current is None
 
     def store(self, where: str) -> Store:
-        """What is published. Raises InvalidArguments when the memory has been freed. where: who asks, and of which array."""
+        """The published Store. Raises InvalidArguments when the memory has been freed. where: the op and array, for errors."""
         store = self.current
         if store is None:
             raise InvalidArguments("its memory has been freed", where=where, fix="free an array after the last op that uses it")
         return store
 
     def free(self) -> None:
-        """Give the memory up. Whoever has taken the store keeps it alive."""
+        """Release the memory. A Store taken before keeps it alive."""
         with self.lock:
             self.current = None
 
     def lend(self, where: str) -> Store:
-        """What is published, for somebody who takes it for constant: its buffer is never written again, later values get another."""
+        """The published Store for a reader that treats it as constant: its buffer is never written again, later values get another one."""
         with self.lock:
             self._lent = not (self.borrowed or self.frozen)
             return self.store(where)
 
     @property
     def can_be_constant(self) -> bool:
-        """Whether lend can promise that: not for memory that its owner writes as he likes."""
+        """Whether `lend` can guarantee that: not for memory that its owner may write."""
         return self.frozen or not self.borrowed
 
     def writable(self, desc: MemoryDesc, where: str, *, fresh: bool = False) -> Store | None:
-        """A store of this desc to be written and then published; None when the memory has no room and cannot be exchanged.
+        """A Store with this desc to be written and then published; None if the memory is too small and cannot be replaced.
 
-        fresh: not in the buffer that is published now, if that can be helped. Raises InvalidArguments for frozen memory.
+        fresh: not in the published buffer if possible. Raises InvalidArguments for frozen memory.
         """
         with self.lock:
             old = self.store(where)
@@ -97,7 +98,7 @@ class Chunk:
         return self._parts[nbytes]
 
     def publish(self, store: Store, where: str, *, written: bool = True) -> None:
-        """Show readers this store. written: its values are new ones."""
+        """Publish a Store. written: its values are new."""
         with self.lock:
             old = self.store(where)
             if store.buffer is not old.buffer:
@@ -106,9 +107,9 @@ class Chunk:
                 self.current = Store(store.buffer, store.desc, old.version + written, store.data)
 
     def convert(self, desc: MemoryDesc, where: str) -> bool:
-        """Change the layout for good, values and version unchanged. Whoever comes second finds it done, and gets False.
+        """Change the layout permanently; values and version stay. False if another thread has done it.
 
-        A buffer that does not grow keeps its size; one that is too small for desc, and memory of the user's, stay as they are: False.
+        A buffer that does not grow keeps its size; one too small for desc, and memory of the user's, stay as they are: False.
         """
         with self.lock:
             old = self.store(where)
@@ -122,12 +123,12 @@ class Chunk:
             return True
 
     def to_default(self, where: str) -> bool:
-        """Make the layout row-major for good. Whether there was anything to do."""
+        """Make the layout row-major permanently. Whether there was anything to do."""
         desc = self.store(where).desc
         return not desc.is_plain and self.convert(describe(desc.dtype, desc.shape), where)
 
     def replaced(self, write: Callable[[Bytes], None], where: str) -> None:
-        """Publish a copy of the row-major memory that `write` has changed."""
+        """Publish a copy of the row-major memory, changed by `write`."""
         with self.lock:
             self.to_default(where)
             old = self.store(where)

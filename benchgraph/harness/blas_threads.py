@@ -13,5 +13,5 @@ SINGLE = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def use_one_thread() -> None:
-    """For this process, before it imports numpy, and for those it starts."""
+    """For this process, before it imports numpy, and for its child processes."""
     provide(SINGLE)

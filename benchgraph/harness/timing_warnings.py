@@ -1,4 +1,4 @@
-"""Reasons not to believe a measurement, each with a remedy where there is one."""
+"""Reasons to distrust a measurement, with remedies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from statistics import median
 
 from benchgraph.results.result import PolicyTiming, Result, spread
 
-SHORT_SAMPLE_S = 1e-3  # below this a sample says little (pyperf's limit)
+SHORT_SAMPLE_S = 1e-3  # shorter samples are unreliable (pyperf's limit)
 SHORT_COLD_S = 50e-6  # a sample of one execution: calling it from Python takes 1 to 2 us, and two threads meet within 5
-SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are not to be believed
+SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are unreliable
 
 
 def distrust(result: Result) -> list[str]:
-    """What is wrong with the timings of a result."""
+    """The warnings for a result's timings."""
     found = [line for t in result.timings for line in (*_samples(t, result), *_shares(t, result))]
     if (moved := spread(result.peak_samples)) >= SPREAD_LIMIT:
         found.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")

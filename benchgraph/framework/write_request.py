@@ -1,13 +1,13 @@
-"""Write requests: what an op is to do with an output, and how its result gets there.
+"""Write requests: how an op's result is written to an output.
 
     request         the op writes to                                                     at commit
-    null            temporary memory                                                     nothing: the array is as it was
-    write_to        the array's memory, relabelled with the op's layout, if it has room  nothing
-                    a temporary, where it has none, is a view and the layout opaque,     copied into the layout the array has
-                    or overlaps an input
+    null            temporary memory                                                     nothing: the array does not change
+    write_to        the array's memory, with the op's layout, if it is large enough      nothing
+                    otherwise, if it is a view and the layout opaque, or if it overlaps
+                    an input: a temporary                                                copied to the array's layout
     write_inplace   the input's memory, if the op may overwrite it and all layouts agree nothing
                     as write_to otherwise
-    add_to          a temporary                                                          added in the array's own layout
+    add_to          a temporary                                                          added in the array's layout
 
     with output(dst, desc, req, scope) as memory:
         kernel(src, memory)
@@ -24,12 +24,12 @@ from enum import Enum
 import numpy as np
 
 from benchgraph.core.errors import InvalidArguments, Unimplemented
-from benchgraph.framework.chunk import Store
-from benchgraph.framework.context import counters
-from benchgraph.framework.desc import MemoryDesc
-from benchgraph.framework.memory import Memory
+from benchgraph.framework.counters import counters
+from benchgraph.framework.memory_desc import MemoryDesc
+from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.reorder import convert
+from benchgraph.framework.shared_storage import Store
 from benchgraph.framework.temp_space import Scope
 
 
@@ -43,7 +43,7 @@ class OpReq(Enum):
 
 
 class Action(Enum):
-    """What commit has to do."""
+    """What commit does."""
 
     nothing = "nothing"
     publish = "publish"
@@ -52,7 +52,7 @@ class Action(Enum):
 
 
 class Output:
-    """One output of a running op. memory: where the op writes, in the layout it asked for; commit: once, after the op has written."""
+    """One output of a running op. memory: where the op writes, with the desc that it requested; commit: once, after the op has written."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Output:
         return Action.copy_back, self._scope.alloc(desc, self.array.name)
 
     def _direct(self, desc: MemoryDesc) -> Memory | None:
-        """The array's own memory in this layout, contents undefined but for what lies beside a view; None when it cannot have it."""
+        """The array's own memory with this desc, uninitialised except around a view; None if that is impossible."""
         array, chunk = self.array, self.array.chunk
         if not array.is_view:
             if self._default_only and not desc.is_plain:
@@ -105,7 +105,7 @@ class Output:
         return Memory(desc, array.window(self._pending), self._scope, array)
 
     def commit(self) -> None:
-        """The result becomes the array's value, as requested. Raises InvalidArguments the second time."""
+        """Make the result the array's value, as requested. Raises InvalidArguments the second time."""
         if not self._is_open:
             raise InvalidArguments("its output is committed twice", where=self._where, fix="use `with output(...)`, which commits once")
         self._is_open = False
@@ -119,7 +119,7 @@ class Output:
     def _publish(self) -> None:
         assert self._pending is not None
         chunk = self.array.chunk
-        if self.array.is_view and chunk.store(self._where).buffer is not self._seen.buffer:  # somebody converted the parent meanwhile
+        if self.array.is_view and chunk.store(self._where).buffer is not self._seen.buffer:  # another thread has converted the parent
             written = self.memory.data
             chunk.replaced(lambda memory: np.copyto(self.array.part(memory), written), self._where)
             return
@@ -146,13 +146,13 @@ class Output:
             convert(self.memory.data, self.memory.desc, term.data, old.desc)
         new = self._direct(old.desc)
         assert new is not None, "the layout it has fits"
-        with np.errstate(all="ignore"):  # padding holds anything
+        with np.errstate(all="ignore"):  # padding is undefined
             np.add(old.array, term.array, out=new.array)
         self._publish()
 
 
 def check_output(array: NDArray, desc: MemoryDesc, req: OpReq, op: str, *, default_only: bool = False) -> None:
-    """Everything that can be wrong with an output, before anything is written."""
+    """Raise all errors of an output before anything is written."""
     where = array.where(op)
     if not isinstance(req, OpReq):
         raise InvalidArguments(f"the request is {req!r}", where=where, fix=f"use one of {', '.join(map(str, OpReq))}")
@@ -180,7 +180,7 @@ def outputs(
     *,
     default_only: Collection[int] = (),
 ) -> Iterator[list[Memory]]:
-    """The memories an op writes its outputs to; committed in order when the block ends well.
+    """The memories that an op writes its outputs to; committed in order unless the block raises.
 
     inputs: the arrays it reads; inplace: (input, output) positions that may share memory; default_only: the outputs that are gradients of
     weights. Raises InvalidArguments, InvalidShape, InvalidDataType or Unimplemented, naming array and op, before anything is written.
@@ -210,7 +210,7 @@ def output(
     *,
     default_only: bool = False,
 ) -> Iterator[Memory]:
-    """`outputs` for an op that has one. inplace: the inputs it may overwrite."""
+    """`outputs` for an op with one output. inplace: the inputs that it may overwrite."""
     pairs = {(i, 0) for i in inplace}
     with outputs([array], [desc], [req], scope, inputs, pairs, default_only={0} if default_only else ()) as (memory,):
         yield memory

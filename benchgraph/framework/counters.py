@@ -1,4 +1,4 @@
-"""What was done on the way: counters of the current thread, collected per run."""
+"""Counters of the current thread, collected per run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 class Counters:
     """Of one run, on one thread.
 
-    reorders, reorder_bytes: changes of layout of any kind, and the bytes they wrote. weight_reorders: those of parameters for good, by
-    whoever was first. lazy_reorders: opaque arrays that reached a kernel which knows row-major alone. hits, misses: of the cache of
-    kernels. offloaded: ops that the library ran; fallbacks: op -> why numpy ran it. temp_bytes: temporary space used at once, at most;
-    spills: temporaries that did not fit the one buffer and were allocated. copies_back, adds_back: results that went through temporary
-    memory.
+    reorders, reorder_bytes: changes of layout of any kind, and the bytes written by them. weight_reorders: permanent ones of parameters, by
+    the first thread. lazy_reorders: opaque arrays read by a kernel that supports only row-major. hits, misses: of the kernel cache.
+    offloaded: ops run by the library; fallbacks: op -> why numpy ran it. temp_bytes: largest use of temporary space; spills: temporaries
+    that did not fit the buffer and were allocated. copies_back, adds_back: results written to temporary memory first.
     """
 
     reorders: int = 0
@@ -42,13 +41,13 @@ _current = _Current()
 
 
 def counters() -> Counters:
-    """What this thread counts into now."""
+    """The present counters of this thread."""
     return _current.counters
 
 
 @contextmanager
 def counted() -> Iterator[Counters]:
-    """Counters of what this thread does inside; whoever counts outside does not see it."""
+    """Counters of what this thread does inside the block; the outer ones do not include it."""
     before, mine = _current.counters, Counters()
     _current.counters = mine
     try:

@@ -1,4 +1,4 @@
-"""A graph run through the framework layer, as a user of the library would: judged by the reference, beside the library used directly.
+"""A graph run through the framework layer, compared with the reference and with the library used directly.
 
 Modes L and C alone. Every run must give the bits of the first, and no run after the first may make anything anew: neither compile, nor
 convert a weight, nor allocate temporary memory.
@@ -15,8 +15,8 @@ import numpy as np
 from benchgraph.core.arrays import Array, elements
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unavailable, Unimplemented
 from benchgraph.core.lines import shortened
-from benchgraph.framework.cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.executor import Executor, Run
+from benchgraph.framework.kernel_cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
@@ -37,10 +37,10 @@ OWN = "benchgraph"
 
 
 def run(problem: Problem, graph: Graph) -> Result:
-    """Mode C of the framework driver. Raises Unavailable for other modes and other libraries, Unimplemented for ops without a meaning."""
+    """Mode C of the framework driver. Raises Unavailable for other modes and libraries, Unimplemented for ops without a reference."""
     g = problem.globals
     if g.mode is not Mode.correctness or g.library != (OWN,):
-        fix = "use --mode=C and no --library; `python -m benchgraph.harness.latency` measures"
+        fix = "use --mode=C and no --library; `python -m benchgraph.harness.framework_latency` measures"
         raise Unavailable("the framework driver checks results, over the library of this package", where="--framework", fix=fix)
     set_kernel_cache_capacity(problem.knobs.cache_capacity)
     try:
@@ -79,7 +79,7 @@ def _checked(problem: Problem, graph: Graph) -> Result:
 
 @phase("execute")
 def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int, Array]) -> tuple[Sequence[Run], dict[int, Array], str]:
-    """What the first caller's runs did, the outputs of the first run, and what is wrong with later ones, if anything."""
+    """The records of the first caller's runs, the outputs of the first run, and what is wrong with later ones, if anything."""
     k = problem.knobs
     arrays = {t.id: NDArray.of(values[t.id], t.dtype, f"tensor {t.id}") for t in graph.inputs}
     params = {t.id: arrays[t.id] for t in graph.inputs if t.is_constant}
@@ -132,7 +132,7 @@ def _made_anew(run: Run) -> str:
 
 
 def _beside(graph: Graph, policy: Policy, inputs: dict[int, Array], outputs: dict[int, Array]) -> str:
-    """How the outputs compare with those of the library used directly."""
+    """The difference of the outputs from those of the library used directly."""
     try:
         steps, direct = bound(graph, policy, inputs)
     except Unimplemented as bad:
@@ -155,7 +155,7 @@ def _distance(a: Array, b: Array) -> float:
 
 
 def bound(graph: Graph, policy: Policy, inputs: dict[int, Array]) -> tuple[list[Bound], dict[int, Array]]:
-    """The library's partitions bound to buffers, in order, and the buffers by tensor id: the library used directly."""
+    """The library's partitions bound to buffers, in order, and the buffers by tensor id: direct use of the library."""
     library, live, steps = benchgraph_library(), dict(inputs), list[Bound]()
     work = [p for p in library.partitions(graph, policy) if p.outputs]  # not an End
     for p, compiled in zip(work, library.compile_all(work), strict=True):

@@ -1,4 +1,4 @@
-"""What an exception means: a status of benchdnn's and a reason of one line."""
+"""The benchdnn status and one-line reason of an exception."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchgraph.harness.cut import WrongCount
 from benchgraph.options.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.results.result import Result, Status
 
-# benchdnn's meaning of a library status, where it is not "these arguments are invalid"
+# benchdnn's status for a library status, if not INVALID_ARGUMENTS
 STATUS_OF = {
     ErrorStatus.unimplemented: Status.UNIMPLEMENTED,
     ErrorStatus.runtime_error: Status.FAILED,
@@ -18,16 +18,16 @@ STATUS_OF = {
 
 
 def failure(bad: Exception, problem: Problem) -> Result:
-    """The status and one-line reason that an exception means."""
+    """The status and one-line reason of an exception."""
     if isinstance(bad, CannotOverride | WrongCount):
-        return Result(Status.UNTESTED, _said(bad, problem))
+        return Result(Status.UNTESTED, _one_line(bad, problem))
     if isinstance(bad, CannotExpress | Unavailable):
-        return Result(Status.SKIPPED, _said(bad, problem))
+        return Result(Status.SKIPPED, _one_line(bad, problem))
     if isinstance(bad, BenchgraphError):
         file = str(problem.file or "")
         named = bad if file in bad.where else bad.inside(file)
         status = STATUS_OF.get(bad.status, Status.INVALID_ARGUMENTS)
-        return Result(status, _said(named, problem), no_memory=bad.status is ErrorStatus.out_of_memory)
+        return Result(status, _one_line(named, problem), no_memory=bad.status is ErrorStatus.out_of_memory)
     if isinstance(bad, MemoryError):
         return Result(Status.SKIPPED, "not enough memory; try a smaller --mb", no_memory=True)
     first = shortened(printable(next(iter(str(bad).splitlines()), "")), MESSAGE)
@@ -35,7 +35,7 @@ def failure(bad: Exception, problem: Problem) -> Result:
     return Result(Status.FAILED, f"{type(bad).__name__}: {first}{hint}")
 
 
-def _said(bad: BenchgraphError, problem: Problem) -> str:
-    """The error in one line, the file named as in the repro line: where a packaged one lies is this machine's business."""
+def _one_line(bad: BenchgraphError, problem: Problem) -> str:
+    """The error in one line, with the file named as in the repro line: paths of packaged files differ between machines."""
     said, file = bad.line, printable(f"{problem.file}: ")
     return f"{printable(problem.knobs.case)}: {said.removeprefix(file)}" if problem.file and said.startswith(file) else said

@@ -14,11 +14,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import current
-from benchgraph.framework.cache import Signature, get_kernel_cache_capacity, kernel_cache, set_kernel_cache_capacity
-from benchgraph.framework.context import counted
-from benchgraph.framework.desc import describe
+from benchgraph.framework.counters import counted
 from benchgraph.framework.dispatch import invoke
 from benchgraph.framework.executor import Executor
+from benchgraph.framework.kernel_cache import Signature, get_kernel_cache_capacity, kernel_cache, set_kernel_cache_capacity
+from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.graph.ir import Op
 from benchgraph.library.engine import Engine

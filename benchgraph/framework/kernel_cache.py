@@ -1,8 +1,8 @@
-"""Compiled kernels, kept per thread, bounded, and found by what they were compiled for.
+"""A bounded cache of compiled kernels per thread, by what they were compiled for.
 
-A signature is a nested tuple compared by value: no two lists of shapes run into each other, attributes keep their types, and there is
-nothing in it that could be given to something else later, such as an address. It is the whole question: what is not in it must not change
-what is compiled. Behind a miss lies the library's own cache, which threads share.
+A signature is a nested tuple compared by value: lists of shapes cannot be confused, attributes keep their types, and it contains nothing
+that can be reused for something else, such as an address. It must contain everything that affects compilation. On a miss the library's own
+cache, shared by threads, is used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.framework.context import counters
+from benchgraph.framework.counters import counters
 from benchgraph.framework.kernel import Kernel
 from benchgraph.library.cache import Cache
 from benchgraph.library.engine import Engine
@@ -23,7 +23,7 @@ DEFAULT_CAPACITY = 1024  # kernels per thread, as many as the library keeps for 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel is for: parts is a nested tuple, hashed once."""
+    """What a kernel was compiled for: parts is a nested tuple, hashed once."""
 
     parts: tuple[Hashable, ...]
     _hash: int = field(init=False, repr=False, compare=False)
@@ -36,7 +36,7 @@ class Signature:
 
 
 def compiled_for(engine: Engine) -> tuple[Hashable, ...]:
-    """What of an engine, and of the configuration, decides what is compiled and where its memory is from."""
+    """The parts of an engine and of the configuration that affect compilation and memory."""
     return engine.kind, engine.target, engine.allocator, config().runtime
 
 
@@ -52,7 +52,7 @@ _per_thread = _PerThread()
 
 
 def kernel_cache() -> Cache[Kernel]:
-    """This thread's. hits and misses count its look-ups so far."""
+    """This thread's cache. hits and misses count its look-ups so far."""
     cache = _per_thread.cache
     if cache.capacity != _capacity:
         cache.capacity = _capacity
@@ -60,7 +60,7 @@ def kernel_cache() -> Cache[Kernel]:
 
 
 def set_kernel_cache_capacity(capacity: int) -> None:
-    """How many kernels each thread keeps, the least recently used going first; 0 keeps none. InvalidArguments for a negative number."""
+    """The number of kernels per thread, least recently used out first; 0 stores none. InvalidArguments for a negative number."""
     global _capacity
     if not isinstance(capacity, int) or capacity < 0:
         raise InvalidArguments(f"a kernel cache of capacity {capacity!r}", fix="use 0 to switch it off")

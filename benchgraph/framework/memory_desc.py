@@ -1,4 +1,4 @@
-"""How memory is to be read: a dtype, dims and a layout."""
+"""Memory descriptors: a dtype, dims and a layout."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Values: TypeAlias = npt.NDArray[np.generic]
 
 @dataclass(frozen=True)
 class MemoryDesc:
-    """What oneDNN calls a memory descriptor. Made by `describe`, which settles that one layout has one form.
+    """oneDNN's memory descriptor. Made by `describe`, which gives each layout one form.
 
-    The dims may be of another rank than those of the array that holds the memory, as long as there are as many elements: a plain layout
-    is the same bytes whatever the dims, and a grouped convolution's weights are 5-d blocks of a 4-d array.
+    The rank may differ from that of the array on the memory, if the number of elements is the same: row-major memory does not depend on the
+    dims, and a grouped convolution's weights are 5-d blocks of a 4-d array.
     """
 
     dtype: DType
@@ -39,7 +39,7 @@ class MemoryDesc:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        """By value; mostly it is the same object, since `describe` keeps what it makes."""
+        """By value; mostly it is the same object, since `describe` is cached."""
         if self is other:
             return True
         if not isinstance(other, MemoryDesc):
@@ -48,7 +48,7 @@ class MemoryDesc:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Row-major; everything else is opaque to whoever is not told of layouts."""
+        """Row-major; other layouts are opaque to code that does not know layouts."""
         return self.layout.is_plain
 
     @cached_property
@@ -57,7 +57,7 @@ class MemoryDesc:
 
     @cached_property
     def nbytes(self) -> int:
-        """What memory must have, padding included."""
+        """The size of the memory, including padding."""
         return self.dtype.nbytes(self.layout.elements(self.shape))
 
     @cached_property
@@ -73,15 +73,15 @@ class MemoryDesc:
 
     @cached_property
     def axes(self) -> tuple[int, ...]:
-        """The places of memory's dims in the order of the axes: each axis' outer steps, then its block, if it has one."""
-        places = {axis: [place] for place, axis in enumerate(self.layout.order)}
-        for place, (axis, _) in enumerate(self.layout.blocks, start=self.layout.rank):
-            places[axis].append(place)
-        return tuple(place for axis in range(self.layout.rank) for place in places[axis])
+        """The positions of memory's dims in the order of the axes: each axis' outer dim, then its block, if any."""
+        positions = {axis: [position] for position, axis in enumerate(self.layout.order)}
+        for position, (axis, _) in enumerate(self.layout.blocks, start=self.layout.rank):
+            positions[axis].append(position)
+        return tuple(position for axis in range(self.layout.rank) for position in positions[axis])
 
     @cached_property
     def inside(self) -> tuple[slice, ...]:
-        """The elements among the padded dims."""
+        """The slice of the padded dims without padding."""
         return tuple(map(slice, self.shape))
 
     @cached_property
@@ -94,11 +94,11 @@ class MemoryDesc:
         return self.dtype.numpy
 
     def array(self, data: Bytes) -> Values:
-        """nbytes of memory as an array of the physical dims; of s4 and u4 the bytes."""
+        """Memory of nbytes as an array of the physical dims; of s4 and u4 the bytes."""
         return data if self.is_packed else data.view(self._numpy).reshape(self.physical)
 
     def logical(self, id: int, property_type: PropertyType = PropertyType.variable) -> LogicalTensor:
-        """The same as the library is told it: strided when row-major, opaque otherwise."""
+        """As a logical tensor for the library: strided if row-major, else opaque."""
         if self.is_plain:
             return LogicalTensor(id, self.dtype, self.shape, dense_strides(self.shape), property_type=property_type)
         opaque, at = LayoutType.opaque, LAYOUTS.id(self.layout)
@@ -110,7 +110,7 @@ class MemoryDesc:
 
 @lru_cache(maxsize=4096)
 def describe(dtype: DType, shape: Shape, layout: Layout | None = None) -> MemoryDesc:
-    """The desc of these; without a layout row-major. A layout whose bytes come down to row-major is row-major.
+    """The desc; row-major without a layout. A layout equivalent to row-major becomes row-major.
 
     Raises InvalidArguments for a layout of another rank, and Unimplemented for one of elements that share a byte.
     """
@@ -125,7 +125,7 @@ def describe(dtype: DType, shape: Shape, layout: Layout | None = None) -> Memory
 
 
 def of_logical(t: LogicalTensor) -> MemoryDesc:
-    """How the library says that a tensor lies. Raises InvalidArguments for strides that no layout has."""
+    """The desc of a logical tensor. Raises InvalidArguments for strides that no layout has."""
     if t.layout_type is LayoutType.opaque:
         return describe(t.dtype, t.known_shape, LAYOUTS.layout(t.layout_id))
     if not t.is_equal(replace(t, strides=dense_strides(t.known_shape))):

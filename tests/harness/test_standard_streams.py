@@ -12,7 +12,7 @@ from typing import TextIO
 import pytest
 
 from benchgraph.cli import main
-from benchgraph.harness.standard import enduring, lost
+from benchgraph.harness.standard_streams import enduring, lost
 from tests.support.written_reports import saved_cases
 
 CASES = ["--graph", "--case=mlp.json", "--case=mlp.json"]

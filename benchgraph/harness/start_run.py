@@ -1,4 +1,4 @@
-"""What a run needs before its first case: the machine, its own place in history, and where results are kept while it lasts.
+"""Preparations of a run before its first case: the machine, the run's origin, and the files that results are collected in.
 
 Modules that need numpy, git or a database are imported inside functions, as in cli.py.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchgraph.core.files import exists
-from benchgraph.harness.resume import Kept, earlier
+from benchgraph.harness.resume import GrowingReports, earlier
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """todo: the problems that are yet to run. held: results that --resume has. is_resumed: whether its file was there."""
+class StartedRun:
+    """todo: the problems still to run. held: results from --resume. is_resumed: whether its file existed."""
 
     todo: Sequence[Problem] = ()
     held: tuple[CaseResult, ...] = ()
@@ -34,7 +34,7 @@ class Begun:
 
 
 def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
-    """Described only when somebody will read it, since measuring the peaks takes a second."""
+    """Described only if a report needs it, since measuring the peaks takes a second."""
     if not line.globals.mode.is_timed and not line.globals.reports and not line.globals.history:
         return None
     from benchgraph.harness.machine import describe
@@ -42,8 +42,8 @@ def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
     return describe(line.globals, bench)
 
 
-def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
-    """Take over what --resume has, try the history, and begin to keep results. Raises BenchgraphError."""
+def begin(line: CommandLine, machine: Machine | None, kept: GrowingReports) -> StartedRun:
+    """Take over results of --resume, check the history, and begin the growing reports. Raises BenchgraphError."""
     held, found = tuple[CaseResult, ...](), None
     is_resumed = bool(line.globals.resume) and exists(Path(line.globals.resume))
     if machine and line.globals.resume:
@@ -55,7 +55,7 @@ def begin(line: CommandLine, machine: Machine | None, kept: Kept) -> Begun:
     if recording:
         kept.open_one(recording.files, begun)
     done = {case.index for case in held}
-    return Begun([p for p in line.problems if p.index not in done], held, origin, recording, is_resumed)
+    return StartedRun([p for p in line.problems if p.index not in done], held, origin, recording, is_resumed)
 
 
 def _origin(settings: Globals) -> Origin:

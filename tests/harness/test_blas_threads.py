@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from benchgraph.core.config import environment
-from benchgraph.harness.blas import SINGLE
+from benchgraph.harness.blas_threads import SINGLE
 
 CODE = "from click.testing import CliRunner; from benchgraph.cli import main; import os; CliRunner().invoke(main, ['ops']); print({})"
 
