@@ -96,5 +96,5 @@ def _port(row: OpSpec, port: Port) -> str:
 
 def _attr(a: Attr) -> str:
     need = "required" if a.required else "optional" if a.default is None else f"default {a.default!r}"
-    allowed = f", {a.range.says}" if a.range is not None else ""
+    allowed = f", {a.range.description}" if a.range is not None else ""
     return f"{a.type}, {need}{allowed}" + (f", one of {', '.join(a.choices)}" if a.choices else "")

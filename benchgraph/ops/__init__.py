@@ -74,7 +74,7 @@ def spec(kind: str) -> OpSpec:
 
 
 def attrs_of(kind: str) -> dict[str, Attr]:
-    """What a graph may say of an op: oneDNN's attributes, and our own."""
+    """The legal attributes of an op in a graph: oneDNN's, and extensions."""
     return spec(kind).schema.attrs | spec(kind).schema.extensions
 
 
@@ -93,7 +93,7 @@ def check_op(kind: str, attrs: Attrs, in_types: tuple[Declared, ...], out_dtypes
 
 
 def check_form(kind: str, attrs: Attrs, num_inputs: int, num_outputs: int) -> None:
-    """As far as `check_op` goes without dtypes and shapes: what a row's `infer` and `refit` take for granted. Raises as that does."""
+    """The part of `check_op` that needs no dtypes and shapes, and on which `infer` and `refit` of a row rely. Raises as `check_op`."""
     checks.check_form(_public(kind), attrs, num_inputs, num_outputs)
 
 
@@ -105,5 +105,5 @@ def _public(kind: str) -> OpSpec:
 
 
 def call_of(kind: str, sample: Sample) -> Call:
-    """One of a row's samples as a Call, shapes inferred and output dtypes settled."""
+    """A sample of a row as a Call, with inferred shapes and output dtypes."""
     return checks.call_of(spec(kind), sample)

@@ -1,4 +1,4 @@
-"""Which dim of a tensor a data movement steps along: what a microkernel needs to know to read or write through it."""
+"""Unit steps of data movements: which dim of one tensor advances by one with a dim of the other. Microkernels read and write by them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def unit_steps(kind: str, attrs: Attrs, src_shape: Shape, dst_shape: Shape, *, i
     if not isinstance(movement, DataMovement):
         raise TypeError(f"{kind} is not a data movement")
     axes = tuple(Var(f"${i}") for i in range(len(src_shape if inverse else dst_shape)))
-    place = movement.target if inverse else movement.source
-    if place is None:
+    index_of = movement.target if inverse else movement.source
+    if index_of is None:
         return (None,) * len(axes)
-    index = place(attrs, src_shape, dst_shape, axes)
+    index = index_of(attrs, src_shape, dst_shape, axes)
     return tuple(_only_dim(index, axis) for axis in axes)
 
 
@@ -37,6 +37,6 @@ def _only_dim(index: tuple[Expr, ...], axis: Var) -> int | None:
 
 
 def step(e: Expr, var: Var) -> int | None:
-    """By how much e grows when var grows by one; None when that is not a constant."""
+    """The increase of e when var increases by one; None when it is not constant."""
     terms = linear(e).terms
     return None if any(atom != var and var.name in variables(atom) for atom in terms) else terms.get(var, 0)

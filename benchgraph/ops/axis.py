@@ -28,7 +28,7 @@ def extent(call: Call) -> int:
 
 
 def infer_same(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    """dst is shaped as src. Raises InvalidShape for an axis that src has not."""
+    """dst has the shape of src. Raises InvalidShape for an axis out of range."""
     axis_of(attrs, len(ins[0].shape))
     return (ins[0].shape,)
 

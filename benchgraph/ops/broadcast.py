@@ -1,4 +1,4 @@
-"""How shapes combine: numpy broadcasting, the one-way kind, and none."""
+"""Broadcasting of shapes: as in numpy, one-way, and none."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def infer_broadcast(*names: str) -> Infer:
 
 
 def equal(ins: tuple[TensorType, ...], names: tuple[str, ...]) -> Shape:
-    """The one shape that all inputs have (auto_broadcast none). Raises InvalidShape."""
+    """The shape of all inputs, which must be equal (auto_broadcast none). Raises InvalidShape."""
     for t, name in zip(ins, names, strict=True):
         if t.shape != ins[0].shape:
             what = f"{names[0]} {ins[0].shape} and {name} {t.shape} differ while auto_broadcast is none"

@@ -1,4 +1,4 @@
-"""Concat: 1 to 64 sources, one behind the other along an axis. Exact, and no floating-point work."""
+"""Concat: 1 to 64 sources, one after the other along an axis. Exact, and no floating-point work."""
 
 from __future__ import annotations
 
@@ -39,10 +39,8 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     return (np.concatenate(ins, axis=axis_of_call(call)),)
 
 
-# ---- where a source lies in dst: from index `start` on along the axis ------------------------------------------------
-
-
 def _parts(attrs: Attrs, srcs: tuple[Shape, ...]) -> tuple[Attrs, ...]:
+    """For each source, the index `start` along the axis of dst from which on it is stored."""
     axis = axis_of(attrs, len(srcs[0]))
     starts = accumulate((shape[axis] for shape in srcs[:-1]), initial=0)
     return tuple(Attrs(axis=axis, start=start) for start in starts)
@@ -59,14 +57,14 @@ def _target(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
 
 
 def _copied(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """One source alone is dst, without a part of it to speak of: a movement like any other."""
+    """A single source is dst: a copy."""
     return (d.op("StaticReshape", *ins, attrs=Attrs(shape=call.outs[0].shape, special_zero=False)),)
 
 
 def _cut_up_again(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     axis = axis_of_call(call)
-    pieces = np.split(outs[0], np.cumsum([a.shape[axis] for a in ins])[:-1], axis=axis)
-    return all(np.array_equal(piece, src) for piece, src in zip(pieces, ins, strict=True))
+    parts = np.split(outs[0], np.cumsum([a.shape[axis] for a in ins])[:-1], axis=axis)
+    return all(np.array_equal(part, src) for part, src in zip(parts, ins, strict=True))
 
 
 def _along(axis: int) -> Attrs:
@@ -83,10 +81,10 @@ SPECS = (
             domain=fills.PLAIN,
             samples=(
                 Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
-                Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is one run of memory"),
-                Sample(((2, 3, 4, 5), (2, 1, 4, 5)), _along(1), why="channels: each source is a run per batch entry"),
+                Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is contiguous in dst"),
+                Sample(((2, 3, 4, 5), (2, 1, 4, 5)), _along(1), why="channels: each source is contiguous per batch entry"),
                 Sample(((2, 3, 16), (2, 3, 1)), _along(-1), why="counted from the end, a single column"),
-                Sample(((4, 1), (4, 1), (4, 1)), _along(-1), why="sources without a run: dst interleaves them"),
+                Sample(((4, 1), (4, 1), (4, 1)), _along(-1), why="dst interleaves the sources element by element"),
                 Sample(((6, 33),), _along(-2), why="one source is a copy"),
                 Sample(((2, 3), (0, 3), (4, 3)), _along(0), why="a source without elements"),
                 Sample(((2, 0), (2, 0)), _along(1), why="no elements at all"),

@@ -1,4 +1,4 @@
-"""StaticTranspose, StaticReshape, Reorder: the same elements in other places. Exact, and no floating-point work."""
+"""StaticTranspose, StaticReshape, Reorder: the same elements at other indices. Exact, and no floating-point work."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
 
-REORDER = "Reorder"  # what prepares an operand for a library that chooses its layout
+REORDER = "Reorder"  # copies an operand to the layout that the library chose
 
 
 def _row(
     kind: str,
     infer: Infer,
     move: Callable[[Call, Array], Array],
-    lower: DataMovement,
+    form: DataMovement,
     samples: tuple[Sample, ...],
     laws: tuple[Law, ...],
     attrs: dict[str, Attr] | None = None,
@@ -43,7 +43,7 @@ def _row(
         Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=attrs or {}),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0),
         Testing(fill=fill, domain=fills.PLAIN, samples=samples, laws=laws, zero_limit=lambda call: zero_limit),
-        Lowering(Role.data_movement, form=lower),
+        Lowering(Role.data_movement, form=form),
     )
 
 
@@ -80,11 +80,11 @@ def _transpose_back(attrs: Attrs, src: Shape, dst: Shape, shape: Shape) -> Attrs
 
 
 def _permutes_axes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Every element is where its permuted index says, looked up one by one through flat positions."""
+    """Every element is at its permuted index, looked up one by one through flat positions."""
     src, dst = call.ins[0].shape, call.outs[0].shape
-    axes, places = permutation(call.attrs, len(src)), np.indices(dst).reshape(len(dst), -1)
+    axes, indices = permutation(call.attrs, len(src)), np.indices(dst).reshape(len(dst), -1)
     strides = dense_strides(src)
-    flat = sum((places[i] * strides[a] for i, a in enumerate(axes)), start=np.zeros(prod(dst), dtype=np.int64))
+    flat = sum((indices[i] * strides[a] for i, a in enumerate(axes)), start=np.zeros(prod(dst), dtype=np.int64))
     return bool(np.array_equal(np.ravel(ins[0])[flat], np.ravel(outs[0])))
 
 
@@ -115,13 +115,13 @@ def _infer_reshape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ..
 
 
 def _groups(a: Shape, b: Shape) -> tuple[tuple[list[int], list[int]], ...]:
-    """Cut both shapes, sizes 1 left out, into the shortest runs of axes with equal products: what merges and splits together.
+    """Cut both shapes, without sizes 1, into the shortest groups of axes with equal products, which merge and split together.
 
     >>> _groups((2, 3, 1, 20), (6, 4, 5))
     (([0, 1], [0]), ([3], [1, 2]))
     """
     left, right = ([i for i, d in enumerate(s) if d != 1] for s in (a, b))
-    found = []
+    groups = []
     while left:
         xs, ys = [left.pop(0)], [right.pop(0)]
         x, y = a[xs[0]], b[ys[0]]
@@ -132,8 +132,8 @@ def _groups(a: Shape, b: Shape) -> tuple[tuple[list[int], list[int]], ...]:
             else:
                 ys.append(right.pop(0))
                 y *= b[ys[-1]]
-        found.append((xs, ys))
-    return tuple(found)
+        groups.append((xs, ys))
+    return tuple(groups)
 
 
 def remap(at: Indices, shape: Shape, other: Shape) -> Indices:
@@ -150,13 +150,13 @@ def remap(at: Indices, shape: Shape, other: Shape) -> Indices:
             flat = add(mul(flat, shape[i]), at[i])
         steps = dense_strides(tuple(other[o] for o in outs))
         for o, step in zip(outs, steps, strict=True):
-            place = floordiv(flat, step)
-            result[o] = place if o == outs[0] else mod(place, other[o])
+            quotient = floordiv(flat, step)
+            result[o] = quotient if o == outs[0] else mod(quotient, other[o])
     return tuple(result)
 
 
 def _reshape_back(attrs: Attrs, src: Shape, dst: Shape, shape: Shape) -> Attrs | None:
-    """Of dims that become others together, shape has all or only ones."""
+    """Of each group of dims, shape must have all or only ones."""
     if not prod(dst):
         return None
     dims, i, j = list[int](), 0, 0
@@ -176,9 +176,6 @@ def _reshape_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indice
 
 def _reshape_target(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
     return remap(at, src, dst)
-
-
-# ---- the rows --------------------------------------------------------------------------------------------------------
 
 
 def _unmoved(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
@@ -218,9 +215,9 @@ SPECS = (
             Sample(((2, 5, 12),), _to(2, 5, 3, 4), why="a split: attention heads"),
             Sample(((2, 5, 3, 4),), _to(2, 5, 12), why="a merge"),
             Sample(((4, 6),), _to(8, 3), why="neither divides the other"),
-            Sample(((2, 3, 4),), _to(6, -1), why="one dim to be found"),
+            Sample(((2, 3, 4),), _to(6, -1), why="one dim to be computed"),
             Sample(((2, 3, 4),), _to(0, -1, special_zero=True), why="a dim copied from src"),
-            Sample(((3, 1, 17),), _to(1, 3, 17, 1), why="ones come and go"),
+            Sample(((3, 1, 17),), _to(1, 3, 17, 1), why="ones appear and disappear"),
             Sample(((5, 7),), _to(35), why="flat"),
             Sample(((1, 1),), _to(), why="to rank 0"),
             Sample(((2, 0, 3),), _to(0, 6), why="no elements: a plain 0 is a size"),

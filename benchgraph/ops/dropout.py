@@ -1,7 +1,7 @@
 """Dropout: dst = src / (1 - p) where an element is kept, 0 where it is not; mask, when asked for, is 1 and 0 there.
 
-p is probability, held to [0, 1]; p = 1 keeps nothing, and neither does a p that is no number, as no word is greater. Element i, counted in
-row-major order whatever the strides, is kept exactly when
+p is probability, clamped to [0, 1]; p = 1 keeps nothing, and neither does NaN. Element i, counted in row-major order for any strides, is
+kept exactly when
 
     word(i, seed, offset) > p * (2**32 - 1)        computed without rounding
 
@@ -12,8 +12,8 @@ of the block with, lower halves first,
     key     = (seed mod 2**32, seed >> 32)                                       seed and offset as 64 bits without sign
 
 so the same seed and offset give the same mask in every run, on every machine, fused or not; the gradient is this op on diff_dst with the
-forward op's seed and offset. There is one stream for all offsets. oneDNN documents the op without its stream, and goes another, older way
-when offset is 0, with 32-bit counters; here 0 is an offset like any other.
+forward op's seed and offset. oneDNN does not document its stream; for offset 0 it uses an older one with 32-bit counters, while here 0 is
+an offset like any other.
 
 The threshold: 1 - p, its reciprocal and the product are rounded once each, half an eps at most: 1.5, taken as 3.
 """
@@ -63,8 +63,8 @@ def _probability(ins: tuple[Array, ...]) -> float:
 def kept(shape: Shape, ins: tuple[Array, ...]) -> NDArray[np.bool_]:
     """Which elements of a tensor of this shape are kept."""
     least = floor(Fraction(_probability(ins)) * LARGEST)
-    found: NDArray[np.bool_] = words(int(np.prod(shape)), int(ins[1].item()), int(ins[2].item())) > least
-    return found.reshape(shape)
+    is_kept: NDArray[np.bool_] = words(int(np.prod(shape)), int(ins[1].item()), int(ins[2].item())) > least
+    return is_kept.reshape(shape)
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -85,16 +85,16 @@ def _position(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr, .
 
 
 def _limit(p: Expr) -> Expr:
-    """floor(p * (2**32 - 1)) in s64. p * 2**32 is exact in f32, and so is its fraction; taking p away crosses a whole number or not."""
+    """floor(p * (2**32 - 1)) in s64. p * 2**32 is exact in f32, and so is its fraction; subtracting p crosses an integer or does not."""
     scaled = binary(BinOp.mul, p, f32(WORDS))
-    whole = unary(UnOp.floor, scaled)
-    crosses = binary(BinOp.lt, binary(BinOp.sub, scaled, whole), p)
-    return binary(BinOp.sub, cast(whole, DType.s64), select(crosses, Const(1), Const(0)))
+    integer = unary(UnOp.floor, scaled)
+    crosses = binary(BinOp.lt, binary(BinOp.sub, scaled, integer), p)
+    return binary(BinOp.sub, cast(integer, DType.s64), select(crosses, Const(1), Const(0)))
 
 
 def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
     src, seed, offset, probability, i = ins
-    p = binary(BinOp.max, binary(BinOp.min, probability, f32(1)), f32(0))  # no number: 1, as min gives its second operand then
+    p = binary(BinOp.max, binary(BinOp.min, probability, f32(1)), f32(0))  # NaN: 1, as min gives its second operand then
     rest = binary(BinOp.sub, f32(1), p)
     scale = select(binary(BinOp.gt, rest, f32(0)), binary(BinOp.div, f32(1), rest), f32(0))
     keep = binary(BinOp.gt, Random(i, seed, offset), cast(binary(BinOp.sub, _limit(p), Const(MIDDLE)), DType.s32))
@@ -114,13 +114,13 @@ def _is_scaled_or_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ..
 
 
 def _keeps_its_share(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Within six standard deviations of a binomial count: once in a billion fills that is wrong."""
+    """Within six standard deviations of a binomial count: wrong once in a billion fills."""
     counted, p = real(ins[0]) != 0, _probability(ins)
-    count, found = int(counted.sum()), int((real(outs[0])[counted] != 0).sum())
-    return abs(found - count * (1 - p)) <= 6 * sqrt(count * p * (1 - p))
+    count, nonzero = int(counted.sum()), int((real(outs[0])[counted] != 0).sum())
+    return abs(nonzero - count * (1 - p)) <= 6 * sqrt(count * p * (1 - p))
 
 
-def _mask_tells(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+def _mask_marks_kept_elements(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     if len(outs) < 2:
         return True
     src, dst, mask = real(ins[0]), real(outs[0]), real(outs[1])
@@ -177,7 +177,7 @@ SPECS = (
             laws=(
                 Law("every element is 0, or src over 1 - p", _is_scaled_or_zero),
                 Law("about 1 - p of the elements are kept", _keeps_its_share),
-                Law("the mask is where dst is not 0", _mask_tells),
+                Law("the mask is where dst is not 0", _mask_marks_kept_elements),
             ),
             zero_limit=lambda call: 0.65,
         ),

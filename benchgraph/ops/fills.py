@@ -1,6 +1,6 @@
 """Test data: real-valued, of moderate size, already representable in the port's dtype.
 
-The ranges keep the variance of activations about constant through a network, so that a deep graph neither overflows nor dies out.
+The ranges keep the variance of activations about constant through a network, so that deep graphs neither overflow nor vanish.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def reals(low: float, high: float, shape: Shape, rng: np.random.Generator) -> ND
 
 
 def uniform(low: float, high: float) -> Domain:
-    """Floats uniform in [low, high); integer and boolean ports as `integers` has it."""
+    """Floats uniform in [low, high); integer and boolean ports as in `integers`."""
 
     def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
         t = call.ins[port]
@@ -79,4 +79,4 @@ def per_port(*domains: Domain) -> Domain:
 
 PLAIN = uniform(-2, 2)
 AWAY_FROM_ZERO = of_either_sign(0.5, 2)  # divisors
-MEAN_ONE = uniform(-1, 3)  # a sum of many is then far from 0, where a relative error means something, and a mean left out is noticed
+MEAN_ONE = uniform(-1, 3)  # sums of many are far from 0, where a relative error is meaningful, and a missing mean is noticed

@@ -1,4 +1,4 @@
-"""f32 expressions that several rows share. Each says where it holds, for they are made to survive every argument."""
+"""f32 expressions that several rows share. They give the right result, NaN and infinities included, for every argument."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def where(x: Expr, op: BinOp, bound: float, then: Expr, otherwise: Expr) -> Expr
 
 
 def at_most(x: Expr, high: float) -> Expr:
-    """min(x, high), and NaN for NaN: min gives its second operand then."""
+    """min(x, high); NaN for NaN, as min gives its second operand then."""
     return x if high == inf else binary(BinOp.min, f32(high), x)
 
 
 def within(x: Expr, low: float, high: float) -> Expr:
-    """x held to [low, high], and NaN for NaN."""
+    """x clamped to [low, high]; NaN for NaN."""
     return at_most(x if low == -inf else binary(BinOp.max, f32(low), x), high)
 
 
 def normal_cdf(x: Expr) -> Expr:
-    """The share of a standard normal distribution below x, to the last digits however small it is."""
+    """The standard normal distribution function, with a small relative error however small it is."""
     tail = unary(UnOp.normal_tail, x)
     return where(x, BinOp.lt, 0, tail, sub(f32(1), tail))
 
 
 def sigmoid(x: Expr) -> Expr:
-    """Safe everywhere: exp overflows to inf for x < -88, and 1 / inf is the 0 that is wanted."""
+    """1 / (1 + exp(-x)): exp overflows to inf for x < -88, and 1 / inf is 0, as it should be."""
     return div(f32(1), add(f32(1), exp(unary(UnOp.neg, x))))
 
 
@@ -58,7 +58,7 @@ def softplus(x: Expr, beta: float) -> Expr:
     """log(1 + e**(beta * x)) / beta as max(x, 0) + log(1 + t) / beta with t = e**-|beta * x| <= 1, so that nothing overflows.
 
     beta < 0 takes min instead of max. With s = t / (t + 2), at most 1/3, log(1 + t) is log((1 + s) / (1 - s)) = 2s + 2/3 s**3 + 2/5 s**5
-    ...: what comes after s**13 is less than 2e-8 of it. A plain log(1 + t) would be 0 for beta * x < -17.
+    ...: the terms after s**13 are less than 2e-8 of it. A plain log(1 + t) would be 0 for beta * x < -17.
     """
     t = exp(unary(UnOp.neg, unary(UnOp.abs, mul(f32(beta), x))))
     s = div(t, add(t, f32(2)))

@@ -1,6 +1,6 @@
-"""GenIndex: dst[i, j, ...] is the index along one axis, in s32. Of src only the shape matters; its numbers are not read.
+"""GenIndex: dst[i, j, ...] is the index along one axis, in s32. Only the shape of src is read.
 
-Causal masks are made of it: Select(GreaterEqual(GenIndex(row), GenIndex(column)), scores, -inf).
+Causal masks consist of it: Select(GreaterEqual(GenIndex(row), GenIndex(column)), scores, -inf).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SPECS = (
                 Sample(((3, 16),), Attrs(axis=0), (DType.f16,), why="f16"),
             ),
             laws=(Law("it counts up from 0 along the axis", _counts_up),),
-            zero_limit=lambda call: 1.0,  # dst has nothing of src but its shape
+            zero_limit=lambda call: 1.0,  # dst does not depend on src's values
         ),
         Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), position=_coordinate)),
     ),

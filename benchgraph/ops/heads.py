@@ -1,4 +1,4 @@
-"""Heads that lie side by side in the columns of a matrix, [*B, M, H * n], and one behind the other, [*B, H, M, n]."""
+"""Heads of attention in two layouts: merged in the columns of a matrix, [*B, M, H * n], and split, [*B, H, M, n]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def any_element(shape: Shape) -> Indices:
 
 
 def side_by_side(shape: Shape) -> Indices:
-    """Where that element of [*B, H, M, n] is in [*B, M, H * n]."""
+    """The index in [*B, M, H * n] of that element of [*B, H, M, n]."""
     *batch, h, m, j = any_element(shape)
     return (*batch, m, add(mul(h, shape[-1]), j))
 
@@ -40,6 +40,6 @@ def for_all_heads(d: Decomposer, value: int) -> int:
 
 
 def _swapped(d: Decomposer, value: int) -> int:
-    """The two dims before the last one change places."""
+    """The two dims before the last one exchanged."""
     rank = len(d.type(value).shape)
     return d.op("StaticTranspose", value, attrs=Attrs(order=(*range(rank - 3), rank - 2, rank - 3, rank - 1)))

@@ -1,9 +1,9 @@
-"""Ops of the compiler's own, which decompositions are made of. Their kinds begin with '_', and no graph of a user's may name them.
+"""Internal ops, which decompositions use. Their kinds begin with '_'; graphs of users may not contain them.
 
 _Pad    src in a larger tensor of one value: in front of it, behind it, and between its elements
 _Crop   a box of src
-_Flip   src with some of its axes backwards
-_Unfold src with its last axis but one as windows and taps: [.., X, C] -> [.., windows, taps, C], what each window meets side by side
+_Flip   src with some of its axes reversed
+_Unfold the windows along the last axis but one, copied (im2col): [.., X, C] -> [.., windows, taps, C]
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def _border(attrs: Attrs) -> Border:
 
 
 def _is_src_among_others(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """The elements of src come in their order, the padding's value aside."""
+    """But for the padding's value, dst has the elements of src in their order."""
     src, dst, value = np.ravel(ins[0]), np.ravel(outs[0]), call.attrs.integer("value")
     return bool(np.array_equal(src[src != value], dst[dst != value]))
 
 
 def _infer_crop(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     box = tuple(zip(attrs.integers("start"), attrs.integers("shape"), ins[0].shape, strict=True))
-    if any(start < 0 or start + size > whole for start, size, whole in box):
+    if any(start < 0 or start + size > extent for start, size, extent in box):
         raise InvalidShape(f"a box of {attrs.integers('shape')} from {attrs.integers('start')} is not inside {ins[0].shape}")
     return (attrs.integers("shape"),)
 
@@ -212,7 +212,7 @@ SPECS = (
         ("steps",),
         (
             Sample(((2, 4, 9, 3),), Attrs(steps=(1, 1, 3)), why="windows that overlap"),
-            Sample(((2, 14, 1),), Attrs(steps=(2, 3, 3)), why="one channel; stride, dilation, and an end that no window meets"),
+            Sample(((2, 14, 1),), Attrs(steps=(2, 3, 3)), why="one channel; stride, dilation, and an end that no window reads"),
             Sample(((11, 17),), Attrs(steps=(4, 1, 2)), why="windows apart, a tail"),
         ),
         Law("every element is one of src's", _is_part_of_src),

@@ -1,4 +1,4 @@
-"""Laws that several rows share, and what they are made of. A law looks at outputs (and inputs) only; it never calls a reference."""
+"""Laws that several rows share, and helpers for others. A law reads outputs and inputs only; it never calls a reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Holds = Callable[[Call, tuple[Array, ...], tuple[Array, ...], float], bool]
 
 
 def real(a: Array) -> Reals:
-    """The array as float64, uncopied when it is float64 already."""
+    """The array as float64, not copied if it is float64 already."""
     return np.asarray(a, dtype=np.float64)
 
 
@@ -41,7 +41,7 @@ def recovers(name: str, undo: Callable[[tuple[Reals, ...], Reals], Reals], port:
 
 
 def relation(name: str, test: Callable[[tuple[Reals, ...], Reals, float], Array | np.bool_ | bool]) -> Law:
-    """test(inputs, dst, slack) is true of every element; slack is what rounding may move an element by."""
+    """test(inputs, dst, slack) is true of every element; slack: how far rounding may move an element."""
 
     def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         dst = real(outs[0])

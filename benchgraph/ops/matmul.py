@@ -6,8 +6,8 @@ equal or 1. Only canonical calls reach the GEMM template.
 The threshold. A sum of K products, each rounded into an f32 running sum with a relative error of about eps/4 (standard deviation), of
 random data walks to sqrt(K/2) * eps/4 of the result's rms. Six standard deviations, for the worst of a billion elements, are
 1.1 * sqrt(K) * eps; blocking over K and vector lanes only shortens the walk. Sums without cancellation grow evenly and do better still.
-Post-ops such as Clamp and ReLU lower the rms that errors are compared with, and not the errors: twice as much is left for them.
-So: 2 * sqrt(K) + 4, in eps(f32). The 4 covers K of a few elements, where the walk's statistics mean nothing.
+Post-ops such as Clamp and ReLU lower the rms that errors are compared with, but not the errors: hence a factor of 2.
+So: 2 * sqrt(K) + 4, in eps(f32). The 4 covers small K, where the statistics of a random walk do not apply.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """A product, or a sum of some of them, may be beyond f32 where the sum of all is not."""
+    """A product or a partial sum may overflow f32 where the sum of all does not."""
     bias, (a, b) = real(ins[2]) if len(ins) > 2 else np.zeros(()), _matrices(call, ins)
-    return tuple((found + bias,) for found in sums.others_in_f32(_product, a, b, _product(a, b)))
+    return tuple((total + bias,) for total in sums.others_in_f32(_product, a, b, _product(a, b)))
 
 
 def _product(a: Reals, b: Reals) -> Reals:
@@ -100,10 +100,10 @@ def _matrices(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals]:
 
 
 def domain(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """src and bias in [-1, 1), weights in sqrt(3 / K) * [-1, 1) + 2 / K. Integers: their whole range.
+    """src and bias in [-1, 1), weights in sqrt(3 / K) * [-1, 1) + 2 / K. Integers: their full range.
 
-    Then dst has the variance of src, and what follows a ReLU keeps its positive mean: without the shift, the rows of a narrow last layer
-    tend to have one sign, and one ReLU turns them all into zeros.
+    dst then has the variance of src, and the positive mean of a ReLU's output is kept: without the shift, the rows of a narrow last layer
+    tend to have one sign, and a ReLU makes all of them 0.
     """
     k = max(inner_size(call), 1)
     limit, shift = (sqrt(3 / k), min(2 / k, 0.25)) if port == 1 else (1.0, 0.0)
@@ -118,7 +118,7 @@ def _numbers(call: Call, port: int) -> Filling:
     return operands.sparse() if port == 0 else operands.dense()
 
 
-def streamed(attrs: Attrs) -> tuple[int, ...]:
+def column_block_ports(attrs: Attrs) -> tuple[int, ...]:
     """Operands that are not transposed."""
     return tuple(port for port, name in enumerate(("transpose_a", "transpose_b")) if not attrs.flag(name))
 
@@ -133,7 +133,7 @@ def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]
 
 
 def is_canonical(call: Call) -> bool:
-    """What Contraction can lower. accumulation_mode never matters: every sum is an f32 sum."""
+    """Whether the GEMM template takes the call. accumulation_mode does not matter: every sum is an f32 sum."""
     ranks = {len(t.shape) for t in call.ins}
     all_f32 = all(t.dtype is DType.f32 for t in (*call.ins, *call.outs))
     is_plain = not (call.attrs.get("transpose_a") or call.attrs.get("transpose_b"))
@@ -210,7 +210,7 @@ SAMPLES = (
     Sample(((2, 3, 5, 7), (2, 3, 7, 4)), why="batch dims"),
     Sample(((2, 3, 5, 7), (2, 1, 7, 4)), why="weights broadcast over one batch dim"),
     Sample(((2, 1, 5, 7), (3, 7, 4)), why="both broadcast, ranks differ"),
-    Sample(((2, 5, 7), (7, 4)), why="one weight matrix for the whole batch"),
+    Sample(((2, 5, 7), (7, 4)), why="one weight matrix for all of the batch"),
     Sample(((2, 4, 6, 5), (2, 4, 6, 5)), Attrs(transpose_b=True), why="attention scores: queries times keys transposed"),
     Sample(((7,), (7, 5)), why="a vector on the left drops M"),
     Sample(((3, 5, 7), (7,)), Attrs(transpose_b=True), why="a vector on the right drops N; its transpose is ignored"),
@@ -258,7 +258,7 @@ SPECS = (
             form=Contraction(lambda call: (inner_size(call),), _operands, lambda call: call.outs[0].shape[-1]),
             decompose=decompose,
             is_canonical=is_canonical,
-            column_block_ports=streamed,
+            column_block_ports=column_block_ports,
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What numbers attributes may hold: part of a row's schema, as data."""
+"""The legal numbers of attributes, as data of a row's schema."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from benchgraph.core.dtypes import DType
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that an attribute may hold, of a list each one: from least to most, both included.
+    """The legal numbers of an attribute, or of each element of a list: from least to most, both included.
 
-    says: that in words, as `finite numbers above 0`. has_nan: NaN is allowed too. has_zero False: 0 is not.
+    description: in words, such as `finite numbers above 0`. has_nan: NaN is legal too. has_zero False: 0 is not.
     """
 
     least: float
     most: float
-    says: str
+    description: str
     has_nan: bool = False
     has_zero: bool = True
 
     def fix(self, number: float) -> str:
-        """The remedy for a number that is none of them."""
+        """The remedy for an illegal number."""
         is_long = isinstance(self.most, int) and number > self.most
-        return f"give it {self.says}" + (f", {self.most} at most" if is_long else "")
+        return f"give it {self.description}" + (f", {self.most} at most" if is_long else "")
 
     def holds(self, number: float) -> bool:
-        """Whether it is one of them. An integer may have any number of digits."""
+        """Whether the number is legal. An integer may have any number of digits."""
         if number != number:
             return self.has_nan
         return self.least <= number <= self.most and (self.has_zero or number != 0)
 
 
 _LEAST, _MOST = DType.f32.range
-_BEYOND = _MOST + 2.0**103  # half a step further, from where f32 rounds to infinity
+_BEYOND = _MOST + 2.0**103  # half a step further: from here on f32 rounds to infinity
 SIZE = 2**31 - 1  # the largest window, step or pad
 
 ANY_REAL = Range(-inf, inf, "numbers of f32", has_nan=True)
@@ -49,7 +49,7 @@ SHARE = Range(0.0, 1.0, "numbers from 0 to 1")
 
 ANY_INTEGER = Range(-(2**63), 2**63 - 1, "integers of 64 bits")
 DIMS = Range(0, 2**63 - 1, "dims of 0 or more")
-OF_TYPE = {"f32": ANY_REAL, "s64": ANY_INTEGER}  # where a row says nothing else
+OF_TYPE = {"f32": ANY_REAL, "s64": ANY_INTEGER}  # for attributes without a range
 SIZES = Range(0, SIZE, "sizes of 0 or more")
 STEPS = Range(1, SIZE, "sizes of 1 or more")
 
@@ -61,7 +61,7 @@ def as_f32(number: float) -> float:
 
 
 def overflows(number: float) -> bool:
-    """Whether f32 has no room for this finite number. An integer may have any number of digits."""
+    """Whether this finite number exceeds the range of f32. An integer may have any number of digits."""
     return _BEYOND <= abs(number) < inf
 
 

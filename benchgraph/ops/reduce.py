@@ -1,11 +1,10 @@
-"""ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd: fold src along axes. ReduceL1: the sum of |src|. ReduceL2: the root of the
-sum of squares. _RowMax: what softmax takes off.
+"""Reductions of src along axes. ReduceL1: the sum of |src|. ReduceL2: the root of the sum of squares. _RowMax: the maximum for a softmax.
 
-The largest and the least of numbers among which is NaN is NaN. _RowMax may be the largest of the others then: whoever takes it off has NaN
-in the difference all the same, and it takes half of the instructions.
+The maximum and minimum of numbers with a NaN among them are NaN. _RowMax may ignore NaN, with half of the instructions: the softmax
+subtracts it, and the difference is NaN all the same.
 
-The threshold of the sums and products is sqrt(n) + 4 for n numbers folded, by the same walk as for MatMul (the root halves what the sum
-of squares is off by); picking is exact.
+The threshold of sums and products is sqrt(n) + 4 for n numbers, by the random walk that MatMul describes (the root halves the error of the
+sum of squares); picking is exact.
 """
 
 from __future__ import annotations
@@ -60,19 +59,19 @@ def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]
     return ""
 
 
-def folded(call: Call) -> int:
-    """How many elements go into one of dst."""
+def reduced_size(call: Call) -> int:
+    """The number of elements reduced to one of dst."""
     src = call.ins[0].shape
     return prod(src[a] for a in reduced_axes(call.attrs, len(src)))
 
 
 def _factors(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Factors 2**u, u uniform around 0 and narrower the more there are, so that the product stays within a few powers of two."""
-    t, width = call.ins[0], min(1.0, 8 / sqrt(max(folded(call), 1)))
+    t, width = call.ins[0], min(1.0, 8 / sqrt(max(reduced_size(call), 1)))
     return fills.rounded(np.exp2(fills.reals(-width, width, t.shape, rng)), t.dtype)
 
 
-Fold = Callable[[Reals, tuple[int, ...]], Array | np.float64]
+Reduce = Callable[[Reals, tuple[int, ...]], Array | np.float64]
 
 
 def _mean_of(count: int, acc: Expr) -> Expr:
@@ -95,8 +94,8 @@ SAMPLES = (
 
 def _row(
     kind: str,
-    how: Reduction | Decompose,
-    fold: Fold,
+    lower: Reduction | Decompose,
+    compute: Reduce,
     laws: tuple[Law, ...],
     *,
     is_exact: bool = False,
@@ -106,11 +105,11 @@ def _row(
     per_dst: int = 0,
     power: int | None = None,
 ) -> OpSpec:
-    """The row of a fold over the attribute axes. per_src, per_dst: operations per element of src and of dst. power: of |src|, whose sum f32
-    has to hold on the way; 0 for their product."""
+    """The row of a reduction. per_src, per_dst: operations per element of src and of dst. power: the intermediate result is the sum of
+    |src|**power, which may overflow; 0: it is the product."""
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        return (real(np.asarray(fold(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)))).reshape(call.outs[0].shape),)
+        return (real(np.asarray(compute(real(ins[0]), reduced_axes(call.attrs, ins[0].ndim)))).reshape(call.outs[0].shape),)
 
     def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         if power is None:
@@ -121,7 +120,7 @@ def _row(
         terms = np.abs(real(ins[0])) ** power
         if power == 1:
             return overflow.overflowed((right,), (overflow.is_beyond(terms.sum(axis=axes)).reshape(right.shape),))
-        total = overflow.held(overflow.held(terms).sum(axis=axes)).reshape(right.shape)
+        total = overflow.as_f32(overflow.as_f32(terms).sum(axis=axes)).reshape(right.shape)
         is_lost = np.isfinite(right) & ((total > overflow.MOST) | (total < DType.f32.least_normal / DType.f32.eps))
         return ((np.where(is_lost, np.sqrt(total), right),),) if is_lost.any() else ()
 
@@ -139,16 +138,16 @@ def _row(
             infer=infer,
             reference=reference,
             flops=lambda call: per_src * call.ins[0].elements + per_dst * call.outs[0].elements,
-            threshold=lambda call: 0.0 if is_exact else sqrt(folded(call)) + 4,
+            threshold=lambda call: 0.0 if is_exact else sqrt(reduced_size(call)) + 4,
             f32_alternatives=in_f32,
         ),
-        Testing(fill=fill or rows.total(folded), domain=domain, samples=SAMPLES, laws=laws),
-        Lowering(Role.row, form=how if isinstance(how, Reduction) else None, decompose=None if isinstance(how, Reduction) else how),
+        Testing(fill=fill or rows.total(reduced_size), domain=domain, samples=SAMPLES, laws=laws),
+        Lowering(Role.row, *((lower, None) if isinstance(lower, Reduction) else (None, lower))),
     )
 
 
 def _products_in_f32(right: Array, sizes: Reals, axes: tuple[int, ...]) -> tuple[tuple[Array, ...], ...]:
-    """Products on the way are as large as that of what is above 1, and as small as that of what is below."""
+    """Partial products are at most the product of all factors above 1, and at least that of all factors below."""
     above, below = (np.where(sizes > 0, pick(sizes, 1.0), 1.0).prod(axis=axes).reshape(right.shape) for pick in (np.fmax, np.fmin))
     others = overflow.overflowed((right,), (above > overflow.MOST,))
     is_lost = np.isfinite(right) & (below < DType.f32.least_normal)
@@ -173,10 +172,10 @@ def _bounds(name: str, sign: float) -> Law:
 
 
 def _totals(name: str, per_element: bool) -> Law:
-    """The whole of dst sums to the whole of src (ReduceMean: times the number of elements folded)."""
+    """All of dst sums to all of src (ReduceMean: times the number of elements reduced)."""
 
     def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-        weight = folded(call) if per_element else 1
+        weight = reduced_size(call) if per_element else 1
         slack = rtol * (weight * float(np.abs(real(outs[0])).sum()) + 1)
         return bool(abs(weight * real(outs[0]).sum() - real(ins[0]).sum()) <= slack)
 
@@ -212,7 +211,7 @@ def _norms(power: int) -> tuple[Law, ...]:
         """Between the largest element and n^(1/p) times it."""
         dst = _kept(call, outs[0])
         top = np.abs(real(ins[0])).max(axis=reduced_axes(call.attrs, ins[0].ndim), keepdims=True)
-        return bool(np.all(dst >= top * (1 - rtol)) and np.all(dst <= folded(call) ** (1 / power) * top * (1 + rtol)))
+        return bool(np.all(dst >= top * (1 - rtol)) and np.all(dst <= reduced_size(call) ** (1 / power) * top * (1 + rtol)))
 
     return (
         Law(f"to the power of {power}, dst sums to what all elements do", totals),
@@ -235,7 +234,7 @@ SPECS = (
         lambda x, axes: x.mean(axis=axes),
         (_totals("dst times the count sums to the sum of src", per_element=True),),
         power=1,
-        fill=rows.total(folded, shift=1),
+        fill=rows.total(reduced_size, shift=1),
         domain=fills.MEAN_ONE,
         per_dst=1,
     ),
@@ -268,7 +267,7 @@ SPECS = (
         Reduction(BinOp.mul, 1.0),
         lambda x, axes: x.prod(axis=axes),
         (Law("logarithms add", _logs_add),),
-        fill=rows.product(folded),
+        fill=rows.product(reduced_size),
         domain=_factors,
         power=0,
     ),

@@ -1,7 +1,7 @@
 """Spatial arithmetic of pooling, convolution and interpolation: which axes are spatial, how windows are padded, how many there are.
 
 A window is a kernel laid over the padded source: tap k of window o is at source position o * stride + k * dilation - pad_begin, along
-each spatial dim on its own.
+each spatial dim.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def spatial_axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
 
 
 def channels_of(attrs: Attrs, shape: Shape, name: str, taker: str) -> int:
-    """How many channels data have. Raises InvalidShape below rank 2, naming the tensor and who takes it."""
+    """The number of channels of data. Raises InvalidShape below rank 2, naming the tensor and the op (`taker`)."""
     if len(shape) < 2:
         raise InvalidShape(f"{name} {shape} has rank {len(shape)}", fix=f"{taker} takes rank 2 or more: batch and channel")
     return shape[channel_axis(attrs, len(shape))]
@@ -64,7 +64,7 @@ def data_shape(attrs: Attrs, batch: int, channels: int, spatial: Shape) -> Shape
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of one call, with one number per spatial dim in every field. Pads are resolved: what auto_pad says is in them."""
+    """The windows of one call, with one number per spatial dim in every field. The pads include those of auto_pad."""
 
     kernel: Shape
     strides: Shape
@@ -78,27 +78,27 @@ class Windows:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def count(self, spatial: Shape, *, ceil: bool = False) -> Shape:
-        """How many windows a source of these spatial dims has.
+        """The number of windows over a source of these spatial dims.
 
-        ceil: one more where the padded source goes on beyond the last whole window; that one may reach past the padding, or lie in it
-        with all its taps. Raises InvalidShape when not even one window fits; a source without elements may have none.
+        ceil: one more where the padded source extends beyond the last complete window; its taps may reach past the padding, or all be in
+        it. Raises InvalidShape when no window fits; a source without elements may have none.
         """
-        found = []
+        counts = []
         for i, (size, reach, stride) in enumerate(zip(spatial, self.reach, self.strides, strict=True)):
             padded = size + self.pads_begin[i] + self.pads_end[i]
             rest = padded - reach
             if rest < 0 < size:
                 what = f"a window spans {reach} along spatial dim {i}, where src with its pads has {padded}"
                 raise InvalidShape(what, fix="make the kernel or its dilations smaller, or the pads larger")
-            found.append(0 if rest < 0 else (-(-rest // stride) if ceil else rest // stride) + 1)
-        return tuple(found)
+            counts.append(0 if rest < 0 else (-(-rest // stride) if ceil else rest // stride) + 1)
+        return tuple(counts)
 
 
 def windows(attrs: Attrs, spatial: Shape, kernel: Shape, *, transposed: bool = False) -> Windows:
     """The windows over a source of these spatial dims, from the attributes strides, dilations (absent: 1), pads_begin, pads_end, auto_pad.
 
     transposed: the windows of ConvTranspose, where auto_pad does not look at the source (`spatial` is then that of its src).
-    Where auto_pad says the pads, their lists may be empty. Raises InvalidShape for lists that do not fit the spatial dims, and for sizes
+    The lists of pads may be empty where auto_pad gives them. Raises InvalidShape for lists that do not fit the spatial dims, and for sizes
     below 1.
     """
     rank = len(spatial)
@@ -106,18 +106,18 @@ def windows(attrs: Attrs, spatial: Shape, kernel: Shape, *, transposed: bool = F
     dilations = attrs.integers("dilations") if "dilations" in attrs else ONES
     dilations = ONES[:rank] if dilations == ONES else _per_dim("attribute 'dilations'", dilations, rank, least=1)
     auto = attrs.get("auto_pad", "None")
-    unsaid = () if auto == "None" else ZEROS[:rank]
-    pads = {name: attrs.integers(name) or unsaid for name in ("pads_begin", "pads_end")}
+    absent = () if auto == "None" else ZEROS[:rank]
+    pads = {name: attrs.integers(name) or absent for name in ("pads_begin", "pads_end")}
     begin, end = (_per_dim(f"attribute '{name}'", sizes, rank, least=0) for name, sizes in pads.items())
-    found = Windows(_per_dim("kernel", kernel, rank, least=1), strides, dilations, begin, end)
+    given = Windows(_per_dim("kernel", kernel, rank, least=1), strides, dilations, begin, end)
     if auto == "None":
-        return found
+        return given
     totals = [0] * rank
     if auto != "VALID":
         overlap = strides if transposed else tuple(size % stride or stride for size, stride in zip(spatial, strides, strict=True))
-        totals = [max(0, reach - step) for reach, step in zip(found.reach, overlap, strict=True)]
+        totals = [max(0, reach - step) for reach, step in zip(given.reach, overlap, strict=True)]
     begin = tuple((total + (auto == "SAME_LOWER")) // 2 for total in totals)
-    return Windows(found.kernel, strides, dilations, begin, tuple(total - b for total, b in zip(totals, begin, strict=True)))
+    return Windows(given.kernel, strides, dilations, begin, tuple(total - b for total, b in zip(totals, begin, strict=True)))
 
 
 def _per_dim(what: str, values: Shape, rank: int, least: int) -> Shape:

@@ -1,4 +1,4 @@
-"""Steps that many decompositions take: the same value in another shape or dtype, a fold, a chain of binary ops."""
+"""Steps that many decompositions share: a value in another shape or dtype, a reduction, a chain of binary ops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stored(d: Decomposer, value: int, want: TensorType) -> int:
     return reshaped(d, as_dtype(d, value, want.dtype), want.shape)
 
 
-def fold(d: Decomposer, kind: str, value: int, axes: tuple[int, ...]) -> int:
+def reduced(d: Decomposer, kind: str, value: int, axes: tuple[int, ...]) -> int:
     """A reduction to f32, axes kept as 1."""
     return d.op(kind, value, attrs=Attrs(axes=axes, keep_dims=True), dtype=DType.f32)
 

@@ -1,6 +1,6 @@
-"""End and Wildcard: ops that say something about the graph and compute nothing.
+"""End and Wildcard: ops that mark something in the graph and compute nothing.
 
-End marks its input as leaving the graph. Wildcard stands for an op the library need not know; neither is ever compiled.
+End marks its input as leaving the graph. Wildcard stands for an op that the library does not know. Neither is compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.strategies import filling, pointwise
 
-WILDCARD = "Wildcard"  # how frameworks show a library where its ops end
+WILDCARD = "Wildcard"  # frameworks mark ops that the library does not support with it
 _NO_LIMIT = (0, sys.maxsize)
 
 

@@ -121,7 +121,7 @@ def test_bf16_is_multiplied_as_it_is(name: str) -> None:
     """Windows along x are what its dot products take several of."""
     g = scheduled(CASES[name].append, NARROW)
     op = partial(g)
-    assert (op.kind, {g.value(v).dtype for v in op.ins}) == ("_TurnedPartialWeights", {DType.bf16})
+    assert (op.kind, {g.value(v).dtype for v in op.ins}) == ("_TransposedPartialWeights", {DType.bf16})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -195,8 +195,8 @@ def test_bits_do_not_depend_on_threads() -> None:
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     index = weights_in_parts.contraction
 
-    def first_block(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_turned: bool) -> tuple[Indices, Indices]:
-        return index(p, sizes, (at[0], Const(0), *at[2:]), over, is_turned=is_turned)
+    def first_block(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_transposed: bool) -> tuple[Indices, Indices]:
+        return index(p, sizes, (at[0], Const(0), *at[2:]), over, is_transposed=is_transposed)
 
     if fault == "windows of another block":
         monkeypatch.setattr(weights_in_parts, "contraction", first_block)

@@ -173,7 +173,7 @@ def test_the_shape_of_src_is_an_attribute() -> None:
     """oneDNN's statuses: a tensor with the shape is not looked at, and without the attribute there is none."""
     attrs = with_defaults("AvgPoolBackward", Attrs(GIVEN, exclude_pad=True))
     diff_dst, shape = TensorType(F32, (1, 4, 4, 1)), TensorType(DType.s32, (4,))
-    with pytest.raises(Unimplemented, match=r"src_shape comes as a tensor, .*; set the attribute 'src_shape'"):
+    with pytest.raises(Unimplemented, match=r"src_shape is a tensor, .*; set the attribute 'src_shape'"):
         spec("AvgPoolBackward").semantics.infer(attrs, (diff_dst, shape))
     with pytest.raises(InvalidShape, match="attribute 'src_shape' is missing; give it the dims of the forward op's src"):
         spec("AvgPoolBackward").semantics.infer(attrs, (diff_dst,))

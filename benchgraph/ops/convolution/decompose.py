@@ -1,12 +1,12 @@
 """Convolutions as products that the batch-reduce GEMM takes: channels last, weights as XIO, f32, padding laid out beforehand.
 
 forward      Convolution of the padded source: kernel positions are the batch, a row of windows the rows of the product
-by data      Convolution of the padded gradient by the weights backwards, their channels exchanged. Under a stride s, which kernel
-             positions an element meets depends on its position modulo s: each of the s phases is a set of output channels of its own,
-             which meet the taps that phases says, and the results interleave
-by weights   the sum of what blocks of windows over the padded source give: weights_in_parts
+by data      Convolution of the padded gradient by the flipped weights, their channels exchanged. Under a stride s, the kernel positions
+             that contribute to an element depend on its position modulo s: each of the s phases has its own output channels and taps
+             (phases.py), and the results interleave
+by weights   partial sums over blocks of windows of the padded source: weights_in_parts.py
 
-Depthwise ones, with no product of matrices in them, are windows of the compiler's own.
+Depthwise convolutions have no matrix products; they become windows (depthwise.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.convolution import weights_in_parts
 from benchgraph.ops.convolution.depthwise import is_depthwise, positions
-from benchgraph.ops.convolution.phases import Phases, met_along
+from benchgraph.ops.convolution.phases import Phases, taps_of_phases
 from benchgraph.ops.convolution.problem import Problem, channel, has_kernel_last
 from benchgraph.ops.internal import pad_attrs, zeros
 from benchgraph.ops.spatial import beside_channel, channel_axis
@@ -30,7 +30,7 @@ from benchgraph.ops.steps import as_dtype, reshaped
 
 
 def is_canonical(call: Call, p: Problem) -> bool:
-    """Whether `contraction` describes the call: nothing is left to decompose."""
+    """Whether the GEMM template takes the call as it is."""
     attrs = call.attrs
     plain = attrs.get("data_format") == "NXC" and attrs.get("weights_format") == "XIO"
     unpadded = not any((*p.windows.pads_begin, *p.windows.pads_end))
@@ -64,17 +64,15 @@ def forward(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tup
 
 
 def _joins_positions(p: Problem) -> bool:
-    """Whether windows are the elements of src, one by one, so that its spatial dims are as good as one."""
+    """Whether windows are single elements of src, so that its spatial dims can be merged into one."""
     w = p.windows
     return len(p.kernel) > 1 and prod((*p.kernel, *w.strides)) == 1 and not any((*w.pads_begin, *w.pads_end))
 
 
 def _by_positions(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bias: tuple[int, ...]) -> int:
-    """The same with one spatial dim: a product has all of an image's positions for rows, side by side where channels come first.
+    """The convolution with its spatial dims merged: all positions of an image are rows of one product, contiguous with channels first.
 
-    Tasks then have whole register tiles and whole lines of dst. f32 with a bias and ReLU, 50 images, one Granite Rapids core, times over
-    those with a row of the image for each entry: 64x56x56 to 256 channels 0.48, 256x56x56 to 64 0.86, 128x28x28 to 512 0.75, 512x28x28 to
-    128 0.77, 256x14x14 to 1024 0.88, 2048x7x7 to 512 0.79.
+    Tasks then have complete register tiles and cache lines of dst; see docs/measurements/convolution.md.
     """
     count = prod(p.src[1:-1])
     shape = (p.src[0], p.src[-1], count) if channel_axis(call.attrs, len(p.src)) == 1 else (p.src[0], count, p.src[-1])
@@ -96,9 +94,8 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
     return _finished(d, call, src, bias)
 
 
-# Of a depthwise convolution, from which on a product that has a column for each is faster than windows, where channels come first: of those
-# phases a condition on a tap holds for one. Two cores of a Zen 4, times by phases over those by windows, minima, f32 and bf16: 21x16x16 by
-# 16x16 with stride 8 0.20, 0.13, by 8x8 with stride 4 2.18, 0.87, 3x64x64 3.12, 1.40; first compile of the first 152 ms, 210 by windows.
+# Phases of a depthwise convolution from which on a product with a column for each phase is faster than windows, if channels come first: the
+# condition on a tap holds for one phase only. See docs/measurements/convolution.md.
 MANY_PHASES = 64
 
 
@@ -122,7 +119,7 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
 
 
 def _by_products(d: Decomposer, p: Problem, source: int, gradient: int, *, is_narrow: bool) -> int:
-    """source: padded; both with channels last, in f32. is_narrow: they are of bf16."""
+    """source: padded; both with channels last, in f32. is_narrow: their values are those of bf16."""
     none = (0,) * len(p.kernel)
     seen = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
     if weights_in_parts.joins_taps(seen):
@@ -132,13 +129,13 @@ def _by_products(d: Decomposer, p: Problem, source: int, gradient: int, *, is_na
     attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups)
     if not is_narrow:
         return _in_parts(d, p, seen, "_PartialWeights", (source, gradient), attrs)
-    size, split, order = weights_in_parts.turned(seen)
+    size, split, order = weights_in_parts.transposed_layout(seen)
     source = _transposed(d, reshaped(d, _boxed(d, source, (0,) * len(size), size), split), order)
-    return _in_parts(d, p, seen, "_TurnedPartialWeights", (source, gradient), attrs)
+    return _in_parts(d, p, seen, "_TransposedPartialWeights", (source, gradient), attrs)
 
 
 def _in_parts(d: Decomposer, p: Problem, seen: Problem, kind: str, ins: tuple[int, int], attrs: Attrs) -> int:
-    """Parts that sum up blocks of windows, and their sum. seen: the problem as these operands are."""
+    """The sum of parts, each over a block of windows. seen: the problem with these operands' shapes."""
     sizes = weights_in_parts.blocks(seen)
     count, parts = prod(weights_in_parts.counts(seen, sizes)), weights_in_parts.parts_shape(seen, sizes)
     value = d.op(kind, *ins, attrs=attrs.updated(weights_shape=seen.wei, blocks=sizes), shape=parts, dtype=DType.f32)
@@ -174,11 +171,11 @@ def _by_dilations(d: Decomposer, p: Problem, gradient: int, weights: int) -> int
 
 
 def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
-    """Position i + p = s*q + r meets taps r, r + s ... of windows q, q - 1 ...: a convolution of stride 1 whose channels have s phases.
+    """Position i + p = s*q + r sums taps r, r + s ... of windows q, q - 1 ...: a convolution of stride 1 whose channels have s phases.
 
-    Only the q of positions that src has are computed, and only phases that a tap meets: a kernel shorter than the stride leaves zeros.
-    Where it costs no further tap or phase, zeros ahead of the kernel make p a multiple of s: then src begins with the first phase, and
-    nothing that was computed is cut off in front.
+    Only the q of positions in src are computed, and only phases that have a tap: a kernel shorter than the stride leaves zeros.
+    Where it costs no further tap or phase, zeros in front of the kernel make p a multiple of s: then src begins with the first phase, and
+    no computed position is cut off in front.
     """
     w, spatial = p.windows, len(p.kernel)
     ahead = tuple(
@@ -189,35 +186,35 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     if any((*ahead, *gaps)):
         weights = d.op("_Pad", weights, attrs=pad_attrs((*ahead, 0, 0), (0,) * (spatial + 2), (*gaps, 0, 0)))
     begins = tuple(begin + more for begin, more in zip(w.pads_begin, ahead, strict=True))
-    met = tuple(min(reach, stride) for reach, stride in zip(w.reach, w.strides, strict=True))
-    phases = _exchanged(d, p, weights, met)
+    used = tuple(min(reach, stride) for reach, stride in zip(w.reach, w.strides, strict=True))
+    phases = _exchanged(d, p, weights, used)
     taps = d.type(phases).shape[:spatial]
-    by_phase = Phases(tuple(map(met_along, met, w.reach, ahead, w.dilations, taps)))
+    by_phase = Phases(tuple(map(taps_of_phases, used, w.reach, ahead, w.dilations, taps)))
     first = tuple(begin // s for begin, s in zip(begins, w.strides, strict=True))
     past = tuple(-(-(begin + i) // s) for begin, i, s in zip(begins, p.src[1:-1], w.strides, strict=True))
     steps = tuple(end - q for q, end in zip(first, past, strict=True))
     low = (0, *(t - 1 - q for t, q in zip(taps, first, strict=True)), 0)
     seen = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
     attrs = _plain_attrs((1,) * spatial, (1,) * spatial, p.groups)
-    if by_phase.meet_all(taps):
-        found = d.op("Convolution", seen, phases, attrs=attrs)
+    if by_phase.read_all(taps):
+        by_phases = d.op("Convolution", seen, phases, attrs=attrs)
     else:
-        found = d.op("_PhasedConvolution", seen, phases, attrs=attrs.updated(**by_phase.attrs()))
-    split = reshaped(d, found, (p.dst[0], *steps, p.groups, *met, p.group_in))
-    unmet = (*(0,) * (spatial + 2), *(s - m for s, m in zip(w.strides, met, strict=True)), 0)
-    if any(unmet):
-        split = d.op("_Pad", split, attrs=pad_attrs((0,) * len(unmet), unmet))
-    interleaved = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
-    woven = _transposed(d, split, (0, *interleaved, 1 + spatial, 2 + 2 * spatial))
-    whole = reshaped(d, woven, (p.dst[0], *(n * s for n, s in zip(steps, w.strides, strict=True)), p.src[-1]))
+        by_phases = d.op("_PhasedConvolution", seen, phases, attrs=attrs.updated(**by_phase.attrs()))
+    split = reshaped(d, by_phases, (p.dst[0], *steps, p.groups, *used, p.group_in))
+    unused = (*(0,) * (spatial + 2), *(s - m for s, m in zip(w.strides, used, strict=True)), 0)
+    if any(unused):
+        split = d.op("_Pad", split, attrs=pad_attrs((0,) * len(unused), unused))
+    axes = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
+    interleaved = _transposed(d, split, (0, *axes, 1 + spatial, 2 + 2 * spatial))
+    whole = reshaped(d, interleaved, (p.dst[0], *(n * s for n, s in zip(steps, w.strides, strict=True)), p.src[-1]))
     return _boxed(d, whole, (0, *(q * s - begin for q, s, begin in zip(first, w.strides, begins, strict=True)), 0), p.src)
 
 
 def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:
-    """The weights backwards, as those of a convolution from dst's channels to src's in every phase.
+    """The flipped weights, as those of a convolution from dst's channels to src's in every phase.
 
-    weights: [kernel, C/groups, OC]; the result: [taps, OC/groups, groups*phases*C/groups]. A kernel is filled up with zeros to whole
-    numbers of strides.
+    weights: [kernel, C/groups, OC]; the result: [taps, OC/groups, groups*phases*C/groups]. Kernels are filled up with zeros to
+    multiples of the stride.
     """
     spatial = len(p.kernel)
     kernel = d.type(weights).shape[:-2]
@@ -233,7 +230,7 @@ def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:
     return reshaped(d, value, (*taps, p.group_out, p.groups * prod(strides) * p.group_in))
 
 
-# ---- pieces ----------------------------------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def _plain_attrs(strides: Shape, dilations: Shape, groups: int) -> Attrs:
@@ -257,7 +254,7 @@ def _source(d: Decomposer, call: Call, p: Problem, src: int) -> int:
 
 
 def _boxed(d: Decomposer, value: int, low: Shape, size: Shape) -> int:
-    """The value moved by `low` in a box of this size: what lies outside is cut off, the rest of the box is 0."""
+    """The value shifted by `low` in a box of this size: cropped to the box, and padded with zeros."""
     have = d.type(value).shape
     start = tuple(max(-begin, 0) for begin in low)
     kept = tuple(max(min(h - s, whole - max(b, 0)), 0) for h, s, whole, b in zip(have, start, size, low, strict=True))

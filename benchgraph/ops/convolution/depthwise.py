@@ -1,8 +1,8 @@
-"""Depthwise convolution: one channel in and out per group, so that no product of matrices is left, but a fold over taps channel by channel.
+"""Depthwise convolution: one channel in and out per group, so that a reduction over taps, channel by channel, replaces matrix products.
 
-Windows over data as it is, in any format and float type: padding is a condition on a tap, and nothing is laid out beforehand. Weights are
-XIO, so that where channels come last, those of a tap lie side by side (gir/passes/propagate_layout.py sees to it). u8 and s8 are read as
-they are stored (low_precision.py): data less the attribute zero, for which padding stands.
+The windows read data in any format and float type; padding is a condition on a tap, not a copy. Weights are XIO: with channels last, those
+of one tap are contiguous (gir/passes/propagate_layout.py). u8 and s8 are read as stored (low_precision.py): the attribute `zero` is
+subtracted from the data, and padding has this value.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def _element(call: Call, src: Source, n: Expr, spatial: Indices, c: Expr) -> Exp
 
 
 def in_block(sizes: Shape, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-    """Image and window of what an element of a part sums up, and the element's place in the weights. at: [blocks.., weights..]."""
+    """The image and window that an element of a part reads, and its index in the weights. at: [blocks.., weights..]."""
     block, weight = at[: len(sizes)], at[len(sizes) :]
     return tuple(add(mul(b, size), i) for b, size, i in zip(block, sizes, over, strict=True)), weight
 
 
 def positions(p: Problem, o: Indices, t: Indices) -> Indices:
-    """Where tap t of window o is in src."""
+    """The position in src of tap t of window o."""
     w = p.windows
     steps = zip(o, t, w.strides, w.dilations, w.pads_begin, strict=True)
     return tuple(sub(add(mul(window, stride), mul(tap, dilation)), pad) for window, tap, stride, dilation, pad in steps)

@@ -1,14 +1,14 @@
 """The convolution behind six op kinds, and its three products: forward, by data and by weights.
 
-Every convolution-like op is one problem seen from another side. Its src is N x spatial x C, its weights kernel x C/groups x OC and its
-dst N x windows x OC; one of the three is what the op computes:
+A problem has a src of N x spatial x C, weights of kernel x C/groups x OC and a dst of N x windows x OC. Every convolution-like op computes
+one of the three from the other two:
 
     dst[n, o, oc]     = sum over t, c of src[n, o*s + t*d - p, c] * wei[t, c, oc]                 Convolution
     src[n, i, c]      = sum over t, oc with o*s + t*d - p = i of dst[n, o, oc] * wei[t, c, oc]    by data, and ConvTranspose
     wei[t, c, oc]     = sum over n, o of src[n, o*s + t*d - p, c] * dst[n, o, oc]                 by weights
 
 ConvTranspose reads what is the problem's dst and writes its src; so its weights, XOI or IOX as oneDNN names them, are the problem's XIO or
-OIX: (kernel, OC/groups, IC), in oneDNN's code and its inputs. (Its documentation says (kernel, IC/groups, OC), which those contradict.)
+OIX: (kernel, OC/groups, IC), as in oneDNN's code and inputs. (Its documentation has (kernel, IC/groups, OC), which those contradict.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OUT = -1
 INTO_DST, INTO_SRC, INTO_WEI = Sides(0, 1, OUT), Sides(OUT, 1, 0), Sides(0, OUT, 1)
 TRANSPOSED, TRANSPOSED_BY_DATA = Sides(OUT, 1, 0, is_transposed=True), Sides(0, 1, OUT, is_transposed=True)
 TRANSPOSED_BY_WEIGHTS = Sides(1, OUT, 0, is_transposed=True)
-BLOCK = 1 << 22  # float64 numbers that a reference gathers at a time: 32 MiB
+BLOCK = 1 << 22  # float64 numbers that a reference gathers at once: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Problem:
     @property
     def flops(self) -> int:
         """A multiplication and an addition per product, but for those with padding, as benchdnn counts."""
-        met = (int(_meets(self, i).sum()) for i in range(len(self.kernel)))
-        return 2 * self.dst[0] * self.dst[-1] * self.group_in * prod(met)
+        read = (int(_is_in_src(self, i).sum()) for i in range(len(self.kernel)))
+        return 2 * self.dst[0] * self.dst[-1] * self.group_in * prod(read)
 
 
 def has_kernel_last(attrs: Attrs) -> bool:
@@ -164,7 +164,7 @@ def _checked_groups(attrs: Attrs, wei: Shape) -> int:
 
 
 def _spatial_of_src(attrs: Attrs, dst: Shape, wei: Shape, sides: Sides) -> Shape:
-    """The least source that has these windows, and output_padding more."""
+    """The smallest source with these windows, and output_padding more."""
     rank = len(dst) - 2
     if not sides.is_transposed and attrs.get("auto_pad", "None") in ("SAME_UPPER", "SAME_LOWER"):
         what = f"with auto_pad {attrs.get('auto_pad')}, the shape of diff_src does not follow from that of diff_dst"
@@ -175,38 +175,38 @@ def _spatial_of_src(attrs: Attrs, dst: Shape, wei: Shape, sides: Sides) -> Shape
             raise InvalidShape(f"attribute 'output_padding' is {more}, with {rank} spatial dims", fix="give it one number per spatial dim")
         more = (0,) * rank
     w = windows(attrs, dst[1:-1], wei[:-2], transposed=sides.is_transposed)
-    found = []
+    spatial = []
     for i, size in enumerate(dst[1:-1]):
-        found.append(w.strides[i] * (size - 1) + w.reach[i] - w.pads_begin[i] - w.pads_end[i] + more[i])
-    if any(size < 1 for size in found):
-        raise InvalidShape(f"the output's spatial dims would be {tuple(found)}", fix="make the pads smaller")
-    return tuple(found)
+        spatial.append(w.strides[i] * (size - 1) + w.reach[i] - w.pads_begin[i] - w.pads_end[i] + more[i])
+    if any(size < 1 for size in spatial):
+        raise InvalidShape(f"the output's spatial dims would be {tuple(spatial)}", fix="make the pads smaller")
+    return tuple(spatial)
 
 
-def sure_zeros(p: Problem, out: int) -> float:
-    """The share of the problem's src (out 0) or dst (2) that no product goes into: positions that only padding or no window meets."""
-    met = 1.0
+def guaranteed_zeros(p: Problem, out: int) -> float:
+    """The share of the problem's src (out 0) or dst (2) that sums no products: positions that no window, or only padding, reaches."""
+    read = 1.0
     for i, (size, count) in enumerate(zip(p.src[1:-1], p.dst[1:-1], strict=True)):
         if size and count:
-            inside = _meets(p, i)
-            met *= float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(_positions(p, i)[inside]).size / size)
-    return 1 - met
+            inside = _is_in_src(p, i)
+            read *= float(np.mean(inside.any(axis=1)) if out == 2 else np.unique(_positions(p, i)[inside]).size / size)
+    return 1 - read
 
 
 def _positions(p: Problem, i: int) -> NDArray[np.int64]:
-    """Which element of src each window meets by each tap, along one spatial dim: windows x taps; outside of src it is padding."""
+    """The position in src of each tap of each window along one spatial dim: windows x taps; outside of src it is padding."""
     w = p.windows
     return np.arange(p.dst[1 + i])[:, None] * w.strides[i] + np.arange(p.kernel[i]) * w.dilations[i] - w.pads_begin[i]
 
 
-def _meets(p: Problem, i: int) -> NDArray[np.bool_]:
-    """Whether that is an element."""
+def _is_in_src(p: Problem, i: int) -> NDArray[np.bool_]:
+    """Whether that position is in src."""
     position = _positions(p, i)
     return (position >= 0) & (position < p.src[1 + i])
 
 
 def total(p: Problem, src: Reals | None, wei: Reals | None, dst: Reals | None) -> tuple[float, float]:
-    """The sum of the whole output, which is the one that is None, and the sum of the magnitudes of what it was summed up from."""
+    """The sum of all outputs (of the array that is None), and the sum of the magnitudes of its terms."""
     padded = _padded(p, np.ones(p.src) if src is None else src)
     parts: list[Reals] = []
     for tap in np.ndindex(*p.kernel):
@@ -217,8 +217,8 @@ def total(p: Problem, src: Reals | None, wei: Reals | None, dst: Reals | None) -
         elif dst is None:
             parts.append(seen.sum(axis=1) * _groups(p, wei)[(slice(None), *tap)].sum(axis=-1))
         else:
-            met = (seen[..., :1] * _rows(p, dst)).sum(axis=1)
-            parts.append(met * _groups(p, wei)[(slice(None), *tap)].sum(axis=1))
+            read = (seen[..., :1] * _rows(p, dst)).sum(axis=1)
+            parts.append(read * _groups(p, wei)[(slice(None), *tap)].sum(axis=1))
     return float(sum(part.sum() for part in parts)), float(sum(np.abs(part).sum() for part in parts))
 
 
@@ -227,7 +227,7 @@ def channel(p: Problem, c: Expr, k: Expr) -> Expr:
     return k if p.groups == 1 else add(mul(floordiv(c, p.group_out), p.group_in), k)
 
 
-# ---- references: float64, arrays in the problem's own order -----------------------------------------------------------
+# ---- references: float64, arrays in the problem's order ---------------------------------------------------------------
 
 
 def _padded(p: Problem, src: Reals) -> Reals:
@@ -235,7 +235,7 @@ def _padded(p: Problem, src: Reals) -> Reals:
 
 
 def _tap(p: Problem, padded: Reals, tap: Shape) -> Reals:
-    """The elements of the padded source that this tap meets in all windows, as a view: N x windows x C."""
+    """The elements of the padded source that this tap reads in all windows, as a view: N x windows x C."""
     spans = []
     for i, (t, count) in enumerate(zip(tap, p.dst[1:-1], strict=True)):
         first, stride = t * p.windows.dilations[i], p.windows.strides[i]
@@ -259,7 +259,7 @@ def _rows(p: Problem, a: Reals) -> Reals:
 
 
 def _blocks(p: Problem) -> Iterator[tuple[slice, slice]]:
-    """The images and the windows along the first spatial dim, cut so that what all taps of a block see is of a bearable size."""
+    """Blocks of images, and of windows along the first spatial dim, whose elements of all taps fit BLOCK."""
     seen = prod(p.dst[2:-1]) * prod(p.kernel) * p.src[-1]
     step = max(BLOCK // max(seen, 1), 1)
     for image in range(p.dst[0]):
@@ -268,7 +268,7 @@ def _blocks(p: Problem) -> Iterator[tuple[slice, slice]]:
 
 
 def _seen(p: Problem, padded: Reals, block: tuple[slice, slice]) -> Reals:
-    """What the windows of a block see: groups x windows x (kernel * channels of a group)."""
+    """The elements that the windows of a block read (im2col): groups x windows x (kernel * channels of a group)."""
     taps = np.stack([_rows(p, _tap(p, padded, tap)[block]) for tap in np.ndindex(*p.kernel)], axis=2)
     return taps.reshape(*taps.shape[:2], taps.shape[2] * taps.shape[3])
 

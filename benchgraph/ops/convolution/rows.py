@@ -3,8 +3,8 @@
 All six compute one of the three tensors of a problem (problem.py). bf16 and f16 are computed in f32 and rounded
 once. The threshold is MatMul's, with the number of products that one element sums up for K.
 
-A tensor input that gives the output's shape (dst_shape, weights_shape) is read by nobody: the shape must be known when the op is compiled,
-from the attribute of that name or from the graph. oneDNN takes no op with such an input at all.
+A tensor input that gives the output's shape (dst_shape, weights_shape) is not read: the shape must be known at compile time, from the
+attribute of that name or from the graph. oneDNN compiles no op with such an input.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SHAPE = Attr("s64[]", default=ZEROS, range=DIMS)
 class _Kind:
     """One of the six ops, or a depthwise one of the compiler's own.
 
-    inputs: port names; a third one is optional: a bias, or the output's shape. contraction: how the GEMM template indexes a call that
-    needs no decomposing. window: how an op of the compiler's own folds over taps.
+    inputs: port names; a third one is optional: a bias, or the output's shape. contraction: the operand indices of a canonical call.
+    window: the reduction over taps of a depthwise op.
     """
 
     name: str
@@ -75,16 +75,16 @@ class _Kind:
             raise InvalidShape(f"bias {ins[2].shape} does not fit the {channels} channels of dst", fix=f"give it the shape ({channels},)")
         return (out,)
 
-    # ---- in the problem's own order
+    # ---- in the problem's order
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
-        """src, wei and dst of the problem, the op's output among them; out None: zeros in its place."""
+        """src, wei and dst of the problem, one of which is the op's output; out None: zeros instead."""
         given = (*(real(a) for a in ins[:2]), real(out) if out is not None else np.zeros(call.outs[0].shape))
         src, wei, dst = (given[side] for side in (self.sides.src, self.sides.wei, self.sides.dst))
         return _data(call.attrs, src), _weights(call.attrs, wei), _data(call.attrs, dst)
 
     def product(self, call: Call, ins: tuple[Array, ...]) -> tuple[sums.SumOf, Reals, Reals]:
-        """What the output is a sum of products of: sum_of(a, b), a and b, in the problem's own order."""
+        """(sum_of, a, b): the output is sum_of(a, b), a sum of products, in the problem's order."""
         p, (src, wei, dst) = self.problem(call), self.arrays(call, ins, None)
         if self.sides.wei == OUT:
             return partial(problem.by_weights, p), src, dst
@@ -92,25 +92,25 @@ class _Kind:
             return partial(problem.forward, p), src, wei
         return partial(problem.by_data, p), dst, wei
 
-    def finished(self, call: Call, ins: tuple[Array, ...], found: Reals) -> Array:
-        """What the op makes of the sums: with its bias, in the formats of its attributes."""
+    def as_output(self, call: Call, ins: tuple[Array, ...], result: Reals) -> Array:
+        """The sums with the bias added, in the formats of the op's attributes."""
         if self.sides.wei == OUT:
-            return np.moveaxis(found, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else found
-        return np.moveaxis(found + real(ins[2]) if self.has_bias(ins) else found, -1, channel_axis(call.attrs, found.ndim))
+            return np.moveaxis(result, (-1, -2), (0, 1)) if has_kernel_last(call.attrs) else result
+        return np.moveaxis(result + real(ins[2]) if self.has_bias(ins) else result, -1, channel_axis(call.attrs, result.ndim))
 
     def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        return (self.finished(call, ins, sums.of_products(*self.product(call, ins))),)
+        return (self.as_output(call, ins, sums.of_products(*self.product(call, ins))),)
 
-    def in_f32(self, call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-        """Zeros that are no elements may be multiplied like others, and products and their sums may be beyond f32 on the way."""
+    def f32_alternatives(self, call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+        """Zeros of the padding may be multiplied by an infinity, and products and partial sums may exceed f32."""
         sum_of, a, b = self.product(call, ins)
         right = sums.of_products(sum_of, a, b)
-        padded = np.where(self.meets_zeros(call, ~np.isfinite(a), ~np.isfinite(b)), np.nan, right)
-        return tuple((self.finished(call, ins, found),) for found in (*sums.others_in_f32(sum_of, a, b, right), padded))
+        padded = np.where(self.may_multiply_zeros(call, ~np.isfinite(a), ~np.isfinite(b)), np.nan, right)
+        return tuple((self.as_output(call, ins, result),) for result in (*sums.others_in_f32(sum_of, a, b, right), padded))
 
-    def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
-        """Where a sum may have a product of what is not finite, here of both operands, with a zero that is no element."""
-        return padding.met(self.problem(call), self.sides, a, b)
+    def may_multiply_zeros(self, call: Call, a: Array, b: Array) -> Array:
+        """Where a sum may multiply an infinity or NaN by a zero of the padding. a, b: where the operands are not finite."""
+        return padding.may_multiply(self.problem(call), self.sides, a, b)
 
     def decompose(self, d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
         p, sides = self.problem(call), self.sides
@@ -121,14 +121,14 @@ class _Kind:
             return (decompose.by_data(d, call, p, ins[sides.dst], ins[sides.wei], bias),)
         return (decompose.by_weights(d, call, p, ins[sides.src], ins[sides.dst]),)
 
-    def summed(self, p: Problem) -> int:
-        """How many products one element of the output is the sum of, at most."""
+    def products_per_sum(self, p: Problem) -> int:
+        """The largest number of products that one element of the output sums."""
         if self.sides.wei == OUT:
             return prod(p.dst[:-1])
         return prod(p.kernel) * (p.group_in if self.sides.dst == OUT else p.group_out)
 
     def flops(self, call: Call) -> int:
-        """A multiplication and an addition per product with what is not padding, and an addition per element for the bias."""
+        """A multiplication and an addition per product, but for products with padding; an addition per element for the bias."""
         return self.problem(call).flops + (call.outs[0].elements if self.has_bias(call.ins) else 0)
 
     def fill(self, call: Call, port: int) -> Filling:
@@ -136,27 +136,27 @@ class _Kind:
         if port == 2:
             return products.bias(call.ins[2].dtype) if self.inputs[2] == "bias" else exactly(np.array(call.outs[0].shape), "the shape")
         sparse, dense = (1, 0) if self.inputs[1] == "diff_dst" else (0, 1)
-        summed = self.summed(self.problem(call))
+        products_per_sum = self.products_per_sum(self.problem(call))
         types = call.ins[sparse].dtype, call.ins[dense].dtype, call.outs[0].dtype
-        operands = products.Operands(products.CONVOLUTION, *types, summed)
+        operands = products.Operands(products.CONVOLUTION, *types, products_per_sum)
         return operands.sparse() if port == sparse else operands.dense()
 
     def domain(self, call: Call, port: int, rng: np.random.Generator) -> Array:
-        """Weights as MatMul has them, that dst may have the variance of src; a shape is what it says; all else in [-1, 1)."""
+        """Weights as for MatMul, so that dst has the variance of src; a shape input is the shape; all else is in [-1, 1)."""
         if port == 2 and self.inputs[2] != "bias":
             return np.array(call.outs[0].shape, np.int32)
-        k = max(self.summed(self.problem(call)), 1)
+        k = max(self.products_per_sum(self.problem(call)), 1)
         limit, shift = (sqrt(3 / k), min(2 / k, 0.25)) if port == self.sides.wei else (1.0, 0.0)
         return fills.uniform(shift - limit, shift + limit)(call, port, rng)
 
-    def sure_zeros(self, call: Call) -> float:
-        """What only padding, or no window, meets; a bias leaves nothing of it."""
+    def guaranteed_zeros(self, call: Call) -> float:
+        """The share of elements that sum no products, or products with padding only; none with a bias."""
         if self.sides.wei == OUT or self.has_bias(call.ins):
             return 0.0
-        return problem.sure_zeros(self.problem(call), 2 if self.sides.dst == OUT else 0)
+        return problem.guaranteed_zeros(self.problem(call), 2 if self.sides.dst == OUT else 0)
 
-    def sums_up(self, call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-        """The sum of the whole output, from sums over the inputs."""
+    def sums_agree(self, call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+        """The sum of all outputs follows from sums over the inputs."""
         out = real(outs[0])
         if self.has_bias(ins):
             out = out - real(ins[2]).reshape(beside_channel(call.attrs, out.shape))
@@ -190,19 +190,19 @@ class _Kind:
                 infer=self.infer,
                 reference=self.reference,
                 flops=self.flops,
-                threshold=lambda call: 2 * sqrt(self.summed(self.problem(call))) + 4,
-                f32_alternatives=self.in_f32,
+                threshold=lambda call: 2 * sqrt(self.products_per_sum(self.problem(call))) + 4,
+                f32_alternatives=self.f32_alternatives,
                 follows_fpmath=True,
             ),
             Testing(
                 fill=self.fill,
                 domain=self.domain,
                 samples=self.samples,
-                laws=(Law("the sum of the output is that of all products", self.sums_up),),
+                laws=(Law("the sum of the output is that of all products", self.sums_agree),),
                 gradient_of=self.gradient_of,
                 fills_quantised=not self.gradient_of,
                 zero_limit=lambda call: 0.70,
-                guaranteed_zeros=self.sure_zeros,
+                guaranteed_zeros=self.guaranteed_zeros,
             ),
             Lowering(
                 Role.anchor,
@@ -218,7 +218,7 @@ class _Kind:
             return self.window(self.problem)
         return None if self.contraction is None else self._contraction(self.contraction)
 
-    # ---- as the GEMM template sees a canonical call
+    # ---- a canonical call of the GEMM template
 
     def reduced(self, call: Call) -> Shape:
         p = self.problem(call)
@@ -240,7 +240,7 @@ def _weights(attrs: Attrs, a: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class _Depthwise(_Kind):
-    """One channel in and out per group, of whatever is stored. zero: what stands for 0 in the data."""
+    """One channel in and out per group, of data as stored. The attribute `zero` is the data's zero point."""
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
         return super().arrays(call, (real(ins[0]) - call.attrs.real("zero"), *ins[1:]), out)
@@ -258,32 +258,32 @@ class _Partial(_Kind):
     """The parts of a gradient by weights, over blocks of windows."""
 
     def problem(self, call: Call) -> Problem:
-        whole = TensorType(call.outs[0].dtype, call.attrs.integers("weights_shape"))
-        return problem_of(replace(call, ins=self._seen(call.ins), outs=(whole,)), self.sides)
+        weights = TensorType(call.outs[0].dtype, call.attrs.integers("weights_shape"))
+        return problem_of(replace(call, ins=self._problem_ins(call.ins), outs=(weights,)), self.sides)
 
-    def _seen(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
-        """The inputs as the problem has them."""
+    def _problem_ins(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+        """The inputs with the shapes that the problem gives them."""
         return ins
 
     def infer(self, attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-        (whole,) = super().infer(attrs, self._seen(ins))
-        p = self.problem(Call(self.name, attrs, ins, (TensorType(DType.f32, whole),)))
+        (weights,) = super().infer(attrs, self._problem_ins(ins))
+        p = self.problem(Call(self.name, attrs, ins, (TensorType(DType.f32, weights),)))
         return (weights_in_parts.parts_shape(p, attrs.integers("blocks")),)
 
     def product(self, call: Call, ins: tuple[Array, ...]) -> tuple[sums.SumOf, Reals, Reals]:
         src, _, dst = self.arrays(call, ins, None)
         return partial(weights_in_parts.parts, self.problem(call), call.attrs.integers("blocks")), src, dst
 
-    def finished(self, call: Call, ins: tuple[Array, ...], found: Reals) -> Array:
-        return found
+    def as_output(self, call: Call, ins: tuple[Array, ...], result: Reals) -> Array:
+        return result
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
         p = self.problem(call)
-        whole = None if out is None else real(out).reshape(-1, *p.wei).sum(axis=0)
-        return super().arrays(replace(call, outs=(TensorType(DType.f32, p.wei),)), ins, whole)
+        weights = None if out is None else real(out).reshape(-1, *p.wei).sum(axis=0)
+        return super().arrays(replace(call, outs=(TensorType(DType.f32, p.wei),)), ins, weights)
 
-    def summed(self, p: Problem) -> int:
-        """Of a part no more than of the whole."""
+    def products_per_sum(self, p: Problem) -> int:
+        """A part has no more than the sum of all parts."""
         return prod(p.dst[:-1])
 
     @property
@@ -293,7 +293,7 @@ class _Partial(_Kind):
         return Contraction(lambda call: call.attrs.integers("blocks"), self._index, lambda call: self.problem(call).group_out)
 
     def _index(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-        return weights_in_parts.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=False)
+        return weights_in_parts.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_transposed=False)
 
     def row(self) -> OpSpec:
         row = super().row()
@@ -301,50 +301,50 @@ class _Partial(_Kind):
 
 
 @dataclass(frozen=True)
-class _Turned(_Partial):
-    """The same of a src that has x last."""
+class _TransposedPartial(_Partial):
+    """The same with a transposed src, x last."""
 
-    def _seen(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    def _problem_ins(self, ins: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
         *before, channels, stride, x = ins[0].shape
         return (replace(ins[0], shape=(*before, x * stride, channels)), *ins[1:])
 
     def arrays(self, call: Call, ins: tuple[Array, ...], out: Array | None) -> tuple[Reals, Reals, Reals]:
-        return super().arrays(call, (weights_in_parts.unturned(real(ins[0])), *ins[1:]), out)
+        return super().arrays(call, (weights_in_parts.untransposed(real(ins[0])), *ins[1:]), out)
 
     def _index(self, call: Call, at: Indices, over: Indices) -> tuple[Indices, Indices]:
-        return weights_in_parts.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_turned=True)
+        return weights_in_parts.contraction(self.problem(call), call.attrs.integers("blocks"), at, over, is_transposed=True)
 
 
 @dataclass(frozen=True)
 class _Phased(_Kind):
-    """A convolution of which some columns meet fewer taps than others; what else the weights hold is 0."""
+    """A convolution whose columns use different taps; the weights of all other taps are 0."""
 
     def fill(self, call: Call, port: int) -> Filling:
         filling = super().fill(call, port)
-        return filling if port == 0 else replace(filling, make=lambda t, noise: self._met(call, filling.make(t, noise)))
+        return filling if port == 0 else replace(filling, make=lambda t, noise: self._masked(call, filling.make(t, noise)))
 
     def domain(self, call: Call, port: int, rng: np.random.Generator) -> Array:
         data = super().domain(call, port, rng)
-        return data if port == 0 else self._met(call, data)
+        return data if port == 0 else self._masked(call, data)
 
     def reference(self, call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Zeros of the weights that no phase meets are no elements."""
+        """Weights outside of a phase's taps are not elements."""
         sum_of, src, wei = self.product(call, ins)
-        is_element = np.asarray(phases.is_met(self.problem(call), call.attrs))
+        is_element = np.asarray(phases.has_weight(self.problem(call), call.attrs))
         return (sums.of_products(lambda weights, data: sum_of(data, weights), wei, src, is_element=is_element),)
 
-    def meets_zeros(self, call: Call, a: Array, b: Array) -> Array:
-        return sums.meet(self.product(call, (a, b))[0], (a, np.ones(b.shape)))  # channels of other phases may be multiplied along
+    def may_multiply_zeros(self, call: Call, a: Array, b: Array) -> Array:
+        return sums.has_product(self.product(call, (a, b))[0], (a, np.ones(b.shape)))  # all taps of a call's channels may be multiplied
 
-    def _met(self, call: Call, wei: Array) -> Array:
-        return np.where(phases.is_met(self.problem(call), call.attrs), wei, wei.dtype.type(0))
+    def _masked(self, call: Call, wei: Array) -> Array:
+        return np.where(phases.has_weight(self.problem(call), call.attrs), wei, wei.dtype.type(0))
 
     @property
     def lower(self) -> Contraction:
-        def met(call: Call, first: int, count: int) -> Box:
-            return phases.columns_met(self.problem(call), call.attrs, first, count)
+        def nonzero(call: Call, first: int, count: int) -> Box:
+            return phases.taps_of_columns(self.problem(call), call.attrs, first, count)
 
-        return replace(self._contraction(decompose.forward_contraction), nonzero=met)
+        return replace(self._contraction(decompose.forward_contraction), nonzero=nonzero)
 
     def row(self) -> OpSpec:
         return _canonical_only(super().row())
@@ -385,6 +385,8 @@ _KINDS = (
     ),
     _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", samples.PHASED, attrs=("phases", "first", "last")),
     _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[0], attrs=("weights_shape", "blocks")),
-    _Turned("_TurnedPartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[1], attrs=("weights_shape", "blocks")),
+    _TransposedPartial(
+        "_TransposedPartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[1], attrs=("weights_shape", "blocks"),
+    ),
 )  # fmt: skip
 SPECS = tuple(kind.row() for kind in _KINDS)

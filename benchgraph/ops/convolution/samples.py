@@ -75,7 +75,7 @@ CASES = (
           ncx=True, oix=True),
     _Case("a group per channel, stride and dilation", 1, 16, 16, (9,), (3,), strides=(2,), dilations=(3,), begin=(2,), end=(1,), groups=16),
     _Case("several outputs of a one-channel group", 1, 3, 6, (4, 4), (2, 2), groups=3),
-    _Case("stride beyond the kernel: positions that no window meets", 1, 3, 4, (7, 8), (1, 2), strides=(2, 3)),
+    _Case("stride beyond the kernel: positions that no window reads", 1, 3, 4, (7, 8), (1, 2), strides=(2, 3)),
     _Case("auto_pad SAME_UPPER", 1, 3, 4, (6, 7), (3, 2), strides=(1, 1), auto_pad="SAME_UPPER"),
     _Case("auto_pad SAME_LOWER, pads are ignored", 1, 2, 4, (5, 6), (2, 4), begin=(7, 7), end=(7, 7), auto_pad="SAME_LOWER"),
     _Case("auto_pad VALID, pads are ignored", 1, 2, 4, (5, 6), (2, 3), strides=(2, 1), begin=(1, 1), end=(1, 1), auto_pad="VALID"),
@@ -138,16 +138,16 @@ def _parts(case: _Case, blocks: Shape) -> Sample:
     return replace(s, attrs=s.attrs.updated(blocks=blocks), why=f"{case.why}, in blocks of {blocks}")
 
 
-def _turned(case: _Case, blocks: Shape) -> Sample:
-    """With x last, and under a stride taken apart."""
+def _transposed(case: _Case, blocks: Shape) -> Sample:
+    """With x last, split by the stride."""
     s, ((n, *others, _, channels), dst) = _parts(case, blocks), case.sample(INTO_WEI).shapes
     stride, dilation = case.strides[-1] if case.strides else 1, case.dilations[-1] if case.dilations else 1
-    whole = dst[-2] + (case.kernel[-1] - 1) * dilation // stride
-    return replace(s, shapes=((n, *others, channels, stride, whole), dst), why=f"{s.why}; turned")
+    length = dst[-2] + (case.kernel[-1] - 1) * dilation // stride
+    return replace(s, shapes=((n, *others, channels, stride, length), dst), why=f"{s.why}; transposed")
 
 
 def _stored(s: Sample) -> tuple[Sample, ...]:
-    """A sample of floats into their own type, and one of stored integers."""
+    """A sample of floats into their own dtype, and one of quantised integers."""
     integers = replace(s, attrs=s.attrs.updated(zero=3.0), dtypes=(DType.u8, DType.s8), out_dtypes=(DType.f32,), why=f"{s.why}; stored")
     return replace(s, attrs=s.attrs.updated(zero=0.0), out_dtypes=s.dtypes[:1]), integers
 
@@ -167,7 +167,7 @@ _PARTIAL_CASES = (
     (_Case("groups", 2, 6, 9, (5, 5), (3, 3), groups=3), (1, 3, 1)),
     (_Case("several outputs of a one-channel group", 2, 3, 6, (9,), (2,), groups=3), (1, 4)),
 )
-PARTIAL = (tuple(_parts(case, blocks) for case, blocks in _PARTIAL_CASES), tuple(_turned(case, blocks) for case, blocks in _PARTIAL_CASES))
+PARTIAL = tuple(tuple(sample(case, blocks) for case, blocks in _PARTIAL_CASES) for sample in (_parts, _transposed))
 
 
 def _phased(case: _Case, phases: Shape, first: Shape, last: Shape) -> Sample:
@@ -177,7 +177,7 @@ def _phased(case: _Case, phases: Shape, first: Shape, last: Shape) -> Sample:
 
 PHASED = (
     _phased(_Case("3x3 under stride 2", 2, 5, 4 * 7, (6, 5), (2, 2)), (2, 2), (0, 1, 0, 1), (2, 2, 2, 2)),
-    _phased(_Case("groups, phases of whole panels", 1, 4, 2 * 3 * 64, (9,), (3,), groups=2), (3,), (0, 1, 1), (3, 3, 2)),
-    _phased(_Case("a phase that meets no tap", 1, 3, 2 * 16, (4, 3), (2, 1)), (2, 1), (0, 0, 0), (2, 0, 1)),
+    _phased(_Case("groups, phases of complete panels", 1, 4, 2 * 3 * 64, (9,), (3,), groups=2), (3,), (0, 1, 1), (3, 3, 2)),
+    _phased(_Case("a phase without a tap", 1, 3, 2 * 16, (4, 3), (2, 1)), (2, 1), (0, 0, 0), (2, 0, 1)),
     _phased(_Case("3 spatial dims", 1, 2, 8 * 16, (3, 4, 3), (2, 2, 2)), (2, 2, 2), (0, 1) * 3, (2,) * 6),
 )

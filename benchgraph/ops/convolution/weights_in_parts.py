@@ -3,14 +3,14 @@
     part[b, t, k, c] = sum over n, o of block b of src[n, o*s + t*d, k] * dst[n, o, c]        channels last, no padding
     wei[t, k, c]     = sum over b of part[b, t, k, c]
 
-In one sum, every tap would go through all of src and dst again, from memory. Blocks follow from the shapes alone and their parts are added
-in order, so the bits of a result do not depend on threads.
+As one sum, every tap would read all of src and dst again from memory. Blocks depend only on shapes and their parts are added in a fixed
+order, so the bits of a result do not depend on threads.
 
-Rows of the product are the channels k. Where they are few, the taps along x become channels: src is laid out as what each window meets
-along x, [N, .., windows, taps*C], whose windows are 1 long and 1 apart.
+Rows of the product are the channels k. Where they are few, the taps along x become channels (im2col along x): src is copied to
+[N, .., windows, taps*C], whose windows have size 1 and stride 1.
 
-Dot products of narrow floats take several windows along x at a time. They read a src that is turned: x last, and under a stride s what is
-s apart side by side, [N, .., channels, s, X / s].
+Dot products of narrow floats take several windows along x at a time. They read a transposed src: x last, and under a stride s elements
+that are s apart are neighbours, [N, .., channels, s, X / s].
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from benchgraph.ops.spec import Indices
 from benchgraph.tir.build import add, floordiv, mod, mul
 
 BLOCK = 1 << 16  # elements of src and dst that a block reads: 256 KiB, half of a small L2
-READ_PER_SUM = 4  # elements read for each that parts hold, or writing and adding the parts would cost what they save
-# Fewer rows than this leave a microkernel call waiting for the vectors of dst that it loads. More are no reason to lay out all of src.
+READ_PER_SUM = 4  # fewest elements read for each element of the parts: below, writing and adding the parts costs what they save
+# With fewer rows than this, a microkernel call waits for its loads of dst. With more, copying all of src does not pay.
 FEW_CHANNELS = 8
 
 
 def joins_taps(p: Problem) -> bool:
-    """Whether the taps along x are to become channels."""
+    """Whether the taps along x should become channels."""
     return p.groups == 1 and p.group_in < FEW_CHANNELS and p.kernel[-1] > 1
 
 
@@ -51,7 +51,7 @@ def joined(p: Problem) -> Problem:
 def blocks(p: Problem) -> Shape:
     """Images and windows of a part along each dim; they divide those of dst. All of them, where parts would cost more than they save.
 
-    A block is as large as a cache allows, dims that lie densest first.
+    A block is as large as the cache allows, grown along the innermost dims first.
     """
     whole = p.dst[:-1]
     per_window = p.dst[-1] + p.src[-1] * prod(p.windows.strides)
@@ -78,18 +78,18 @@ def parts_shape(p: Problem, sizes: Shape) -> Shape:
     return (*counts(p, sizes), *p.wei)
 
 
-def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_turned: bool) -> tuple[Indices, Indices]:
-    """The index of src and of dst for a part's element and for what it sums over."""
+def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_transposed: bool) -> tuple[Indices, Indices]:
+    """The index of src and of dst for an element of a part and for the reduced axes."""
     (n, *o), (*t, k, c) = in_block(sizes, at, over)
     *others, x = positions(p, tuple(o), tuple(t))
-    if not is_turned:
+    if not is_transposed:
         return (n, *others, x, channel(p, c, k)), (n, *o, c)
     stride, reach = p.windows.strides[-1], mul(t[-1], p.windows.dilations[-1])
     return (n, *others, channel(p, c, k), mod(reach, stride), add(o[-1], floordiv(reach, stride))), (n, *o, c)
 
 
-def turned(p: Problem) -> tuple[Shape, Shape, Shape]:
-    """How src becomes one that is turned: its size with x as long as windows need it, how x is then taken apart, and the order of dims."""
+def transposed_layout(p: Problem) -> tuple[Shape, Shape, Shape]:
+    """How to transpose src: its shape with x as long as the windows need, the shape with x split by the stride, and the order of dims."""
     stride, rank = p.windows.strides[-1], len(p.src)
     whole = p.dst[-2] + (p.windows.reach[-1] - 1) // stride
     before, channels = p.src[:-2], p.src[-1]
@@ -97,18 +97,18 @@ def turned(p: Problem) -> tuple[Shape, Shape, Shape]:
     return (*before, whole * stride, channels), (*before, whole, stride, channels), order
 
 
-def unturned(src: Reals) -> Reals:
-    """With channels last again."""
+def untransposed(src: Reals) -> Reals:
+    """A transposed src with its channels last again."""
     back = np.moveaxis(src, (-1, -3), (-3, -1))
     return back.reshape(*back.shape[:-3], back.shape[-3] * back.shape[-2], back.shape[-1])
 
 
 def parts(p: Problem, sizes: Shape, src: Reals, dst: Reals) -> Reals:
-    """The reference: by weights, with a dst that is 0 outside of a block. Both are finite."""
-    found = np.zeros(parts_shape(p, sizes))
+    """The reference: by weights, with a dst that is 0 outside of the block. Both are finite."""
+    sums = np.zeros(parts_shape(p, sizes))
     for at in np.ndindex(*counts(p, sizes)):
         block = tuple(slice(i * size, (i + 1) * size) for i, size in zip(at, sizes, strict=True))
         alone = np.zeros(p.dst)
         alone[block] = dst[block]
-        found[at] = by_weights(p, src, alone)
-    return found
+        sums[at] = by_weights(p, src, alone)
+    return sums

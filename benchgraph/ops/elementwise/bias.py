@@ -1,6 +1,6 @@
 """BiasAdd: dst = src + bias, one number per channel, and its gradient by bias. The channel is the last dim (NXC) or dim 1 (NCX).
 
-BiasAddBackward takes rank 2 or more, as BiasAdd does; oneDNN infers its shape from rank 4 on only, and runs it nowhere.
+BiasAddBackward takes rank 2 or more, as BiasAdd does; oneDNN infers its shape from rank 4 on only, and has no implementation.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 
 
 def _threshold_backward(call: Call) -> float:
-    """The walk of a sum, as for ReduceSum."""
+    """The random walk of a sum, as for ReduceSum."""
     return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 4
 
 
 def _weighted_totals_are_equal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """The numbers tell the channels apart, so that a sum over other dims does not pass."""
+    """Different numbers per channel, so that a sum over other dims fails."""
     diff_dst, got = np.moveaxis(real(ins[0]), channel_axis(call.attrs, ins[0].ndim), -1), real(outs[0])
     number = np.arange(1, got.size + 1)
     return bool(abs(np.sum(diff_dst * number) - np.sum(got * number)) <= rtol * (np.sum(np.abs(got * number)) + 1))

@@ -4,7 +4,7 @@ Arithmetic takes any mix of float types (and, for Add and Subtract, s32); s32 ag
 is rounded to nearest even and saturated, NaN 0. Cost: one operation per element of dst, two for SquaredDifference. One correctly rounded
 operation errs by half an eps: the threshold of 2 leaves room for a contraction with a neighbouring op; picking and comparing are exact.
 
-Maximum and Minimum give the second operand where the two do not compare, as oneDNN does; NaN if PROPAGATE_NAN is set.
+Maximum and Minimum give the second operand if one is NaN, as oneDNN does; NaN if PROPAGATE_NAN is set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchgraph.tir.ir import BinOp, Expr
 
 ROUNDED_ONCE, EXACT = 2.0, 0.0
 _F_S32 = (*F, DType.s32)
-_OWN: dict[str, tuple[DType, ...]] = {"T1": F, "T2": F, "T3": F}  # every port its own type variable
+_OWN: dict[str, tuple[DType, ...]] = {"T1": F, "T2": F, "T3": F}  # one type variable per port
 _SAME: dict[str, tuple[DType, ...]] = {"T": F}
 Ufunc = Callable[[Any, Any], Any]
 _NAN_WINS_OPS = {BinOp.max: BinOp.maximum, BinOp.min: BinOp.minimum}  # PROPAGATE_NAN extends those
@@ -47,17 +47,17 @@ def _expr(op: BinOp, finish: Callable[[Expr], Expr]) -> Callable[[Attrs, tuple[E
 
 def _reference(compute: Ufunc) -> Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-        how = _NAN_WINS[compute] if propagates_nan(call.attrs) else compute
+        ufunc = _NAN_WINS[compute] if propagates_nan(call.attrs) else compute
         with np.errstate(all="ignore"):
-            dst = np.asarray(how(ins[0], ins[1]))
-        kept_whole = call.outs[0].dtype.is_integer and dst.dtype.kind == "f"
-        return (convert(dst, call.outs[0].dtype) if kept_whole else dst,)
+            dst = np.asarray(ufunc(ins[0], ins[1]))
+        is_rounded = call.outs[0].dtype.is_integer and dst.dtype.kind == "f"
+        return (convert(dst, call.outs[0].dtype) if is_rounded else dst,)
 
     return reference
 
 
 def _larger(a: Any, b: Any) -> Any:
-    """b where they do not compare, as processors have it in one instruction, and oneDNN: of NaN and 1 that is 1, of 1 and NaN NaN."""
+    """b if one is NaN, as in oneDNN and as processors compute it in one instruction: 1 for NaN and 1, NaN for 1 and NaN."""
     return np.where(a > b, a, b)
 
 
@@ -69,18 +69,18 @@ _NAN_WINS: dict[Ufunc, Ufunc] = {_larger: np.maximum, _smaller: np.minimum}  # b
 
 
 def _quotient_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """Few divisors are multiplied by as reciprocals, of which f32 does not hold all digits at either end of its range."""
+    """A division may be compiled as a product with the reciprocal, which is inexact in f32 at both ends of its range."""
     size = np.abs(real(ins[1]))
     is_at_an_end = (size > 0) & np.isfinite(size) & ((size < 1 / overflow.MOST) | (size > 1 / DType.f32.least_normal))
     if not is_at_an_end.any():
         return ()
     with np.errstate(all="ignore"):
-        reciprocal = np.where(is_at_an_end, overflow.held(1 / real(ins[1])), 1 / real(ins[1]))
+        reciprocal = np.where(is_at_an_end, overflow.as_f32(1 / real(ins[1])), 1 / real(ins[1]))
         return ((np.where(is_at_an_end, real(ins[0]) * reciprocal, real(ins[0]) / real(ins[1])),),)
 
 
 def _undone(name: str, left: Callable[[Reals, Reals], Reals]) -> Law:
-    """left(dst, src_1) is src_0, but for what dst lost beside the larger operand, and for what it loses to whole numbers."""
+    """left(dst, src_1) is src_0, but for the digits that dst lost to the larger operand or to rounding to integers."""
 
     def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         src_0, src_1 = real(ins[0]), real(ins[1])
@@ -168,7 +168,7 @@ def _row(
 
 
 def _summands(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Integers are indices and shifts of them: small, so that a causal mask made of them is neither full nor empty."""
+    """Small integers, as indices and offsets of causal masks, so that such a mask is neither full nor empty."""
     t = call.ins[port]
     return fills.PLAIN(call, port, rng) if t.dtype.is_float else rng.integers(-16, 16, t.shape, dtype=t.dtype.numpy.type, endpoint=True)
 

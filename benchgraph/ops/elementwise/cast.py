@@ -1,6 +1,6 @@
 """TypeCast: the same numbers in another dtype, rounded to nearest even (and saturated, for integers).
 
-In an API graph it goes between f32 and bf16 or f16. Inside the compiler it connects any two dtypes.
+In an API graph it converts between f32 and bf16 or f16, in the compiler between any two dtypes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchgraph.ops.strategies import pointwise
 
 
 def convert(values: Array, dtype: DType) -> Array:
-    """Values as `dtype` stores them: floats come back as float64, integers and booleans in their own type.
+    """Values rounded to `dtype`: floats are returned as float64, integers and booleans in their own type.
 
     To integers: nearest even, saturated, NaN gives 0. To floats too large for the type: what the type has for it (inf, or NaN).
     """
@@ -26,9 +26,9 @@ def convert(values: Array, dtype: DType) -> Array:
             return fills.rounded(values, dtype)
     if dtype is DType.boolean:
         return values.astype(np.bool_)
-    whole = np.nan_to_num(np.rint(real(values)), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    integers = np.nan_to_num(np.rint(real(values)), nan=0.0, posinf=np.inf, neginf=-np.inf)
     low, high = dtype.range
-    saturated: Array = np.where(whole >= high, high, np.maximum(whole, low))
+    saturated: Array = np.where(integers >= high, high, np.maximum(integers, low))
     return saturated.astype(dtype.numpy)
 
 

@@ -1,9 +1,9 @@
-"""Pow: dst = src ** beta, beta one number. Negative src has a power for whole beta only, NaN for others; 0 ** 0 is 1.
+"""Pow: dst = src ** beta, beta one number. Negative src has a power for integer beta only, else NaN; 0 ** 0 is 1.
 
-Whole and half powers up to MULTIPLIED come from multiplications, a root and a reciprocal. All others are exp(beta * log(|src|)), with the
-sign put back for odd beta: the rounding of the exponent becomes a relative error of |beta * log(src)| half ulps, and the logarithm's ulp
-as much again twice. |log(src)| is under 1 in the test data. Infinities and zeros have the powers that C's pow gives them, as in numpy;
-beta 0.5 is the root, which -inf has none of.
+Integer and half powers up to MULTIPLIED are computed by multiplications, a root and a reciprocal. All others are exp(beta * log(|src|)),
+with the sign of src for odd beta: the rounding of the exponent becomes a relative error of |beta * log(src)| half ulps, and the
+logarithm's ulp twice as much. |log(src)| is below 1 in the test data. Powers of infinities and zeros are those of C's pow, as in numpy;
+beta 0.5 is the root, which is NaN for -inf.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
-MULTIPLIED = 16  # the largest power made by multiplications: a chain of four squarings is quicker than log and exp, and more exact
+MULTIPLIED = 16  # the largest power by multiplications: four squarings are faster and more exact than log and exp
 
 
 def _beta(call: Call) -> float:
@@ -38,11 +38,11 @@ def lower(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
         return _by_logarithm(x, beta)
     if beta != 0.5 and not size.is_integer():
         x = _beside_roots(x)
-    whole = _multiplied(x, int(size))
+    power = _multiplied(x, int(size))
     if not size.is_integer():
         root = unary(UnOp.sqrt, x)
-        whole = mul(whole, root) if size > 1 else root
-    return div(f32(1), whole) if beta < 0 else whole
+        power = mul(power, root) if size > 1 else root
+    return div(f32(1), power) if beta < 0 else power
 
 
 def _multiplied(x: Expr, n: int) -> Expr:
@@ -54,12 +54,12 @@ def _multiplied(x: Expr, n: int) -> Expr:
 
 
 def _beside_roots(x: Expr) -> Expr:
-    """x, where powers that are not whole have what the number with a minus in front has no root or logarithm for: -inf is inf, and -0 0."""
+    """x with inf for -inf and 0 for -0, whose non-integer powers are those of the positive number."""
     return add(where(x, BinOp.eq, -inf, f32(inf), x), f32(0))
 
 
 def _by_logarithm(x: Expr, beta: float) -> Expr:
-    """log of a negative number is NaN, which is right unless beta is whole."""
+    """log of a negative number is NaN, which is right unless beta is an integer."""
     if not beta.is_integer():
         return exp(mul(f32(beta), unary(UnOp.log, _beside_roots(x))))
     size = exp(mul(f32(beta), unary(UnOp.log, unary(UnOp.abs, x))))
@@ -106,7 +106,7 @@ SPECS = (
             domain=domain,
             samples=(
                 Sample(((17,),), Attrs(beta=2.0), why="a square, one element more than a vector of 16"),
-                Sample(((3, 5, 33),), Attrs(beta=0.3), why="no whole number, every dim odd"),
+                Sample(((3, 5, 33),), Attrs(beta=0.3), why="no integer, every dim odd"),
                 Sample(((),), Attrs(beta=-0.5), why="rank 0, the reciprocal of a root"),
                 Sample(((0, 3),), Attrs(beta=3.0), why="no elements"),
                 Sample(((2, 19),), Attrs(beta=-3.0), why="negative and odd"),
@@ -114,7 +114,7 @@ SPECS = (
                 Sample(((2, 19),), Attrs(beta=1.0), why="itself"),
                 Sample(((2, 19),), Attrs(beta=13.0), why="squarings and products"),
                 Sample(((2, 19),), Attrs(beta=-2.7), why="by logarithm, falling"),
-                Sample(((2, 19),), Attrs(beta=21.0), why="a whole power by logarithm: signs"),
+                Sample(((2, 19),), Attrs(beta=21.0), why="an integer power by logarithm: signs"),
                 Sample(((4, 15),), _SQUARE_ROOT_CUBED, (DType.bf16,), why="bf16, a half power"),
                 Sample(((2, 16),), _SQUARE_ROOT_CUBED, (DType.f16,), why="f16, whole vectors"),
             ),

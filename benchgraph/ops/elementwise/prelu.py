@@ -32,12 +32,12 @@ FLOPS, BACKWARD_FLOPS = 1, 3  # per element; backward: a product with slope, one
 
 
 def _axis(attrs: Attrs, rank: int) -> int:
-    """The dim of src along which a slope of one dim goes."""
+    """The dim of src that a slope of one dim belongs to."""
     return channel_axis(attrs, rank) if attrs.get("per_channel_broadcast", True) else rank - 1
 
 
 def aligned(attrs: Attrs, src: Shape, slope: Shape) -> Shape:
-    """slope's shape with the ones that make it broadcast to src as numpy has it. Raises InvalidShape when it does not fit."""
+    """slope's shape with ones, so that it broadcasts to src as in numpy. Raises InvalidShape when it does not fit."""
     if len(slope) != 1 or (slope == (1,) and src):
         broadcast_to(slope, src, "slope", "src")
         return slope
@@ -75,7 +75,7 @@ def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
 
 
 def _decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """PReLU again, its slope reshaped so that it broadcasts by itself."""
+    """PReLU with its slope reshaped, so that it broadcasts as in numpy."""
     return (d.op(call.kind, ins[0], reshaped(d, ins[1], _slope_shape(call)), attrs=call.attrs),)
 
 
@@ -112,7 +112,7 @@ def _backward(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tup
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Products picked unless src > 0, which NaN is not, in f32, for diff_slope may sum many of them; ReduceSum where slope broadcasts."""
+    """Products selected unless src > 0 (false for NaN), in f32 since diff_slope may sum many of them; ReduceSum where slope broadcasts."""
     src, slope, diff_dst = (as_dtype(d, v, DType.f32) for v in ins)
     zero = d.const(0.0)
     is_positive = d.op("GreaterEqual", src, d.const(DType.f32.least_subnormal), dtype=DType.boolean)
@@ -126,7 +126,7 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 
 
 def _threshold_backward(call: Call) -> float:
-    """A rounded product per element, and the walk of their sum as for ReduceSum."""
+    """A rounded product per element, and the random walk of their sum as for ReduceSum."""
     return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6
 
 

@@ -1,6 +1,6 @@
 """Select: dst = cond ? src_0 : src_1.
 
-The sources broadcast with each other, as numpy has it; then cond must broadcast to their shape without enlarging it.
+The sources broadcast as in numpy; cond must broadcast to their shape without enlarging it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One input, element by element: activations and elementary functions. dst has the shape and dtype of src.
 
-Cost: one operation per element whatever the function, as for every elementwise op, except GELU. Sources of the thresholds (units of
-eps(f32) = 2 half-ulps): EXACT picks or rounds, so there is no error. ARITHMETIC is a few correctly rounded operations. TRANSCENDENTAL
-has a polynomial of a few ulp inside, and its argument's own rounding, which exp turns into a relative error of |x| times as much
-(|x| <= 4 in the test data).
+Cost: one operation per element, except for GELU. Thresholds (units of eps(f32) = 2 half-ulps): EXACT picks or rounds, so there is no
+error. ARITHMETIC is a few correctly rounded operations. TRANSCENDENTAL has a polynomial of a few ulp, and the rounding of its argument,
+which exp makes a relative error of |x| times as much (|x| <= 4 in the test data).
 
 NaN stays NaN but for ReLU, which gives 0 as oneDNN does unless PROPAGATE_NAN is set.
 """
@@ -32,11 +31,11 @@ EXACT, ARITHMETIC, TRANSCENDENTAL = 0.0, 2.0, 16.0
 GELU_FLOPS = 8  # x*x*x*c + x, scaled, tanh, +1, *x, /2: the operations of the tanh form as it is written, with tanh as one
 
 
-PROPAGATE_NAN = {"propagate_nan": Attr("bool")}  # of ops of oneDNN's that lose a NaN: it comes through, as frameworks have it
+PROPAGATE_NAN = {"propagate_nan": Attr("bool")}  # extends ops that lose NaN in oneDNN: NaN propagates, as in frameworks
 
 
 def propagates_nan(attrs: Attrs) -> bool:
-    """Whether an op that PROPAGATE_NAN extends is to keep NaN."""
+    """Whether an op with the extension PROPAGATE_NAN keeps NaN."""
     return attrs.get("propagate_nan") is True
 
 
@@ -70,8 +69,8 @@ def _row(
     alpha_beta: tuple[float, ...] = (),
     computes: Computes | None = None,
     flops: int = 1,
-    sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
-    least: float | None = None,
+    guaranteed_zeros: Callable[[Attrs], bool] = lambda attrs: False,
+    lower_bound: float | None = None,
     extensions: dict[str, Attr] | None = None,
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -87,7 +86,7 @@ def _row(
             flops=lambda call: flops * call.outs[0].elements,
             threshold=lambda call: threshold,
             computes=computes,
-            lower_bound=least,
+            lower_bound=lower_bound,
         ),
         Testing(
             fill=pointwise.activation(attrs or {}, first, alpha_beta),
@@ -95,7 +94,7 @@ def _row(
             samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
             laws=laws,
             zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
-            guaranteed_zeros=lambda call: float(sure_zeros(call.attrs)),
+            guaranteed_zeros=lambda call: float(guaranteed_zeros(call.attrs)),
         ),
         Lowering(Role.pointwise, form=Elementwise(lambda a, ins: expr(a, ins[0]))),
     )
@@ -105,9 +104,9 @@ def _row(
 
 
 def _gelu(attrs: Attrs, x: Expr) -> Expr:
-    """x times a gate. (1 + tanh(g)) / 2 is sigmoid(2 * g), and (1 + erf(x / sqrt(2))) / 2 the normal distribution: no sums that cancel.
+    """x times a gate without cancellation: (1 + tanh(g)) / 2 = sigmoid(2 * g), and (1 + erf(x / sqrt(2))) / 2 is the normal distribution.
 
-    The latter times x is max(x, 0) less |x| times the distribution's tail, which is 0 long before 14: of an infinity nothing is taken.
+    The latter times x is max(x, 0) - |x| * tail. The tail is 0 well before 14, so that inf - inf does not occur.
     """
     if attrs.get("mode") == "gelu_tanh":
         return mul(x, sigmoid(mul(f32(2 * sqrt(2 / pi)), mul(x, add(f32(1), mul(f32(0.044715), mul(x, x)))))))
@@ -124,7 +123,7 @@ def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
 
 
 def _relu(attrs: Attrs, x: Expr) -> Expr:
-    """0 for NaN, as oneDNN has it, or NaN. One instruction either way: max gives its second operand where the two do not compare."""
+    """0 for NaN, as in oneDNN, or NaN. One instruction either way: max gives its second operand if one is NaN."""
     return within(x, 0, inf) if propagates_nan(attrs) else where(x, BinOp.gt, 0, x, f32(0))
 
 
@@ -188,8 +187,6 @@ def _bounded(name: str, low: float, high: float) -> Law:
     return relation(name, lambda ins, dst, slack: (dst >= low - slack) & (dst <= high + slack))
 
 
-# ---- the rows --------------------------------------------------------------------------------------------------------
-
 LIMIT = Attr("f32", required=True, range=REAL)
 _ALPHA = {"alpha": Attr("f32", required=True)}
 
@@ -204,7 +201,7 @@ SPECS = (
             relation("dst - src is 0 or -src", lambda ins, dst, slack: (dst == ins[0]) | (dst == 0) & (ins[0] <= 0)),
         ),
         more=(Sample(((0, 4),), why="no elements"), Sample(((2, 3, 2, 2, 7),), why="rank 5")),
-        least=0.0,
+        lower_bound=0.0,
         extensions=PROPAGATE_NAN,
     ),
     _row(
@@ -290,7 +287,7 @@ SPECS = (
         (Law("between min and max", _is_within_limits), INCREASING),
         attrs={"min": LIMIT, "max": LIMIT},
         samples=(Attrs(min=-1.0, max=0.5), Attrs(min=0.0, max=6.0), Attrs(min=0.0, max=0.0)),
-        sure_zeros=lambda attrs: attrs.real("min") == attrs.real("max") == 0,
+        guaranteed_zeros=lambda attrs: attrs.real("min") == attrs.real("max") == 0,
     ),
     _row(
         "Elu",

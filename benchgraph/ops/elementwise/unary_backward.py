@@ -1,9 +1,9 @@
 """Gradients of the functions in unary: diff_src = diff_dst * slope, element by element. The inputs are src or dst, then diff_dst.
 
-Where there is an attribute use_dst it is true by default, and the first input is then the forward op's result. At a kink the slope is
-the flat side's: 0 for Abs, ReLU, Clamp and HardSigmoid; HardSwish takes 0 at -3 and 1 at 3 (as oneDNN computes it; its documentation
-leaves both open). Gradients are picked rather than multiplied by 0, so that an inf that does not count is no NaN. At infinities the slope
-is the limit, for which GELU and Mish hold src to where it is reached; oneDNN's formulas have inf * 0 there, and in_f32 allows that NaN.
+The attribute use_dst, where there is one, is true by default: the first input is then the forward op's result. At a kink the slope is that
+of the flat side: 0 for Abs, ReLU, Clamp and HardSigmoid; HardSwish has 0 at -3 and 1 at 3 (as oneDNN computes it; its documentation leaves
+both open). Gradients are selected rather than multiplied by 0, since inf * 0 is NaN. At infinities the slope is the limit: GELU and Mish
+clamp src to where it is reached; oneDNN's formulas give inf * 0, and f32_alternatives allows that NaN.
 
 Cost: two operations per element, the slope and the product, except for GELU. Thresholds as in unary, and one more multiplication.
 """
@@ -80,18 +80,18 @@ def _row(
     domain: Domain | None = None,
     fill: Strategy | None = None,
     flops: int = FLOPS,
-    sure_zeros: Callable[[Attrs], bool] = lambda attrs: False,
+    guaranteed_zeros: Callable[[Attrs], bool] = lambda attrs: False,
     has_limit: bool = False,
 ) -> OpSpec:
     """expr, compute: of (attrs, first input, diff_dst). samples: why and attributes; the first ones are used with every shape. has_limit:
-    the slope at infinities is a limit, which the formula has as inf * 0."""
+    the slope at infinities is a limit, where the formula gives inf * 0."""
     forward, schema = _FORWARD[kind.removesuffix("Backward")], attrs or {}
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             return (real(compute(call.attrs, real(ins[0]), real(ins[1]))),)
 
-    def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    def f32_alternatives(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         (right,), (v, diff) = reference(call, ins), map(real, ins)
         slope = real(compute(call.attrs, v, np.ones(v.shape)))
         steep = np.where(overflow.is_beyond(np.abs(slope)), diff * np.copysign(np.inf, slope), right)
@@ -110,7 +110,7 @@ def _row(
             reference=reference,
             flops=lambda call: flops * call.outs[0].elements,
             threshold=lambda call: threshold,
-            f32_alternatives=in_f32,
+            f32_alternatives=f32_alternatives,
         ),
         Testing(
             fill=fill or unary_backward_data.pattern_of(forward),
@@ -119,7 +119,7 @@ def _row(
             laws=laws,
             gradient_of=forward.kind,
             zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
-            guaranteed_zeros=lambda call: float(sure_zeros(call.attrs)),
+            guaranteed_zeros=lambda call: float(guaranteed_zeros(call.attrs)),
         ),
         Lowering(Role.pointwise, form=Elementwise(lambda a, ins: expr(a, *ins))),
     )
@@ -182,8 +182,8 @@ def _tanh(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
 def _mish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
     """With e = e**x, n = e * (e + 2) and r = 1 / (n + 2), tanh(softplus) is n * r and its slope 4 * e * (1 + e) * r * r.
 
-    From x = 20 on the slope is 1 in f32; holding x there keeps e * e from overflowing, and the slope from being 0 times a huge x. Below
-    -110 e is 0, and so is the slope of -inf.
+    From x = 20 on the slope is 1 in f32; clamping x there keeps e * e from overflowing, and avoids 0 times a huge x. Below -110 e is 0,
+    and so is the slope at -inf.
     """
     x = within(x, -110, 20)
     e = exp(x)
@@ -194,7 +194,7 @@ def _mish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
 
 
 def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
-    """Both forms have a slope of 0 or 1 in f32 long before the bound on x, which keeps inf * 0 from happening.
+    """Both forms have a slope of 0 or 1 in f32 well before the bound on x, which avoids inf * 0.
 
     tanh form: dst = x * s with s = sigmoid(2 * g(x)), so the slope is s + x * 2 * g'(x) * s * (1 - s), where 1 - s = s * e**(-2 * g(x)).
     """
@@ -257,8 +257,6 @@ def _undoes_sqrt(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rt
     return near(4 * src * got**2 * np.sign(got), real(ins[1]) ** 2 * np.sign(ins[1]), 8 * rtol)
 
 
-# ---- the rows --------------------------------------------------------------------------------------------------------
-
 _USE_DST = {"use_dst": Attr("bool", default=True)}
 _FROM_SRC = ("from src", Attrs(use_dst=False))
 _ALL_OR_NOTHING = relation("diff_dst or nothing", lambda ins, dst, slack: (dst == ins[1]) | (dst == 0))
@@ -283,7 +281,7 @@ SPECS = (
             ("from src", Attrs(min=-1.0, max=0.5, use_dst=False)),
             ("nothing between min and max", Attrs(min=0.0, max=0.0, use_dst=False)),
         ),
-        sure_zeros=lambda attrs: attrs.real("min") >= attrs.real("max"),
+        guaranteed_zeros=lambda attrs: attrs.real("min") >= attrs.real("max"),
     ),
     _row(
         "EluBackward",

@@ -1,4 +1,4 @@
-"""What the gradients in unary_backward are tested on: the forward op's data, or, for use_dst, what it makes of them."""
+"""Test data of the gradients in unary_backward: the forward op's data, or, for use_dst, the forward op's result for them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchgraph.ops.spec import Array, Call, Domain, Filling, OpSpec, Strategy
 from benchgraph.ops.strategies.filling import stored
 from benchgraph.ops.strategies.noise import Noise
 
-_GRADIENTS = fills.of_either_sign(0.125, 0.5)  # none so small that its slope could be anything
+_GRADIENTS = fills.of_either_sign(0.125, 0.5)  # not so small that rounding dominates the slope
 _HARD_SIGMOID = next(row for row in unary.SPECS if row.kind == "HardSigmoid")
 
 
 def like(forward: OpSpec) -> Domain:
-    """What the forward op is tested on, or, for use_dst, what it makes of that."""
+    """The forward op's real-valued data, or, for use_dst, its result for them."""
 
     def fill(call: Call, port: int, rng: np.random.Generator) -> Array:
         if port == 1:
@@ -35,7 +35,7 @@ def _forward_attrs(call: Call, forward: OpSpec) -> Attrs:
 
 
 def off_the_kinks(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Nothing within 2**-8 of a kink, where rounding decides on which side it is: such numbers go half way between the kinks."""
+    """Numbers within 2**-8 of a kink, where rounding decides about the side, are moved half way between the kinks."""
     src = like(_HARD_SIGMOID)(call, port, rng)
     return src if port == 1 else fills.rounded(_moved_off_the_kinks(call.attrs, src), call.ins[0].dtype)
 
@@ -50,7 +50,7 @@ def _moved_off_the_kinks(attrs: Attrs, src: Array) -> Array:
 
 
 def pattern_of(forward: OpSpec) -> Strategy:
-    """The forward op's pattern for both, or, for use_dst, what it makes of that."""
+    """The forward op's pattern for both inputs, or, for use_dst, its result for the pattern."""
 
     def strategy(call: Call, port: int) -> Filling:
         pattern = forward.testing.fill(call, 0)
@@ -67,7 +67,7 @@ def pattern_of(forward: OpSpec) -> Strategy:
 
 
 def pattern_off_the_kinks(call: Call, port: int) -> Filling:
-    """The forward op's, but for half of those on the flat sides, where two of three are, which go to the slope."""
+    """The forward op's pattern, of which two thirds are on the flat sides: half of these are moved to the slope."""
     pattern, alpha, beta = _HARD_SIGMOID.testing.fill(call, port), call.attrs.real("alpha"), call.attrs.real("beta")
     if port == 1 or alpha == 0:
         return pattern

@@ -1,4 +1,4 @@
-"""Interpolation along spatial dims: where outputs stand on each, and whether to go along one after the other."""
+"""Interpolation along spatial dims: the coordinates of outputs, and whether to interpolate one dim after the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sizes_of(call: Call) -> tuple[tuple[int, int, int], ...]:
 class Line:
     """x = (step * o + start) / unit along one spatial dim, before clamping; the numbers have no common factor.
 
-    nearest: moved by 1/2, so that the nearest element is the last one that x has passed, and no clamping is needed.
+    nearest: shifted by 1/2, so that the nearest element is floor(x), and no clamping is needed.
     """
 
     axis: int
@@ -43,14 +43,14 @@ class Line:
         return add(mul(o, self.step), self.start)
 
     def clamped(self, x: Expr, part: Expr) -> Expr:
-        """part, the weight times unit; all of unit beyond the outermost elements, where nothing lies on the other side."""
+        """part, the weight times unit; unit itself beyond the outermost elements, which have one neighbour only."""
         top = index(self.unit * (self.size - 1))
         beyond = select(binary(BinOp.gt, x, top), index(self.unit), part)
         return select(binary(BinOp.lt, x, index(0)), index(self.unit), beyond)
 
 
 def lines_of(call: Call) -> tuple[Line, ...]:
-    found = []
+    lines = []
     for axis, size, count in sizes_of(call):
         if call.attrs.string("coordinate_transformation_mode") == "align_corners":
             step, start, unit = (size - 1, 0, count - 1) if count > 1 else (0, 0, 1)
@@ -59,22 +59,18 @@ def lines_of(call: Call) -> tuple[Line, ...]:
         if is_nearest(call):
             step, start, unit = 2 * step, 2 * start + unit, 2 * unit
         common = gcd(step, start, unit)
-        found.append(Line(axis, size, count, step // common, start // common, unit // common))
-    return tuple(found)
+        lines.append(Line(axis, size, count, step // common, start // common, unit // common))
+    return tuple(lines)
 
 
 # ---- one dim after the other ------------------------------------------------------------------------------------------
 
-# Two cores of a Zen 4, times by one dim after the other over those with all corners at once, minima. Channels first: 2x64x32x32 to 64x64
-# f32 0.76, bf16 0.09, 1x512x16x16 to 33x33 0.25, 0.39, 2x3x224x224 to 299x299 0.46, 0.75, 2x21x64x64 to 512x512 0.68, 0.21, 4x128x56x56 to
-# 28x28 1.21, 1.18; channels last, the same, f32 0.88, 1.26, 0.85, 2.20, 3.46, bf16 0.63, 0.63, 0.70, 0.82, 3.49. Channels first in f32 with
-# more between two dims than L2 holds: 3x512x512 to 1024x1024 2.00, 2000x2000 to 2400x2400 1.49; but 3x480x640 to 800x1067 0.36, 600x600 to
-# 601x601 1.06, where weights repeat after so many outputs that these are not in vectors.
+# Bytes between two dims, and outputs after which weights repeat: see docs/measurements/interpolation.md
 BETWEEN_BYTES, FEW_WEIGHTS = 512 << 10, 16
 
 
 def is_at_once(call: Call) -> bool:
-    """Whether all corners of the box around x are weighed together: where some dim does not grow, and in f32 where vectors read them."""
+    """Whether to weight all corners of the box around x at once: if some dim does not grow, and in f32 if corners are loaded as vectors."""
     weighted, src = [line for line in lines_of(call) if line.unit > 1], call.ins[0]
     if is_nearest(call) or len(weighted) < 2 or any(line.count <= line.size for line in weighted):
         return True
@@ -96,13 +92,13 @@ def by_dims(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _passes(call: Call) -> list[Shape]:
-    """The sizes of all spatial dims after each one that there is something to do along. Those that grow least come first, and of two the
-    inner one: what is along the outer one is in vectors when channels come first."""
+    """The sizes of all spatial dims after each pass. Dims that grow least are first, and of equal ones the inner one: passes along outer
+    dims are vectors when channels come first."""
     lines = lines_of(call)
     sizes = [line.size for line in lines]
     order = [n for n, line in enumerate(lines) if line.unit > 1 or line.count != line.size]
-    found = list[Shape]()
+    passes = list[Shape]()
     for n in sorted(order, key=lambda n: (Fraction(lines[n].count, lines[n].size), -n)):
         sizes[n] = lines[n].count
-        found.append(tuple(sizes))
-    return found
+        passes.append(tuple(sizes))
+    return passes

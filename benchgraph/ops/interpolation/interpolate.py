@@ -1,13 +1,13 @@
-"""Interpolate: src read at evenly spaced points between its elements, and its gradient.
+"""Interpolate: src at evenly spaced points between its elements, and its gradient.
 
-Along each spatial dim, output o of D stands at x of S elements, clamped to 0 .. S - 1:
+Along each spatial dim, output o of D has the coordinate x among S elements, clamped to 0 .. S - 1:
 
     half_pixel      x = (o + 1/2) * S / D - 1/2        pixels are squares, their values at the centres
     align_corners   x = o * (S - 1) / (D - 1)          the first and the last elements coincide; 0 when D is 1
 
-nearest takes the element next to x, of two the one behind; the three linear modes weigh the two around x by their distances, whatever the
-number of spatial dims, as oneDNN does. S / D is the ratio of the sizes: attribute `scales` says how large dst is and nothing else. In the
-gradient, dst's size is that of diff_dst. All of x is rational, so places and weights are computed in integers.
+nearest takes the element next to x, of two the one with the larger index; the three linear modes weight the two elements around x by their
+distances, for any number of spatial dims, as oneDNN does. S / D is the ratio of the sizes: the attribute `scales` only gives the size of
+dst. In the gradient, dst's size is that of diff_dst. x is rational, so coordinates and weights are computed in integers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ ATTRS = {
     "data_format": DATA_FORMAT,
 }
 
-LARGEST = 2.0**63  # what scales make a dim at most: one that no tensor can have, and an integer
+LARGEST = 2.0**63  # limit of a dim computed from scales: an integer that no tensor can have
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    """oneDNN demands one of the two attributes even where the sizes come as a tensor."""
+    """oneDNN requires one of the two attributes even if the sizes are a tensor."""
     if bool(attrs.integers("sizes")) == bool(attrs.reals("scales")):
         count = "both" if attrs.integers("sizes") else "neither"
         return f"{count} of the attributes 'sizes' and 'scales' given; give one of them, with a number per spatial dim"
@@ -92,19 +92,19 @@ def _elements(attrs: Attrs, shape: Shape) -> Shape:
 # ---- references ------------------------------------------------------------------------------------------------------
 
 
-def _places(call: Call, size: int, count: int) -> list[Fraction]:
+def _coordinates(call: Call, size: int, count: int) -> list[Fraction]:
     """x of every output along a spatial dim of `size` elements and `count` outputs."""
     if call.attrs.string("coordinate_transformation_mode") == "align_corners":
-        found = [Fraction(o * (size - 1), max(count - 1, 1)) for o in range(count)]
+        xs = [Fraction(o * (size - 1), max(count - 1, 1)) for o in range(count)]
     else:
-        found = [Fraction(2 * o + 1, 2) * Fraction(size, count) - Fraction(1, 2) for o in range(count)]
-    return [min(max(x, Fraction(0)), Fraction(size - 1)) for x in found]
+        xs = [Fraction(2 * o + 1, 2) * Fraction(size, count) - Fraction(1, 2) for o in range(count)]
+    return [min(max(x, Fraction(0)), Fraction(size - 1)) for x in xs]
 
 
 def _matrix(call: Call, size: int, count: int) -> Reals:
     """dst = matrix @ src, along one spatial dim."""
     weights = np.zeros((count, size))
-    for o, x in enumerate(_places(call, size, count)):
+    for o, x in enumerate(_coordinates(call, size, count)):
         if is_nearest(call):
             weights[o, floor(x + Fraction(1, 2))] = 1
         else:
@@ -113,26 +113,26 @@ def _matrix(call: Call, size: int, count: int) -> Reals:
     return weights
 
 
-def _idle(call: Call, size: int, count: int) -> NDArray[np.bool_]:
-    """The elements behind x of every output along one spatial dim, where x is an element, so that their weight is 0."""
-    found = np.zeros((count, size), np.bool_)
-    for o, x in enumerate(_places(call, size, count)):
-        found[o, min(floor(x) + 1, size - 1)] = x == floor(x) and not is_nearest(call)
-    return found
+def _zero_weights(call: Call, size: int, count: int) -> NDArray[np.bool_]:
+    """The element after x of every output along one spatial dim, where x is an element, so that its weight is 0."""
+    mask = np.zeros((count, size), np.bool_)
+    for o, x in enumerate(_coordinates(call, size, count)):
+        mask[o, min(floor(x) + 1, size - 1)] = x == floor(x) and not is_nearest(call)
+    return mask
 
 
-def _interpolated(call: Call, data: Reals, *, backward: bool = False, idle_count: bool = False) -> Reals:
-    """Dim by dim. A weight of 0 multiplies nothing, unless idle_count: then it makes NaN of what is not finite."""
+def _interpolated(call: Call, data: Reals, *, backward: bool = False, multiplies_zeros: bool = False) -> Reals:
+    """Dim by dim. Products with weights of 0 are left out, unless multiplies_zeros: then infinities give NaN."""
     for axis, size, count in sizes_of(call):
-        matrix, idle = _matrix(call, size, count), _idle(call, size, count)
+        matrix, zero = _matrix(call, size, count), _zero_weights(call, size, count)
         if backward:
-            matrix, idle = matrix.T, idle.T
+            matrix, zero = matrix.T, zero.T
 
         def along(weights: Reals, a: Reals, axis: int = axis) -> Reals:
             return real(np.moveaxis(np.tensordot(weights, a, (1, axis)), 0, axis))
 
-        found = sums.of_products(along, matrix, data, is_element=matrix != 0)
-        data = np.where(sums.meet(along, (idle, ~np.isfinite(data))), np.nan, found) if idle_count else found
+        total = sums.of_products(along, matrix, data, is_element=matrix != 0)
+        data = np.where(sums.has_product(along, (zero, ~np.isfinite(data))), np.nan, total) if multiplies_zeros else total
     return data
 
 
@@ -145,41 +145,41 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 
 def _in_f32(call: Call, ins: tuple[Array, ...], *, backward: bool = False) -> tuple[tuple[Array, ...], ...]:
-    """A weight of 0, where x is an element, may be multiplied by what is behind it."""
+    """A weight of 0, where x is an element, may be multiplied by the element after it."""
     data = real(ins[int(backward)])
     right, sizes = (_interpolated(call, x, backward=backward) for x in (data, np.where(np.isfinite(data), np.abs(data), 0.0)))
     others = overflow.overflowed((right,), (overflow.is_beyond(sizes),))
-    return others if np.isfinite(data).all() else (*others, (_interpolated(call, data, backward=backward, idle_count=True),))
+    return others if np.isfinite(data).all() else (*others, (_interpolated(call, data, backward=backward, multiplies_zeros=True),))
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
 
 
 def _corners(call: Call) -> Shape:
-    """Two elements around x, or one where x always is an element."""
+    """Two elements around x, or one if every x is an element."""
     return () if is_nearest(call) else tuple(1 if line.unit == 1 else 2 for line in lines_of(call))
 
 
 def _corner(call: Call, at: Indices, tap: Indices, src: Source, unclamped: int | None = None) -> Tap:
     """The element at a corner of the box around x, times its weight; beyond the outermost element both corners are that element.
 
-    unclamped: the axis along which the corner is on src, if its conditions hold.
+    unclamped: the axis along which the corner is not clamped, but has conditions that it is in src.
     """
-    place, weight, when = list(at), list[Expr](), list[Expr]()
+    position, weight, conditions = list(at), list[Expr](), list[Expr]()
     for d, line in enumerate(lines_of(call)):
         x = line.scaled(at[line.axis])
-        place[line.axis] = floordiv(x, line.unit)
+        position[line.axis] = floordiv(x, line.unit)
         if is_nearest(call) or line.unit == 1:
             continue
-        behind, corner = mod(x, line.unit), add(place[line.axis], tap[d])  # behind: how far x is from the element in front of it
+        behind, corner = mod(x, line.unit), add(position[line.axis], tap[d])  # behind: the distance of x from the element before it
         if line.axis == unclamped:
-            place[line.axis], ahead = corner, add(x, mul(tap[d], line.unit))
-            when += [binary(BinOp.ge, ahead, index(0)), binary(BinOp.lt, ahead, index(line.unit * line.size))]
+            position[line.axis], ahead = corner, add(x, mul(tap[d], line.unit))
+            conditions += [binary(BinOp.ge, ahead, index(0)), binary(BinOp.lt, ahead, index(line.unit * line.size))]
         else:
-            place[line.axis] = minimum(binary(BinOp.max, corner, index(0)), index(line.size - 1))
+            position[line.axis] = minimum(binary(BinOp.max, corner, index(0)), index(line.size - 1))
         part = add(binary(BinOp.mul, sub(1, tap[d]), sub(line.unit, behind)), binary(BinOp.mul, tap[d], behind))
         weight.append(_share(part, line))
-    return Tap(_weighted(weight, src(0, tuple(place))), tuple(when))
+    return Tap(_weighted(weight, src(0, tuple(position))), tuple(conditions))
 
 
 def _share(part: Expr, line: Line) -> Expr:
@@ -192,38 +192,38 @@ def _weighted(weights: list[Expr], value: Expr) -> Expr:
 
 
 def _outputs(call: Call) -> Shape:
-    """How many outputs may take a share of one element, along each spatial dim: those with x less than 1 away, or 1/2."""
+    """The number of outputs that may use an element, along each spatial dim: those with x less than 1 away, or 1/2."""
     lengths = ((line, line.unit * (1 if is_nearest(call) else 2)) for line in lines_of(call))
     return tuple(line.count if line.step == 0 else -(-length // line.step) for line, length in lengths)
 
 
 def _output(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """What one of the outputs that take a share of an element gives back."""
-    place, weight, when = list(at), list[Expr](), list[Expr]()
+    """The gradient of an element from one of the outputs that use it."""
+    position, weight, conditions = list(at), list[Expr](), list[Expr]()
     for d, line in enumerate(lines_of(call)):
         i = at[line.axis]
-        if line.step == 0:  # every output stands on the first element
-            place[line.axis] = tap[d]
-            when.append(binary(BinOp.lt, i, index(1)))
+        if line.step == 0:  # x of every output is the first element
+            position[line.axis] = tap[d]
+            conditions.append(binary(BinOp.lt, i, index(1)))
             continue
         reach, least = (line.unit, mul(i, line.unit)) if is_nearest(call) else (2 * line.unit - 1, add(mul(sub(i, 1), line.unit), 1))
-        before, number = sub(least, line.start + 1), add(tap[d], 1)  # the outputs up to before // step have not come to this element
-        o = place[line.axis] = add(floordiv(before, line.step), number)
-        past = sub(mul(number, line.step), mod(before, line.step))  # how far x is past the last place that is too far away
-        when += [binary(BinOp.ge, before, mul(sub(0, number), line.step)), binary(BinOp.le, past, index(reach))]
-        when.append(binary(BinOp.lt, before, mul(sub(line.count, number), line.step)))
+        before, number = sub(least, line.start + 1), add(tap[d], 1)  # x of the outputs up to before // step is too small
+        o = position[line.axis] = add(floordiv(before, line.step), number)
+        past = sub(mul(number, line.step), mod(before, line.step))  # the distance of x from the last one that is too small
+        conditions += [binary(BinOp.ge, before, mul(sub(0, number), line.step)), binary(BinOp.le, past, index(reach))]
+        conditions.append(binary(BinOp.lt, before, mul(sub(line.count, number), line.step)))
         if not is_nearest(call):
             weight.append(_share(line.clamped(line.scaled(o), minimum(past, sub(2 * line.unit, past))), line))
-    return Tap(_weighted(weight, src(1, tuple(place))), tuple(when))
+    return Tap(_weighted(weight, src(1, tuple(position))), tuple(conditions))
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
 
 def _by_numpy(call: Call, src: Reals) -> Reals:
-    """Each line of src through numpy's own linear interpolation, or its nearest element, one dim after the other."""
+    """numpy's linear interpolation of each line of src, or its nearest element, one dim after the other."""
     for axis, size, count in sizes_of(call):
-        x = np.array([float(p) for p in _places(call, size, count)])
+        x = np.array([float(p) for p in _coordinates(call, size, count)])
         if is_nearest(call):
             distances = np.abs(x[:, None] - np.arange(size)[None, ::-1])  # backwards: of two equal ones argmin takes the one behind
             src = np.take(src, size - 1 - np.argmin(distances, axis=1), axis)
@@ -238,8 +238,8 @@ def _is_numpys(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol
     return near(outs[0], _by_numpy(call, real(ins[0])), 4 * rtol)
 
 
-def _lies_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Nothing is extrapolated: no channel leaves the range of its elements."""
+def _is_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """No extrapolation: each channel stays in the range of its elements."""
     axes = spatial_axes(call.attrs, ins[0].ndim)
     low, high = (f(real(ins[0]), axis=axes, keepdims=True) for f in (np.min, np.max))
     slack = rtol * (np.abs(low) + np.abs(high))
@@ -271,7 +271,7 @@ _CASES: tuple[tuple[str, Shape, dict[str, object], DType], ...] = (
     ("from one element", (2, 1, 1, 3), {"sizes": (4, 5), **_LAST}, DType.f32),
     ("no batch", (0, 2, 3, 4), {"sizes": (4, 6)}, DType.f32),
     ("scales that are no fractions of the sizes", (2, 2, 7, 12), {"scales": (0.9, 1.3)}, DType.f32),
-    ("a row of its own for each x", (2, 3, 2), {"sizes": (3,)}, DType.f32),
+    ("another row for each x", (2, 3, 2), {"sizes": (3,)}, DType.f32),
     ("corners aligned", (2, 3, 4, 7), {"sizes": (7, 10), **_CORNERS}, DType.f32),
     ("corners aligned, channels last, smaller", (1, 9, 8, 15), {"sizes": (4, 3), **_CORNERS, **_LAST}, DType.f32),
     ("corners aligned, to one element and from one", (1, 2, 5, 1), {"sizes": (1, 4), **_CORNERS}, DType.f32),
@@ -281,31 +281,32 @@ _CASES: tuple[tuple[str, Shape, dict[str, object], DType], ...] = (
 
 
 def _samples(*, backward: bool) -> tuple[Sample, ...]:
-    found = []
+    samples = []
     for base in (_LINEAR, _NEAREST):
         for why, shape, more, dtype in _CASES:
             attrs = base.updated(**more)
             (dst,) = infer(attrs, (TensorType(dtype, shape),))
             shapes = (shape, dst) if backward else (shape,)
-            found.append(Sample(shapes, attrs, (dtype,) * len(shapes), why=f"{why}; {base['mode']}"))
-    first = found[0]
+            samples.append(Sample(shapes, attrs, (dtype,) * len(shapes), why=f"{why}; {base['mode']}"))
+    first = samples[0]
     tensor = Sample((*first.shapes, (2,)), first.attrs, (*first.dtypes, DType.s32), why="sizes as attribute and as tensor")
-    modes = (Sample(s.shapes, s.attrs.updated(mode=m), s.dtypes, why=m) for s, m in zip(found[1:3], ("bilinear", "trilinear"), strict=True))
-    return (*found, tensor, *modes)
+    named = zip(samples[1:3], ("bilinear", "trilinear"), strict=True)
+    modes = (Sample(s.shapes, s.attrs.updated(mode=m), s.dtypes, why=m) for s, m in named)
+    return (*samples, tensor, *modes)
 
 
 def _threshold(call: Call) -> float:
-    """Nearest picks. A weight is off by two roundings, a product of d of them and an element by 3 d, and the weights add up to 1."""
+    """Nearest picks. A weight has two roundings, a product of d weights and an element 3 d, and the weights sum to 1."""
     return 0.0 if is_nearest(call) else 3.0 * len(lines_of(call)) + 2
 
 
 def _threshold_backward(call: Call) -> float:
-    """The weights' errors, and the walk of the sum, as for ReduceSum."""
+    """The weights' errors, and the random walk of the sum, as for ReduceSum."""
     return _threshold(call) + sqrt(prod(_outputs(call))) + 4
 
 
 def _unread(call: Call) -> float:
-    """The share of src that no output has a weight in."""
+    """The share of src that no output uses."""
     return 1.0 - prod(float(np.mean(_matrix(call, size, count).any(axis=0))) for _, size, count in sizes_of(call))
 
 
@@ -331,7 +332,7 @@ SPECS = (
             fill=pointwise.interpolate,
             domain=fills.PLAIN,
             samples=_samples(backward=False),
-            laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _lies_between)),
+            laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _is_between)),
             zero_limit=lambda call: 0.99,
         ),
         Lowering(

@@ -2,9 +2,9 @@
 
 The channel is the last dim (NXC) or dim 1 (NCX); mean, variance, gamma and beta are (C,). Any rank from 2 on, backward too.
 Training: variance is biased, in the batch's statistics and in the running ones, which become momentum * old + (1 - momentum) * batch.
-momentum has no default in the schema; left out it is 0.5, as in oneDNN's code (3.2 to 3.13). gamma may come without beta (then 0).
-Backward: the statistics are the batch's, as given. gamma scales diff_src whenever it is there: oneDNN's code drops it when no diff_gamma
-is asked for, which is not the gradient of the forward op.
+momentum has no default in the schema; if absent it is 0.5, as in oneDNN's code (3.2 to 3.13). gamma may come without beta (then 0).
+Backward: the statistics are the batch's, as given. gamma scales diff_src whenever it is given: oneDNN's code ignores it when there is no
+output diff_gamma, which is not the gradient of the forward op.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
-from benchgraph.ops.steps import fold, in_steps, reshaped, stored
+from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
 from benchgraph.ops.strategies.norms import Norm
@@ -33,7 +33,7 @@ INFERENCE_FLOPS, BACKWARD_FLOPS = 4, 2 * normalize.FLOPS  # per element: subtrac
 
 
 def _axes(call: Call) -> tuple[int, ...]:
-    """What is normalised together: all but the channel."""
+    """The normalised axes: all but the channel."""
     return all_but_channel(call.attrs, len(call.ins[0].shape))
 
 
@@ -60,7 +60,7 @@ def _check_channels(attrs: Attrs, ins: tuple[TensorType, ...], names: tuple[str,
 
 
 def _spread(call: Call, arrays: tuple[Array, ...]) -> tuple[Reals, ...]:
-    """(C,) arrays as they broadcast against src."""
+    """(C,) arrays reshaped so that they broadcast against src."""
     return tuple(real(a).reshape(_per_channel(call)) for a in arrays)
 
 
@@ -75,14 +75,14 @@ def _infer_inference(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, 
 
 
 def _inferred(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
-    """gamma over the deviation first, as libraries find it per channel."""
+    """gamma over the deviation first, as libraries compute it per channel."""
     gamma, beta, mean, variance = _spread(call, ins[1:])
     scale = a.step(gamma / np.sqrt(variance + call.attrs.real("epsilon")))
     return (a.step(a.step(real(ins[0]) - mean) * scale) + beta,)
 
 
 def _decompose_inference(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Subtract, Multiply, Add; gamma over the deviation is found per channel."""
+    """Subtract, Multiply, Add; gamma over the deviation is computed per channel."""
     gamma, beta, mean, variance = (reshaped(d, v, _per_channel(call)) for v in ins[1:])
     scale = d.op("Multiply", gamma, normalize.inverse_deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
     steps = (("Subtract", mean), ("Multiply", scale), ("Add", beta))
@@ -113,18 +113,18 @@ def _reference_training(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 
 def _training_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """As the norms have it; and running statistics are NaN where they were infinite, or the batch's are, if by steps from one to the other.
-    With a share of 0 there is no step."""
+    """As for the other norms; and running statistics are NaN where the old or the batch's are infinite, if computed as old + share * gap.
+    With a share of 0 there is no gap."""
     src, axes = real(ins[0]), _axes(call)
-    ways = normalize.moments_in_f32(src, axes) or (normalize.moments(src, axes),)
-    return tuple(found for way in ways for found in _stepped(call, ins, _trained(call, ins, *way, normalize.SCALED)))
+    alternatives = normalize.moments_in_f32(src, axes) or (normalize.moments(src, axes),)
+    return tuple(outs for moments in alternatives for outs in _stepped(call, ins, _trained(call, ins, *moments, normalize.SCALED)))
 
 
 def _stepped(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """These outputs, and others where a step to the running statistics starts or ends at an infinity."""
+    """These outputs, and others with NaN where the gap between old and new statistics is infinite."""
     dst, *running, mean, variance = outs
     olds = zip(running, ins[1:3], (mean, variance), strict=True)
-    lost = [np.where(np.isfinite(real(old)) & np.isfinite(overflow.held(real(new))), r, np.nan) for r, old, new in olds]
+    lost = [np.where(np.isfinite(real(old)) & np.isfinite(overflow.as_f32(real(new))), r, np.nan) for r, old, new in olds]
     is_stepped = _momentum(call) not in (0, 1) and not all(map(np.array_equal, lost, running))
     return (outs, (dst, *lost, mean, variance)) if is_stepped else (outs,)
 
@@ -142,7 +142,7 @@ def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals, a
 
 
 def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """LayerNorm's ops along other axes; the running statistics on the side, in the same nest."""
+    """LayerNorm's ops along other axes; the running statistics in the same nest."""
     centred, mean, variance = normalize.centre(d, ins[0], _axes(call))
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     gamma_beta = tuple(reshaped(d, v, _per_channel(call)) for v in ins[3:])
@@ -153,10 +153,9 @@ def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 
 
 def _running(d: Decomposer, call: Call, old: int, batch: int) -> int:
-    """momentum * old + (1 - momentum) * batch, in batch's shape: from the one with the larger share at most half the way to the other.
+    """momentum * old + (1 - momentum) * batch, in batch's shape, as a + share * (b - a) with a share of at most 1/2.
 
-    Most of the way from a number much larger than the other would leave the difference of two of its size. A share of 0 leaves out
-    whatever it is of, infinities too.
+    A larger share would cancel most digits where a is much larger than b. An operand with a share of 0 is left out, infinities too.
     """
     momentum, old = _momentum(call), reshaped(d, old, d.type(batch).shape)
     if momentum in (0, 1):
@@ -175,7 +174,7 @@ def _rows(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Rows:
 
 
 def _is_on_the_way(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """What is left of the way from the running statistics to the batch's is momentum times what was before."""
+    """The gap between the running statistics and the batch's is momentum times the old gap."""
     for old, running, batch in zip(ins[1:3], outs[1:3], outs[3:5], strict=True):
         slack = 16 * rtol * (1 + float(np.max(np.abs(batch))) + float(np.max(np.abs(old))))
         if np.any(np.abs((real(running) - real(batch)) - _momentum(call) * (real(old) - real(batch))) > slack):
@@ -213,9 +212,9 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     mean, variance, *gamma = (reshaped(d, v, _per_channel(call)) for v in ins[2:])
     inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     x = normalize.standardised(d, src, mean, inverse)
-    diff_gamma = fold(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
-    diff_beta = fold(d, "ReduceSum", diff_dst, _axes(call))
-    count = d.const(_norm(call).folded)
+    diff_gamma = reduced(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
+    diff_beta = reduced(d, "ReduceSum", diff_dst, _axes(call))
+    count = d.const(_norm(call).reduced_size)
     along, shift = d.op("Divide", diff_gamma, count), d.op("Divide", diff_beta, count)
     left = d.op("Subtract", diff_dst, shift, dtype=DType.f32)
     steps = (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse), *(("Multiply", g) for g in gamma))
@@ -311,7 +310,7 @@ SPECS = (
             infer=_infer_training,
             reference=_reference_training,
             flops=lambda call: normalize.FLOPS * call.ins[0].elements,
-            threshold=lambda call: normalize.walk(_norm(call).folded),
+            threshold=lambda call: normalize.walk(_norm(call).reduced_size),
             f32_alternatives=_training_in_f32,
         ),
         Testing(
@@ -350,7 +349,7 @@ SPECS = (
             infer=_infer_backward,
             reference=overflow.in_float64(_backward),
             flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-            threshold=lambda call: normalize.gradient_walk(_norm(call).folded),
+            threshold=lambda call: normalize.gradient_walk(_norm(call).reduced_size),
             f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(

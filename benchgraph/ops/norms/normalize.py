@@ -1,7 +1,7 @@
 """What the norms share: dst = (src - mean) / sqrt(variance + epsilon), then gamma and beta; mean and variance over some axes of src.
 
-Variance is the mean of the squared deviations, found in a second pass over src: E[x^2] - E[x]^2 would lose every digit when the mean is
-large. Everything is computed in f32; the last op alone rounds to dst's type. Statistics, gamma and beta are in one type, f32 or src's.
+The variance is the mean of the squared deviations, from a second pass over src: E[x^2] - E[x]^2 would lose every digit when the mean is
+large. All arithmetic is in f32; only the last op rounds to dst's type. Statistics, gamma and beta have one type, f32 or src's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchgraph.ops.overflow import EXACT, Arithmetic
 from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
 from benchgraph.ops.spec import Attr, Check, Decomposer, Infer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.spec.call import Array, Call, Declared, F
-from benchgraph.ops.steps import fold, in_steps, reshaped, stored
+from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
 from benchgraph.ops.strategies import filling, norms
 
 STATS = (DType.f32, DType.bf16)
@@ -31,17 +31,17 @@ USE_AFFINE = Attr("bool", default=True)
 EPSILON = Attr("f32", default=1e-05, range=FINITE_NOT_NEGATIVE)
 KEEP_STATS = Attr("bool", default=True)
 FLOPS = 7  # per element, forward: sum, subtract, square, sum, divide, scale, shift
-SCALED = Arithmetic(inf)  # of gamma times what is normalised, which may be beyond f32 where beta brings it back
+SCALED = Arithmetic(inf)  # gamma times the normalised src may overflow f32 where adding beta would not
 VARIANCES = fills.uniform(0.5, 2)
 
 
-def walk(folded: int) -> float:
-    """The threshold of a norm over this many elements: two sums, each a walk of sqrt(n) / 4, and some 16 roundings, roots and quotients."""
-    return sqrt(folded) / 2 + 16
+def walk(reduced_size: int) -> float:
+    """The threshold of a norm over n elements: two sums, each a random walk of sqrt(n) / 4, and about 16 roundings, roots and quotients."""
+    return sqrt(reduced_size) / 2 + 16
 
 
 def gradient_walk(summed: int) -> float:
-    """Of a norm's gradient, whose sums of so many numbers cancel: a walk of 1.1 sqrt(n), as MatMul's is derived."""
+    """The threshold of a norm's gradient, whose sums cancel: a random walk of 1.1 sqrt(n), derived as for MatMul."""
     return 1.1 * sqrt(summed) + 16
 
 
@@ -49,7 +49,7 @@ def gradient_walk(summed: int) -> float:
 
 
 def check_stats(names: str, *, data: int) -> Check:
-    """gamma, beta and statistics are f32, or as src is: all inputs and outputs but so many `data` inputs, and the first output."""
+    """gamma, beta and statistics have f32 or the dtype of src: all inputs after the first `data`, and all outputs after the first."""
 
     def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
         src, others = ins[0][0], (*(dtype for dtype, _ in ins[data:]), *out_dtypes[1:])
@@ -62,7 +62,7 @@ def check_stats(names: str, *, data: int) -> Check:
 
 
 def check_affine(attrs: Attrs, given: int, names: str) -> str:
-    """use_affine says whether gamma (and beta) are there; given: how many of them are."""
+    """use_affine is true exactly if gamma (and beta) are given; given: their number."""
     if attrs.flag("use_affine") and not given:
         return f"use_affine is true, but inputs are missing: {names}; add them, or set use_affine to false"
     if given and not attrs.flag("use_affine"):
@@ -96,7 +96,7 @@ def moments(src: Reals, axes: tuple[int, ...]) -> tuple[Reals, Reals]:
 
 
 def gradient_formula(x: Reals, g: Reals, axes: tuple[int, ...], a: Arithmetic) -> Reals:
-    """g - mean(g) - x * mean(g * x), as `gradient` has it. Where the means are lost, or off, both move the result the same way."""
+    """g - mean(g) - x * mean(g * x), as in `gradient`. Errors and overflows of both means move the result in one direction."""
     count = np.float64(prod(x.shape[axis] for axis in axes))
     mean, along = (a.step(a.sum(terms, axes, keepdims=True)) / count for terms in (g, g * x))
     if a != a.opposite:
@@ -105,12 +105,11 @@ def gradient_formula(x: Reals, g: Reals, axes: tuple[int, ...], a: Arithmetic) -
 
 
 def moments_in_f32(src: Reals, axes: tuple[int, ...]) -> tuple[tuple[Reals, Reals], ...]:
-    """Mean and variance as f32 may have them where its range or its digits do not do: () where they do.
+    """Mean and variance that f32 may give when its range or precision does not suffice; () when it does.
 
-    A sum of numbers that overflows is any of overflow.ANY: rows whose sizes add up to more than f32 holds have no mean, as one of 3e38
-    throughout; for one, every element would have to be scaled before it is added. Deviations from 1.8e19 on have no square: the variance
-    is infinite, and what is divided by it 0. Of equal numbers the deviations are what the mean is rounded by, either way: a norm of 1e19
-    alone is 1, -1 or 0.
+    A sum that overflows is any of overflow.ANY: a row of 3e38 has no mean, unless every element is scaled before it is added. Deviations
+    from 1.8e19 on have no square: the variance is infinite, and quotients by it are 0. The deviations of equal numbers are the rounding
+    error of their mean, of either sign: the norm of a row of 1e19 is 1, -1 or 0.
     """
     count = np.float64(prod(src.shape[axis] for axis in axes))
     with np.errstate(all="ignore"):
@@ -118,14 +117,14 @@ def moments_in_f32(src: Reals, axes: tuple[int, ...]) -> tuple[tuple[Reals, Real
         beyond = overflow.is_beyond(np.abs(src).sum(axis=axes, keepdims=True))
         step = DType.f32.eps * np.abs(mean)
         rounded = np.where(np.sqrt(variance) < step, overflow.ROUNDED * step, 0.0)
-        found = []
-        for value, way in (*((value, 0.0) for value in overflow.ANY), (None, 1.0), (None, -1.0)):
-            centre = mean + way * rounded if value is None else np.where(beyond, value, mean)
-            power = overflow.held(np.square(src - centre).sum(axis=axes, keepdims=True)) / count
-            found.append((centre, np.where(rounded > 0, power, np.where(np.isfinite(power), variance, power))))
-    found = found if beyond.any() else found[len(overflow.ANY) :]
-    differs = beyond.any() or rounded.any() or any((np.isfinite(variance) & ~np.isfinite(power)).any() for _, power in found)
-    return tuple(found) if differs else ()
+        alternatives = []
+        for value, sign in (*((value, 0.0) for value in overflow.ANY), (None, 1.0), (None, -1.0)):
+            centre = mean + sign * rounded if value is None else np.where(beyond, value, mean)
+            power = overflow.as_f32(np.square(src - centre).sum(axis=axes, keepdims=True)) / count
+            alternatives.append((centre, np.where(rounded > 0, power, np.where(np.isfinite(power), variance, power))))
+    alternatives = alternatives if beyond.any() else alternatives[len(overflow.ANY) :]
+    differs = beyond.any() or rounded.any() or any((np.isfinite(variance) & ~np.isfinite(power)).any() for _, power in alternatives)
+    return tuple(alternatives) if differs else ()
 
 
 # ---- decompositions --------------------------------------------------------------------------------------------------
@@ -136,14 +135,14 @@ def sum_to(d: Decomposer, value: int, want: TensorType) -> int:
     shape = d.type(value).shape
     lead = len(shape) - len(want.shape)
     axes = tuple(i for i in range(len(shape)) if i < lead or want.shape[i - lead] == 1)
-    return stored(d, fold(d, "ReduceSum", value, axes) if axes else value, want)
+    return stored(d, reduced(d, "ReduceSum", value, axes) if axes else value, want)
 
 
 def centre(d: Decomposer, src: int, axes: tuple[int, ...]) -> tuple[int, int, int]:
     """src less its mean, the mean and the variance over axes, all f32; the axes stay as 1."""
-    mean = fold(d, "ReduceMean", src, axes)
+    mean = reduced(d, "ReduceMean", src, axes)
     centred = d.op("Subtract", src, mean, dtype=DType.f32)
-    return centred, mean, fold(d, "ReduceMean", d.op("Square", centred), axes)
+    return centred, mean, reduced(d, "ReduceMean", d.op("Square", centred), axes)
 
 
 def inverse_deviation(d: Decomposer, variance: int, epsilon: float) -> int:
@@ -152,19 +151,19 @@ def inverse_deviation(d: Decomposer, variance: int, epsilon: float) -> int:
 
 
 def affine(gamma_beta: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
-    """The steps that apply gamma and beta, as far as they are there."""
+    """The steps that apply gamma and beta, as far as they are given."""
     return tuple(zip(("Multiply", "Add"), gamma_beta, strict=False))
 
 
 def standardised(d: Decomposer, src: int, mean: int, inverse: int) -> int:
-    """x = (src - mean) * inverse with statistics that are given, f32."""
+    """x = (src - mean) * inverse with given statistics, f32."""
     return d.op("Multiply", d.op("Subtract", src, mean, dtype=DType.f32), inverse)
 
 
 def gradient(d: Decomposer, x: int, inverse: int, g: int, axes: tuple[int, ...], dtype: DType) -> int:
     """diff_src = (g - mean(g) - x * mean(g * x)) * inverse, where g is diff_dst times gamma."""
-    along = fold(d, "ReduceMean", d.op("Multiply", g, x, dtype=DType.f32), axes)
-    left = d.op("Subtract", g, fold(d, "ReduceMean", g, axes), dtype=DType.f32)
+    along = reduced(d, "ReduceMean", d.op("Multiply", g, x, dtype=DType.f32), axes)
+    left = d.op("Subtract", g, reduced(d, "ReduceMean", g, axes), dtype=DType.f32)
     return in_steps(d, left, (("Subtract", d.op("Multiply", x, along)), ("Multiply", inverse)), dtype)
 
 
@@ -172,17 +171,17 @@ def gradient(d: Decomposer, x: int, inverse: int, g: int, axes: tuple[int, ...],
 
 
 def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str, Attr], samples: tuple[Sample, ...]) -> OpSpec:
-    """The row of a norm whose statistics are of its own src."""
+    """The row of a norm that computes the statistics of src."""
 
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         norm = norm_of(call)
         return with_moments(call, ins, *moments(real(ins[0]).reshape(norm.shape), norm.axes))
 
-    def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    def f32_alternatives(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         norm = norm_of(call)
         src = real(ins[0]).reshape(norm.shape)
-        ways = moments_in_f32(src, norm.axes) or (moments(src, norm.axes),)
-        return tuple(with_moments(call, ins, *found, SCALED) for found in ways)
+        alternatives = moments_in_f32(src, norm.axes) or (moments(src, norm.axes),)
+        return tuple(with_moments(call, ins, *statistics, SCALED) for statistics in alternatives)
 
     def with_moments(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals, a: Arithmetic = EXACT) -> tuple[Array, ...]:
         norm = norm_of(call)
@@ -229,8 +228,8 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
             infer=infer,
             reference=reference,
             flops=lambda call: FLOPS * call.ins[0].elements,
-            threshold=lambda call: walk(norm_of(call).folded),
-            f32_alternatives=in_f32,
+            threshold=lambda call: walk(norm_of(call).reduced_size),
+            f32_alternatives=f32_alternatives,
         ),
         Testing(
             fill=filling.per_port(norms.paired(norm_of), norms.scale, norms.shift),
@@ -247,8 +246,8 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
 
 @dataclass(frozen=True)
 class Rows:
-    """A forward norm's result for its laws. dst: with gamma and beta undone. src and dst in a shape whose `axes` were normalised;
-    mean, variance: the statistics that came out, with those axes as 1, or None."""
+    """A forward norm's result for its laws. src and dst have a shape whose `axes` are normalised; gamma and beta are undone in dst.
+    mean, variance: the statistics of the outputs, with those axes as 1, or None."""
 
     src: Reals
     dst: Reals
@@ -257,11 +256,11 @@ class Rows:
     variance: Reals | None = None
 
     @property
-    def folded(self) -> int:
+    def reduced_size(self) -> int:
         return prod(self.src.shape[a] for a in self.axes)
 
     def mean_of(self, values: Reals) -> Reals:
-        return np.asarray(values.sum(axis=self.axes, keepdims=True) / self.folded)
+        return np.asarray(values.sum(axis=self.axes, keepdims=True) / self.reduced_size)
 
 
 View = Callable[[Call, tuple[Array, ...], tuple[Array, ...]], Rows]
@@ -272,7 +271,7 @@ def _within(gap: Array, slack: float) -> bool:
 
 
 def forward_laws(view: View) -> tuple[Law, ...]:
-    """What a normalised tensor is, without the formula that made it: its moments, its shape, and the statistics."""
+    """Properties of a normalised tensor, without its formula: its moments, its deviations, and the statistics."""
 
     def is_standard(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         rows = view(call, ins, outs)
@@ -314,7 +313,7 @@ class Gradient:
 
 
 def backward_laws(view: Callable[[Call, tuple[Array, ...], tuple[Array, ...]], Gradient]) -> tuple[Law, ...]:
-    """These hold whatever the given statistics are, src's own or not."""
+    """These hold for any given statistics."""
 
     def sums(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         v = view(call, ins, outs)

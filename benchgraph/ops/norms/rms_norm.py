@@ -17,7 +17,7 @@ from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.layer_norm import BEGIN, first_axis, norm, row_axes
 from benchgraph.ops.norms.normalize import EPSILON
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
-from benchgraph.ops.steps import fold, in_steps
+from benchgraph.ops.steps import in_steps, reduced
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
 
@@ -47,7 +47,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
-    """Rows whose squares f32 does not hold are 0."""
+    """Rows whose squares overflow f32 are 0."""
     src, (dst,) = real(ins[0]), reference(call, ins)
     beyond = overflow.is_beyond(np.square(src).sum(axis=row_axes(call), keepdims=True))
     gamma = real(ins[1]) if len(ins) > 1 else 1.0
@@ -56,7 +56,7 @@ def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply."""
-    power = fold(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
+    power = reduced(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
     inverse = normalize.inverse_deviation(d, power, call.attrs.real("epsilon"))
     return (in_steps(d, ins[0], (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype),)
 
@@ -66,7 +66,7 @@ def _bare(ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Reals:
 
 
 def _has_power_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    first, count, epsilon = row_axes(call)[0], norm(call).folded, call.attrs.real("epsilon")
+    first, count, epsilon = row_axes(call)[0], norm(call).reduced_size, call.attrs.real("epsilon")
     powers = [np.linalg.norm(a.reshape(*a.shape[:first], -1), axis=-1) ** 2 / count for a in (real(ins[0]), _bare(ins, outs))]
     return near(powers[1] * (powers[0] + epsilon), powers[0], 16 * rtol)
 
@@ -93,7 +93,7 @@ SPECS = (
             infer=infer,
             reference=reference,
             flops=lambda call: FLOPS * call.ins[0].elements,
-            threshold=lambda call: normalize.walk(norm(call).folded),
+            threshold=lambda call: normalize.walk(norm(call).reduced_size),
             f32_alternatives=_in_f32,
         ),
         Testing(

@@ -1,8 +1,8 @@
 """AvgPool and MaxPool: the mean and the largest of each window over the spatial dims.
 
-Padding counts as minus infinity for MaxPool, and NaN is the largest of all. For AvgPool padding counts as zeros: they are summed, and the
-divisor is the kernel's volume; or, with exclude_pad, only the elements of src are counted. Windows that lie in the padding with all their
-taps, which oneDNN refuses, give minus infinity, and 0 whatever exclude_pad says.
+Padding is minus infinity for MaxPool, and NaN is larger than any number. For AvgPool padding is 0 and the divisor is the kernel's volume,
+or, with exclude_pad, the number of elements of src in the window. Windows with all taps in the padding, which oneDNN refuses, give minus
+infinity and 0.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    """What the schema leaves open: as many dilations as kernel dims (or the default), and how to round."""
+    """As many dilations as kernel dims (or the default), and a legal rounding_type."""
     dilations, kernel = attrs.integers("dilations") if "dilations" in attrs else ONES, attrs.integers("kernel")
     if len(dilations) != len(kernel) and dilations != ONES:
         return f"attribute 'dilations' is {dilations} for kernel {kernel}; give it one number per dim of the kernel"
@@ -70,7 +70,7 @@ def volume(call: Call) -> int:
 
 
 def channels_second(call: Call, a: Array) -> Array:
-    """The array with its channel behind the batch, whatever data_format says."""
+    """The array with its channel after the batch, for any data_format."""
     return np.moveaxis(a, channel_axis(call.attrs, a.ndim), 1)
 
 
@@ -79,7 +79,7 @@ def channels_back(call: Call, a: Array) -> Array:
 
 
 def padded(src: Reals, w: Windows, count: Shape, value: float) -> Reals:
-    """src (N, C, ...) with as much padding as the windows reach into."""
+    """src (N, C, ...) with as much padding as the windows reach."""
     sides = []
     for size, number, stride, reach, begin in zip(src.shape[2:], count, w.strides, w.reach, w.pads_begin, strict=True):
         sides.append((begin, max(0, (number - 1) * stride + reach - begin - size)))
@@ -87,38 +87,38 @@ def padded(src: Reals, w: Windows, count: Shape, value: float) -> Reals:
 
 
 def tap_slices(w: Windows, count: Shape) -> Iterator[tuple[slice, ...]]:
-    """For every tap, in row-major order, where it is in a padded source for all windows at once."""
+    """For every tap, in row-major order, the slices of a padded source that it reads in all windows."""
     for tap in product(*map(range, w.kernel)):
         starts = [t * d for t, d in zip(tap, w.dilations, strict=True)]
         yield (slice(None), slice(None), *(slice(a, a + n * s, s) for a, n, s in zip(starts, count, w.strides, strict=True)))
 
 
-def folded(w: Windows, src: Reals, count: Shape, neutral: float, fold: Callable[[Reals, Reals], Reals]) -> Reals:
-    """The fold of every window's taps: (N, C, ...) to (N, C, *count)."""
+def reduce_windows(w: Windows, src: Reals, count: Shape, neutral: float, op: Callable[[Reals, Reals], Reals]) -> Reals:
+    """The reduction of every window's taps: (N, C, ...) to (N, C, *count)."""
     wide = padded(src, w, count, neutral)
     total = np.full((*wide.shape[:2], *count), neutral)
     for at in tap_slices(w, count):
-        total = fold(total, wide[at])
+        total = op(total, wide[at])
     return total
 
 
 def divisors(attrs: Attrs, w: Windows, spatial: Shape, count: Shape) -> Reals:
-    """What the sum of each window is divided by, (1, 1, *count)."""
+    """The divisor of each window's sum, (1, 1, *count)."""
     if not attrs.flag("exclude_pad"):
         return np.full((1, 1, *count), float(prod(w.kernel)))
-    return np.maximum(folded(w, np.ones((1, 1, *spatial)), count, 0.0, np.add), 1)
+    return np.maximum(reduce_windows(w, np.ones((1, 1, *spatial)), count, 0.0, np.add), 1)
 
 
 def _averaged(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
     w, src = pool_windows(call.attrs, ins[0].shape), real(channels_second(call, ins[0]))
     count = spatial_dims(call.attrs, call.outs[0].shape)
-    total = a.total(lambda terms: folded(w, terms, count, 0.0, np.add), src)
+    total = a.total(lambda terms: reduce_windows(w, terms, count, 0.0, np.add), src)
     return (channels_back(call, total / divisors(call.attrs, w, src.shape[2:], count)),)
 
 
 def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     w, src = pool_windows(call.attrs, ins[0].shape), real(channels_second(call, ins[0]))
-    return (channels_back(call, folded(w, src, spatial_dims(call.attrs, call.outs[0].shape), -inf, np.maximum)),)
+    return (channels_back(call, reduce_windows(w, src, spatial_dims(call.attrs, call.outs[0].shape), -inf, np.maximum)),)
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
@@ -129,17 +129,17 @@ def kernel(call: Call) -> Shape:
 
 
 def under(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The element of the first input that lies under a tap of a window."""
+    """The element of the first input that a tap of a window reads."""
     shape = call.ins[0].shape
-    w, place, when = pool_windows(call.attrs, shape), list(at), list[Expr]()
+    w, position, conditions = pool_windows(call.attrs, shape), list(at), list[Expr]()
     for d, axis in enumerate(spatial_axes(call.attrs, len(shape))):
-        place[axis] = sub(add(mul(at[axis], w.strides[d]), mul(tap[d], w.dilations[d])), w.pads_begin[d])
-        when += [binary(BinOp.ge, place[axis], index(0)), binary(BinOp.lt, place[axis], index(shape[axis]))]
-    return Tap(src(0, tuple(place)), tuple(when))
+        position[axis] = sub(add(mul(at[axis], w.strides[d]), mul(tap[d], w.dilations[d])), w.pads_begin[d])
+        conditions += [binary(BinOp.ge, position[axis], index(0)), binary(BinOp.lt, position[axis], index(shape[axis]))]
+    return Tap(src(0, tuple(position)), tuple(conditions))
 
 
 def counted(call: Call, src: Shape, at: Indices) -> Expr:
-    """How many elements of src the window at this index of dst holds; 1 when there is none, for a divisor."""
+    """The number of elements of src in the window at this index of dst; 1 if there is none, for a divisor."""
     w, number = pool_windows(call.attrs, src), index(1)
     for d, axis in enumerate(spatial_axes(call.attrs, len(src))):
         first = sub(mul(at[axis], w.strides[d]), w.pads_begin[d])
@@ -149,7 +149,7 @@ def counted(call: Call, src: Shape, at: Indices) -> Expr:
 
 
 def reciprocal(call: Call, src: Shape, at: Indices) -> Expr:
-    """What a window's sum is multiplied with to give its mean."""
+    """The factor that makes a window's sum its mean."""
     if not call.attrs.flag("exclude_pad"):
         return f32(1 / volume(call))
     return binary(BinOp.div, f32(1), cast(counted(call, src, at), DType.f32))
@@ -163,32 +163,32 @@ def _mean(call: Call, at: Indices, total: Expr) -> Expr:
 
 
 def elements_of_windows(w: Windows, dim: int, size: int, count: int) -> list[list[int]]:
-    """For every window along one spatial dim, the positions of src that it holds."""
+    """For every window along one spatial dim, the positions of its elements in src."""
     every = (o * w.strides[dim] - w.pads_begin[dim] + k * w.dilations[dim] for o in range(count) for k in range(w.kernel[dim]))
     places = np.array(list(every)).reshape(count, w.kernel[dim])
     return [[int(p) for p in row if 0 <= p < size] for row in places]
 
 
-def held_by_windows(call: Call, src: Shape, count: Shape) -> Iterator[tuple[Any, Any]]:
-    """(index of a window's results in dst, of the elements it holds in src), both with the channel second; one window after the other."""
+def elements_by_window(call: Call, src: Shape, count: Shape) -> Iterator[tuple[Any, Any]]:
+    """For each window, the index of its results in dst and of its elements in src, both with the channel second."""
     w, spatial = pool_windows(call.attrs, src), spatial_dims(call.attrs, src)
-    held = [elements_of_windows(w, d, size, number) for d, (size, number) in enumerate(zip(spatial, count, strict=True))]
+    elements = [elements_of_windows(w, d, size, number) for d, (size, number) in enumerate(zip(spatial, count, strict=True))]
     for o in np.ndindex(count):
         yield (
             (slice(None), slice(None), *o),
-            np.ix_(range(src[0]), range(src[channel_axis(call.attrs, len(src))]), *(held[d][i] for d, i in enumerate(o))),
+            np.ix_(range(src[0]), range(src[channel_axis(call.attrs, len(src))]), *(elements[d][i] for d, i in enumerate(o))),
         )
 
 
 def coverage(call: Call, src: Shape, dst: Shape) -> tuple[list[Array], list[Array]]:
-    """Per spatial dim: how many windows hold each position of src, and how many positions of src each window holds."""
+    """Per spatial dim: the number of windows over each position of src, and of positions of src in each window."""
     w = pool_windows(call.attrs, src)
-    found: tuple[list[Array], list[Array]] = ([], [])
+    windows_over, elements_in = list[Array](), list[Array]()
     for d, (size, count) in enumerate(zip(spatial_dims(call.attrs, src), spatial_dims(call.attrs, dst), strict=True)):
-        held = elements_of_windows(w, d, size, count)
-        found[0].append(np.bincount([p for row in held for p in row], minlength=size))
-        found[1].append(np.array([len(row) for row in held]))
-    return found
+        elements = elements_of_windows(w, d, size, count)
+        windows_over.append(np.bincount([p for row in elements for p in row], minlength=size))
+        elements_in.append(np.array([len(row) for row in elements]))
+    return windows_over, elements_in
 
 
 def weighted(call: Call, a: Array, weights: list[Array]) -> Reals:
@@ -199,26 +199,26 @@ def weighted(call: Call, a: Array, weights: list[Array]) -> Reals:
     return result
 
 
-def _sums_are_kept(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+def _sums_are_preserved(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """dst times its divisors sums to src times the number of windows around each element."""
     around, within = coverage(call, ins[0].shape, outs[0].shape)
     sums = weighted(call, outs[0], within) if call.attrs.flag("exclude_pad") else real(outs[0]) * volume(call)
     return bool(abs(sums.sum() - weighted(call, ins[0], around).sum()) <= rtol * (np.abs(sums).sum() + 1))
 
 
-def _lies_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+def _is_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """A mean is neither above the largest number nor below the least, the padding's 0 included."""
     low, high = (float(f(real(ins[0]), initial=0.0)) for f in (np.min, np.max))
     slack = rtol * (high - low)
     return bool(np.all((real(outs[0]) >= low - slack) & (real(outs[0]) <= high + slack)))
 
 
-def _is_the_largest_held(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+def _is_the_largest_of_its_window(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """Each window's elements are looked up by their positions."""
     src, dst = (real(channels_second(call, a)) for a in (ins[0], outs[0]))
     axes = tuple(range(2, src.ndim))
-    held = held_by_windows(call, ins[0].shape, dst.shape[2:])
-    return all(np.array_equal(src[at].max(axis=axes, initial=-inf), dst[o]) for o, at in held)
+    elements = elements_by_window(call, ins[0].shape, dst.shape[2:])
+    return all(np.array_equal(src[at].max(axis=axes, initial=-inf), dst[o]) for o, at in elements)
 
 
 # ---- the rows --------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _is_the_largest_held(call: Call, ins: tuple[Array, ...], outs: tuple[Array, 
 def _sample(
     why: str, shape: Shape, kernel: Shape, strides: Shape = (), pads: Shape = (), dtype: DType = DType.f32, **more: object
 ) -> Sample:
-    """data_format NCX unless said otherwise; pads are those of the begins and then of the ends."""
+    """data_format is NCX by default; pads: all begins, then all ends."""
     rank = len(kernel)
     pads = pads or (0,) * 2 * rank
     given = {"kernel": kernel, "strides": strides or (1,) * rank, "pads_begin": pads[:rank], "pads_end": pads[rank:], "data_format": "NCX"}
@@ -253,14 +253,14 @@ GEOMETRIES = (
     _sample("VALID: the given pads are ignored", (2, 2, 6, 7), (3, 3), (2, 2), (1, 1, 1, 1), auto_pad="VALID"),
     _sample("a large kernel over borders and interior", (1, 2, 12, 40), (5, 9), (1, 1), (2, 4, 2, 4)),
     _sample("every second element of a long row", (1, 3, 4, 71), (2, 2), (2, 2)),
-    _sample("windows that lie in the padding", (1, 2, 3, 4), (2, 2), (1, 1), (3, 2, 2, 3)),
+    _sample("windows that are all padding", (1, 2, 3, 4), (2, 2), (1, 1), (3, 2, 2, 3)),
     _sample("no elements", (0, 3, 5, 4), (2, 2)),
     _sample("bf16", (2, 7, 5, 18), (3, 2), (2, 1), (1, 0, 1, 1), DType.bf16, **NXC),
     _sample("f16", (2, 3, 5, 37), (2, 3), (1, 1), (0, 1, 0, 1), DType.f16),
 )
 _CEIL = (
     _sample("rounded up: the last window reaches past the padding", (2, 3, 8, 22), (3, 3), (2, 2), (0, 1, 0, 0), rounding_type="ceil"),
-    _sample("rounded up: the last window lies behind src", (2, 3, 7, 5), (1, 1), (3, 4), rounding_type="ceil", **NXC),
+    _sample("rounded up: the last window is beyond src", (2, 3, 7, 5), (1, 1), (3, 4), rounding_type="ceil", **NXC),
 )
 DILATED = (
     _sample("dilated", (2, 3, 9, 37), (3, 2), (1, 1), (2, 2, 2, 2), dilations=(2, 3)),
@@ -274,7 +274,7 @@ def _avg(exclude_pad: bool, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
 
 
 def fill_apart(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Floats uniform in [-2, 2), and up to 4096 of them no nearer to each other than 2**-10: hardly a largest element is a tie."""
+    """Floats uniform in [-2, 2), and up to 4096 of them at least 2**-10 apart: ties of the largest element are rare."""
     t = call.ins[port]
     if not 0 < t.elements <= 4096:
         return fills.PLAIN(call, port, rng)
@@ -301,7 +301,7 @@ SPECS = (
             fill=pointwise.pool(signed=False),
             domain=fills.MEAN_ONE,
             samples=(*_avg(True, (*GEOMETRIES, *_CEIL)), *_avg(False, (*GEOMETRIES[:5], *GEOMETRIES[12:], *_CEIL))),
-            laws=(Law("sums are kept", _sums_are_kept), Law("a mean lies between the extremes", _lies_between)),
+            laws=(Law("sums are preserved", _sums_are_preserved), Law("a mean is between the extremes", _is_between)),
             fills_quantised=True,
             zero_limit=lambda call: 0.99,
         ),
@@ -317,7 +317,7 @@ SPECS = (
             fill=pointwise.pool(signed=True),
             domain=fill_apart,
             samples=(*GEOMETRIES, *_CEIL, *DILATED),
-            laws=(Law("the largest of the elements that the window holds", _is_the_largest_held),),
+            laws=(Law("the largest element of the window", _is_the_largest_of_its_window),),
             fills_quantised=True,
             zero_limit=lambda call: 0.99,
         ),

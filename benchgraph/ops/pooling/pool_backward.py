@@ -1,7 +1,7 @@
-"""AvgPoolBackward and MaxPoolBackward: each window's gradient goes back to the elements it holds, evenly, or to the largest of them.
+"""AvgPoolBackward and MaxPoolBackward: each window's gradient is added to its elements, evenly, or to the largest of them.
 
-Of equal elements the first one in row-major order is the largest, as in oneDNN; of several NaN, which is larger than any number, too. The
-windows are those of the forward op: as many as diff_dst has, whether their number was rounded up or down.
+Of equal elements the first one in row-major order is the largest, as in oneDNN; NaN is larger than any number. The windows are those of
+the forward op: as many as diff_dst has, for either rounding_type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.pooling import pool
-from benchgraph.ops.pooling.pool import channels_back, channels_second, held_by_windows, kernel, pool_windows, tap_slices, volume
+from benchgraph.ops.pooling.pool import channels_back, channels_second, elements_by_window, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
@@ -28,7 +28,7 @@ from benchgraph.ops.strategies.filling import exactly
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
 from benchgraph.tir.ir import BinOp, Expr
 
-SRC, DIFF_DST, LARGEST, FIRST = range(4)  # what the windows of MaxPoolBackward read: its inputs, and what runs before
+SRC, DIFF_DST, LARGEST, FIRST = range(4)  # inputs of the windows of MaxPoolBackward: its own, and the results of its prologue
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ SRC, DIFF_DST, LARGEST, FIRST = range(4)  # what the windows of MaxPoolBackward 
 
 def _fits(attrs: Attrs, src: TensorType, diff_dst: TensorType) -> None:
     """Raises InvalidShape when diff_dst is not what pooling a src of this shape gives, rounding up or down."""
-    allowed = dict.fromkeys(pool.infer(attrs.updated(rounding_type=how), (src,))[0] for how in ("floor", "ceil"))
+    allowed = dict.fromkeys(pool.infer(attrs.updated(rounding_type=rounding), (src,))[0] for rounding in ("floor", "ceil"))
     if diff_dst.shape not in allowed:
         what = f"diff_dst {diff_dst.shape} is not the shape that pooling a src of {src.shape} gives"
         raise InvalidShape(what, fix=f"give it {' or '.join(map(str, allowed))}")
@@ -45,7 +45,7 @@ def _fits(attrs: Attrs, src: TensorType, diff_dst: TensorType) -> None:
 def _infer_avg(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     shape = attrs.integers("src_shape")
     if shape == ZEROS and len(ins) > 1:
-        what = "src_shape comes as a tensor, whose contents are not known when shapes are inferred"
+        what = "src_shape is a tensor, whose contents are not known when shapes are inferred"
         raise Unimplemented(what, fix="set the attribute 'src_shape'")
     if shape == ZEROS:
         raise InvalidShape("attribute 'src_shape' is missing", fix="give it the dims of the forward op's src")
@@ -62,7 +62,7 @@ def _infer_max(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def _cropped(call: Call, w: Windows, wide: Reals) -> Array:
-    """diff_src out of its padding, the channel back in its place."""
+    """diff_src without its padding, in the op's data_format."""
     spatial = spatial_dims(call.attrs, call.outs[0].shape)
     inner = (slice(begin, begin + size) for begin, size in zip(w.pads_begin, spatial, strict=True))
     return channels_back(call, wide[(slice(None), slice(None), *inner)])
@@ -73,68 +73,68 @@ def _averaged(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tup
     w, spatial, diff_dst = pool_windows(call.attrs, shape), spatial_dims(call.attrs, shape), real(channels_second(call, ins[0]))
     count = diff_dst.shape[2:]
 
-    def shared_out(shares: Reals) -> Reals:
+    def distributed(shares: Reals) -> Reals:
         wide = pool.padded(np.zeros((*diff_dst.shape[:2], *spatial)), w, count, 0.0)
         for at in tap_slices(w, count):
             wide[at] += shares
         return wide
 
-    return (_cropped(call, w, a.total(shared_out, diff_dst / pool.divisors(call.attrs, w, spatial, count))),)
+    return (_cropped(call, w, a.total(distributed, diff_dst / pool.divisors(call.attrs, w, spatial, count))),)
 
 
 def _to_largest(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
     w, (src, diff_dst) = pool_windows(call.attrs, ins[0].shape), (real(channels_second(call, a)) for a in ins)
     count = diff_dst.shape[2:]
     wide, is_there = pool.padded(src, w, count, -inf), pool.padded(np.ones(src.shape), w, count, 0.0) > 0
-    best, taken = np.full(diff_dst.shape, -inf), np.full(diff_dst.shape, -1)
+    best, chosen = np.full(diff_dst.shape, -inf), np.full(diff_dst.shape, -1)
     for number, at in enumerate(tap_slices(w, count)):
         larger = (wide[at] > best) | (np.isnan(wide[at]) & ~np.isnan(best))
-        better = is_there[at] & (larger | (taken < 0))
-        best, taken = np.where(better, wide[at], best), np.where(better, number, taken)
+        better = is_there[at] & (larger | (chosen < 0))
+        best, chosen = np.where(better, wide[at], best), np.where(better, number, chosen)
 
-    def given_back(gradient: Reals) -> Reals:
+    def scattered(gradient: Reals) -> Reals:
         grad = np.zeros(wide.shape)
         for number, at in enumerate(tap_slices(w, count)):
-            grad[at] += np.where(taken == number, gradient, 0.0)
+            grad[at] += np.where(chosen == number, gradient, 0.0)
         return grad
 
-    return (_cropped(call, w, a.total(given_back, diff_dst)),)
+    return (_cropped(call, w, a.total(scattered, diff_dst)),)
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
 
 
 def _covering(call: Call) -> Shape:
-    """How many windows may hold one element, along each spatial dim."""
+    """The largest number of windows over one element, along each spatial dim."""
     w = pool_windows(call.attrs, call.outs[0].shape)
     return tuple(-(-reach // stride) for reach, stride in zip(w.reach, w.strides, strict=True))
 
 
 def _window_above(call: Call, at: Indices, back: Indices, diff_dst: Shape) -> tuple[Indices, Indices, list[Expr]]:
-    """The window that begins `back` windows before the last one that may hold this element of src.
+    """The window `back` windows before the last one that may contain this element of src.
 
-    Returns its index in diff_dst, the tap under which it has the element, and the conditions that it exists and does have it. Those
-    on its existence are multiplied out, so that they are linear in the element's index.
+    Returns its index in diff_dst, the tap that reads the element, and the conditions that the window exists and has such a tap. Those on
+    its existence are multiplied out, so that they are linear in the element's index.
     """
-    w, place, taps, when = pool_windows(call.attrs, call.outs[0].shape), list(at), list[Expr](), list[Expr]()
+    w, position, taps, conditions = pool_windows(call.attrs, call.outs[0].shape), list(at), list[Expr](), list[Expr]()
     count = spatial_dims(call.attrs, diff_dst)
     for d, axis in enumerate(spatial_axes(call.attrs, len(at))):
         stride, dilation, start = w.strides[d], w.dilations[d], add(at[axis], w.pads_begin[d])
-        place[axis] = sub(floordiv(start, stride), back[d])
+        position[axis] = sub(floordiv(start, stride), back[d])
         offset = add(mod(start, stride), mul(back[d], stride))
         taps.append(floordiv(offset, dilation))
-        when += [binary(BinOp.ge, start, mul(back[d], stride)), binary(BinOp.lt, start, mul(add(back[d], count[d]), stride))]
-        when += [binary(BinOp.lt, offset, index(w.reach[d]))] + [binary(BinOp.eq, mod(offset, dilation), index(0))] * (dilation > 1)
-    return tuple(place), tuple(taps), when
+        conditions += [binary(BinOp.ge, start, mul(back[d], stride)), binary(BinOp.lt, start, mul(add(back[d], count[d]), stride))]
+        conditions += [binary(BinOp.lt, offset, index(w.reach[d]))] + [binary(BinOp.eq, mod(offset, dilation), index(0))] * (dilation > 1)
+    return tuple(position), tuple(taps), conditions
 
 
 def _average_share(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
-    place, _, when = _window_above(call, at, back, call.ins[0].shape)
-    return Tap(binary(BinOp.mul, src(0, place), pool.reciprocal(call, call.outs[0].shape, place)), tuple(when))
+    position, _, conditions = _window_above(call, at, back, call.ins[0].shape)
+    return Tap(binary(BinOp.mul, src(0, position), pool.reciprocal(call, call.outs[0].shape, position)), tuple(conditions))
 
 
 def _padding(call: Call) -> float | None:
-    """Only where every window that may hold an element does, if it exists."""
+    """0 if every existing window that may contain an element contains it."""
     w = pool_windows(call.attrs, call.outs[0].shape)
     return 0.0 if max(*w.strides, *w.dilations) == 1 else None
 
@@ -148,15 +148,15 @@ def _number(call: Call, tap: Indices) -> Expr:
 
 
 def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The number of the tap, if it has the largest element and that is more than what padding counts as."""
-    found, largest = pool.under(call, at, tap, src), src(LARGEST, at)
-    more = select(binary(BinOp.gt, largest, f32(-inf)), largest, f32(nan))  # to which nothing is equal
-    is_largest = binary(BinOp.or_, binary(BinOp.eq, found.value, more), binary(BinOp.ne, found.value, found.value))
-    return Tap(select(is_largest, _number(call, tap), f32(inf)), found.conditions)
+    """The number of the tap, if it reads the largest element and that is more than minus infinity, the padding's value."""
+    under, largest = pool.under(call, at, tap, src), src(LARGEST, at)
+    more = select(binary(BinOp.gt, largest, f32(-inf)), largest, f32(nan))  # NaN equals nothing
+    is_largest = binary(BinOp.or_, binary(BinOp.eq, under.value, more), binary(BinOp.ne, under.value, under.value))
+    return Tap(select(is_largest, _number(call, tap), f32(inf)), under.conditions)
 
 
 def _or_first(call: Call, at: Indices, number: Expr) -> Expr:
-    """The number of the tap that was found, else that of the first which has an element: all of them are minus infinity."""
+    """The number of that tap; if there is none, all elements are minus infinity: then of the first tap that reads an element."""
     w, first = pool_windows(call.attrs, call.ins[SRC].shape), list[Expr]()
     for d, axis in enumerate(spatial_axes(call.attrs, len(at))):
         lacking = binary(BinOp.max, sub(w.pads_begin[d], mul(at[axis], w.strides[d])), index(0))
@@ -165,9 +165,9 @@ def _or_first(call: Call, at: Indices, number: Expr) -> Expr:
 
 
 def _share_of_largest(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
-    place, tap, when = _window_above(call, at, back, call.ins[DIFF_DST].shape)
-    is_largest = binary(BinOp.eq, src(FIRST, place), _number(call, tap))
-    return Tap(select(is_largest, src(DIFF_DST, place), f32(0)), tuple(when))
+    position, tap, conditions = _window_above(call, at, back, call.ins[DIFF_DST].shape)
+    is_largest = binary(BinOp.eq, src(FIRST, position), _number(call, tap))
+    return Tap(select(is_largest, src(DIFF_DST, position), f32(0)), tuple(conditions))
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
@@ -180,10 +180,10 @@ def _per_channel(call: Call, a: Array) -> Reals:
 
 
 def _shares_add_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """In each channel diff_src sums to diff_dst, less the shares that go to the padding."""
+    """In each channel diff_src sums to diff_dst, less the shares of the padding."""
     src, diff_dst = call.outs[0].shape, real(channels_second(call, ins[0]))
     kept = np.zeros(diff_dst.shape)
-    for o, at in held_by_windows(call, src, diff_dst.shape[2:]):
+    for o, at in elements_by_window(call, src, diff_dst.shape[2:]):
         share = prod(len(np.ravel(i)) for i in at[2:]) / volume(call)
         kept[o] = bool(share) if call.attrs.flag("exclude_pad") else share
     want = (diff_dst * kept).sum(axis=tuple(range(2, diff_dst.ndim)))
@@ -198,12 +198,12 @@ def _all_arrives(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rt
 
 
 def _only_largest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """What is the largest element of no window gets nothing."""
+    """Elements that are the largest of no window have a gradient of 0."""
     src, diff_src = (real(channels_second(call, a)) for a in (ins[SRC], outs[0]))
     is_largest = np.zeros(src.shape, dtype=np.bool_)
-    for _, at in held_by_windows(call, call.ins[SRC].shape, spatial_dims(call.attrs, call.ins[DIFF_DST].shape)):
-        held = src[at]
-        is_largest[at] |= held == held.max(axis=tuple(range(2, src.ndim)), keepdims=True, initial=-inf)
+    for _, at in elements_by_window(call, call.ins[SRC].shape, spatial_dims(call.attrs, call.ins[DIFF_DST].shape)):
+        elements = src[at]
+        is_largest[at] |= elements == elements.max(axis=tuple(range(2, src.ndim)), keepdims=True, initial=-inf)
     return bool(np.all(diff_src[~is_largest] == 0))
 
 
@@ -211,18 +211,18 @@ def _only_largest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 
 def _threshold(call: Call) -> float:
-    """The walk of a sum over the windows that hold an element, as for ReduceSum."""
+    """The random walk of a sum over the windows that contain an element, as for ReduceSum."""
     return sqrt(prod(_covering(call))) + 4
 
 
 def _uncovered(call: Call) -> float:
-    """The share of src that no window holds."""
+    """The share of src that is in no window."""
     around, _ = pool.coverage(call, call.outs[0].shape, call.ins[0].shape)
-    return 1.0 - prod(np.count_nonzero(held) / max(held.size, 1) for held in around)
+    return 1.0 - prod(np.count_nonzero(windows) / max(windows.size, 1) for windows in around)
 
 
 def _not_largest(call: Call) -> float:
-    """A window gives its gradient to one element."""
+    """Only one element of a window gets its gradient."""
     return max(0.0, 1.0 - call.ins[DIFF_DST].elements / max(call.outs[0].elements, 1))
 
 
@@ -232,18 +232,18 @@ def _dst(s: Sample) -> Shape:
 
 
 def _avg_samples() -> tuple[Sample, ...]:
-    found = []
+    samples = []
     for i, s in enumerate(pool.GEOMETRIES):
         attrs = s.attrs.updated(exclude_pad=i % 2 == 0, src_shape=s.shapes[0])
-        found.append(Sample((_dst(s),), attrs, s.dtypes, why=s.why))
-    tensor = Sample((found[1].shapes[0], (4,)), found[1].attrs, (DType.f32, DType.s32), why="src_shape as attribute and as tensor")
-    return (*found, tensor)
+        samples.append(Sample((_dst(s),), attrs, s.dtypes, why=s.why))
+    tensor = Sample((samples[1].shapes[0], (4,)), samples[1].attrs, (DType.f32, DType.s32), why="src_shape as attribute and as tensor")
+    return (*samples, tensor)
 
 
 def _max_samples() -> tuple[Sample, ...]:
-    """A window without elements has nowhere to send its gradient, and no numerical derivative."""
-    whole = (s for s in (*pool.GEOMETRIES, *pool.DILATED) if "in the padding" not in s.why)
-    return tuple(Sample((*s.shapes, _dst(s)), s.attrs, s.dtypes * 2, why=s.why) for s in whole)
+    """Without windows that are all padding: they have no numerical derivative."""
+    samples = (s for s in (*pool.GEOMETRIES, *pool.DILATED) if "all padding" not in s.why)
+    return tuple(Sample((*s.shapes, _dst(s)), s.attrs, s.dtypes * 2, why=s.why) for s in samples)
 
 
 _INTEGERS = pointwise.pool(signed=True)

@@ -1,8 +1,8 @@
-"""_BoundedReciprocal: dst = 1 / src, held to the finite numbers of f32 unless src is 0. An op of the compiler's own.
+"""_BoundedReciprocal: dst = 1 / src, clamped to the finite numbers of f32 unless src is 0. An internal op.
 
-Below 2**-128 a divisor's reciprocal is beyond f32, and 0 times infinity is no number where 0 over the divisor is 0. With the largest finite
-number in its place 0 stays 0, and dividends from 2**-120 up have products of 255 and more, as they have quotients. Products of those in
-between are nearer to 0 than the quotients: one multiplication cannot reach farther.
+Below 2**-128 a divisor's reciprocal overflows f32, and 0 * inf is NaN where 0 / divisor is 0. With the largest finite number instead, 0
+stays 0, and dividends from 2**-120 on have products of 255 and more, as they have quotients. For dividends in between, the products are
+nearer to 0 than the quotients: one multiplication cannot give more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DynamicQuantize: dst = saturate(round(src / scales + zps)). DynamicDequantize: dst = (src - zps) * scales. Both known at execution only.
+"""DynamicQuantize: dst = saturate(round(src / scales + zps)). DynamicDequantize: dst = (src - zps) * scales.
 
-qtype per_tensor has one scale and zero point; per_channel one scale per index of `axis`, and as many zero points or one; per_group
-(DynamicDequantize only) one of both for every block of group_shape: scales and zps have src's rank, and in each dim as many entries as
-blocks fit src. Zero points may be absent, which means 0. Compiled code multiplies by scales' reciprocals where scales are few: those below
-2**-128 have none in f32 (`bounded_reciprocal`).
+Scales and zps are known at execution only. qtype per_tensor has one scale and zero point; per_channel one scale per index of `axis`, and
+as many zero points or one; per_group (DynamicDequantize only) one of both for every block of group_shape: scales and zps have src's rank,
+and in each dim the number of blocks. Zero points may be absent, which means 0. Compiled code multiplies by the reciprocals of scales where
+scales are few: those below 2**-128 have none in f32 (`bounded_reciprocal`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchgraph.ops.strategies import filling, pointwise
 _ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
 _INTEGERS = (DType.u8, DType.s8)
 _PACKED = (DType.s4, DType.u4)
-SCALE = 0.1  # about what the test data is quantised with
+SCALE = 0.1  # about the scale of the test data
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def _groups(attrs: Attrs, src: Shape) -> Shape:
-    """How many groups src has along each dim. Raises InvalidShape."""
+    """The number of groups of src along each dim. Raises InvalidShape."""
     group = attrs.integers("group_shape")
     if len(group) != len(src) or len(src) < 2:
         raise InvalidShape(f"group_shape {group} does not fit src {src}", fix="give it one size per dim of src, which are two at least")
@@ -183,7 +183,7 @@ def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tu
 
 
 def _small_scales(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Scales that make dst about as large as other activations, as src is filled over its whole range."""
+    """Scales with which dst is as large as other activations, since src is filled over its full range."""
     reach = call.ins[0].dtype.range[1]
     return fills.uniform(0.25 / reach, 1 / reach)(call, port, rng)
 

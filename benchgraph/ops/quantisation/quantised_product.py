@@ -2,9 +2,9 @@
 
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
-Dot products take u8 times s8, or words. Words hold bytes of either kind; else an operand of the other kind is recentred: its stored value
-and its zero point both move by 128. All sums are exact. Zeros around and between the elements of src, as padding puts there where za is
-not known yet, are no zero points: za * colsum(b) is then za * (ones x b), with ones where there are elements.
+Dot products take u8 times s8, or words (16 bits). Words hold bytes of either sign; otherwise an operand of the other sign is recentred: its
+stored value and its zero point are both shifted by 128. All sums are exact. If padding around or between the elements of src is 0, since
+za is not known yet, za * colsum(b) becomes za * (ones x b), with ones where there are elements.
 
 _Recentre   u8 less 128 as s8, or s8 plus 128 as u8
 _Total      the sum of u8 or s8 along axes, in s32
@@ -40,10 +40,9 @@ _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 @dataclass(frozen=True)
 class Quantised:
     """An operand (stored - zero) * scale. stored: u8 or s8; zero (s32 or f32; None: 0) and scales (any float dtype) broadcast against it
-    and do not vary along what is summed over.
+    and are constant along the summed axes.
 
-    ones: u8 of stored's shape but for one batch entry, 0 where zeros were put between the elements, which are 0 in stored too. None if
-    there are none, or no zero point.
+    ones: u8 of stored's shape with a batch of 1, 0 at the padding (where stored is 0), 1 at elements. None without padding or zero point.
     """
 
     stored: int
@@ -53,16 +52,16 @@ class Quantised:
 
 
 def is_exact(k: int, dtypes: DTypes) -> bool:
-    """Whether sums over k products stay within what s32 holds. Words may hold u8 on both sides."""
+    """Whether sums over k products fit s32. Words may hold u8 on both sides."""
     return k * 255 * (255 if dtypes == WORDS else MIDDLE) < 2**31
 
 
 def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...], dtypes: DTypes) -> int:
-    """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the axes of wei that are summed over,
-    counted from behind; k alone if wei has zero points. dtypes: BYTES or WORDS.
+    """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the summed axes of wei,
+    counted from the end; k alone if wei has zero points. dtypes: BYTES or WORDS.
     """
-    a, za = _taken(d, src if src.ones is None else replace(src, zero=None), dtypes[0])
-    b, zb = _taken(d, wei, dtypes[1])
+    a, za = _converted(d, src if src.ones is None else replace(src, zero=None), dtypes[0])
+    b, zb = _converted(d, wei, dtypes[1])
     out = product.outs[0]
     acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
     if za is not None:
@@ -88,7 +87,7 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over:
     return d.op("Multiply", dst, scale)
 
 
-def _taken(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, int | None]:
+def _converted(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, int | None]:
     """The stored value in the wanted dtype, and its zero point in s32; None for 0."""
     zero = None if operand.zero is None else as_dtype(d, operand.zero, DType.s32)
     if wanted not in _OTHER or d.type(operand.stored).dtype is wanted:
@@ -98,7 +97,7 @@ def _taken(d: Decomposer, operand: Quantised, wanted: DType) -> tuple[int, int |
 
 
 def _total(d: Decomposer, value: int, over: tuple[int, ...]) -> int:
-    """Over axes, counted from behind, which are kept as 1."""
+    """The sum over axes, counted from the end, which are kept as 1."""
     rank = len(d.type(value).shape)
     return d.op(TOTAL, value, attrs=Attrs(axes=tuple(rank + axis for axis in over), keep_dims=True), dtype=DType.s32)
 

@@ -68,12 +68,12 @@ def _scale_groups(attrs: Attrs, src: Shape) -> tuple[int, int] | None:
     if not src[axis]:
         return None
     groups, rest = divmod(len(attrs.reals("scales")), src[axis])
-    candidates = (along for place, along in ((1, 0), (rank - 2, rank - 1)) if rank > 2 and axis == place)
+    candidates = (along for channel, along in ((1, 0), (rank - 2, rank - 1)) if rank > 2 and axis == channel)
     return next(((groups, along) for along in candidates if groups and not rest and src[along] % groups == 0), None)
 
 
 def refit(attrs: Attrs, old: Types, new: Types, named: frozenset[str]) -> tuple[Attrs, tuple[Shape, ...]]:
-    """For another number of channels, the scales go round again or end earlier, and zero points are followed by 0 (benchdnn's rule)."""
+    """For another number of channels, the scales are repeated or cut off, and zero points are followed by 0 (benchdnn's rule)."""
     axis, src = attrs.integer("axis"), new[0].shape
     channels = old[0].shape[axis] if -len(old[0].shape) <= axis < len(old[0].shape) else 0
     if not _is_per_channel(attrs) or "scales" in named or not channels or not -len(src) <= axis < len(src):
@@ -86,7 +86,7 @@ def refit(attrs: Attrs, old: Types, new: Types, named: frozenset[str]) -> tuple[
     return attrs, (src,)
 
 
-_EITHER_SIGN = (DType.s8.range[0], DType.u8.range[1])  # of 8 bits: Dequantize takes away what its src does not hold, too
+_EITHER_SIGN = (DType.s8.range[0], DType.u8.range[1])  # of 8 bits: the zero point of Dequantize may be outside of its src's range
 
 
 def _check_zps(attrs: Attrs, whose: str, least: float, most: float) -> str:
@@ -118,16 +118,16 @@ def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple
 
 
 def _constant(attrs: Attrs, values: tuple[float, ...], src: Shape) -> Reals:
-    """Scales or zero points as they broadcast against src: rank 0, or along the axis with ones after it."""
+    """Scales or zero points in a shape that broadcasts against src: rank 0, or along the axis with ones after it."""
     numbers, rank = np.asarray(values, dtype=np.float64), len(src)
     if not _is_per_channel(attrs):
         return np.asarray(numbers[0])
     axis = axis_of(attrs, src)
     if len(values) == src[axis]:
         return numbers.reshape((-1,) + (1,) * (rank - 1 - axis))
-    found = _scale_groups(attrs, src)
-    assert found is not None, "infer has refused other numbers of scales"
-    groups, along = found
+    grouping = _scale_groups(attrs, src)
+    assert grouping is not None, "infer has refused other numbers of scales"
+    groups, along = grouping
     per_input = np.repeat(numbers.reshape(groups, src[axis]), src[along] // groups, axis=0)
     return np.expand_dims(per_input if along < axis else per_input.T, tuple(set(range(rank)) - {along, axis}))
 
@@ -143,7 +143,7 @@ def _zps(attrs: Attrs, src: Shape) -> Reals | None:
     return _constant(attrs, zps, src) if any(zps) else None
 
 
-REACH = 64.0  # steps that random numbers go up to
+REACH = 64.0  # the largest random number, in steps
 
 # ---- Quantize --------------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
 
 
 def _in_steps(call: Call, port: int) -> Filling:
-    """benchdnn's table for conversions in units of the scale, since the scales of files are no powers of two; no ties but 1/2."""
+    """benchdnn's table for conversions in units of the scale, since the scales of files are not powers of two; no ties but 1/2."""
     table = np.array([2.0**24, -(2.0**24), 0, 0.25, 0.5, 1, 1.25, 2, 16, 64])
 
     def make(t: TensorType, noise: Noise) -> Array:
@@ -184,7 +184,7 @@ def _in_steps(call: Call, port: int) -> Filling:
 
 
 def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Numbers that cover the integer range and a little more on both sides, where they saturate; 8-bit floats: [-8, 8) scales."""
+    """Numbers that cover the integer range and a little more on both sides, to saturate; 8-bit floats: [-8, 8) scales."""
     t, dst = call.ins[0], call.outs[0].dtype
     low, high = (dst.range[0] - 2, dst.range[1] + 2) if dst.is_integer else (-8.0, 8.0)
     zps = _zps(call.attrs, t.shape)
@@ -193,7 +193,7 @@ def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
 
 
 def is_nearest(steps_of: Callable[[Call, tuple[Array, ...]], Reals]) -> Law:
-    """A whole number in range, half a step at most from src in steps, which is cut off at the ends of the range."""
+    """An integer in range, at most half a step from src in steps clamped to the range."""
 
     def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         steps, dst, dtype = steps_of(call, ins), real(outs[0]), call.outs[0].dtype

@@ -19,7 +19,7 @@ from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.softmax import softmax_backward
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
-from benchgraph.ops.steps import fold
+from benchgraph.ops.steps import reduced
 from benchgraph.ops.strategies import filling, rows
 
 AXIS = Attr("s64", default=-1)
@@ -37,8 +37,8 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """_RowMax, Subtract, Exp, ReduceSum, Log, Subtract."""
     axes = (axis_of_call(call),)
-    shifted = d.op("Subtract", ins[0], fold(d, "_RowMax", ins[0], axes), dtype=DType.f32)
-    total = fold(d, "ReduceSum", d.op("Exp", shifted), axes)
+    shifted = d.op("Subtract", ins[0], reduced(d, "_RowMax", ins[0], axes), dtype=DType.f32)
+    total = reduced(d, "ReduceSum", d.op("Exp", shifted), axes)
     return (d.op("Subtract", shifted, d.op("Log", total), dtype=call.outs[0].dtype),)
 
 
@@ -65,7 +65,7 @@ def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array,
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """ReduceSum, Exp, Multiply, Subtract."""
     diff_dst, dst = ins
-    total = fold(d, "ReduceSum", diff_dst, (axis_of_call(call),))
+    total = reduced(d, "ReduceSum", diff_dst, (axis_of_call(call),))
     part = d.op("Multiply", d.op("Exp", dst, dtype=DType.f32), total)
     return (d.op("Subtract", diff_dst, part, dtype=call.outs[0].dtype),)
 
@@ -82,7 +82,7 @@ def _logarithms(call: Call, port: int, rng: np.random.Generator) -> Array:
 
 
 def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """A constant added to src changes nothing; dst's rounding leaves of the sums what its exponentials lack to 1."""
+    """A constant added to src changes nothing: sums are 0, up to the error of sums of exp(dst) due to rounding."""
     diff_dst, dst, diff_src = real(ins[0]), real(ins[1]), real(outs[0])
     axis = axis_of_call(call)
     left = (1 - np.exp(dst).sum(axis=axis)) * diff_dst.sum(axis=axis)
@@ -90,7 +90,7 @@ def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 
 def _takes_probabilities(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """What is taken from diff_dst, in logarithms, differs along the axis as dst does."""
+    """The logarithm of diff_dst - diff_src differs along the axis as dst does."""
     taken = np.abs(real(ins[0]) - real(outs[0]))
     slack = 64 * rtol * (1 + float(np.max(np.abs(outs[0]), initial=0.0)))
     axis = axis_of_call(call)

@@ -1,6 +1,6 @@
 """SoftMax: exp(src) over its sum along an axis (by default axis 1), shifted by the maximum so that nothing overflows.
 
-The optional second output, stats, is max + log(sum of exp(src - max)), f32, with the axis as 1. A row of nothing but -inf gives NaN
+The optional second output, stats, is max + log(sum of exp(src - max)), f32, with the axis as 1. A row of -inf only gives NaN
 (stats too) in mode none; in mode inf_as_zero it gives zeros, and stats 0, as in oneDNN: exp(src - stats), with which the gradient
 begins, is then 0 for it too, where stats of -inf would make it NaN. A row with NaN or +inf is NaN in either mode.
 
@@ -53,7 +53,7 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """_RowMax, Subtract, Exp, ReduceSum, Divide in f32; the floors that inf_as_zero needs keep -inf - -inf and 0 / 0 from happening.
+    """_RowMax, Subtract, Exp, ReduceSum, Divide in f32; the lower bounds of inf_as_zero avoid -inf - -inf and 0 / 0.
 
     The sum is NaN where anything in the row is NaN or +inf. The floor under it is the first operand, so that it stays NaN.
     """
@@ -83,7 +83,7 @@ def _sums_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rt
 
 
 def _logs_differ_as_inputs(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """log(dst) is src but for one number per row, which stats, when there, is."""
+    """log(dst) is src less one number per row, which is stats."""
     axis = axis_of_call(call)
     gap = real(ins[0]) - np.log(real(outs[0]))
     slack = 16 * (rtol + call.outs[0].dtype.eps)

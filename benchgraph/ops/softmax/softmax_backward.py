@@ -1,4 +1,4 @@
-"""SoftMaxBackward: diff_src = dst * (diff_dst - sum(diff_dst * dst)) along an axis, from SoftMax's own result dst.
+"""SoftMaxBackward: diff_src = dst * (diff_dst - sum(diff_dst * dst)) along an axis, from SoftMax's result dst.
 
 The threshold: a sum of terms of both signs, a walk of sqrt(n) / 4, and a few roundings: 8 + sqrt(n) / 4.
 """
@@ -18,7 +18,7 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
-from benchgraph.ops.steps import fold, in_steps
+from benchgraph.ops.steps import in_steps, reduced
 from benchgraph.ops.strategies import filling, rows
 
 FLOPS = 4  # per element: multiply, sum, subtract, multiply
@@ -44,19 +44,19 @@ def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...
     """Multiply, ReduceSum, Subtract, Multiply."""
     diff_dst, dst = ins
     axis = axis_of_call(call)
-    total = fold(d, "ReduceSum", d.op("Multiply", diff_dst, dst, dtype=DType.f32), (axis,))
+    total = reduced(d, "ReduceSum", d.op("Multiply", diff_dst, dst, dtype=DType.f32), (axis,))
     return (in_steps(d, diff_dst, (("Subtract", total), ("Multiply", dst)), call.outs[0].dtype),)
 
 
 def _probabilities(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Probabilities: positive numbers whose sums along the axis are 1, but for their rounding to dst's type."""
+    """Probabilities: positive numbers with sums of 1 along the axis, up to rounding to dst's type."""
     t = call.ins[port]
     weights: Reals = np.exp(fills.reals(-2, 2, t.shape, rng).astype(np.float64))
     return fills.rounded(weights / weights.sum(axis=axis_of_call(call), keepdims=True), t.dtype)
 
 
 def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """A constant added to src changes nothing; dst's rounding leaves of the sums what its own sums lack to 1."""
+    """A constant added to src changes nothing: sums are 0, up to the error of dst's sums due to its rounding."""
     axis = axis_of_call(call)
     sums, size = real(outs[0]).sum(axis=axis), 1e-30 + np.abs(real(outs[0])).sum(axis=axis)
     lacking = np.abs(1 - real(ins[1]).sum(axis=axis)) * np.abs(real(ins[0])).max(axis=axis, initial=0.0)
@@ -72,7 +72,7 @@ def _gaps_are_diff_dsts(call: Call, ins: tuple[Array, ...], outs: tuple[Array, .
 
 
 def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """A diff_dst that were the same everywhere would give 0: dst's covariance matrix is symmetric, so both sums agree."""
+    """A constant diff_dst gives 0: dst's covariance matrix is symmetric, so both sums agree."""
     axis = axis_of_call(call)
     diff_dst, dst = real(ins[0]), real(ins[1])
     mean = (diff_dst * dst).sum(axis=axis, keepdims=True) / dst.sum(axis=axis, keepdims=True)

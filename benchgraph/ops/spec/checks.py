@@ -1,4 +1,4 @@
-"""The schema half of a row at work: defaults, the checks oneDNN makes when an op is added to a graph, and samples as calls.
+"""A row's schema applied: defaults, the checks that oneDNN makes when an op is added to a graph, and samples as calls.
 
 The order of the checks is oneDNN's: number of inputs, input dtypes, number of outputs, output dtypes, attributes, then the row's own.
 """
@@ -18,7 +18,7 @@ from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample, port
 
 
 def fill_defaults(row: OpSpec, attrs: Attrs) -> Attrs:
-    """`attrs` with the default of every attribute that is absent and has one, and f32 attributes rounded to f32, as an op has them.
+    """`attrs` with the default of every attribute that is absent and has one, and f32 attributes rounded to f32.
 
     The same object when nothing changes.
     """
@@ -49,9 +49,9 @@ def check(row: OpSpec, attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tupl
 
 
 def check_form(row: OpSpec, attrs: Attrs, num_inputs: int, num_outputs: int) -> None:
-    """Verify the numbers of inputs and outputs, and of the row's attributes that they are there and hold what they may.
+    """Verify the numbers of inputs and outputs, and that the row's attributes are present with legal types and numbers.
 
-    Others and words are not looked at. Raises InvalidGraphOp.
+    Unknown attributes and choices are not checked. Raises InvalidGraphOp.
     """
     _check_count(row.schema.inputs, row.schema.num_inputs, row.schema.variadic_inputs, num_inputs, "input")
     _check_count(row.schema.outputs, row.schema.num_outputs, row.schema.variadic_outputs, num_outputs, "output")
@@ -100,7 +100,7 @@ def _check_count(ports: tuple[Port, ...], counts: tuple[int, ...], limits: tuple
 
 
 def _check_dtypes(row: OpSpec, ports: tuple[Port, ...], dtypes: tuple[DType, ...], side: str, bound: dict[str, tuple[str, DType]]) -> None:
-    """Bind type variables to the first dtype seen, inputs before outputs, and hold every later port to it.
+    """Bind type variables to the first dtype, inputs before outputs; every later port must have the same.
 
     Tensors of one variadic port that differ are legal in oneDNN's schema, but nothing implements them.
     """
@@ -145,7 +145,7 @@ def _check_values(schema: Mapping[str, Attr], attrs: Attrs) -> None:
 
 
 def _check_range(name: str, value: AttrValue, allowed: Range, *, is_real: bool) -> None:
-    """Every number, of reals as f32 has it: what is finite must be so in f32 too."""
+    """Reals are checked as f32 numbers, and finite ones must be finite in f32."""
     for number in cast(tuple[float, ...], value if isinstance(value, tuple) else (value,)):
         too_large = is_real and overflows(number)
         if too_large or not allowed.holds(as_f32(number) if is_real else number):
@@ -153,7 +153,7 @@ def _check_range(name: str, value: AttrValue, allowed: Range, *, is_real: bool) 
 
 
 def has_type(value: AttrValue, type: str) -> bool:
-    """Whether a value is of oneDNN's attribute type. A whole number will do for a float."""
+    """Whether a value has oneDNN's attribute type. An integer is a legal float."""
     if type.endswith("[]"):
         return isinstance(value, tuple) and all(has_type(v, type[:-2]) for v in value)
     match type:

@@ -1,5 +1,5 @@
-"""Norms: data whose statistics are exact. The mean of a group of numbers is a power of two, and the numbers come in pairs on both sides
-of it, as far from it as a few bits say: the sums of the numbers and of their squares then have no more digits than f32.
+"""Norms: data whose statistics are exact. The mean of a group is a power of two, and its numbers are pairs at equal distances of a few bits
+from the mean: their sum and the sum of their squares then have no more digits than f32.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ BITS, LEAST_BITS = 6, 3  # of a number's distance from the mean, over the mean
 
 @dataclass(frozen=True)
 class Norm:
-    """How a norm sees a call. shape: src's dims, the channels in groups where these are normalised apart. axes: those that are normalised
-    together. affine: gamma and beta, as they broadcast against that shape."""
+    """The problem of a norm. shape: src's dims, with channels split into groups for GroupNorm. axes: those normalised together. affine: the
+    shape of gamma and beta that broadcasts against `shape`."""
 
     shape: Shape
     axes: tuple[int, ...]
     affine: Shape
 
     @property
-    def folded(self) -> int:
-        """How many elements are normalised together."""
+    def reduced_size(self) -> int:
+        """The number of elements that are normalised together."""
         return prod(self.shape[axis] for axis in self.axes)
 
 
@@ -44,7 +44,7 @@ def mean_of(group: Positions) -> Array:
 
 
 def _bits(digits: int, count: int) -> tuple[int, float]:
-    """How many bits a distance may have when so many squares are summed up, and the share of pairs that may be off the mean."""
+    """The bits of a distance with which `count` squares sum exactly, and the share of pairs that may differ from the mean."""
     spare = ACCUMULATOR - (ceil(log2(count)) if count > 1 else 0)
     bits = min(BITS, digits - 2, spare // 2)
     if bits >= min(LEAST_BITS, digits - 2):
@@ -55,14 +55,14 @@ def _bits(digits: int, count: int) -> tuple[int, float]:
 
 def _arranged(t: TensorType, norm: Norm, values: Callable[[Positions, Positions], Array]) -> Array:
     """values(group, position in it) of every element, in the tensor's order."""
-    shape, axes, count = norm.shape, norm.axes, norm.folded
+    shape, axes, count = norm.shape, norm.axes, norm.reduced_size
     kept = tuple(i for i in range(len(shape)) if i not in axes)
     made = np.empty(t.elements, t.dtype.numpy)
     for start in range(0, t.elements, CHUNK):
         at = np.arange(start, min(start + CHUNK, t.elements))
         made[start : start + CHUNK] = stored(values(at // count, at % count), t.dtype)
-    there = made.reshape(tuple(shape[i] for i in (*kept, *axes)))
-    return np.ascontiguousarray(np.moveaxis(there, range(len(shape)), (*kept, *axes))).reshape(t.shape)
+    arranged = made.reshape(tuple(shape[i] for i in (*kept, *axes)))
+    return np.ascontiguousarray(np.moveaxis(arranged, range(len(shape)), (*kept, *axes))).reshape(t.shape)
 
 
 def paired(norm_of: NormOf) -> Strategy:
@@ -70,17 +70,17 @@ def paired(norm_of: NormOf) -> Strategy:
 
     def strategy(call: Call, port: int) -> Filling:
         norm = norm_of(call)
-        count = norm.folded
+        count = norm.reduced_size
         bits, density = _bits(DIGITS[call.ins[port].dtype], count)
 
         def make(t: TensorType, noise: Noise) -> Array:
-            def values(group: Positions, place: Positions) -> Array:
-                pair = group * ((count + 1) // 2) + place // 2
+            def values(group: Positions, position: Positions) -> Array:
+                pair = group * ((count + 1) // 2) + position // 2
                 size = noise.integers(0, 2**bits - 1, pair) / 2.0**bits
                 if density < 1:
                     size = size * noise.chance(density, pair, lane=1)
-                is_alone = (count % 2 == 1) & (place == count - 1)
-                sign = np.where(place % 2 == 0, 1.0, -1.0)
+                is_alone = (count % 2 == 1) & (position == count - 1)
+                sign = np.where(position % 2 == 0, 1.0, -1.0)
                 return np.asarray(mean_of(group) * (1 + np.where(is_alone, 0.0, sign * size)))
 
             return _arranged(t, norm, values)
@@ -97,18 +97,18 @@ def beside_the_mean(norm_of: NormOf) -> Strategy:
         norm = norm_of(call)
 
         def make(t: TensorType, noise: Noise) -> Array:
-            return _arranged(t, norm, lambda group, place: mean_of(group) + np.where(place % 2 == 0, 1.0, -1.0))
+            return _arranged(t, norm, lambda group, position: mean_of(group) + np.where(position % 2 == 0, 1.0, -1.0))
 
         return Filling("means 1/4 to 16, plus or minus 1", make)
 
     return strategy
 
 
-def _signed_power(low: int, high: int, says: str) -> Filling:
+def _signed_power(low: int, high: int, description: str) -> Filling:
     def values(at: Positions, noise: Noise) -> Array:
         return np.exp2(noise.integers(low, high, at)) * np.where(noise.chance(0.5, at, lane=1), -1.0, 1.0)
 
-    return by_index(says, values)
+    return by_index(description, values)
 
 
 gradient = always(_signed_power(-3, 0, "powers of two from 1/8 to 1 of either sign"))

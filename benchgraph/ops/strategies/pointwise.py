@@ -18,7 +18,7 @@ from benchgraph.ops.strategies.products import DIGITS
 
 
 def _without_zeros(filling: Filling) -> Filling:
-    """Ones in the place of zeros: a divisor."""
+    """A divisor: zeros replaced by ones."""
 
     def make(t: TensorType, noise: Noise) -> Array:
         made = filling.make(t, noise)
@@ -42,7 +42,7 @@ def select(call: Call, port: int) -> Filling:
 
 # ---- activations -----------------------------------------------------------------------------------------------------
 
-ELTWISE_ZEROS = 0.65  # the largest share to be trusted
+ELTWISE_ZEROS = 0.65  # the largest share of zeros to trust
 PHASES = 13
 SMALL = 0.09  # logarithms of numbers near 1 lose digits
 EDGES = (88.0, 22.0, 44.0)  # log(FLT_MAX) = 88.72, where exp overflows; a quarter and a half of it, where e**4x and e**2x do
@@ -54,19 +54,19 @@ def eltwise(alpha: float = 0.0, beta: float = 0.0, first: tuple[float, ...] = ()
     first: what the first elements are instead.
     """
 
-    def values(at: Positions, noise: Noise) -> Array:
-        whole, real = noise.integers(0, 10, at).astype(np.float64), SMALL * noise.unit(at, lane=1)
+    def pattern(at: Positions, noise: Noise) -> Array:
+        integer, real = noise.integers(0, 10, at).astype(np.float64), SMALL * noise.unit(at, lane=1)
         phase = at % PHASES
         sign = np.where(phase % 2 == 0, 1.0, -1.0)
-        found = sign * np.select([phase < 2, phase < 4, phase < 6, phase < 8], [whole, real, 10 * whole, 10 * real], 0.0)
+        values = sign * np.select([phase < 2, phase < 4, phase < 6, phase < 8], [integer, real, 10 * integer, 10 * real], 0.0)
         edge = np.select([phase == 8, phase == 9, phase == 10], EDGES, 0.0)
-        found = np.where(edge > 0, edge + 10 * real, found)
-        found = np.select([phase == 11, phase == 12], [np.float64(alpha), np.float64(beta)], found)
+        values = np.where(edge > 0, edge + 10 * real, values)
+        values = np.select([phase == 11, phase == 12], [np.float64(alpha), np.float64(beta)], values)
         for i, number in enumerate(first):
-            found[at == i] = number
-        return np.asarray(found + 0.0)  # no -0, whose sign a reciprocal would show
+            values[at == i] = number
+        return np.asarray(values + 0.0)  # no -0, whose sign a reciprocal would show
 
-    return by_index(f"13 phases: integers to 100, reals to 0.9, near {', '.join(f'{e:g}' for e in EDGES)}, {alpha:g}, {beta:g}", values)
+    return by_index(f"13 phases: integers to 100, reals to 0.9, near {', '.join(f'{e:g}' for e in EDGES)}, {alpha:g}, {beta:g}", pattern)
 
 
 def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_beta: tuple[float, ...] = ()) -> Strategy:
@@ -80,18 +80,18 @@ def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_
     return strategy
 
 
-INFINITIES = (inf, -inf)  # what a logarithm is also tested on
+INFINITIES = (inf, -inf)  # further test data of Log
 
 # ---- conversions -----------------------------------------------------------------------------------------------------
 
 
-REALS = 6  # between two rounds of the table: whole numbers and halves alone would not tell rounding from cutting off
+REALS = 6  # real numbers after each copy of the table: integers and halves do not distinguish rounding from truncation
 
 
 def conversion(call: Call, port: int) -> Filling:
-    """The largest and the least number, then 0, 0.25, 0.5, 1, 1.5, 2, 16, 64, then (ours) reals in [-4, 4), over and over.
+    """The largest and the least number, then 0, 0.25, 0.5, 1, 1.5, 2, 16, 64, then (not benchdnn's) reals in [-4, 4), repeated.
 
-    The largest of a float is the last of the whole numbers that it, and a float that it is cast to, counts without gaps.
+    The largest float is the last of the consecutive integers that it, and the float it is cast to, represent exactly.
     """
     types = (call.ins[0].dtype, *(t.dtype for t in call.outs[:1] if t.dtype.is_float))
     digits = min(DIGITS[t] for t in types)
@@ -108,10 +108,10 @@ def conversion(call: Call, port: int) -> Filling:
 # ---- PReLU, pools, interpolation, concatenation ----------------------------------------------------------------------
 
 
-def _often_positive(says: str, sizes: Callable[[Positions, Noise], Array]) -> Filling:
+def _often_positive(description: str, sizes: Callable[[Positions, Noise], Array]) -> Filling:
     """One of ten is negative."""
     return by_index(
-        f"{says}, 10% of them negative", lambda at, noise: np.where(noise.chance(0.1, at, lane=1), -1.0, 1.0) * sizes(at, noise)
+        f"{description}, 10% of them negative", lambda at, noise: np.where(noise.chance(0.1, at, lane=1), -1.0, 1.0) * sizes(at, noise)
     )
 
 

@@ -14,7 +14,7 @@ from benchgraph.ops.strategies.filling import integers
 
 Range = tuple[int, int]
 
-# How many bits of a whole number a type holds exactly
+# The bits of an integer that a type represents exactly
 DIGITS: dict[DType, int] = {
     DType.f32: 24, DType.bf16: 8, DType.f16: 11, DType.f8_e4m3: 4, DType.f8_e5m2: 3, DType.s64: 63, DType.s32: 31,
     DType.s8: 7, DType.u8: 8, DType.s4: 3, DType.u4: 4, DType.boolean: 1,
@@ -34,7 +34,7 @@ _FOUR, _TWO = (dict.fromkeys((DType.bf16, DType.f16, *_F8), (-n, n)) for n in (4
 
 @dataclass(frozen=True)
 class Ranges:
-    """Of what a family of ops is tested on: the operand that may be sparse, and the other one, by dtype."""
+    """Ranges of the test data of a family of ops, by dtype: of the operand that may be sparse, and of the other one."""
 
     src: dict[DType, Range]
     wei: dict[DType, Range]
@@ -57,7 +57,7 @@ class Operands:
 
     @property
     def limits(self) -> tuple[Range, Range]:
-        """The ranges of src and wei, made smaller in turn until a single product fits into dst."""
+        """The ranges of src and wei, halved alternately until a single product fits dst."""
         src, wei = self.ranges.src[self.src], self.ranges.wei[self.wei]
         if self.src is self.wei is DType.s8:
             wei = (-8, 8) if self.ranges.is_even else (-2, 2)
@@ -65,10 +65,10 @@ class Operands:
             src = (0, 160)
         if self.src is self.wei is DType.u8:
             src = (0, 1)
-        turn = 0
+        halvings = 0
         while _products(src, wei, self.dst) < 1:
-            src, wei = (_half(src), wei) if turn % 2 == 0 else (src, _half(wei))
-            turn += 1
+            src, wei = (_half(src), wei) if halvings % 2 == 0 else (src, _half(wei))
+            halvings += 1
         return src, wei
 
     @property
@@ -90,7 +90,7 @@ class Operands:
 
 
 def _products(src: Range, wei: Range, dst: DType) -> int:
-    """How many products of the largest numbers dst and the accumulator hold exactly."""
+    """The number of products of the largest numbers whose sum dst and the accumulator represent exactly."""
     return int(2 ** min(DIGITS[dst], ACCUMULATOR) // (max(map(abs, src)) * max(map(abs, wei))))
 
 

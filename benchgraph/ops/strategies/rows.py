@@ -1,4 +1,4 @@
-"""Softmax and reductions: few numbers of a row count, and these exactly."""
+"""Softmax and reductions: few numbers of a row contribute, and these exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 
 # ---- softmax ---------------------------------------------------------------------------------------------------------
 
-EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not taken off shows
+EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not subtracted is noticed
 TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most): so many of a row's numbers are its largest, second, third
 
 
@@ -30,21 +30,21 @@ def softmax(axis: Callable[[Call], int]) -> Strategy:
             size = t.shape[along]
             count = t.elements // size if size else 0
             rows = np.arange(count)
-            found = np.full((count, size), t.dtype.range[0])
+            rows_of_data = np.full((count, size), t.dtype.range[0])
             sign = np.where(rows % 2 == 0, 1.0, -1.0)
             start, stride = noise.integers(0, max(size - 1, 0), rows), _stride(size)
-            taken = np.zeros(count, np.int64)
-            places = list[tuple[int, Positions, Positions]]()
+            used = np.zeros(count, np.int64)
+            positions = list[tuple[int, Positions, Positions]]()
             for lane, (above, fewest, most) in enumerate(TOPS, start=1):
                 number = noise.integers(fewest, most, rows, lane)
                 for pick in range(most):
                     chosen = np.flatnonzero(pick < number)
-                    places.append((above, chosen, (start + (taken + pick) * stride)[chosen] % max(size, 1)))
-                taken += number
-            for above, chosen, at in reversed(places):  # in a short row places coincide: the largest number wins
-                found[chosen, at] = sign[chosen] * EDGE + above
+                    positions.append((above, chosen, (start + (used + pick) * stride)[chosen] % max(size, 1)))
+                used += number
+            for above, chosen, at in reversed(positions):  # in a short row positions may coincide: the largest number wins
+                rows_of_data[chosen, at] = sign[chosen] * EDGE + above
             others = tuple(d for i, d in enumerate(t.shape) if i != along)
-            return np.ascontiguousarray(np.moveaxis(stored(found, t.dtype).reshape((*others, size)), -1, along))
+            return np.ascontiguousarray(np.moveaxis(stored(rows_of_data, t.dtype).reshape((*others, size)), -1, along))
 
         return Filling("the least number, and per row up to 15 near 88 or -88", make)
 
@@ -52,12 +52,12 @@ def softmax(axis: Callable[[Call], int]) -> Strategy:
 
 
 def _stride(size: int) -> int:
-    """A step that visits every place of a row before one comes again, and scatters them: coprime to size, near its golden section."""
+    """A step that visits all positions of a row, scattered: coprime to size, near its golden section."""
     return next((n for n in range(max(int(0.618 * size), 1), size) if gcd(n, size) == 1), 1)
 
 
 def softmax_zeros(size: int) -> float:
-    """The share of zeros to be trusted: all but the fewest numbers that a row has near the edge."""
+    """The share of zeros to trust: all but the fewest numbers that a row has near the edge."""
     return max(0.0, 1 - sum(fewest for _, fewest, _ in TOPS) / max(size, 1))
 
 
@@ -83,17 +83,17 @@ LARGEST = 16
 FACTORS = 10  # of a product that are not 1: powers of two whose product every float holds
 
 
-def _sum_density(call: Call, folded: int) -> float:
+def _sum_density(call: Call, reduced_size: int) -> float:
     """As for MatMul, with numbers in the place of products."""
     exact = 2 ** min(DIGITS[call.outs[0].dtype], ACCUMULATOR) // LARGEST
-    return min(1.0, float(exact) / max(folded, 1))
+    return min(1.0, float(exact) / max(reduced_size, 1))
 
 
-def total(folded: Callable[[Call], int], shift: int = 0) -> Strategy:
+def total(reduced_size: Callable[[Call], int], shift: int = 0) -> Strategy:
     """Integers to 16, as many of them not 0 as dst and the accumulator have digits for; plus shift, for a mean."""
 
     def strategy(call: Call, port: int) -> Filling:
-        density = _sum_density(call, folded(call))
+        density = _sum_density(call, reduced_size(call))
         if not shift:
             return integers(-LARGEST, LARGEST, density, starts_positive=True)
         plain = integers(-LARGEST, LARGEST, density)
@@ -118,11 +118,11 @@ def extreme(sign: int) -> Strategy:
     return strategy
 
 
-def product(folded: Callable[[Call], int]) -> Strategy:
+def product(reduced_size: Callable[[Call], int]) -> Strategy:
     """Ones, and on the average ten of 1/2, 2 and their negatives per product."""
 
     def strategy(call: Call, port: int) -> Filling:
-        share = min(1.0, FACTORS / max(folded(call), 1))
+        share = min(1.0, FACTORS / max(reduced_size(call), 1))
         factors = choices((0.5, 2.0, -0.5, -2.0))
 
         def make(t: TensorType, noise: Noise) -> Array:
