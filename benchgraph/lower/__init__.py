@@ -1,9 +1,9 @@
 """Graph IR to Tensor IR: each fused op becomes one parallel loop nest, by the template that fits it.
 
 Addresses and pointwise code, for all templates:
-    access.py                where values are stored: from logical coordinates, through views and layouts, to tensor elements
+    storage.py               where values are stored: from logical coordinates, through views and layouts, to tensor elements
     region.py                pointwise ops, reductions and data movement on a region of a nest
-    again.py                 rematerialisation of values that a later phase of a region reads
+    rematerialise.py         rematerialisation of values that a later phase of a region reads
 The GEMM template (products):
     gemm_task.py             one task of a GEMM nest: its loops, and addresses inside it
     panel_packing.py         packing weights into panels
@@ -22,8 +22,8 @@ The GEMM template (products):
     gemm.py                  the template
     flash_attention.py       two products and a softmax in one pass
 Nests without a product:
-    runs.py                  loop order
-    folds.py                 split reductions
+    loop_order.py            the order of loops, and axes that are one loop
+    split_reduction.py       reductions of everything, or of all axes but the last, as tasks
     loops.py                 pointwise chains, softmax, reductions, data movement
 Windows (pooling, depthwise convolution, interpolation):
     window_nest.py           a window's taps at an index of dst
@@ -45,10 +45,10 @@ from numpy.typing import NDArray
 
 from benchgraph.core.layout import Layout
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.lower.access import Storage
 from benchgraph.lower.flash_attention import FlashAttentionNest
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.loops import lower_loops
+from benchgraph.lower.storage import Storage
 from benchgraph.lower.windows import lower_windows
 from benchgraph.ops import spec
 from benchgraph.tir.build import seq

@@ -8,9 +8,9 @@ from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Stage
 from benchgraph.gir.product import is_row_major
-from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.lower.transposed_epilogue import TransposedEpilogue
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Const, Expr, Prefetch, Stmt
@@ -61,7 +61,7 @@ class Epilogue:
         if transposed is not None:
             return seq(columns, transposed.emit(ZERO, n, n, domain, row_spans, at_rows))
         region = Region(task.storage, domain, row_spans)
-        region.first_in_row(self._result_prefetch(region.coords[-2]))
+        region.at_row_start(self._result_prefetch(region.coords[-2]))
         return seq(columns, region.emit(at_rows))
 
     def _all_columns(self, n: int, stage: Stage, body: ColumnBody, *, is_task: bool) -> Stmt:
@@ -77,5 +77,5 @@ class Epilogue:
         result = task.g.value(task.node.stages[-1].ops[-1].outs[0])
         is_by_row = result.shape[:-1] == task.shape and task.g.root(result.id) in task.g.outs and is_row_major(task.g, result.id)
         if is_due and is_by_row:
-            where, index = task.storage.place(result.id, (*map(Coord, task.batch), row, Coord(ZERO)))
+            where, index = task.storage.element(result.id, (*map(Coord, task.batch), row, Coord(ZERO)))
             yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)

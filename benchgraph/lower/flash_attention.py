@@ -27,11 +27,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.ir import FusedOp
-from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.gemm_task import Accumulator
 from benchgraph.lower.gemv import gemv
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.storage import ZERO, Coord, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import add, binary, cast, f32, mul, select, seq, sub, unary
@@ -67,7 +67,7 @@ class FlashAttentionNest(GemmNest):
         loop = For(ko, Const(full), self._unless_masked(ko, self.step))
         rest = (self._with_own_temporaries(self._unless_masked(Const(full), tail)),) if tail else ()
         per_row = Region(self.storage, self.domain, (*self.task.spans, Span(Const(1))))
-        per_row.first_in_row([] if plan.shift_ops else [self._nan_for_zero_sum((*per_row.coords[:-1], Coord(ZERO)))])
+        per_row.at_row_start([] if plan.shift_ops else [self._nan_for_zero_sum((*per_row.coords[:-1], Coord(ZERO)))])
         late = per_row.emit(plan.row_ops)
         return seq(others, packed, self._clear(), loop, *rest, late, self.epilogue.emit(plan.values, self._copy))
 
@@ -168,16 +168,16 @@ class FlashAttentionNest(GemmNest):
         maxima, per_row, sums = (Region(self.storage, self.domain, s) for s in (columns, (*self.task.spans, Span(Const(1))), columns))
         maxima_at, at, sums_at = ((*region.coords[:-1], Coord(ZERO)) for region in (maxima, per_row, sums))
 
-        maxima.first_in_row([Store(self.before, tuple(c.value for c in maxima_at), self.storage.load(o.shift, maxima_at))])
-        maxima.starts[o.maximum.outs[0]] = self.storage.load(o.maximum.outs[0], maxima_at)
+        maxima.at_row_start([Store(self.before, tuple(c.value for c in maxima_at), self.storage.load(o.shift, maxima_at))])
+        maxima.initial[o.maximum.outs[0]] = self.storage.load(o.maximum.outs[0], maxima_at)
 
         index = tuple(c.value for c in at)
         factor = unary(UnOp.exp, binary(BinOp.sub, Load(self.before, index), self.storage.load(o.shift, at)))
         total = binary(BinOp.mul, self.storage.load(o.total.outs[0], at), Load(self.factor, index))
         per_row.add(o.shift_ops)
-        per_row.once_known(o.shift, [Store(self.factor, index, factor), self.storage.store(o.total.outs[0], at, total)])
+        per_row.after_value(o.shift, [Store(self.factor, index, factor), self.storage.store(o.total.outs[0], at, total)])
 
-        sums.starts[o.total.outs[0]] = self.storage.load(o.total.outs[0], sums_at)
+        sums.initial[o.total.outs[0]] = self.storage.load(o.total.outs[0], sums_at)
         return seq(maxima.emit([o.maximum]), per_row.finish(), sums.emit([o.difference, o.exp, o.total, *o.weight_ops]))
 
     def _add_values(self, no: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:

@@ -20,7 +20,6 @@ from __future__ import annotations
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import FusedOp, Op, Stage
 from benchgraph.gir.on_the_fly_packing import packing_stages
-from benchgraph.lower.access import ZERO, Coord, Storage
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.lower.gemv import gemv
@@ -31,6 +30,7 @@ from benchgraph.lower.pack_on_the_fly import PackOnTheFly
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.row_reduction import RowReduction
+from benchgraph.lower.storage import ZERO, Coord, Storage
 from benchgraph.ops import spec
 from benchgraph.tir.build import in_blocks, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
-from benchgraph.lower.access import ZERO, Coord, Place, Storage
 from benchgraph.lower.region import Span
+from benchgraph.lower.storage import ZERO, Coord, Element, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.build import add, binary, block_size, in_blocks, mul, one_block, seq
@@ -123,18 +123,18 @@ class GemmTask:
         assert axes is not None, "propagate-layout leaves no unreadable operand"
         return Slice(*self.address(op, port, start, k, taps), axes)
 
-    def address(self, op: Op, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Place:
+    def address(self, op: Op, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Element:
         """The first element of such a slice."""
         p = product(self.g, op)
         index = p.how.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
         known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
         coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
-        return self.storage.place(op.ins[port], coords)
+        return self.storage.element(op.ins[port], coords)
 
     def result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
         """The slice of dst from these coordinates on; None where the microkernel cannot write there."""
         axes = acc_axes(self.g, op)
-        return None if axes is None else Slice(*self.storage.place(op.outs[0], coords), axes)
+        return None if axes is None else Slice(*self.storage.element(op.outs[0], coords), axes)
 
     def has_private_result(self, op: Op) -> bool:
         """Whether only this nest reads a product's result, and the microkernel writes it as it is stored."""
@@ -163,9 +163,9 @@ class Accumulator:
             return result
         return Slice(self.temporary, tuple(c.value for c in start), ((len(start) - 2, 1), (len(start) - 1, 1)))
 
-    def element(self, at: tuple[Coord, ...]) -> Place:
+    def element(self, at: tuple[Coord, ...]) -> Element:
         if self.temporary is None:
-            return self.task.storage.place(self.op.outs[0], at)
+            return self.task.storage.element(self.op.outs[0], at)
         return self.temporary, tuple(c.value for c in at)
 
     def copy(self, at: Callable[[Expr, Expr], tuple[Coord, ...]], rows: Expr, columns: int) -> Stmt:
@@ -185,7 +185,7 @@ class Accumulator:
         if axes is None:
             return self.copy(lambda i, j: (*self.task.row(i), Coord(j, no, nb)), Const(rows), columns)
         start = self.task.start(no, nb)
-        result = Slice(*self.task.storage.place(v, start), axes)
+        result = Slice(*self.task.storage.element(v, start), axes)
         return Pack(transposed(self.slice(start)), transposed(result), columns, rows)
 
 

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import Op, Stage
 from benchgraph.gir.product import K, acc_dtype, product
-from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask, transposed
+from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.tir.build import add, binary, cast, in_blocks, mul, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, Load, Stmt, Store
 

@@ -17,9 +17,9 @@ from math import gcd
 
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Stage
-from benchgraph.lower.access import Coord
 from benchgraph.lower.microkernel import Microkernel
-from benchgraph.lower.region import Region, Span
+from benchgraph.lower.region import Region
+from benchgraph.lower.storage import Coord
 from benchgraph.lower.store_order import Interleaving, interleaving
 from benchgraph.lower.taps import branch_by_taps
 from benchgraph.tir.build import add, floordiv, mod, mul, nest, seq
@@ -63,8 +63,8 @@ class InterleavedEpilogue:
         storage, (op, *after) = task.storage, self.stage.ops
         v = task.g.value(op.outs[0])
         *batch, m, n = v.shape
-        made = storage.extra(v.dtype, (*batch, m * count, n // count))
-        transposed = storage.extra(v.dtype, (*batch, n // count, m * count))
+        made = storage.temporary(v.dtype, (*batch, m * count, n // count))
+        transposed = storage.temporary(v.dtype, (*batch, n // count, m * count))
         rank, begin = len(v.shape), mul(task.mo, task.mb * count)
         column = mul(add(mul(o, self.phases.distance // width), block), width)
         last, last_but_one = (rank - 1, 1), (rank - 2, 1)
@@ -78,8 +78,8 @@ class InterleavedEpilogue:
         dst = Slice(transposed, (*task.batch, column, begin), (last_but_one, last))
         i, j = storage.var("i"), storage.var("j")
         at = (*task.row(floordiv(i, count)), Coord(j, self._column_block(o, mod(i, count), block), width))
-        with storage.elsewhere({v.id: lambda _: (transposed, (*task.batch, add(column, j), add(begin, i)))}):
-            region = Region(storage, self.domain, (Span(Const(1)),) * rank, at).emit(after)
+        with storage.redirect({v.id: lambda _: (transposed, (*task.batch, add(column, j), add(begin, i)))}):
+            region = Region.point(storage, self.domain, at).emit(after)
         post_ops = nest(((j, Const(width)), (i, Const(rows * count))), region)
         return seq(*map(phase, range(count)), Pack(src, dst, width, rows * count), post_ops)
 

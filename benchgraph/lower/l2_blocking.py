@@ -17,9 +17,9 @@ from operator import mul
 
 from benchgraph.gir.ir import Stage
 from benchgraph.gir.product import product
-from benchgraph.lower.access import ZERO
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.microkernel import KRange, Microkernel
+from benchgraph.lower.storage import ZERO
 from benchgraph.tir.build import add, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
 

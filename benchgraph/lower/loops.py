@@ -1,11 +1,12 @@
 """Nests without a tunable op: pointwise chains, softmax, reductions, data movement.
 
-Kept axes are the parallel tasks. Without reductions the loops follow the memory that is written, and the innermost axes that lie densely
+Kept axes are the parallel tasks. Without reductions the loops follow the memory that is written, and the innermost axes that are contiguous
 in every tensor are one long axis, cut into chunks:
 
     parallel for outer axes: parallel for c in ceil(n / CHUNK): for i in min(CHUNK, n - c * CHUNK): dst[..] = f(src[..])
 
-Folds that keep nothing, or the last axis alone, have no parallel tasks there: pieces of the one row are, or parts (folds.py).
+Reductions that keep no axis, or only the last, have no parallel tasks of that kind: there, parts of the one row are tasks, or partial sums
+(split_reduction.py).
 """
 
 from __future__ import annotations
@@ -16,29 +17,28 @@ from math import prod
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import FusedOp
-from benchgraph.lower.access import ZERO, Coord, Storage, along
-from benchgraph.lower.folds import cut, lower_parts
+from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
 from benchgraph.lower.panel_packing import PanelPacking
-from benchgraph.lower.region import Merged, Region, Span
-from benchgraph.lower.runs import Runs, is_even
+from benchgraph.lower.region import Collapsed, Region, Span
+from benchgraph.lower.split_reduction import Split, lower_split_reduction
+from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
 from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
-CHUNK = 4096  # elements of one task of a pointwise nest, at most: 16 KiB of f32, half of a common L1; 1024 took 4 % longer for 2**20
-FEWEST = 1024  # at least
-TILE = 64  # rows and columns, at most: of f32 16 KiB are read and 16 written
-TASKS = 16  # of a nest between them: of 7 chunks one of two threads does 4, in a seventh more time than half of all would take
-LANES = 16  # columns of rows across that are worth a task
-# Of rows across, elements of which are held for another pass: how many LANES of columns a piece may have (256 KiB of f32), and bytes of
-# a row of memory. SoftMax over the channels of 64x64x112x112, one thread of a Zen 4, in ms by 128, 256, 512 and 1024 bytes: f32 19.7 by
-# 256, 22.1, 25.9; bf16 35.4, 24.8, 22.7, 22.7; of 64x512x28x28 f32 11.1 by 256, 12.0, 13.4, bf16 16.4, 12.6, 14.1, 15.0. Otherwise as many
-# columns as are folded several rows at a time (tir/passes/unroll_and_jam.py).
-MOST_ACROSS, MOST_BYTES, MOST_FOLDED = 4096, 256, 768
-# Instructions on a vector of what is converted anew for a later phase instead of kept, its store included. What is also made relative to
-# what is known of its row had better be kept: LayerNorm of f32[8,384,1024] took 1.2 times as long without (one thread of a Zen 4).
+# docs/measurements/lowering.md has the measurements behind these.
+CHUNK = 4096  # most elements of one task of a pointwise nest: 16 KiB of f32, half of a common L1
+FEWEST_ELEMENTS = 1024  # of such a task
+TASKS = 16  # as many at least, so that threads have nearly equal shares
+TILE = 64  # most rows and columns of a tile: of f32, 16 KiB are read and 16 written
+LANES = 16  # the columns of a task of a reduction across rows are a multiple
+# Of such a task that stores elements for a second pass: vectors of LANES elements (256 KiB of f32), and bytes of a row of memory. Of
+# others: columns, as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py).
+MOST_STORED_VECTORS, MOST_STORED_BYTES, MOST_COLUMNS = 4096, 256, 768
+# The instructions on a vector of a conversion and its store: repeating it is cheaper than storing the result. Values that depend on their
+# row are not worth it.
 CONVERSION = 3
 SMALL = 16384  # elements below which a nest is not worth waking other threads
-SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: the other parts' nests are next to it, and threads are awake
+SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: threads are awake for the nests of the other parts
 
 
 def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
@@ -51,51 +51,52 @@ def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
 class _LoopNest:
     def __init__(self, storage: Storage, node: FusedOp, domain: Domain) -> None:
         self.storage, self.node, self.domain, self.g = storage, node, domain, storage.g
-        self.runs = Runs(storage.g, domain, node)
+        self.order = LoopOrder(storage.g, domain, node)
         work = prod(domain.extents)
         is_part = any(self.g.value(v).type.elements > work for v in node.outs)
         self.kind = LoopKind.parallel if work > (SMALL_PART if is_part else SMALL) else LoopKind.serial
 
     def lower(self) -> Stmt:
-        extents = self.domain.extents
+        extents, reduced = self.domain.extents, self.domain.reduced
         packing = PanelPacking.of(self.storage, self.node.ops)
         if packing is not None:
             return packing.panels(self.kind)
         if not extents:
             return Region(self.storage, self.domain, ()).emit(self.node.ops)
-        block = self._block()
-        if block and not self.domain.reduced:
-            return self._by_blocks(block)
-        if is_even(self.domain, self.node.ops):
-            outer, chunks = self.runs.even()
-            across = self.runs.crossed(outer, chunks)
-            return self._tiled(tuple(a for a in outer if a not in across), across, chunks) if across else self._flat(outer, chunks)
-        if self.domain.reduced and not block:
-            return self._folds()
-        inner = self.runs.inner_axis(()) if self.domain.reduced else len(extents) - 1
+        block = self._layout_block()
+        if block and not reduced:
+            return self._by_layout_blocks(block)
+        if covers_all_axes(self.domain, self.node.ops):
+            outer, inner_axes = self.order.of_stores()
+            tiled = self.order.tiled_axes(outer, inner_axes)
+            return self._tiles(tuple(a for a in outer if a not in tiled), tiled, inner_axes) if tiled else self._chunks(outer, inner_axes)
+        if reduced and not block:
+            return self._reductions()
+        inner = self.order.inner_axis(()) if reduced else len(extents) - 1
         outer = self._outer(inner)
-        return self._nest(outer, {}, inner) if block or self._size(outer) > 1 else self._by_columns(outer, inner, ())
+        return self._nest(outer, {}, inner) if block or self._size(outer) > 1 else self._columns_of_one_row(outer, inner, ())
 
-    def _folds(self) -> Stmt:
-        merged, last = self.runs.folded(), len(self.domain.extents) - 1
-        inner = self.runs.inner_axis(merged)
-        kept = () if inner in self.domain.reduced else self.runs.kept(inner)
-        across = kept if len(kept) > 1 or inner < last else ()
-        by = cut(self.domain, inner, merged, is_shared=self._is_shared())
-        if by is not None:
-            return lower_parts(self.storage, self.node, self.domain, by, across, self.runs.inside)
+    def _reductions(self) -> Stmt:
+        collapsed, last = self.order.reduced_axes(), len(self.domain.extents) - 1
+        inner = self.order.inner_axis(collapsed)
+        is_reduced = inner in self.domain.reduced
+        kept = () if is_reduced else self.order.kept_axes(inner)
+        contiguous = kept if len(kept) > 1 or inner < last else ()
+        split = Split.of(self.domain, inner, collapsed, is_shared=self._shares_input())
+        if split is not None:
+            return lower_split_reduction(self.storage, self.node, self.domain, split, contiguous, self.order.private)
         outer = self._outer(inner, *kept)
-        if across or self._is_large(outer, kept):
-            return self._in_pieces(outer, kept, self._columns(outer, kept), merged)
-        if inner in self.domain.reduced or self._size(outer) > 1:
-            return self._nest(outer, {}, inner, merged)  # batch entries, even few, may be made into those of a product that reads them
-        return self._by_columns(outer, inner, merged)
+        if contiguous or self._stores_too_much(outer, kept):
+            return self._column_blocks(outer, kept, self._columns_per_task(outer, kept), collapsed)
+        if is_reduced or self._size(outer) > 1:
+            return self._nest(outer, {}, inner, collapsed)  # batch entries, even few, may be fused with those of a product that reads them
+        return self._columns_of_one_row(outer, inner, collapsed)
 
-    def _is_shared(self) -> bool:
-        """Whether another nest reads all that this one folds."""
+    def _shares_input(self) -> bool:
+        """Whether another nest reads everything that this one reduces."""
         work = prod(self.domain.extents)
-        read = [self.g.root(v) for v in self.node.ins if self.g.value(v).type.elements >= work]
-        return any(len(self.g.consumers[v]) > 1 for v in read)
+        inputs = [self.g.root(v) for v in self.node.ins if self.g.value(v).type.elements >= work]
+        return any(len(self.g.consumers[v]) > 1 for v in inputs)
 
     def _outer(self, *inside: int) -> tuple[int, ...]:
         """The kept axes but for these."""
@@ -104,118 +105,116 @@ class _LoopNest:
     def _size(self, axes: Iterable[int]) -> int:
         return prod(self.domain.extents[a] for a in axes)
 
-    def _block(self) -> int:
-        """The size of the blocks that results lie in, or else operands; 0 when nothing does."""
+    def _layout_block(self) -> int:
+        """The block size of the results' layouts, or else of the operands'; 0 where none is blocked."""
         results = [v for op in self.node.ops for v in op.outs]
         layouts = [self.g.value(v).layout for v in (*results, *self.node.ins)]
         return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
-    def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, merged: Merged = ()) -> Stmt:
-        """Parallel loops over the outer axes, a region over the others; given: spans already decided; inner, merged: as for Region."""
-        loops = {a: self.storage.var("o") for a in outer}
-        spans = self._spans(loops, given, merged)
-        region = Region(self.storage, self.domain, spans, inner=inner, merged=merged, inside=self.runs.inside)
-        return nest(self._around(loops), region.emit(self.node.ops), self.kind)
+    def _loops(self, variables: dict[int, Var]) -> list[Loop]:
+        return [(var, Const(self.domain.extents[axis])) for axis, var in variables.items()]
 
-    def _in_pieces(self, outer: tuple[int, ...], run: tuple[int, ...], size: int, merged: Merged) -> Stmt:
-        """A nest whose innermost loop goes through a run of kept axes, in pieces of so many, which are tasks."""
-        loops = {a: self.storage.var("o") for a in outer}
-        merged += (run,) if len(run) > 1 else ()
-        own, number = self.runs.inside, self.storage.var("c")
-        most = CONVERSION if self.runs.reads_closely(run[-1]) else 0
+    def _outer_variables(self, axes: tuple[int, ...]) -> dict[int, Var]:
+        return {a: self.storage.var("o") for a in axes}
 
-        def part(no: Expr, count: int) -> Stmt:
-            spans = self._spans(loops, {run[-1]: Span(Const(count), no, size)}, merged)
-            region = Region(self.storage, self.domain, spans, inner=run[-1], merged=merged, across=run, inside=own, most_steps=most)
-            return region.emit(self.node.ops)
-
-        each, count = one_block(self._size(run), size, number, part)
-        return nest((*self._around(loops), (number, Const(count))), each, self.kind)
-
-    def _spans(self, loops: dict[int, Var], given: dict[int, Span], merged: Merged) -> tuple[Span, ...]:
-        run_of = {axis: axes for axes in merged for axis in axes}
+    def _spans(self, outer: dict[int, Var], given: dict[int, Span], collapsed: Collapsed) -> tuple[Span, ...]:
+        group_of = {axis: axes for axes in collapsed for axis in axes}
 
         def span(axis: int, extent: int) -> Span:
             if axis in given:
                 return given[axis]
-            if axis in loops:
-                return Span(Const(1), outer=loops[axis])
-            if axis in run_of:
-                return Span(Const(self._size(run_of[axis]) if axis == run_of[axis][-1] else 1))
+            if axis in outer:
+                return Span(Const(1), outer=outer[axis])
+            if axis in group_of:
+                return Span(Const(self._size(group_of[axis]) if axis == group_of[axis][-1] else 1))
             return Span(Const(extent), tile=max(extent, 1))
 
         return tuple(map(span, range(len(self.domain.extents)), self.domain.extents))
 
-    def _by_columns(self, outer: tuple[int, ...], inner: int, merged: Merged) -> Stmt:
-        """One row of results, in pieces."""
-        total, folded = self.domain.extents[inner], self._size(self.domain.reduced)
-        size = self._chunk(total, -(-FEWEST // folded)) if folded else total
-        return self._nest(outer, {}, inner, merged) if size >= total else self._in_pieces(outer, (inner,), size, merged)
+    def _nest(self, outer: tuple[int, ...], given: dict[int, Span], inner: int | None = None, collapsed: Collapsed = ()) -> Stmt:
+        """Parallel loops over the outer axes, a region over the others. given: spans of some axes. inner, collapsed: see Region."""
+        variables = self._outer_variables(outer)
+        spans = self._spans(variables, given, collapsed)
+        region = Region(self.storage, self.domain, spans, inner=inner, collapsed=collapsed, private=self.order.private)
+        return nest(self._loops(variables), region.emit(self.node.ops), self.kind)
 
-    def _is_large(self, outer: tuple[int, ...], kept: tuple[int, ...]) -> bool:
-        """Whether what rows across are held in for another pass is more than a piece of them may have."""
-        total = self._size((*kept, *self.domain.reduced))
-        return bool(outer) and bool(kept) and self.runs.holds and total > MOST_ACROSS * LANES
+    # ---- reductions across rows: the innermost loop is over kept axes
 
-    def _columns(self, outer: tuple[int, ...], run: tuple[int, ...]) -> int:
-        """How many elements of rows across a piece has: alike in all pieces if that can be, and few enough for tasks."""
-        folded, others, total = map(self._size, (self.domain.reduced, outer, run))
+    def _column_blocks(self, outer: tuple[int, ...], columns: tuple[int, ...], size: int, collapsed: Collapsed) -> Stmt:
+        """A nest whose innermost loop is over these kept axes as one. Blocks of `size` columns are tasks."""
+        variables, number, last = self._outer_variables(outer), self.storage.var("c"), columns[-1]
+        collapsed += (columns,) if len(columns) > 1 else ()
+        recompute = CONVERSION if self.order.reads_without_gathers(last) else 0
+
+        def block(no: Expr, count: int) -> Stmt:
+            spans = self._spans(variables, {last: Span(Const(count), no, size)}, collapsed)
+            region = Region(self.storage, self.domain, spans, None, last, collapsed, columns, self.order.private, recompute)
+            return region.emit(self.node.ops)
+
+        body, count = one_block(self._size(columns), size, number, block)
+        return nest((*self._loops(variables), (number, Const(count))), body, self.kind)
+
+    def _columns_of_one_row(self, outer: tuple[int, ...], inner: int, collapsed: Collapsed) -> Stmt:
+        """One row of results; parts of it are tasks."""
+        total, reduced = self.domain.extents[inner], self._size(self.domain.reduced)
+        size = self._chunk(total, -(-FEWEST_ELEMENTS // reduced)) if reduced else total
+        return self._nest(outer, {}, inner, collapsed) if size >= total else self._column_blocks(outer, (inner,), size, collapsed)
+
+    def _stores_too_much(self, outer: tuple[int, ...], columns: tuple[int, ...]) -> bool:
+        """Whether all columns together store more for a second pass than a task may."""
+        total = self._size((*columns, *self.domain.reduced))
+        return bool(outer) and bool(columns) and self.order.stores_private_elements and total > MOST_STORED_VECTORS * LANES
+
+    def _columns_per_task(self, outer: tuple[int, ...], columns: tuple[int, ...]) -> int:
+        """Few enough for TASKS tasks and for what a task may store; the same in all tasks if possible."""
+        reduced, others, total = map(self._size, (self.domain.reduced, outer, columns))
         _, widest = max((t.elements, t.dtype.bits) for t in (self.g.value(v).type for v in (*self.node.ins, *self.node.outs)))
-        held = min(max(MOST_ACROSS // max(folded, 1), 1) * LANES, MOST_BYTES * 8 // widest)
-        each = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total
-        most = max(min(held if self.runs.holds else MOST_FOLDED, each, total), 1)
+        most = MOST_COLUMNS
+        if self.order.stores_private_elements:
+            most = min(max(MOST_STORED_VECTORS // max(reduced, 1), 1) * LANES, MOST_STORED_BYTES * 8 // widest)
+        per_task = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total
+        most = max(min(most, per_task, total), 1)
         return next((size for size in range(most, most // 2, -LANES) if total % size == 0), most)
 
-    def _around(self, loops: dict[int, Var]) -> list[Loop]:
-        return [(loops[axis], Const(self.domain.extents[axis])) for axis in loops]
+    # ---- nests without reductions
 
-    def _by_blocks(self, block: int) -> Stmt:
+    def _by_layout_blocks(self, block: int) -> Stmt:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""
         last = len(self.domain.extents) - 1
 
-        def part(no: Expr, count: int) -> Stmt:
+        def columns(no: Expr, count: int) -> Stmt:
             return self._nest(tuple(range(last)), {last: Span(Const(count), no, block)})
 
-        return in_blocks(self.domain.extents[last], block, self.storage.var("no"), part, self.kind)
+        return in_blocks(self.domain.extents[last], block, self.storage.var("no"), columns, self.kind)
 
-    def _flat(self, outer: tuple[int, ...], merged: tuple[int, ...]) -> Stmt:
-        """The axes `merged` as one, in chunks; the axes `outer` as parallel loops around. Those of size 1 are in neither."""
-        extents = self.domain.extents
-        total = prod(extents[a] for a in merged)
-        if not total:
-            return Seq(())
-        loops = {a: self.storage.var("o") for a in outer}
-        flat, chunks, each = self._cut(total, self._chunk(total), "i")
-        found = along(merged, extents, flat)
-        coords = tuple(found.get(axis, Coord(loops.get(axis, ZERO))) for axis in range(len(extents)))
-        region = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords)
-        return nest((*self._around(loops), chunks), nest((each,), region.emit(self.node.ops)), self.kind)
+    def _chunks(self, outer: tuple[int, ...], inner: tuple[int, ...]) -> Stmt:
+        """Parallel loops over the outer axes and over chunks of the inner ones as one."""
+        total = self._size(inner)
+        return self._blocks(outer, [("i", inner, self._chunk(total))])
 
-    def _tiled(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
-        """Tiles of both runs of axes, so small that L1 holds what of them is read and what is written; columns are the innermost loop."""
-        extents, place = self.domain.extents, dict[int, Coord]()
-        tiles, inside = list[Loop](), list[Loop]()
-        for name, axes in (("r", rows), ("i", columns)):
-            total = prod(extents[a] for a in axes)
+    def _tiles(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
+        """Tiles of both groups of axes, so small that L1 holds what they read and write; columns are the innermost loop."""
+        return self._blocks(outer, [(name, axes, _tile(self._size(axes))) for name, axes in (("r", rows), ("i", columns))])
+
+    def _blocks(self, outer: tuple[int, ...], groups: list[tuple[str, tuple[int, ...], int]]) -> Stmt:
+        """Parallel loops over the outer axes and over blocks of each group of axes, (name of the variable, axes, elements of a block)."""
+        extents, variables = self.domain.extents, self._outer_variables(outer)
+        coord_of = {a: Coord(var) for a, var in variables.items()}
+        blocks, inside = list[Loop](), list[Loop]()
+        for name, axes, size in groups:
+            total = self._size(axes)
             if not total:
                 return Seq(())
-            at, over, each = self._cut(total, _tile(total), name)
-            place |= along(axes, extents, at)
-            tiles.append(over)
-            inside.append(each)
-        loops = {a: self.storage.var("o") for a in outer}
-        place |= {a: Coord(var) for a, var in loops.items()}
-        coords = tuple(place.get(axis, Coord(ZERO)) for axis in range(len(extents)))
-        body = Region(self.storage, self.domain, (Span(Const(1)),) * len(extents), coords).emit(self.node.ops)
-        return nest((*self._around(loops), *tiles), nest(inside, body), self.kind)
+            number, i = self.storage.var("c"), self.storage.var(name)
+            coord_of |= unravel(axes, extents, add(mul(number, size), i))
+            blocks.append((number, Const(-(-total // size))))
+            inside.append((i, block_size(total, size, number)))
+        coords = tuple(coord_of.get(axis, Coord(ZERO)) for axis in range(len(extents)))
+        body = Region.point(self.storage, self.domain, coords).emit(self.node.ops)
+        return nest((*self._loops(variables), *blocks), nest(inside, body), self.kind)
 
-    def _cut(self, total: int, size: int, name: str) -> tuple[Expr, Loop, Loop]:
-        """An index below total in pieces of so many, and its loops: over the pieces, and, of that name, within one."""
-        number, i = self.storage.var("c"), self.storage.var(name)
-        return add(mul(number, size), i), (number, Const(-(-total // size))), (i, block_size(total, size, number))
-
-    def _chunk(self, total: int, fewest: int = FEWEST) -> int:
-        """Elements of one task: a line of bytes, or a multiple of it, begins where a line does whatever its elements, and fills vectors."""
+    def _chunk(self, total: int, fewest: int = FEWEST_ELEMENTS) -> int:
+        """Elements of one task: a multiple of LINE_BYTES, so that chunks of any dtype begin at a cache line and fill vectors."""
         if self.kind is LoopKind.serial:
             return min(CHUNK, total)
         lines = -(-max(fewest, -(-total // TASKS)) // LINE_BYTES)
@@ -223,5 +222,5 @@ class _LoopNest:
 
 
 def _tile(total: int) -> int:
-    """The largest size of tiles that are all alike, or TILE where those would be too small."""
+    """The largest size that makes all tiles equal, or TILE where that would be too small."""
     return max((size for size in range(TILE // 4, TILE + 1) if total % size == 0), default=min(TILE, total))

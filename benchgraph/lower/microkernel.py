@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from benchgraph.gir.ir import Op, Stage
 from benchgraph.gir.product import k_group, product
-from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import Accumulator, GemmTask
 from benchgraph.lower.prefetch import prefetches
 from benchgraph.lower.src_packing import PackedSrc
+from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.lower.taps import branch_by_taps, split_by_rows
 from benchgraph.ops.spec import Box
 from benchgraph.tir.build import mul, seq

@@ -20,11 +20,11 @@ from typing import TypeAlias
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Cut, Stage
 from benchgraph.gir.product import product
-from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import Accumulator, ColumnBody
 from benchgraph.lower.microkernel import KRange, Microkernel
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.tir.build import add, in_blocks, mul, seq, sub
 from benchgraph.tir.groups import SIDE_BY_SIDE
 from benchgraph.tir.ir import Const, Expr, For, Prefetch, Stmt

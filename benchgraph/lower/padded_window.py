@@ -61,7 +61,7 @@ class PaddedWindow:
         taps_at_ends = (window.x_size - (end - first)) * prod(window.taps) * rows
         if size > MOST_ELEMENTS or prod(shape[dim] for dim in axes) < FEWEST_PLANES or size > most * taps_at_ends:
             return None
-        plane = window.storage.extra(DType.f32, (*(window.dst.shape[axis] for axis in axes.values()), *(dim.extent for dim in dims)))
+        plane = window.storage.temporary(DType.f32, (*(window.dst.shape[axis] for axis in axes.values()), *(dim.extent for dim in dims)))
         loops = {dim: window.loops[axis] for dim, axis in axes.items()}
         return cls(_over_planes(window, plane, axes, dims), frozenset(axes.values()), _fill(window, plane, loops, dims, f32(padding)))
 

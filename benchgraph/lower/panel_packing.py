@@ -11,7 +11,7 @@ from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.layouts import packed
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
-from benchgraph.lower.access import ZERO, Coord, Place, Storage
+from benchgraph.lower.storage import ZERO, Coord, Element, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE
 from benchgraph.ops.spec import DataMovement
@@ -66,8 +66,8 @@ class PanelPacking:
         """The no-th panel, of so many columns, of the matrix of a batch entry; or, of its rows, only `rows` from k on."""
         rank, (_, block) = len(self.dst.shape), self.dst.layout.blocks[0]
         at = (*batch, k, Coord(ZERO, no, block))
-        dst = Slice(*self.storage.place(self.dst.id, at), ((rank - 1, 1), (rank, 1)))
-        return Pack(Slice(*self._source_place(at), self.axes), dst, rows or self.dst.shape[-2], columns)
+        dst = Slice(*self.storage.element(self.dst.id, at), ((rank - 1, 1), (rank, 1)))
+        return Pack(Slice(*self._source_element(at), self.axes), dst, rows or self.dst.shape[-2], columns)
 
     def panels(self, kind: LoopKind, batch: tuple[Coord, ...] | None = None) -> Stmt:
         """A loop over the panels of the matrix of a batch entry; without one, loops over all matrices and panels."""
@@ -79,14 +79,14 @@ class PanelPacking:
 
     def prefetch(self, k: Coord, column: Coord, rows: int, columns: int) -> Prefetch:
         """A prefetch of what is read for so many rows and columns, from these on, of the only matrix."""
-        src, index = self._source_place((*(FIRST for _ in self.dst.shape[:-2]), k, column))
+        src, index = self._source_element((*(FIRST for _ in self.dst.shape[:-2]), k, column))
         row_pitch, column_pitch = (src.strides[dim] * step for dim, step in self.axes)
         length, count, stride = (columns, rows, row_pitch) if self.reads_rows else (rows, columns, column_pitch)
         return Prefetch(src, index, ceil(src.dtype.nbytes(length) / LINE_BYTES), count=count, stride=stride)
 
-    def _source_place(self, at: tuple[Coord, ...]) -> Place:
+    def _source_element(self, at: tuple[Coord, ...]) -> Element:
         source = _source(self.storage.g, self.op, tuple(c.value for c in at))
-        return self.storage.place(self.op.ins[0], tuple(map(Coord, source)))
+        return self.storage.element(self.op.ins[0], tuple(map(Coord, source)))
 
 
 def _source(g: Graph, op: Op, at: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -1,20 +1,20 @@
-"""Fusible ops on a region: one loop nest for a run of pointwise ops and reductions over the same axes.
+"""Fusible ops on a region of a nest: pointwise ops, reductions and data movement over the same axes.
 
-A region gives each axis of the domain a span. Ops are sorted into phases by the reductions they wait for:
+A region gives each axis of the domain a span. Ops are sorted into phases by the reductions that they depend on:
 
     for kept axes:
-        phase 0 per row:      start the accumulators
-        phase 0 per element:  for reduced axes: pointwise ops; acc = fold(acc, value)
-        phase 1 per row:      finish, ops on the folded values
+        phase 0 per row:      initialise the accumulators
+        phase 0 per element:  for reduced axes: pointwise ops; acc = combine(acc, value)
+        phase 1 per row:      finish, ops on the reduced values
         phase 1 per element:  for reduced axes: ...
 
-so that softmax is: for each row, one loop for the maximum, one for exponentials and their sum, one for the quotient.
+Softmax, for example, is per row a loop for the maximum, one for exponentials and their sum, and one for the quotient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
 
@@ -22,20 +22,20 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
 from benchgraph.gir.product import is_row_major
-from benchgraph.lower.access import ZERO, Coord, Place, Storage, aligned, along
-from benchgraph.lower.again import Again
+from benchgraph.lower.rematerialise import Rematerialiser
+from benchgraph.lower.storage import ZERO, Coord, Element, ElementAt, Storage, broadcast, unravel
 from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement, Elementwise, Reduction
-from benchgraph.tir.build import binary, cast, seq
+from benchgraph.tir.build import binary, cast, nest, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
-from benchgraph.tir.ir import Const, Expr, For, Load, Stmt, Store, Tensor
+from benchgraph.tir.ir import Const, Expr, Load, Stmt, Store, Tensor
 
-Merged: TypeAlias = tuple[tuple[int, ...], ...]
+Collapsed: TypeAlias = tuple[tuple[int, ...], ...]  # groups of axes, each of which is one loop
 
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of one axis: coordinates outer * tile + i for 0 <= i < extent. extent 1 is a point and needs no loop."""
+    """An interval of one axis: coordinates outer * tile + i for 0 <= i < extent. Extent 1 is a point and needs no loop."""
 
     extent: Expr
     outer: Expr = ZERO
@@ -44,14 +44,14 @@ class Span:
 
 @dataclass
 class _Phase:
-    per_row: list[Stmt]
-    per_element: list[Stmt]
+    per_row: list[Stmt] = field(default_factory=list)
+    per_element: list[Stmt] = field(default_factory=list)
 
 
 class Region:
-    """Emits ops; create one per nest. `emit` is `add`, any number of times, and `finish`, once.
+    """Emits ops; create one for each nest. `emit` is `add`, any number of times, and `finish`, once.
 
-    starts: for reductions that go on where other regions left them, what the accumulator of a row starts from.
+    initial: initial values of accumulators that continue the reduction of an earlier region, by result.
     """
 
     def __init__(
@@ -61,65 +61,70 @@ class Region:
         spans: tuple[Span, ...],
         coords: tuple[Coord, ...] | None = None,
         inner: int | None = None,
-        merged: Merged = (),
-        across: tuple[int, ...] = (),
-        inside: frozenset[int] = frozenset(),
-        most_steps: int = 0,
+        collapsed: Collapsed = (),
+        contiguous: tuple[int, ...] = (),
+        private: frozenset[int] = frozenset(),
+        most_instructions: int = 0,
     ) -> None:
-        """coords: where the region's only point is, when the caller's loops do not run along the axes; spans are then all points.
+        """coords: of a region that is one point, where the caller's loops do not follow the axes; all spans are points then.
 
-        inner: the axis of the innermost loop, the last one if not given; another one only if it is folded, or for ops that `is_even`
-        (runs.py) describes. merged: runs of axes that the loop of the last of them goes through as one; the others' spans are points.
-        across: kept axes up to `inner`, along which temporaries lie closest and as one: those of the values `inside`, which nothing else
-        reads, and those of folds. most_steps: for the former to be computed anew in later phases (again.py).
+        inner: the axis of the innermost loop, by default the last; another one must be reduced, or all ops `covers_all_axes`
+        (loop_order.py). collapsed: groups of axes that the loop of the last of them runs over; the others' spans are points.
+        contiguous: kept axes up to `inner` that temporaries of reductions and of `private` values store as one contiguous dim.
+        private: values that nothing outside of the region reads. most_instructions: the cost up to which later phases recompute them.
         """
-        self.storage, self.domain = storage, domain
+        self.storage, self.domain, self.spans = storage, domain, spans
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
-        self.spans = spans
         self.coords = coords or tuple(
             Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
         )
-        self.across, self.inside = across, inside
-        self.again = Again(storage, domain, inside, self._at, most_steps)
-        self.number = self.coords[across[-1]].value if across else ZERO  # of the element of what lies across
-        for axes in merged:
-            self._merge(axes)
+        self.contiguous, self.private = contiguous, private
+        self.rematerialiser = Rematerialiser(storage, domain, private, self._at, most_instructions)
+        self.contiguous_index = self.coords[contiguous[-1]].value if contiguous else ZERO
+        for axes in collapsed:
+            coord_of = unravel(axes, domain.extents, self.coords[axes[-1]].value)
+            self.coords = tuple(coord_of.get(axis, coord) for axis, coord in enumerate(self.coords))
         last = len(spans) - 1 if inner is None else inner
         self.inner = sorted(domain.reduced | {last}, key=lambda a: (a == last, a)) if domain.reduced else [last] * (last >= 0)
         self.per_row_axes = [last] if domain.reduced and last not in domain.reduced else []
-        self.ready: dict[int, int] = {}  # value -> first phase in which it may be read
+        self.first_phase: dict[int, int] = {}  # value -> the first phase that may read it
         self.phases: list[_Phase] = []
         self.before: list[Stmt] = []
-        self.starts: dict[int, Expr] = {}
+        self.initial: dict[int, Expr] = {}
 
-    def first_in_row(self, stmts: Iterable[Stmt]) -> None:
-        """Put statements at the beginning of every row."""
+    @classmethod
+    def point(cls, storage: Storage, domain: Domain, coords: tuple[Coord, ...]) -> Region:
+        """A region of one point."""
+        return cls(storage, domain, (Span(Const(1)),) * len(coords), coords)
+
+    def at_row_start(self, stmts: Iterable[Stmt]) -> None:
         self._phase(0).per_row.extend(stmts)
 
-    def once_known(self, value: int, stmts: Iterable[Stmt]) -> None:
-        """Put statements into every row behind what makes a value per row, and before the elements that read it."""
-        self._phase(self.ready.get(value, 0)).per_row.extend(stmts)
+    def after_value(self, value: int, stmts: Iterable[Stmt]) -> None:
+        """Put statements into every row, after the op that computes a value per row and before the elements that read it."""
+        self._phase(self.first_phase.get(value, 0)).per_row.extend(stmts)
 
     def emit(self, ops: Iterable[Op]) -> Stmt:
-        with self.storage.elsewhere({v: self._laid(v, self.storage.g.value(v).dtype) for v in sorted(self.inside) if self._lies_across(v)}):
+        stored = [v for v in sorted(self.private) if self._has_contiguous_axes(v)]
+        with self.storage.redirect({v: self._contiguous_temporary(v, self.storage.g.value(v).dtype) for v in stored}):
             self.add(ops)
             return self.finish()
 
     def add(self, ops: Iterable[Op]) -> None:
         for op in ops:
-            self.again.made_by(op)
+            self.rematerialiser.record(op)
             match spec(op.kind).lowering.form:
-                case Elementwise() as how:
-                    self._elementwise(op, how)
-                case Reduction() as how:
-                    self._reduction(op, how)
-                case DataMovement() as how:
-                    self._movement(op, how)
-                case how:
-                    raise TypeError(f"{op.kind} has no place in a region: {how}")
+                case Elementwise() as form:
+                    self._elementwise(op, form)
+                case Reduction() as form:
+                    self._reduction(op, form)
+                case DataMovement() as form:
+                    self._data_movement(op, form)
+                case form:
+                    raise TypeError(f"{op.kind} cannot be part of a region: {form}")
 
     def finish(self) -> Stmt:
-        reduced_first = [a for a in self.inner if a in self.domain.reduced] + [a for a in self.inner if a not in self.domain.reduced]
+        reduced_first = sorted(self.inner, key=lambda axis: axis not in self.domain.reduced)
         body: list[Stmt] = []
         for phase in self.phases:
             body += [self._loops(self.per_row_axes, phase.per_row)] if phase.per_row else []
@@ -128,112 +133,97 @@ class Region:
         return seq(*self.before, self._loops(kept, body))
 
     def _loops(self, axes: list[int], body: list[Stmt]) -> Stmt:
-        result = seq(*body)
-        for axis in reversed(axes):
-            var = self.vars[axis]
-            if var is not None:
-                result = For(var, self.spans[axis].extent, result)
-        return result
-
-    def _merge(self, axes: tuple[int, ...]) -> None:
-        found = along(axes, self.domain.extents, self.coords[axes[-1]].value)
-        self.coords = tuple(found.get(axis, coord) for axis, coord in enumerate(self.coords))
+        return nest(((var, self.spans[axis].extent) for axis in axes if (var := self.vars[axis]) is not None), seq(*body))
 
     def _phase(self, number: int) -> _Phase:
         while len(self.phases) <= number:
-            self.phases.append(_Phase([], []))
+            self.phases.append(_Phase())
         return self.phases[number]
 
     def _at(self, axes: Axes) -> tuple[Coord, ...]:
         return tuple(Coord(ZERO) if axis is None else self.coords[axis] for axis in axes)
 
     def _put(self, phase: int, axes: Axes, stmt: Stmt) -> None:
-        """Per element when the result varies along an axis that is folded (or, without folds, along the last one)."""
-        deciding = self.domain.reduced or set(self.inner)
-        if not any(axis is not None for axis in axes) and phase == 0 and not self.domain.reduced:
+        """Per element if the result varies along a reduced axis (without reductions, along the last one)."""
+        varying = {a for a in axes if a is not None}
+        if not varying and phase == 0 and not self.domain.reduced:
             self.before.append(stmt)
-        elif deciding & {a for a in axes if a is not None}:
+        elif (self.domain.reduced or set(self.inner)) & varying:
             self._phase(phase).per_element.append(stmt)
         else:
             self._phase(phase).per_row.append(stmt)
 
-    def _elementwise(self, op: Op, how: Elementwise) -> None:
-        axes = self.domain.axes[op.outs[0]]
+    def _elementwise(self, op: Op, form: Elementwise) -> None:
+        g, axes = self.storage.g, self.domain.axes[op.outs[0]]
         at = self._at(axes)
-        g = self.storage.g
-        phase = max((self.ready.get(v, 0) for v in op.ins), default=0)
-        operands = tuple(self._operand(v, aligned(g.value(v).shape, at), phase) for v in op.ins)
-        values = how.values(op.attrs, g.value(op.outs[0]).shape, tuple(c.value for c in at), operands)
+        phase = max((self.first_phase.get(v, 0) for v in op.ins), default=0)
+        operands = tuple(self._operand(v, broadcast(g.value(v).shape, at), phase) for v in op.ins)
+        values = form.values(op.attrs, g.value(op.outs[0]).shape, tuple(c.value for c in at), operands)
         shared, values = eliminate_common_subexpressions(values[: len(op.outs)], lambda: self.storage.var("r").name)
         self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
-        self.ready.update(dict.fromkeys(op.outs, phase))
+        self.first_phase.update(dict.fromkeys(op.outs, phase))
 
     def _operand(self, v: int, at: tuple[Coord, ...], phase: int) -> Expr:
-        """What a pointwise op of this phase computes with."""
-        again = self.again.value(v) if self.ready.get(v, phase) < phase else None
-        return self.storage.load(v, at) if again is None else again
+        recomputed = self.rematerialiser.value(v) if self.first_phase.get(v, phase) < phase else None
+        return self.storage.load(v, at) if recomputed is None else recomputed
 
-    def _movement(self, op: Op, how: DataMovement) -> None:
+    def _data_movement(self, op: Op, form: DataMovement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])
         src_shape, dst_shape = g.value(src).shape, g.value(dst).shape
-        scatter = dst in self.domain.scattered
-        axes = self.domain.axes[src if scatter else dst]
+        axes = self.domain.axes[src if dst in self.domain.scattered else dst]
         at = self._at(axes)
-        exprs = tuple(c.value for c in at)
-        if scatter:
-            assert how.target is not None, "a movement without targets begins its nest"
-            away = tuple(Coord(e) for e in how.target(op.attrs, src_shape, dst_shape, exprs))
-            stmt = self.storage.store(dst, away, self.storage.load_raw(src, at))
+        index = tuple(c.value for c in at)
+        if dst in self.domain.scattered:
+            assert form.target is not None, "a movement without targets is the first op of its nest"
+            target = tuple(map(Coord, form.target(op.attrs, src_shape, dst_shape, index)))
+            stmt = self.storage.store(dst, target, self.storage.load_raw(src, at))
         else:
-            away = tuple(Coord(e) for e in how.source(op.attrs, src_shape, dst_shape, exprs))
-            stmt = self.storage.store(dst, at, self.storage.load_raw(src, away))
-        phase = self.ready.get(src, 0)
-        self.ready[dst] = phase
+            source = tuple(map(Coord, form.source(op.attrs, src_shape, dst_shape, index)))
+            stmt = self.storage.store(dst, at, self.storage.load_raw(src, source))
+        phase = self.first_phase[dst] = self.first_phase.get(src, 0)
         self._put(phase, axes, stmt)
 
-    def _reduction(self, op: Op, how: Reduction) -> None:
+    def _reduction(self, op: Op, form: Reduction) -> None:
         g, (src, out) = self.storage.g, (op.ins[0], op.outs[0])
-        src_axes = self.domain.axes.get(src) or tuple(i if e != 1 else None for i, e in enumerate(g.value(src).shape))
-        out_axes = self.domain.axes[out]
-        at = self._at(out_axes)
-        phase = self.ready.get(src, 0)
-        goes_on = out in self.starts
-        acc, index = self._accumulator(out, at, how.acc, own=not goes_on)
-        start = self.starts[out] if goes_on else how.start
-        self._start(phase, Store(acc, index, start))
-        value = cast(self.storage.load(src, self._at(src_axes)), how.acc)
-        self._fold(phase, acc, index, how, value)
-        self.ready[out] = phase + 1
-        is_in_place = acc is self.storage.place(out, at)[0]
-        if how.finish is None and is_in_place:
+        src_shape = g.value(src).shape
+        src_axes = self.domain.axes.get(src) or tuple(i if e != 1 else None for i, e in enumerate(src_shape))
+        at = self._at(self.domain.axes[out])
+        phase = self.first_phase.get(src, 0)
+        acc, index = self._accumulator(out, at, form.acc, continues=out in self.initial)
+        self._initialise(phase, Store(acc, index, self.initial.get(out, form.start)))
+        self._accumulate(phase, acc, index, form, cast(self.storage.load(src, self._at(src_axes)), form.acc))
+        self.first_phase[out] = phase + 1
+        is_in_place = acc is self.storage.element(out, at)[0]
+        if form.finish is None and is_in_place:
             return
-        count = 1
-        for i in reduction_axes(op, len(src_axes)):
-            count *= g.value(src).shape[i]
-        folded = Load(acc, index)
-        done = folded if how.finish is None else how.finish(count, cast(folded, DType.f32))
-        self._phase(phase + 1).per_row.append(self.storage.store(out, at, done))
+        count = prod(src_shape[i] for i in reduction_axes(op, len(src_axes)))
+        reduced = Load(acc, index)
+        result = reduced if form.finish is None else form.finish(count, cast(reduced, DType.f32))
+        self._phase(phase + 1).per_row.append(self.storage.store(out, at, result))
 
-    def _start(self, phase: int, start: Store) -> None:
-        self._phase(phase).per_row.append(start)
+    def _initialise(self, phase: int, store: Store) -> None:
+        self._phase(phase).per_row.append(store)
 
-    def _fold(self, phase: int, acc: Tensor, index: tuple[Expr, ...], how: Reduction, value: Expr) -> None:
-        self._phase(phase).per_element.append(Store(acc, index, binary(how.op, Load(acc, index), value)))
+    def _accumulate(self, phase: int, acc: Tensor, index: tuple[Expr, ...], form: Reduction, value: Expr) -> None:
+        self._phase(phase).per_element.append(Store(acc, index, binary(form.op, Load(acc, index), value)))
 
-    def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, own: bool) -> tuple[Tensor, tuple[Expr, ...]]:
-        """Where the fold runs: the result itself when it is of this dtype, lies in rows and is only this region's own, else a temporary."""
+    def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, continues: bool) -> Element:
+        """The result itself if it has this dtype, is stored in rows and begins here; else a temporary."""
         v = self.storage.g.value(out)
-        is_run = len(self.across) > 1 and self._lies_across(out)  # its index in rows would tell later passes less
-        if own and v.dtype is dtype and is_row_major(self.storage.g, out) and (out in self.inside or not is_run):
-            return self.storage.place(out, at)
-        return self._laid(out, dtype)(at) if self._lies_across(out) else (self.storage.scratch(v, dtype), tuple(c.value for c in at))
+        is_contiguous = self._has_contiguous_axes(out)
+        is_indirect = is_contiguous and len(self.contiguous) > 1  # later passes understand the one index of a temporary better
+        if not continues and v.dtype is dtype and is_row_major(self.storage.g, out) and (out in self.private or not is_indirect):
+            return self.storage.element(out, at)
+        if is_contiguous:
+            return self._contiguous_temporary(out, dtype)(at)
+        return self.storage.scratch(v, dtype), tuple(c.value for c in at)
 
-    def _lies_across(self, v: int) -> bool:
-        return bool(self.across) and set(self.across) <= set(self.domain.axes.get(v, ()))
+    def _has_contiguous_axes(self, v: int) -> bool:
+        return bool(self.contiguous) and set(self.contiguous) <= set(self.domain.axes.get(v, ()))
 
-    def _laid(self, v: int, dtype: DType) -> Callable[[tuple[Coord, ...]], Place]:
-        """Where the elements of a fresh temporary are, for a value at its coordinates."""
-        others = tuple(i for i, axis in enumerate(self.domain.axes[v]) if axis not in self.across)
+    def _contiguous_temporary(self, v: int, dtype: DType) -> ElementAt:
+        """The elements of a new temporary for a value, whose last dim is the contiguous axes."""
+        others = tuple(i for i, axis in enumerate(self.domain.axes[v]) if axis not in self.contiguous)
         shape = self.storage.g.value(v).shape
-        buffer = self.storage.extra(dtype, (*(shape[i] for i in others), prod(self.domain.extents[a] for a in self.across)))
-        return lambda at: (buffer, (*(at[i].value for i in others), self.number))
+        buffer = self.storage.temporary(dtype, (*(shape[i] for i in others), prod(self.domain.extents[a] for a in self.contiguous)))
+        return lambda at: (buffer, (*(at[i].value for i in others), self.contiguous_index))

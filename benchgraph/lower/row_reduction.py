@@ -14,11 +14,11 @@ from __future__ import annotations
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.ir import Stage
 from benchgraph.gir.product import acc_dtype
-from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import Accumulator
 from benchgraph.lower.microkernel import Microkernel
 from benchgraph.lower.region import Span
+from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.tir.build import f32, seq
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, Stmt, Store
 

@@ -14,8 +14,8 @@ from math import ceil
 
 from benchgraph.gir.ir import Op
 from benchgraph.gir.product import Axis, k_group, product, transposed_src_axes
-from benchgraph.lower.access import ZERO, Coord
 from benchgraph.lower.gemm_task import GemmTask
+from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.tir.build import add, floordiv, mul, seq
 from benchgraph.tir.ir import Brgemm, Expr, Pack, Prefetch, Slice, Stmt, Tensor
 
@@ -38,7 +38,7 @@ class PackedSrc:
             return None
         v, group = task.g.value(op.ins[0]), k_group(task.g, op)
         *batch, m, k = v.shape
-        return cls(task, op, axes, group, task.storage.extra(v.dtype, (*batch, ceil(k / group), m, group)))
+        return cls(task, op, axes, group, task.storage.temporary(v.dtype, (*batch, ceil(k / group), m, group)))
 
     def pack(self, start: tuple[Coord, ...], rows: int, k: Coord, size: int) -> Stmt:
         """Pack `rows` rows of dst from `start` on, and `size` elements of k from k on, which is the start of a group."""

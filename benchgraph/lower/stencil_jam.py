@@ -239,7 +239,7 @@ class _WindowGroup:
     def _vector_by_vector(self) -> Stmt:
         """All taps for one x, or a vector of x, before the next."""
         nest, at = self.jam.nest, self.jam.acc_index(self.x)
-        accs = [nest.storage.extra(DType.f32, self.jam.acc_shape) for _ in self.ys]
+        accs = [nest.storage.temporary(DType.f32, self.jam.acc_shape) for _ in self.ys]
         (group,), (windows,) = self._tap_groups, self._values
         clears = (Store(acc, at, nest.init) for acc in accs)
         updates = (self._update(acc, at, taps) for acc, taps in zip(accs, windows, strict=True) if taps)
@@ -249,7 +249,7 @@ class _WindowGroup:
     def _row_by_row(self) -> Stmt:
         """All x for one group of taps before the next: src's rows are read in order."""
         nest, groups = self.jam.nest, list[Stmt]()
-        acc = nest.storage.extra(DType.f32, (len(self.ys), *self.jam.acc_shape))
+        acc = nest.storage.temporary(DType.f32, (len(self.ys), *self.jam.acc_shape))
         at = [(Const(i), *self.jam.acc_index(self.x)) for i in range(len(self.ys))]
         for group, windows in zip(self._tap_groups, self._values, strict=True):
             groups.append(group.repeated(self._over_x(*(self._update(acc, i, taps) for i, taps in zip(at, windows, strict=True) if taps))))

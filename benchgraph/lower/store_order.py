@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import root_index
-from benchgraph.lower.runs import is_even
+from benchgraph.lower.loop_order import covers_all_axes
 from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement, Indices
 from benchgraph.tir.affine import linear
@@ -67,7 +67,7 @@ def _last_store(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]
     """The last result that leaves the nest, and its op; None where post-ops may not run in any order of rows and columns."""
     all_ops = tuple(ops)
     stored = [(op, v) for op in all_ops for v in op.outs if g.root(v) in outs]
-    return stored[-1] if stored and is_even(domain, all_ops) else None
+    return stored[-1] if stored and covers_all_axes(domain, all_ops) else None
 
 
 def _index(g: Graph, domain: Domain, op: Op, id: int, at: Mapping[int, Expr]) -> Indices:

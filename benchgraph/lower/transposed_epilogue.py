@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Op
-from benchgraph.lower.access import Coord, Place
 from benchgraph.lower.gemm_task import GemmTask, transposed
 from benchgraph.lower.region import Region, Span
+from benchgraph.lower.storage import Coord, Element
 from benchgraph.lower.store_order import stores_columns
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Expr, Pack, Slice, Stmt, Tensor
@@ -38,16 +38,16 @@ class TransposedEpilogue:
         if not stores_columns(task.g, domain, post_ops, task.node.outs) or not task.has_private_result(op):
             return None
         v = task.g.value(op.outs[0])
-        return cls(task, op, task.storage.extra(v.dtype, (*v.shape[:-2], v.shape[-1], v.shape[-2])))
+        return cls(task, op, task.storage.temporary(v.dtype, (*v.shape[:-2], v.shape[-1], v.shape[-2])))
 
     def emit(self, no: Expr, nb: int, width: int, domain: Domain, spans: tuple[Span, ...], ops: Iterable[Op]) -> Stmt:
         """Transpose `width` columns from block no on, then run post-ops on them along the rows."""
         storage, (result,) = self.task.storage, self.op.outs
-        with storage.elsewhere({result: self._place}):
+        with storage.redirect({result: self._element}):
             body = Region(storage, domain, spans, inner=len(spans) - 2).emit(ops)
         return seq(self._transpose(no, nb, width), body)
 
-    def _place(self, coords: tuple[Coord, ...]) -> Place:
+    def _element(self, coords: tuple[Coord, ...]) -> Element:
         *batch, row, column = (c.value for c in coords)
         return self.buffer, (*batch, column, row)
 
@@ -55,5 +55,5 @@ class TransposedEpilogue:
         start, last = self.task.start(no, nb), len(self.buffer.shape) - 1
         acc = self.task.result(self.op, start)
         assert acc is not None, "only a result that the microkernel writes is transposed"
-        dst = Slice(*self._place(start), ((last - 1, 1), (last, 1)))
+        dst = Slice(*self._element(start), ((last - 1, 1), (last, 1)))
         return self.task.for_rows(lambda rows: Pack(transposed(acc), dst, width, rows))

@@ -10,7 +10,7 @@ from math import lcm
 from typing import TypeAlias
 
 from benchgraph.gir.ir import Value
-from benchgraph.lower.access import Storage
+from benchgraph.lower.storage import Storage
 from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Range, Ranges, period
 from benchgraph.tir.build import Loop, binary, f32, nest

@@ -18,11 +18,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, trace
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.strides import strides_of
-from benchgraph.lower.access import Coord, Storage
 from benchgraph.lower.loops import SMALL
 from benchgraph.lower.padded_window import PaddedWindow
-from benchgraph.lower.region import Region, Span
+from benchgraph.lower.region import Region
 from benchgraph.lower.stencil_jam import stencil_jam
+from benchgraph.lower.storage import Coord, Storage
 from benchgraph.lower.window_nest import WindowNest
 from benchgraph.lower.window_rows import WindowRow
 from benchgraph.ops import spec
@@ -50,7 +50,7 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
     def finish(at: Indices, value: Expr) -> Stmt:
         coords = tuple(map(Coord, at))
         store = storage.store(out.id, coords, value)
-        return seq(store, Region(storage, domain, (Span(Const(1)),) * len(coords), coords).emit(post_ops)) if post_ops else store
+        return seq(store, Region.point(storage, domain, coords).emit(post_ops)) if post_ops else store
 
     nests: list[Stmt] = []
     for port, first in window.prologue:
@@ -58,7 +58,7 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
         axes = tuple(range(len(operand.shape)))
         x_axis = _densest_axis(g, operand.id, axes)
         order = (*(axis for axis in axes if axis != x_axis), x_axis)
-        result = _EarlierResult(storage.extra(DType.f32, tuple(operand.shape[axis] for axis in order)), order)
+        result = _EarlierResult(storage.temporary(DType.f32, tuple(operand.shape[axis] for axis in order)), order)
         nests.append(_lower(WindowNest(storage, first, call, src, operand, x_axis, result.store, jam=node.stencil_jam)))
         earlier.append(result)
     last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)

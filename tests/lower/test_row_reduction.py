@@ -8,8 +8,8 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower.access import ZERO
 from benchgraph.lower.row_reduction import RowReduction
+from benchgraph.lower.storage import ZERO
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir.build import seq

@@ -1,4 +1,4 @@
-"""Where a value's elements are: from logical coordinates, through views and layouts, to an element of a TIR tensor."""
+"""Where values are stored: from logical coordinates, through views and layouts, to an element of a Tensor IR tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tens
 T = TypeVar("T")
 
 ZERO = Const(0)
-Place: TypeAlias = tuple[Tensor, tuple[Expr, ...]]  # a tensor, and the index of an element of it
+Element: TypeAlias = tuple[Tensor, tuple[Expr, ...]]  # a tensor and an index
 
 
 @dataclass(frozen=True)
@@ -36,33 +36,34 @@ class Coord:
     def value(self) -> Expr:
         return add(mul(self.outer, self.tile), self.inner)
 
+    def quotient(self, size: int) -> Expr:
+        return self.outer if self.tile == size else floordiv(self.value, size)
+
+    def remainder(self, size: int) -> Expr:
+        return self.inner if self.tile == size else mod(self.value, size)
+
+
+ElementAt: TypeAlias = Callable[[tuple[Coord, ...]], Element]
+
 
 def physical_index(layout: Layout, coords: tuple[Coord, ...]) -> tuple[Expr, ...]:
-    """The element of the buffer that holds the value's element at coords."""
+    """The index in the buffer of the value's element at coords."""
     size = dict(layout.blocks)
-    outer = [_quotient(coords[a], size[a]) if a in size else coords[a].value for a in layout.order]
-    return (*outer, *(_remainder(coords[a], s) for a, s in layout.blocks))
-
-
-def _quotient(c: Coord, size: int) -> Expr:
-    return c.outer if c.tile == size else floordiv(c.value, size)
-
-
-def _remainder(c: Coord, size: int) -> Expr:
-    return c.inner if c.tile == size else mod(c.value, size)
+    outer = [coords[a].quotient(size[a]) if a in size else coords[a].value for a in layout.order]
+    return (*outer, *(coords[a].remainder(s) for a, s in layout.blocks))
 
 
 class Storage:
-    """The TIR tensor of every value with a buffer, made on first use; and loads and stores through it.
+    """The tensor of every value with a buffer, made on first use; and loads and stores of its elements.
 
-    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. moved: values that are read, for
-    now, from another place than their own, and how that follows from their coordinates.
+    temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. redirected: values whose elements
+    are elsewhere for now.
     """
 
     def __init__(self, g: Graph) -> None:
         self.g = g
         self.temporaries: dict[int, Tensor] = {}
-        self.moved: dict[int, Callable[[tuple[Coord, ...]], Place]] = {}
+        self.redirected: dict[int, ElementAt] = {}
         self._params: dict[int, Tensor] = {}
         self._numbers: Iterator[int] = iter(range(1 << 30))
 
@@ -82,39 +83,39 @@ class Storage:
         return self.temporaries[root]
 
     def scratch(self, like: Value, dtype: DType) -> Tensor:
-        """A fresh temporary of the value's logical shape."""
-        return self.extra(dtype, like.shape)
+        """A new temporary of the value's logical shape."""
+        return self.temporary(dtype, like.shape)
 
-    def extra(self, dtype: DType, shape: Shape) -> Tensor:
-        """A fresh temporary that stands for no value."""
+    def temporary(self, dtype: DType, shape: Shape) -> Tensor:
+        """A new temporary that belongs to no value."""
         number = -1 - next(self._numbers)
         self.temporaries[number] = tensor(f"s{-number}", dtype, shape)
         return self.temporaries[number]
 
     def var(self, stem: str) -> Var:
-        """A loop variable whose name no other has."""
+        """A loop variable with a unique name."""
         return Var(f"{stem}{next(self._numbers)}")
 
-    def place(self, id: int, coords: tuple[Coord, ...]) -> Place:
-        """Of a value's element; coordinates along dims of size 1 are taken as 0."""
+    def element(self, id: int, coords: tuple[Coord, ...]) -> Element:
+        """A value's element; coordinates along dims of size 1 count as 0."""
         v = self.g.value(id)
         coords = tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(v.shape, coords, strict=True))
         if v.view is not None:
-            coords = tuple(Coord(e) for e in root_index(self.g, id, tuple(c.value for c in coords)))
+            coords = tuple(map(Coord, root_index(self.g, id, tuple(c.value for c in coords))))
             v = self.g.value(self.g.root(id))
-        if v.id in self.moved:
-            return self.moved[v.id](coords)
+        if v.id in self.redirected:
+            return self.redirected[v.id](coords)
         return self.tensor(v.id), physical_index(v.layout, coords)
 
     @contextmanager
-    def elsewhere(self, places: Mapping[int, Callable[[tuple[Coord, ...]], Place]]) -> Iterator[None]:
-        """What is emitted meanwhile finds these values at the places that their coordinates are given."""
-        self.moved |= places
+    def redirect(self, elements: Mapping[int, ElementAt]) -> Iterator[None]:
+        """Code that is emitted meanwhile takes these values' elements from elsewhere."""
+        self.redirected |= elements
         try:
             yield
         finally:
-            for id in places:
-                del self.moved[id]
+            for id in elements:
+                del self.redirected[id]
 
     def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:
         """The element in the value's own dtype; compile-time scalars become literals."""
@@ -122,8 +123,7 @@ class Storage:
         if v.literal is not None and prod(v.shape) == 1:
             item = v.literal.array.reshape(()).item()
             return Const(float(item) if v.dtype.is_float else int(item), v.dtype)
-        where, index = self.place(id, coords)
-        return Load(where, index)
+        return Load(*self.element(id, coords))
 
     def load(self, id: int, coords: tuple[Coord, ...]) -> Expr:
         """The element as it is computed with: floats of any width as f32, everything else in its own dtype."""
@@ -133,23 +133,23 @@ class Storage:
         return Const(float(raw.value), DType.f32) if isinstance(raw, Const) else cast(raw, DType.f32)
 
     def store(self, id: int, coords: tuple[Coord, ...], value: Expr) -> Store:
-        where, index = self.place(id, coords)
+        where, index = self.element(id, coords)
         return Store(where, index, cast(value, where.dtype))
 
 
 def right_aligned(at: tuple[T, ...], rank: int, zero: T) -> tuple[T, ...]:
-    """The last `rank` of a result's coordinates; zeros in front where an operand, one number then, has more dims than it."""
+    """The last `rank` of a result's coordinates, after zeros where an operand has more dims than the result."""
     return (zero,) * (rank - len(at)) + at[max(len(at) - rank, 0) :]
 
 
-def aligned(shape: Shape, coords: tuple[Coord, ...]) -> tuple[Coord, ...]:
+def broadcast(shape: Shape, coords: tuple[Coord, ...]) -> tuple[Coord, ...]:
     """The coordinates of an operand of this shape, numpy-broadcast to a result at coords: right-aligned, 0 along dims of size 1."""
     tail = right_aligned(coords, len(shape), Coord(ZERO))
     return tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(shape, tail, strict=True))
 
 
-def along(axes: Sequence[int], extents: Shape, number: Expr) -> dict[int, Coord]:
-    """Where the element of this number is along each of the axes, which are run through as one, the last of them fastest."""
+def unravel(axes: Sequence[int], extents: Shape, number: Expr) -> dict[int, Coord]:
+    """The coordinates along these axes of the element of this number, as numpy.unravel_index: the last axis varies fastest."""
     steps = dense_strides(tuple(extents[a] for a in axes))
     quotients = {axis: floordiv(number, step) for axis, step in zip(axes, steps, strict=True)}
     return {axis: Coord(q if axis == axes[0] else mod(q, extents[axis])) for axis, q in quotients.items()}

@@ -12,7 +12,7 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower import folds
+from benchgraph.lower import split_reduction
 from benchgraph.tir.build import constant, f32, type_of
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
@@ -122,7 +122,7 @@ def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) 
     f = main(CASES[name])
     spread = [s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert len(spread) == passes
-    large = {p.name for p in f.params if prod(p.shape) >= folds.WORTH}
+    large = {p.name for p in f.params if prod(p.shape) >= split_reduction.WORTH}
     outside = [s for s in children(f.body) if s not in spread]
     assert not {x.tensor.name for s in outside for c in walk(s) for x in loads(c)} & large
 
@@ -142,14 +142,14 @@ def test_what_another_nest_reads_too_is_cut_finer() -> None:
 @pytest.mark.parametrize("build", [backward(EVEN), training(EVEN), backward((8, 32, 32, 64)), backward(EVEN, DType.bf16)])
 def test_temporaries_hold_parts_of_sums_alone(build: Build) -> None:
     """What the second pass reads again of the first it computes again."""
-    assert main(build).shared_bytes <= 4 * 64 * (2 * folds.MOST_TASKS + 16)
+    assert main(build).shared_bytes <= 4 * 64 * (2 * split_reduction.MOST_TASKS + 16)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
     """Cores that write to one line take it from each other."""
     f = lowered(CASES[name]).main
-    small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * folds.MOST_TASKS)
+    small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * split_reduction.MOST_TASKS)
     parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
     assert parts
     assert all(t.dtype.nbytes(t.shape[-1]) == LINE_BYTES for t in parts)
@@ -209,14 +209,14 @@ def test_little_work_stays_on_one_thread() -> None:
 
 @pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = folds._Parts._spread
+    spread = split_reduction._SplitRegion._parallel_tasks
 
-    def broken(self: folds._Parts, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
+    def broken(self: split_reduction._SplitRegion, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
         return spread(self, body, [(replace(first, value=f32(1.0)), added) for first, added in parts if isinstance(first, Store)])
 
     if fault == "a part that is not added":
-        monkeypatch.setattr(folds._Parts, "_summed", lambda self, phase: [])
+        monkeypatch.setattr(split_reduction._SplitRegion, "_add_parts", lambda self, phase: [])
     else:
-        monkeypatch.setattr(folds._Parts, "_spread", broken)
+        monkeypatch.setattr(split_reduction._SplitRegion, "_parallel_tasks", broken)
     columns = 20 + len(fault)  # another shape for each fault, because compiled code is cached
     assert not matches_reference(op("ReduceSum", (3, 53, 41, columns), axes=[0, 1, 2]))

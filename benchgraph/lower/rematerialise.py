@@ -1,0 +1,88 @@
+"""Rematerialisation: a later phase of a region recomputes a value per element where that is cheaper than storing and loading it.
+
+for i: t[i] = f32(x[i]); acc = max(acc, t[i])      ->   for i: acc = max(acc, f32(x[i]))
+for i: y[i] = exp(t[i] - acc)                           for i: y[i] = exp(f32(x[i]) - acc)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchgraph.core.dtypes import DType
+from benchgraph.gir.domain import Axes, Domain
+from benchgraph.gir.ir import Op
+from benchgraph.lower.storage import Coord, Storage, broadcast, right_aligned
+from benchgraph.ops import spec
+from benchgraph.ops.spec import Elementwise
+from benchgraph.tir.build import cast
+from benchgraph.tir.cost import instructions
+from benchgraph.tir.ir import Expr, Store
+
+MOST_LOADS = 2  # values per element that one is recomputed from: without, it would be stored and loaded
+
+
+class Rematerialiser:
+    """The private values of a region.
+
+    at: a point of the region, by axes. most_instructions: on a vector, that recompute a value; with its store, which then is not needed.
+    """
+
+    def __init__(
+        self, storage: Storage, domain: Domain, private: frozenset[int], at: Callable[[Axes], tuple[Coord, ...]], most_instructions: int
+    ) -> None:
+        self.storage, self.domain, self.private, self.at, self.most_instructions = storage, domain, private, at, most_instructions
+        self.producer: dict[int, Op] = {}
+        self._values: dict[int, Expr | None] = {}
+
+    def record(self, op: Op) -> None:
+        self.producer.update(dict.fromkeys(op.outs, op))
+
+    def value(self, v: int) -> Expr | None:
+        """The expression that recomputes a value of an earlier phase; None where it is to be loaded."""
+        if not self._is_own(v, self.domain.axes.get(v, ())):
+            return None
+        if v not in self._values:
+            loaded: set[int] = set()
+            value = self._recomputed(v, loaded, {})
+            is_cheap = value is not None and len(loaded) <= MOST_LOADS and self._cost(v, value) <= self.most_instructions
+            self._values[v] = value if is_cheap else None
+        return self._values[v]
+
+    def _cost(self, v: int, value: Expr) -> int:
+        return instructions(Store(*self.storage.element(v, self.at(self.domain.axes[v])), value))
+
+    def _varies(self, axes: Axes) -> bool:
+        """Per element, not per row."""
+        return bool(self.domain.reduced.intersection(axes))
+
+    def _is_own(self, v: int, axes: Axes) -> bool:
+        """Whether the region itself computes a value, per element."""
+        return v in self.private and v in self.producer and self._varies(axes)
+
+    def _recomputed(self, v: int, loaded: set[int], known: dict[int, Expr | None]) -> Expr | None:
+        """The element at this point from the region's inputs and from values per row; None where that takes more than a few pointwise ops.
+
+        loaded: collects the values per element that it loads. known: values that have been recomputed on the way, None while they are not.
+        """
+        if v in known:
+            return known[v]
+        axes, g, op = self.domain.axes[v], self.storage.g, self.producer[v]
+        form, at = spec(op.kind).lowering.form, self.at(axes)
+        if not isinstance(form, Elementwise) or len(op.outs) > 1 or len(known) >= self.most_instructions:
+            return None
+        known[v] = None
+        operands: list[Expr] = []
+        for src in op.ins:
+            shape = g.value(src).shape
+            src_axes = tuple(a if extent != 1 else None for a, extent in zip(right_aligned(axes, len(shape), None), shape, strict=True))
+            is_own = self._is_own(src, src_axes)
+            operand = self._recomputed(src, loaded, known) if is_own else self.storage.load(src, broadcast(shape, at))
+            if operand is None:
+                return None
+            if not is_own and self._varies(src_axes):
+                loaded.add(src)
+            operands.append(operand)
+        dtype = g.value(v).dtype
+        (value,) = form.values(op.attrs, g.value(v).shape, tuple(c.value for c in at), tuple(operands))
+        known[v] = cast(cast(value, dtype), DType.f32) if dtype.is_float else cast(value, dtype)
+        return known[v]

@@ -1,0 +1,135 @@
+"""Split reductions, of everything or of all axes but the last: sums per channel with channels last, a loss, the gradient of one slope.
+
+    parallel for t in tasks:                              partial sums of a task
+      part[t, :] = 0
+      for r in rows of a task: for c in C: part[t, c] += x[t * rows + r, c] - mean[c]
+    for t in tasks: for c in C: acc[c] += part[t, c]
+    parallel for t in tasks: for r ..: for c in C: dst[..] = (x[..] - mean[c]) * acc[c]
+
+Where columns are reduced, too, a part is one number. Axes that all accesses step through evenly are then one row, cut into tasks.
+
+The tasks follow from the shape alone, and their parts are added in order: a result's bits do not depend on threads. A value per element
+that a later phase reads is recomputed there if that is cheaper than memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from benchgraph.core.divide import divisor_from
+from benchgraph.core.target import LINE_BYTES
+from benchgraph.gir.domain import Domain
+from benchgraph.gir.ir import FusedOp
+from benchgraph.lower.region import Collapsed, Region, Span
+from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
+from benchgraph.ops.spec import Reduction
+from benchgraph.tir.build import Loop, add, binary, block_size, constant, mul, nest, seq
+from benchgraph.tir.cost import FUNCTION
+from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
+
+MOST_TASKS = 64  # one thread adds their parts
+FEWEST_ROWS = 32  # of a task: adding the parts then is 1/32 of the work
+FEWEST_ELEMENTS = 16384  # of a task
+# The fewest elements and rows of a task whose input another nest reads, too: L2 then holds two such inputs until it does, and there are not
+# too many parts (docs/measurements/lowering.md).
+SHARED_ELEMENTS, SHARED_ROWS = 32768, 64
+# Elements of a nest from which on waking a second thread pays for a plain sum, 3 instructions on a vector (tir/cost.py).
+WORTH = 98304
+# Instructions on a vector that recompute a value: as long as a vector takes to memory and back (docs/measurements/lowering.md).
+MOST_INSTRUCTIONS = FUNCTION
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the elements of a reduction become tasks.
+
+    rows: the axes that number rows; without any, the one row is split. columns: the axes that are a row, as one loop. per_task: rows, or
+    else columns, of a task. keeps_columns: whether columns are not reduced.
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    per_task: int
+    keeps_columns: bool
+
+    @classmethod
+    def of(cls, domain: Domain, inner: int, collapsed: Collapsed, *, is_shared: bool = False) -> Split | None:
+        """None where more axes are kept than the columns, along `inner`, or where there is not enough work for several tasks.
+
+        inner, collapsed: see Region. is_shared: another nest reads the same input, and merge-blocks may fuse the two loops.
+        """
+        extents = domain.extents
+        kept = {axis for axis, extent in enumerate(extents) if extent != 1 and axis not in domain.reduced}
+        reduced = [axis for axis in sorted(domain.reduced) if extents[axis] != 1]
+        if not reduced or kept - {inner} or prod(extents) < WORTH:
+            return None
+        column_axes = next((axes for axes in collapsed if inner in axes), (inner,))
+        row_axes = tuple(axis for axis in reduced if axis not in column_axes)
+        rows, columns = (prod(extents[axis] for axis in axes) for axes in (row_axes, column_axes))
+        if not row_axes:
+            per_task = max(FEWEST_ELEMENTS, -(-columns // MOST_TASKS))
+            return cls(row_axes, column_axes, -(-per_task // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
+        per_task = -(-rows // MOST_TASKS)
+        if is_shared:
+            per_task = min(per_task, max(SHARED_ELEMENTS // columns, SHARED_ROWS))
+        fewest = max(-(-FEWEST_ELEMENTS // columns), per_task, FEWEST_ROWS if kept else 1)
+        per_task = divisor_from(rows, fewest) or fewest
+        return cls(row_axes, column_axes, per_task, bool(kept)) if rows > per_task else None
+
+
+def lower_split_reduction(
+    storage: Storage, node: FusedOp, domain: Domain, split: Split, contiguous: tuple[int, ...], private: frozenset[int]
+) -> Stmt:
+    """contiguous, private: see Region."""
+    return _SplitRegion(storage, domain, split, contiguous, private).emit(node.ops)
+
+
+class _SplitRegion(Region):
+    """A region of one row and one column, with its own loops around the phases."""
+
+    def __init__(self, storage: Storage, domain: Domain, split: Split, contiguous: tuple[int, ...], private: frozenset[int]) -> None:
+        task, row, column = (storage.var(stem) for stem in ("o", "r", "i"))
+        extents, rank = domain.extents, len(domain.extents)
+        columns: Loop = (column, Const(prod(extents[axis] for axis in split.columns)))
+        axes, var, rest = (split.rows, row, (columns,)) if split.rows else (split.columns, column, ())
+        total = prod(extents[axis] for axis in axes)
+        coord_of = unravel(split.columns, extents, column) | unravel(axes, extents, add(mul(task, split.per_task), var))
+        coords = tuple(coord_of.get(axis, Coord(ZERO)) for axis in range(rank))
+        spans = (Span(Const(1)),) * rank
+        super().__init__(storage, domain, spans, coords, None, (), contiguous, private, MOST_INSTRUCTIONS)
+        self.tasks: Loop = (task, Const(-(-total // split.per_task)))
+        self.of_task: tuple[Loop, ...] = ((var, block_size(total, split.per_task, task)), *rest)
+        self.kept: tuple[Loop, ...] = (columns,) if split.keeps_columns else ()
+        self.initial_stores: dict[int, list[Stmt]] = {}  # by phase: of the results that parts are added to
+        self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: (initial store of a task's part, its addition to the result)
+
+    def finish(self) -> Stmt:
+        body: list[Stmt] = list(self.before)
+        for number, phase in enumerate(self.phases):
+            body += [nest(self.kept, seq(*phase.per_row))] if phase.per_row else []
+            if phase.per_element:
+                body += [self._parallel_tasks(phase.per_element, self.parts.get(number, [])), *self._add_parts(number)]
+        return seq(*body)
+
+    def _parallel_tasks(self, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
+        initialise = [nest(self.kept, seq(*(initial for initial, _ in parts)))] if parts else []
+        return For(*self.tasks, seq(*initialise, nest(self.of_task, seq(*body))), LoopKind.parallel)
+
+    def _add_parts(self, phase: int) -> list[Stmt]:
+        """Add up the parts of a phase's reductions behind its tasks, whose loop may then be fused with the one before it."""
+        if phase not in self.parts:
+            return []
+        additions = seq(*(addition for _, addition in self.parts[phase]))
+        return [nest(self.kept, seq(*self.initial_stores[phase])), nest((self.tasks, *self.kept), additions)]
+
+    def _initialise(self, phase: int, store: Store) -> None:
+        self.initial_stores.setdefault(phase, []).append(store)
+
+    def _accumulate(self, phase: int, acc: Tensor, index: tuple[Expr, ...], form: Reduction, value: Expr) -> None:
+        (task, tasks), line = self.tasks, Const(LINE_BYTES * 8 // acc.dtype.bits)  # no two tasks write the same cache line
+        column, columns = self.kept[0] if self.kept else (ZERO, line)
+        part, at = self.storage.temporary(acc.dtype, (constant(tasks) or 0, constant(columns) or 0)), (task, column)
+        initial = Store(part, at, form.start)
+        super()._accumulate(phase, part, at, form, value)
+        self.parts.setdefault(phase, []).append((initial, Store(acc, index, binary(form.op, Load(acc, index), Load(part, at)))))
