@@ -1,4 +1,4 @@
-"""explain: what it says is what the compiler did."""
+"""explain: it reports what the compiler did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attention holds while it runs are tiles: a sequence twice as long needs at most twice of them, whatever the graph looks like.
+"""Attention's temporaries are tiles: a sequence twice as long needs at most twice as much, for every form of the graph.
 
 Every attention of ours under inputs/graph, and of the corpus, is compiled for a sequence and for one twice as long. The temporaries of a
 thread may grow as a row of scores does, those of all threads together not at all. A matrix of scores would grow fourfold.
@@ -112,8 +112,8 @@ def test_temporaries_grow_as_rows_do(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in cases() if "bf16" in path.name or path.stem in NARROW], ids=lambda path: path.stem)
-def test_so_they_do_where_the_machine_multiplies_bf16(path: Path) -> None:
-    """What its instructions want is pairs along k, and a sum over the rows of scores has them in different rows."""
+def test_temporaries_grow_as_rows_do_with_bf16_products(path: Path) -> None:
+    """bf16 instructions take pairs along k, which a reduction over the rows of scores has in different rows."""
     graph = infer_shapes(load(path))
     shared, thread = growth(graph if "bf16" in path.name else with_dtype(graph, DType.bf16), "avx512_core_bf16")
     assert shared == 0
@@ -127,6 +127,6 @@ def test_products_of_all_heads_at_once_would_hold_matrices() -> None:
     assert thread > 3
 
 
-def test_unshrunk_temporaries_are_whole() -> None:
+def test_unshrunk_temporaries_have_full_size() -> None:
     shared, _ = held(longer(infer_shapes(load(OURS / "attention.json")), 4), "avx512_core_vnni", off=("shrink",))
     assert shared > 4 * 8 * 512 * 512 * 4

@@ -1,4 +1,4 @@
-"""Attention is one nest, one parallel region, and its temporaries are tiles, whatever stands between the products."""
+"""Attention is one nest and one parallel region with tiles as temporaries, for all ops between the products."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def nests(g: Graph) -> list[FusedOp]:
 
 
 def regions(f: Func) -> int:
-    """How often threads are woken: the parallel loops of the function."""
+    """The number of parallel loops of the function."""
     top = f.body.stmts if isinstance(f.body, Seq) else (f.body,)
     return sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in top)
 
 
 def along(node: FusedOp) -> dict[str, tuple[int | None, ...]]:
-    """Of every stage at the batch anchor, by the kind of its first op."""
+    """`along` of every batch-invariant stage, by the kind of its first op."""
     return {stage.ops[0].kind: stage.along for stage in node.stages if stage.is_batch_invariant}
 
 
@@ -104,7 +104,7 @@ def with_statistics(b: GraphBuilder, seq: int = 128, batch: int = 4) -> None:
 
 
 def heads_in_columns(b: GraphBuilder, seq: int = 128, batch: int = 4) -> None:
-    """One head of keys; the queries of four heads lie side by side, and the second product sums over the keys."""
+    """One head of keys; the queries of four heads are adjacent columns, and the second product reduces over the keys."""
     s = b.op("MatMul", b.input((batch, seq, 64)), b.input((batch, 64, 4 * seq)))
     s = b.op("StaticTranspose", b.op("StaticReshape", s, shape=[batch, seq, 4, seq], special_zero=False), order=[0, 2, 1, 3])
     p = b.op("StaticTranspose", b.op("SoftMax", s, axis=-1), order=[0, 2, 1, 3])
@@ -129,7 +129,7 @@ def test_temporaries_do_not_grow_with_the_batch(form: Callable[..., object]) -> 
 
 
 @pytest.mark.parametrize("seq", [197, 1500], ids=["few ragged rows", "many"])
-def test_rows_that_no_task_divides_need_no_more_than_a_task(seq: int) -> None:
+def test_ragged_rows_need_temporaries_of_one_task_only(seq: int) -> None:
     _, main = compiled(lambda b: plain(b, seq=seq))
     operands = 2 * 64 * (seq + 64) * 4
     assert main.thread_bytes <= operands + TARGET.l2_bytes
@@ -143,8 +143,8 @@ def test_keys_are_packed_once_for_the_heads_that_share_them() -> None:
     assert along(nest)["Reorder"] == (0, 1)
 
 
-def test_with_too_few_groups_for_the_cores_each_head_packs_its_own() -> None:
-    """One entry, one group, and much more to multiply than to pack."""
+def test_with_too_few_groups_for_the_cores_each_head_packs_its_keys() -> None:
+    """One batch entry, one group, and much more to multiply than to pack."""
 
     def build(b: GraphBuilder, seq: int, heads: int = 8) -> None:
         attend(b, scores(b, (1, heads, seq, 64), (1, 1, seq, 64)), b.input((1, 1, seq, 64)))
@@ -166,7 +166,7 @@ def test_one_entry_keeps_its_rows_parallel() -> None:
     assert any(isinstance(s, Pack) for s in walk(tasks))
 
 
-def test_what_leaves_the_partition_is_made_by_one_entry_alone() -> None:
+def test_an_output_is_written_by_one_batch_entry_only() -> None:
     """Two threads must not write one output, even the same numbers."""
 
     def build(b: GraphBuilder) -> None:
@@ -178,7 +178,7 @@ def test_what_leaves_the_partition_is_made_by_one_entry_alone() -> None:
     assert len(nests(g)) == 2
 
 
-def test_odd_numbers_of_entries_leave_no_core_idle() -> None:
+def test_an_odd_number_of_batch_entries_leaves_no_core_idle() -> None:
     def build(b: GraphBuilder) -> None:
         attend(b, scores(b, (5, 1, 128, 64), (5, 1, 128, 64)), b.input((5, 1, 128, 64)))
 

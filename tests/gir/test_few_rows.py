@@ -1,4 +1,4 @@
-"""Products of a few rows with weights that change: read as they lie where that is faster, neither copied nor widened first."""
+"""Products of few rows with weights that change: these are read in place where that is faster, neither copied nor widened first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kernel(g: Graph) -> Stage:
 
 
 def is_read_as_given(g: Graph) -> bool:
-    """No op has the weights but the product."""
+    """Only the product reads the weights."""
     given = {v for v in g.ins if g.value(v).type.elements == K * N}
     readers = [op for n in nests(g) for op in n.ops if given & {g.root(v) for v in op.ins}]
     return all(spec(op.kind).lowering.is_contraction for op in readers)
@@ -78,14 +78,14 @@ def test_a_gated_perceptron_of_one_row(golden) -> None:
         (9, DType.f32, True, PLAIN, False),
     ],
 )
-def test_up_to_how_many_rows(m: int, dtype: DType, transposed: bool, target: Target, wanted: bool) -> None:
+def test_weights_stay_unpacked_up_to_so_many_rows(m: int, dtype: DType, transposed: bool, target: Target, wanted: bool) -> None:
     assert is_read_as_given(scheduled(layer(m, dtype, transposed=transposed), target)) == wanted
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("llc_bytes", [0, 1])
 @pytest.mark.parametrize("dtype", [DType.f16, DType.f32])
-def test_however_much_the_work_they_are_not_packed_then(dtype: DType, llc_bytes: int, cores: int) -> None:
+def test_few_rows_do_not_pack_weights_however_large(dtype: DType, llc_bytes: int, cores: int) -> None:
     """Eight rows of f32 in caches are, where cores share them."""
     target = replace(PLAIN, llc_bytes=llc_bytes, cores=cores, l2_bytes=1 << 16)
     g = scheduled(lambda b: b.op("MatMul", b.input((8, 2048), dtype), b.input((2048, 512), dtype)), target)
@@ -94,7 +94,7 @@ def test_however_much_the_work_they_are_not_packed_then(dtype: DType, llc_bytes:
 
 
 @pytest.mark.parametrize("options", [{"constant": True}, {"cast": True}], ids=str)
-def test_weights_that_are_constant_or_computed_are_not(options: dict[str, bool]) -> None:
+def test_constant_and_computed_weights_are_packed(options: dict[str, bool]) -> None:
     assert not is_read_as_given(scheduled(layer(1, DType.f16, transposed=True, **options), PLAIN))
 
 
@@ -111,8 +111,8 @@ def test_weights_that_are_constant_or_computed_are_not(options: dict[str, bool])
         (9, FAR, 2 * FAR, 0),
     ],
 )
-def test_rows_of_weights_go_in_turn_where_l2_does_not_hold_them(m: int, l2_bytes: int, llc_bytes: int, wanted: int) -> None:
-    """And the result lies in rows, since a piece is wider than a block of columns would be."""
+def test_rows_of_weights_are_read_together_where_l2_does_not_hold_them(m: int, l2_bytes: int, llc_bytes: int, wanted: int) -> None:
+    """The result is row-major, since a packed block is wider than a column block would be."""
     g = scheduled(layer(m, DType.f32), replace(PLAIN, l2_bytes=l2_bytes, llc_bytes=llc_bytes))
     (op, *_), p = kernel(g).ops, kernel(g).parameters
     assert p is not None
@@ -121,7 +121,7 @@ def test_rows_of_weights_go_in_turn_where_l2_does_not_hold_them(m: int, l2_bytes
 
 
 def test_entries_of_a_batch_have_weights_of_their_own() -> None:
-    """Attention of one query: neither keys nor values are copied, and no column of them is cut for the cores, who have entries enough."""
+    """Attention of one query: neither keys nor values are copied or split over cores, since there are enough batch entries."""
 
     def attention(b: GraphBuilder) -> None:
         q, k, v = (b.input((4, rows, 128), DType.bf16) for rows in (1, 512, 512))
@@ -137,7 +137,7 @@ def test_entries_of_a_batch_have_weights_of_their_own() -> None:
     assert (scores.unrolled_columns, values.ks, values.ns) == (1, 1, 128)
 
 
-def test_what_a_product_in_turn_makes_or_reads_is_not_cut_into_blocks() -> None:
+def test_a_product_that_reads_rows_together_has_no_column_blocks() -> None:
     def chain(b: GraphBuilder) -> None:
         x = b.op("ReLU", b.op("MatMul", b.input((2, 256)), b.constant((256, 1024))))
         x = b.op("ReLU", b.op("MatMul", x, b.input((1024, 1024))))
@@ -171,7 +171,7 @@ def test_columns_of_a_page_are_read_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(("one_stream", "abreast"), [(False, [8, 8, 5, 4, 2]), (True, [1, 4, 4, 4, 2])])
-def test_one_stream_at_a_time_suits_some_cores(one_stream: bool, abreast: list[int]) -> None:
+def test_columns_at_a_time_depend_on_how_many_streams_suit_the_cores(one_stream: bool, abreast: list[int]) -> None:
     target = replace(PLAIN, one_stream=one_stream)
     assert [unrolled_columns(rows, 2 * PAGE_BYTES, target) for rows in (1, 2, 3, 4, 6)] == abreast
 
@@ -186,7 +186,7 @@ def test_one_stream_at_a_time_suits_some_cores(one_stream: bool, abreast: list[i
     ],
 )
 def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed: bool, isa: str, wanted: tuple[int, int]) -> None:
-    """Several panels at a time; of smaller ones, and where columns lie together, one."""
+    """Several panels at a time; one panel for smaller weights and for weights stored by columns."""
     target = replace(MULTIPLIES, l2_bytes=l2_bytes, isa=ISAS[isa])
     p = kernel(scheduled(layer(16, DType.bf16, transposed=transposed), target)).parameters
     assert p is not None
@@ -209,7 +209,7 @@ def made(b: GraphBuilder) -> None:
     ],
     ids=["rows", "columns", "in_l2", "converted", "made"],
 )
-def test_given_weights_beyond_l2_are_fetched_before_they_are_packed(
+def test_input_weights_beyond_l2_are_prefetched_before_they_are_packed(
     build: Callable[[GraphBuilder], object], l2_bytes: int, wanted: bool
 ) -> None:
     *_, last = kernels(scheduled(build, replace(MULTIPLIES, l2_bytes=l2_bytes)))
@@ -244,7 +244,7 @@ LARGE_MATRIX = {"m": 8, "k": 1024, "n": 2048, "batch": (), "constant": True, "ta
     ],
     ids=str,
 )
-def test_when_panels_from_beyond_l2_are_narrow(options: dict[str, object], nb: int) -> None:
+def test_panels_from_beyond_l2_are_narrow_for_some_rows(options: dict[str, object], nb: int) -> None:
     o: dict[str, Any] = LARGE_MATRIX | options
 
     def build(b: GraphBuilder) -> None:

@@ -52,7 +52,7 @@ def attention(b: GraphBuilder, rows: int = 1, mask: Shape = (2, 1, 1, 1, 21), dt
 
 
 def heads(b: GraphBuilder, strides: Shape | None = None) -> None:
-    """A movement reads the rows as entries; the result itself leaves too."""
+    """A layout op reads the rows as batch entries; the result is an output too."""
     y = b.op("MatMul", b.input((5, 1, 16), strides=strides), b.input((16, 24)))
     b.end(y)
     b.op("StaticTranspose", b.op("StaticReshape", y, shape=(5, 1, 3, 8), special_zero=False), order=(0, 2, 1, 3))
@@ -67,7 +67,7 @@ def int8(b: GraphBuilder) -> None:
 
 
 def normalised(b: GraphBuilder) -> None:
-    """Folds along the rows on both sides, and a residual that someone else made."""
+    """Reductions along the rows on both sides, and a residual from another op."""
     x = b.op("StaticTranspose", b.input((4, 7, 24)), order=(1, 0, 2))
     h = b.outs("LayerNorm", x, b.input((24,)), b.input((24,)), keep_stats=False)[0]
     b.op("ReduceMax", b.op("Add", b.op("MatMul", h, b.input((40, 24)), transpose_b=True), b.input((7, 4, 40))), axes=(-1,), keep_dims=True)
@@ -83,13 +83,13 @@ def image(b: GraphBuilder) -> None:
 
 
 def every_other(b: GraphBuilder, src: LogicalTensor) -> None:
-    """A product whose rows are every other one of its src."""
+    """A product that reads every other row of src."""
     sizes = {"strides": (2,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,), "data_format": "NXC", "weights_format": "XIO"}
     b.op("Convolution", src, b.constant((1, 24, 8)), **sizes)
 
 
 def own_weights(b: GraphBuilder) -> None:
-    """Behind the product is one by a matrix for each entry."""
+    """After the product there is one with a matrix for each batch entry."""
     b.op("MatMul", b.op("MatMul", b.input((4, 1, 16)), b.input((16, 24))), b.input((4, 24, 8)))
 
 
@@ -128,7 +128,7 @@ def test_golden(shape: str, golden) -> None:
 
 
 @pytest.mark.parametrize("form", FOLDED.values(), ids=FOLDED)
-def test_rows_compute_what_entries_do(form: tuple[Build, Shape]) -> None:
+def test_folded_rows_compute_what_batch_entries_do(form: tuple[Build, Shape]) -> None:
     build, shape = form
     g = fold_batch(before(build), TARGET)
     verify(g)
@@ -171,7 +171,7 @@ def borders(b: GraphBuilder) -> None:
 
 
 def _with(id: int, **changes: object) -> Partition:
-    """The partition of `borders` with a tensor that lies otherwise."""
+    """The partition of `borders` with a tensor of another layout."""
     b = GraphBuilder()
     borders(b)
     g = b.graph()
@@ -188,7 +188,7 @@ def test_outputs_with_strides(strides: Shape) -> None:
 
 
 @pytest.mark.parametrize("id", [0, 2], ids=["src", "dst"])
-def test_tensors_in_blocks_stay_what_they_are(id: int) -> None:
+def test_tensors_in_blocks_keep_their_shape(id: int) -> None:
     blocked = column_blocked(3, 8)
     p = _with(id, layout_type=LayoutType.opaque, layout_id=LAYOUTS.id(blocked), strides=None)
     ins, (dst,) = {t.id: _numbers(t) for t in partition_of(borders).inputs}, p.outputs
@@ -213,7 +213,7 @@ def test_what_is_dense_stays_dense() -> None:
     assert fold.strides(value) == dense_strides(fold.folded(shape)) == dense_strides((7, 1, 1, 6, 16))
 
 
-def test_messages_tell_the_users_shape() -> None:
+def test_messages_name_the_users_shape() -> None:
     p = partition_of(mlp)
     arrays = [_buffer(t) for t in p.inputs]
     with pytest.raises(InvalidArguments, match=r"shape \(1, 6, 32\) .* compiled for shape \(6, 1, 32\) with strides \(32, 32, 1\)"):
@@ -224,14 +224,14 @@ def test_messages_tell_the_users_shape() -> None:
 
 
 def causal(b: GraphBuilder) -> None:
-    """The mask of a row depends on which one of its entry's it is."""
+    """The mask of a row depends on its index in its batch entry."""
     scores = b.op("MatMul", b.input((4, 2, 16)), b.input((16, 24)))
     mask = b.op("GreaterEqual", b.op("GenIndex", scores, axis=-2), b.op("GenIndex", scores, axis=-1))
     b.op("Select", mask, scores, b.input((1,)))
 
 
 def channels_first(b: GraphBuilder) -> None:
-    """Pixels lie side by side, not the channels of one."""
+    """Pixels are adjacent, not the channels of a pixel."""
     layouts = {"data_format": "NCX", "weights_format": "OIX"}
     b.op("ReLU", b.op("Convolution", b.input((6, 32, 2, 2)), b.constant((24, 32, 1, 1)), **POINTS, **layouts))
 

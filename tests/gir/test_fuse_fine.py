@@ -1,4 +1,4 @@
-"""Which ops share a nest, where several have a part in what one reads."""
+"""Which ops share a nest, where several ops make the operands of one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def three_chains(b: GraphBuilder) -> None:
 
 
 @pytest.mark.parametrize("build", [before, behind, with_softmax])
-def test_what_is_added_to_a_product_is_made_where_it_is_added(build: Build) -> None:
+def test_an_operand_added_to_a_product_is_computed_in_its_nest(build: Build) -> None:
     (nest,) = nests(scheduled(build))
     (stage,) = nest.stages
     assert stage.ops[0].kind == "MatMul"
@@ -62,7 +62,7 @@ def test_chains_that_meet_are_one_nest(build: Build) -> None:
     assert matches_reference(build)
 
 
-def test_a_row_that_all_rows_read_is_made_once() -> None:
+def test_a_row_that_all_rows_read_is_computed_once() -> None:
     def build(b: GraphBuilder) -> None:
         acc = product(b)
         b.op("Add", acc, b.op("Exp", b.input((1, COLUMNS))))
@@ -71,8 +71,8 @@ def test_a_row_that_all_rows_read_is_made_once() -> None:
     assert matches_reference(build)
 
 
-def test_what_is_made_of_src_does_not_wait_for_a_fold() -> None:
-    """Rows would have to be held; loops next to each other read them from cache."""
+def test_pointwise_ops_on_src_are_not_fused_after_a_reduction() -> None:
+    """Rows would have to be stored; adjacent loops read them from cache."""
 
     def build(b: GraphBuilder) -> None:
         src = b.input((ROWS, COLUMNS))
@@ -84,7 +84,7 @@ def test_what_is_made_of_src_does_not_wait_for_a_fold() -> None:
 
 
 @pytest.mark.parametrize(("axis", "count"), [(1, 1), (0, 2)], ids=["the same axis", "another one"])
-def test_nests_that_fold_alike_are_one(axis: int, count: int) -> None:
+def test_nests_that_reduce_the_same_axes_are_one(axis: int, count: int) -> None:
     def build(b: GraphBuilder) -> None:
         first = b.op("Abs", b.input((ROWS, COLUMNS)))
         total = b.op("ReduceSum", first, axes=[1], keep_dims=True)
@@ -108,7 +108,7 @@ def test_the_gradient_of_src_of_a_layer_norm_is_one_nest() -> None:
     assert matches_reference(build)
 
 
-def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> None:
+def test_chains_that_depend_on_each_other_through_a_third_stay_apart() -> None:
     def build(b: GraphBuilder) -> None:
         first = b.op("Exp", b.input((ROWS, COLUMNS)))
         turned = b.op("StaticTranspose", b.op("MatMul", first, b.input((COLUMNS, ROWS))), order=[1, 0])
@@ -126,7 +126,7 @@ def test_chains_one_of_which_needs_the_other_by_way_of_a_third_stay_apart() -> N
     ],
     ids=["along long rows", "along short rows", "across what lies closest"],
 )
-def test_chains_are_part_of_a_fold_that_runs_along_the_memory(shape: Shape, slopes: Shape, strides: Shape | None, is_one: bool) -> None:
+def test_chains_join_a_reduction_that_iterates_along_memory(shape: Shape, slopes: Shape, strides: Shape | None, is_one: bool) -> None:
     def build(b: GraphBuilder) -> None:
         src, dst = (b.input(shape, strides=strides) for _ in range(2))
         b.outs("PReLUBackward", src, b.input(slopes), dst, dtypes=(DType.f32, DType.f32), data_format="NCX")
@@ -135,8 +135,8 @@ def test_chains_are_part_of_a_fold_that_runs_along_the_memory(shape: Shape, slop
     assert any(o.kind == "GreaterEqual" for o in folding.ops) == is_one
 
 
-def test_what_others_read_counts_as_what_is_handed_on() -> None:
-    """The comparison of channels that lie last is row-major: written beside diff_src, every element would be one of another line."""
+def test_values_with_other_readers_count_as_results() -> None:
+    """The comparison of channels that come last is row-major: stored with diff_src, every element would be on another cache line."""
 
     def build(b: GraphBuilder) -> None:
         src, slopes, dst = (b.input((4, 128, 5), strides=(640, 1, 128)) for _ in range(3))
@@ -146,7 +146,7 @@ def test_what_others_read_counts_as_what_is_handed_on() -> None:
     assert len(nests(scheduled(build))) == 3
 
 
-def test_chains_over_memory_that_lies_otherwise_stay_apart() -> None:
+def test_chains_over_memory_of_other_strides_stay_apart() -> None:
     def build(b: GraphBuilder) -> None:
         b.op("Add", b.op("Exp", b.input((6, 40, 24))), b.op("Abs", b.input((6, 40, 24), strides=(960, 1, 40))))
 
@@ -154,7 +154,7 @@ def test_chains_over_memory_that_lies_otherwise_stay_apart() -> None:
 
 
 def test_windows_end_where_another_chain_begins() -> None:
-    """Their rows are cut into borders and interior, along which short vectors of three tensors take longer than long ones of all."""
+    """Their rows are cut into borders and interior; short vectors of three tensors take longer than long ones of all."""
 
     def build(b: GraphBuilder) -> None:
         other = b.op("Abs", b.input((2, 6, 6, 16)))

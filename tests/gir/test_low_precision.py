@@ -1,4 +1,4 @@
-"""Products in the dtype that is stored, and the passes that clear the way for what stands around them."""
+"""Products in the stored dtype, and the passes that prepare the ops around them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_sums_that_might_not_be_exact_stay_in_floats() -> None:
 
 @pytest.mark.parametrize("wei", [DType.u8, DType.s8])
 @pytest.mark.parametrize("src", [DType.u8, DType.s8])
-def test_words_hold_bytes_of_either_kind_and_nothing_is_recentred(src: DType, wei: DType) -> None:
+def test_words_hold_signed_and_unsigned_bytes_without_recentring(src: DType, wei: DType) -> None:
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", quantised(b, b.input((4, 8), src), 0.25, 3), per_column(b, b.constant((8, 2), wei), 2))
 
@@ -107,7 +107,7 @@ def test_a_cast_to_bf16_between_scale_and_product_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("target", "dtype"), [(EMULATED_DOTS, DType.bf16), (TARGET, DType.f32)])
-def test_bf16_operands_are_multiplied_as_they_are_where_the_machine_can(target: Target, dtype: DType) -> None:
+def test_bf16_operands_are_multiplied_in_bf16_where_the_machine_can(target: Target, dtype: DType) -> None:
     g = gir(lambda b: b.op("MatMul", b.input((16, 8), DType.bf16), b.input((8, 2), DType.bf16)))
     assert products(up_to(g, "dead-op", target)) == [(dtype, dtype, DType.f32)]
 
@@ -165,8 +165,8 @@ def test_convolutions_of_integers_are_products_of_integers(src: DType, zp: int |
     assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [BYTES] * wanted
 
 
-def test_padding_is_of_the_zero_point() -> None:
-    """As it is stored: recentring comes behind it."""
+def test_padding_is_the_zero_point() -> None:
+    """As it is stored: recentring comes after it."""
 
     def build(b: GraphBuilder) -> None:
         wei = b.op("Dequantize", b.constant((3, 3, 8, 2), DType.s8), scales=[0.5], zps=[0], qtype="per_tensor")
@@ -237,8 +237,8 @@ def test_depthwise_windows_of_other_quantisations_read_floats(zps: int | tuple[i
     assert {g.value(v).dtype for v in windows.ins} == dtypes
 
 
-def test_weights_stay_where_they_are_for_channels_first() -> None:
-    """They are read one by one there."""
+def test_weights_are_not_reordered_for_channels_first() -> None:
+    """Weights are read element by element there."""
     windows, g = stored_windows(3, data_format="NCX")
     assert [g.value(v).dtype for v in windows.ins] == [DType.u8, DType.s8]
     assert g.root(windows.ins[1]) == g.ins[1]
@@ -260,7 +260,7 @@ def test_zero_points_of_a_convolutions_weights_leave_it_in_floats() -> None:
 
 @pytest.mark.parametrize(("target", "dtype"), [(EMULATED_DOTS, DType.bf16), (TARGET, DType.f32)])
 def test_sums_over_places_are_of_bf16_too(target: Target, dtype: DType) -> None:
-    """A source that is turned has places along x side by side, of which groups can be brought together."""
+    """A transposed source has adjacent positions along x, which can be packed in groups."""
 
     def build(b: GraphBuilder) -> None:
         src, dst = b.input((2, 5, 5, 8), DType.bf16), b.input((2, 5, 5, 4), DType.bf16)
@@ -270,7 +270,7 @@ def test_sums_over_places_are_of_bf16_too(target: Target, dtype: DType) -> None:
     assert products(up_to(gir(build), "dead-op", target)) == [(dtype, dtype, DType.f32)]
 
 
-def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
+def test_no_dead_reader_of_a_products_f32_operands_is_left() -> None:
     """A second reader of the scores would keep attention's division before the product with V, and whole rows of scores with it."""
 
     def build(b: GraphBuilder) -> None:
@@ -286,8 +286,8 @@ def test_nothing_is_left_that_reads_what_a_product_read_in_f32() -> None:
 
 
 @pytest.mark.parametrize(("columns", "dtype"), [(6, DType.f32), (8, DType.bf16)])
-def test_sums_over_the_rows_that_a_product_makes_are_narrow_where_that_pays(columns: int, dtype: DType) -> None:
-    """To be multiplied in bf16 they have to be packed; each element spares half of the multiplications with all columns."""
+def test_reductions_over_a_products_rows_are_narrow_where_that_pays(columns: int, dtype: DType) -> None:
+    """For bf16 they have to be packed; each element saves half of the multiplications with all columns."""
 
     def build(b: GraphBuilder) -> None:
         p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
@@ -297,8 +297,8 @@ def test_sums_over_the_rows_that_a_product_makes_are_narrow_where_that_pays(colu
 
 
 @pytest.mark.parametrize(("columns", "dtype"), [(128, DType.f32), (160, DType.bf16)])
-def test_for_tile_registers_they_would_be_copied(columns: int, dtype: DType) -> None:
-    """Rows of src that tiles are loaded from have k side by side."""
+def test_reductions_over_a_products_rows_are_not_narrow_on_tile_registers(columns: int, dtype: DType) -> None:
+    """Rows of src that tile registers load have unit stride along k."""
 
     def build(b: GraphBuilder) -> None:
         p = b.op("Exp", b.op("MatMul", b.input((4, 64, 32), DType.bf16), b.input((4, 32, 48), DType.bf16)))
@@ -308,7 +308,7 @@ def test_for_tile_registers_they_would_be_copied(columns: int, dtype: DType) -> 
     assert products(up_to(gir(build), "dead-op", tiles)) == [(DType.bf16, DType.bf16, DType.f32), (dtype, dtype, DType.f32)]
 
 
-def test_operands_from_outside_are_copied_whatever_that_costs() -> None:
+def test_inputs_are_copied_at_any_cost() -> None:
     """They are inputs, no larger than the user has made them; in f32 they would have to be converted."""
 
     def build(b: GraphBuilder) -> None:
@@ -325,8 +325,8 @@ def test_widen_intermediates(golden) -> None:
     golden(print_gir(up_to(gir(build), "widen-intermediates", EMULATED_DOTS)))
 
 
-def test_what_moves_beside_a_narrow_tensor_stays_narrow() -> None:
-    """All sources of a Concat are of its dtype, and one of them is the user's."""
+def test_operands_of_a_layout_op_with_a_narrow_border_stay_narrow() -> None:
+    """All sources of a Concat have its dtype, and one of them is an input."""
 
     def build(b: GraphBuilder) -> None:
         x = b.op("Abs", b.op("TypeCast", b.input((4, 8)), dtype=DType.f16))
@@ -337,7 +337,7 @@ def test_what_moves_beside_a_narrow_tensor_stays_narrow() -> None:
     assert {g.value(v).dtype for v in (*concat.ins, *concat.outs)} == {DType.f16}
 
 
-def test_what_a_bf16_product_reads_is_not_widened() -> None:
+def test_operands_of_a_bf16_product_are_not_widened() -> None:
     def build(b: GraphBuilder) -> None:
         x = b.op("ReLU", b.op("MatMul", b.input((4, 8), DType.bf16), b.input((8, 4), DType.bf16)))
         b.op("MatMul", x, b.input((4, 2), DType.bf16))

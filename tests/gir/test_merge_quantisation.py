@@ -1,4 +1,4 @@
-"""merge-quantisation: one factor, one shift and one bound on the way to 8 bits, and only there."""
+"""merge-quantisation: one factor, one shift and one bound before casts to 8 bits, and only there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def layer(b: GraphBuilder, x, *, zp: int, dtype: DType = DType.u8, bias: bool = 
 
 
 def ways(g: Graph) -> list[list[str]]:
-    """The kinds of the ops that lead from each product to the next cast to 8 bits, or to the end."""
+    """The kinds of the ops from each product to the next cast to 8 bits, or to the end."""
     found = []
     for op in (op for op in g.nodes if isinstance(op, Op) and op.kind == "MatMul"):
         kinds: list[str] = []
@@ -48,12 +48,12 @@ def test_merge_quantisation(golden) -> None:
 @pytest.mark.parametrize(
     ("zp", "dtype", "bound"), [(0, DType.u8, []), (3, DType.u8, ["Maximum"]), (0, DType.s8, ["Maximum"]), (-128, DType.s8, [])]
 )
-def test_a_bound_that_the_integers_have_anyway_is_left_out(zp: int, dtype: DType, bound: list[str]) -> None:
+def test_a_redundant_lower_bound_is_left_out(zp: int, dtype: DType, bound: list[str]) -> None:
     g = up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=zp, dtype=dtype)), "dead-op", EMULATED_DOTS)
     assert ways(g) == [["TypeCast", "Multiply", "Add", *bound, "TypeCast"]]
 
 
-def test_where_nothing_becomes_8_bits_the_roundings_stay_as_they_are() -> None:
+def test_chains_that_do_not_end_in_8_bits_stay() -> None:
     def build(b: GraphBuilder) -> None:
         x = b.op("Multiply", b.op("MatMul", b.input((M, K)), b.constant((K, N))), b.constant((N,)))
         b.op("Multiply", b.op("Add", x, b.constant((N,))), b.constant((N,)))
@@ -83,18 +83,18 @@ def varying(kind: str):
     return lambda b, x: b.op(kind, x, b.input((N,)))
 
 
-def test_factors_of_unknown_sign_stay_behind_a_bound() -> None:
+def test_factors_of_unknown_sign_stay_after_a_bound() -> None:
     scale = per_channel("Multiply")
     assert ways(quantised_after(scale, relu, scale, scale)) == [["Multiply", "ReLU", "Multiply", "TypeCast"]]
 
 
-def test_what_varies_is_no_part_of_it() -> None:
+def test_operands_that_vary_are_not_merged() -> None:
     scale, add = per_channel("Multiply"), per_channel("Add")
     found = ways(quantised_after(scale, add, varying("Add"), add, add))
     assert found == [["Multiply", "Add", "Add", *("Multiply", "Add"), "TypeCast"]]  # the last two are what quantising and both sums became
 
 
-def test_a_value_that_others_read_is_made() -> None:
+def test_a_value_with_other_readers_is_computed() -> None:
     def build(b: GraphBuilder) -> None:
         half = b.op("Add", b.op("Add", b.op("MatMul", b.input((M, K)), b.constant((K, N))), b.constant((N,))), b.constant((N,)))
         more = b.op("Add", b.op("Add", half, b.constant((N,))), b.constant((N,)))
@@ -108,8 +108,8 @@ def test_a_value_that_others_read_is_made() -> None:
 
 @pytest.mark.parametrize("zp", [0, 3, 200])
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8])
-def test_what_is_written_is_that_of_the_steps_but_for_ties(zp: int, dtype: DType) -> None:
-    """All scales are powers of two and all numbers small, so that no sum is rounded: the results are the same to the last one."""
+def test_results_equal_those_of_the_separate_steps(zp: int, dtype: DType) -> None:
+    """All scales are powers of two and all numbers small, so that no sum is rounded: the results are bitwise equal."""
     if not dtype.range[0] <= zp <= dtype.range[1]:
         pytest.skip("no zero point of this dtype")
     b = GraphBuilder()

@@ -1,4 +1,4 @@
-"""How many loop nests the norms become: one where every row can be finished before the next begins."""
+"""How many loop nests the norms become: one where each row can be finished before the next."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_layer_norm_over_the_last_axis_is_one_nest(dtype: DType) -> None:
     assert len(nests(build)) == 1
 
 
-def test_its_statistics_leave_from_the_same_nest() -> None:
+def test_statistics_are_outputs_of_the_same_nest() -> None:
     def build(b: GraphBuilder) -> None:
         b.outs("LayerNorm", b.input((8, 33)), b.input((33,)), b.input((33,)), dtypes=(F32,) * 3)
 
@@ -73,7 +73,7 @@ def test_batch_statistics_and_running_ones_are_one_nest() -> None:
     assert len(nests(build)) == 1
 
 
-def test_what_a_constant_batch_norm_needs_per_channel_is_found_once() -> None:
+def test_init_computes_the_channel_factors_of_a_constant_batch_norm() -> None:
     def build(b: GraphBuilder) -> None:
         b.op("BatchNormInference", b.input((2, 3, 4, 5)), *(b.constant((3,)) for _ in range(4)), epsilon=0.1, data_format="NCX")
 

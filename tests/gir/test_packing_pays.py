@@ -1,4 +1,4 @@
-"""Weights that change are packed into panels where that pays (gir/passes/propagate_layout.py holds what was measured)."""
+"""Weights that change are packed into panels where that pays (docs/measurements/weight-packing.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEEPS_UP = replace(TARGET, l1_bytes=48 << 10, keeps_up=True)
 
 
 def blocks(src: Shape, wei: Shape, target: Target = TARGET) -> tuple[int, ...]:
-    """Widths of the panels that the microkernel reads; () for weights as they are given."""
+    """Widths of the panels that the microkernel reads; () for unpacked weights."""
     b = GraphBuilder()
     b.op("MatMul", b.input(src), b.input(wei))
     g = scheduled(b.graph(), target)
@@ -53,7 +53,7 @@ def test_a_product(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> N
         ((8, 384, 512), (), "L1 does not hold a panel of 384 rows, packed or not"),
     ],
 )
-def test_an_entry_on_cores_that_keep_up(wei: Shape, want: tuple[int, ...], why: str) -> None:
+def test_batch_entries_on_cores_that_keep_up(wei: Shape, want: tuple[int, ...], why: str) -> None:
     assert blocks((8, 128, wei[1]), wei, KEEPS_UP) == want, why
     assert blocks((8, 47, wei[1]), wei, KEEPS_UP) == (), "too few rows"
     assert blocks((8, 128, wei[1]), wei) == (64,), "other cores"
@@ -74,7 +74,7 @@ def test_an_entry_on_cores_that_keep_up(wei: Shape, want: tuple[int, ...], why: 
         ((3, 59, 1024), (3, 1024, 1024), (64,), "fewer entries than cores: their panels are packed by all"),
     ],
 )
-def test_what_l2_loses_on_cores_that_keep_up(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> None:
+def test_single_products_on_cores_that_keep_up(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> None:
     assert blocks(src, wei, KEEPS_UP) == want, why
 
 
@@ -86,7 +86,7 @@ def test_attention_packs_per_entry_and_stays_one_nest() -> None:
     assert [stage.ops[0].kind for stage in nest.stages if stage.is_batch_invariant] == ["Reorder", "Reorder"]
 
 
-def test_what_the_partition_itself_makes_is_left_as_it_is() -> None:
+def test_weights_computed_in_the_partition_are_not_packed() -> None:
     b = GraphBuilder()
     made = b.op("MatMul", b.input((512, 512)), b.constant((512, 512)))
     b.op("MatMul", b.input((512, 512)), made)

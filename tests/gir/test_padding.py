@@ -1,4 +1,4 @@
-"""Which zeros around a product's src are known, and who meets but them."""
+"""Which zeros around a product's src are known, and which taps read only zeros."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ def test_zeros_that_padding_makes_are_known(data_format: str, images: int) -> No
     assert zero_border(g, op.ins[0]) == ((0, 0), (1, 0), (2, 1), (0, 0))
 
 
-def test_nothing_is_known_of_what_is_given() -> None:
+def test_inputs_have_no_known_zeros() -> None:
     g, op = convolution(pads=(0, 0), pads_end=(0, 0))
     assert zero_border(g, op.ins[0]) == ((0, 0),) * 4
     assert taps_by_entry(g, op) is None
     assert rows_by_tap(g, op) is None
 
 
-def test_nothing_is_known_of_what_others_make_too() -> None:
-    """Padded data may be a part of a tensor, as that of a Concat."""
+def test_values_with_several_makers_have_no_known_zeros() -> None:
+    """Padded data may be a part of a tensor, as a source of a Concat."""
     g, op = convolution("NCX")
     root = g.value(g.root(op.ins[0]))
     larger = g.with_values({root.id: replace(root, shape=(3, *root.shape[1:]))})
     assert zero_border(larger, op.ins[0]) == ((0, 0),) * 4
 
 
-def test_entries_meet_an_interval_of_taps() -> None:
+def test_batch_entries_sum_over_an_interval_of_taps() -> None:
     assert taps_by_entry(*convolution()) == TapsByEntry(1, 0, ((1, (1, 3)), (6, (0, 3))))
 
 
-def test_taps_meet_an_interval_of_rows() -> None:
-    """5 taps, 2 zeros in front and 1 behind: 8 results, of which the first meets 3 taps, the second 4, and the last 4."""
+def test_taps_apply_to_an_interval_of_rows() -> None:
+    """5 taps, 2 zeros in front and 1 behind: 8 results, of which the first sums over 3 taps, the second and the last over 4."""
     g, op = convolution()
     groups = (((2, 4), (0, 8)), ((0, 1), (2, 8)), ((1, 2), (1, 8)), ((4, 5), (0, 7)))
     assert rows_by_tap(g, op) == RowsByTap(1, groups, pytest.approx(4 / 40))
 
 
 @pytest.mark.parametrize("step", [-3, -1, 1, 2])
-def test_what_lies_inside_is_found_without_a_look_at_each(step: int) -> None:
+def test_spans_equal_those_found_by_enumeration(step: int) -> None:
     for first, low, end, count in product(range(-6, 7), range(3), range(2, 8), (1, 4, 9)):
         inside = [i for i in range(count) if first + step * i in range(low, end)]
         assert _span(first, step, (low, end), count) == ((inside[0], inside[-1] + 1) if inside else (0, 0))

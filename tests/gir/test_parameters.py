@@ -1,4 +1,4 @@
-"""Template parameters as data: the paper's relations, what forces them, every legal choice, and that all of them compute the product."""
+"""Template parameters as data: the paper's relations, forced ones, every legal choice, and that all of them compute the product."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def scheduled(p: Partition, target: Target = TARGET) -> Parameters:
 
 
 def problem_of(p: Partition) -> str:
-    """As the compiler spells it: what is forced for any other is not heard."""
+    """The problem as the compiler spells it; parameters forced for another problem are ignored."""
     src, wei = (t.known_shape for t in p.inputs)
     attrs = p.ops[0].attrs
     m, k = src[-2:][:: -1 if attrs.get("transpose_a") else 1]
@@ -95,7 +95,7 @@ def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs
     ("isa", "n", "kb"), [("avx512_core", 512, 64), ("avx2", 512, 512), ("avx2", 16, 16), ("avx512_core", 96, 48), ("avx512_core", 100, 100)]
 )
 def test_a_product_reads_whole_rows_rather_than_narrow_blocks(isa: str, n: int, kb: int) -> None:
-    """And than blocks that do not divide them. One block is all there is of a row."""
+    """And than blocks that do not divide them. One block is a whole row."""
     b = GraphBuilder()
     b.op("MatMul", b.op("MatMul", b.input((32, 24)), b.constant((24, n))), b.constant((n, 8)))
     g = graph_ir.scheduled(b.graph(), replace(TARGET, isa=ISAS[isa]))
@@ -103,7 +103,7 @@ def test_a_product_reads_whole_rows_rather_than_narrow_blocks(isa: str, n: int, 
     assert [stage.parameters.kb for stage in nest.stages if stage.parameters is not None] == [24, kb]
 
 
-def test_what_is_forced_is_taken_for_its_own_problem_alone() -> None:
+def test_forced_parameters_apply_to_their_problem_only() -> None:
     p = partition((64, 32), (32, 96), {})
     forced = Forced(problem_of(p), mb=5, nb=16, split_n=True)
     found = scheduled(replace(p, options=Options(forced=(forced,))))
@@ -113,8 +113,8 @@ def test_what_is_forced_is_taken_for_its_own_problem_alone() -> None:
     assert scheduled(replace(p, options=Options(forced=(other,)))) == scheduled(p) != found
 
 
-def test_a_chain_keeps_its_rows_and_takes_the_columns() -> None:
-    """Rows are the nest's affair, panels the product's."""
+def test_a_nest_of_several_products_takes_forced_columns_only() -> None:
+    """Rows belong to the nest, panels to the product."""
     b = GraphBuilder()
     b.op("MatMul", b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 96)))), b.constant((96, 48)))
     p = partition_of(b.graph())

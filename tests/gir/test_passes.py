@@ -1,4 +1,4 @@
-"""Each Graph IR pass on the smallest graph that shows it, as text; and what all of them must keep."""
+"""Each Graph IR pass on the smallest graph that shows it, as text; and invariants of all passes."""
 
 from __future__ import annotations
 
@@ -432,7 +432,7 @@ def test_basic_passes_leave_a_basic_graph_alone() -> None:
 
 
 def test_settle_borders_chooses_what_a_product_makes_anyway(golden) -> None:
-    """src comes in blocks of 64, which a product streams; its result leaves in blocks, through pointwise ops."""
+    """src is in blocks of 64, which a product streams; its result is written in blocks, through pointwise ops."""
     g = gir(lambda b: linear(b, b.input((8, 128)), 128, 192), {0: column_blocked(2, 64), 4: None})
     golden(print_gir(up_to(g, "propagate-layout")))
 
@@ -470,15 +470,15 @@ def test_verify_names_a_value_read_too_early() -> None:
         verify(backwards)
 
 
-def test_verify_lets_no_movement_convert() -> None:
+def test_verify_refuses_a_layout_op_that_converts() -> None:
     g = gir(lambda b: b.op("StaticTranspose", b.input((4, 3)), order=[1, 0]))
     narrow = tuple(replace(v, dtype=DType.bf16) if v.id in g.outs else v for v in g.values)
     with pytest.raises(GirError, match="StaticTranspose of %0 moves elements and does not convert them: f32, bf16"):
         verify(replace(g, values=narrow))
 
 
-def test_verify_wants_constants_made_of_constants() -> None:
-    """Else init would compute them before it has what they are made of."""
+def test_verify_refuses_constants_made_of_variables() -> None:
+    """Else init would compute them before it has their operands."""
     g = gir(lambda b: b.op("ReLU", b.op("Exp", b.input((4,)))))
     (first,) = g.nodes[0].outs
     spoilt = g.with_values({first: replace(g.value(first), constness=Constness.runtime)})
@@ -486,7 +486,7 @@ def test_verify_wants_constants_made_of_constants() -> None:
         verify(spoilt)
 
 
-def test_verify_knows_no_literals_of_half_a_byte() -> None:
+def test_verify_refuses_literals_of_half_a_byte() -> None:
     g = gir(lambda b: b.op("ReLU", b.input((4,))))
     builder = Builder(g.values)
     builder.const(3.0, DType.u4)

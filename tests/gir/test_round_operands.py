@@ -66,12 +66,12 @@ def test_a_machine_that_does_not_multiply_bf16_has_nothing_to_gain() -> None:
     ],
     ids=["constant weights, one row", "few columns", "weights that change", "and few rows"],
 )
-def test_only_where_it_serves_enough(build: Build, *, pays: bool) -> None:
+def test_operands_are_rounded_only_for_enough_rows_and_columns(build: Build, *, pays: bool) -> None:
     assert (products(under("bf16", build)) == IN_BF16) == pays
 
 
-def test_weights_that_a_product_has_made_are_rounded_for_many_rows_alone() -> None:
-    """They are brought together in pairs, which spares half of the steps for each row."""
+def test_computed_weights_are_rounded_for_many_rows_only() -> None:
+    """They are packed in pairs, which saves half of the steps for each row."""
 
     def chain(rows: int) -> Build:
         def build(b: GraphBuilder) -> None:
@@ -102,12 +102,12 @@ NARROW_ALREADY = {"narrow weights": weights_by_groups, "f16": from_f16, "single 
 
 
 @pytest.mark.parametrize("build", NARROW_ALREADY.values(), ids=NARROW_ALREADY)
-def test_what_the_mode_is_not_about_stays(build: Build) -> None:
+def test_operands_that_the_mode_does_not_concern_stay(build: Build) -> None:
     g = replace(up_to(gir(build), "low-precision", EMULATED_DOTS), fpmath_mode="bf16")
     assert round_operands(g, EMULATED_DOTS) is g
 
 
-def test_what_several_products_read_is_rounded_once() -> None:
+def test_an_operand_of_several_products_is_rounded_once() -> None:
     def build(b: GraphBuilder) -> None:
         x = b.input((64, 32))
         gate, up = (b.op("MatMul", x, b.constant((32, 64))) for _ in range(2))

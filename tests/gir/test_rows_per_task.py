@@ -1,4 +1,4 @@
-"""How many rows a task has: what L2 holds, what the cores share evenly, and best without a rest."""
+"""How many rows a task has: what L2 holds, an even share for each core, and if possible a divisor of all rows."""
 
 from __future__ import annotations
 

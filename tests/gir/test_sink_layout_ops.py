@@ -1,4 +1,4 @@
-"""Pointwise ops before the movement of what they read: which, and that the numbers stay. Convolutions whose movements that concerns."""
+"""Pointwise ops run before a layout op: which do, and that results stay the same; and convolutions with such layout ops."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def split(b: GraphBuilder) -> None:
 
 
 def phases(b: GraphBuilder) -> None:
-    """Two of three movements could be undone for numbers per channel: the first one splits columns into phases and channels."""
+    """Two of three layout ops could be undone for numbers per channel: the first one splits columns into phases and channels."""
     attrs = {**WINDOWS, "strides": (2, 2), "pads_end": (1, 1), "weights_format": "IOX"}
     x = b.op("ConvTranspose", b.input((2, 6, 4, 5)), b.constant((6, 16, 3, 3)), **attrs)
     b.op("Multiply", x, b.input((1, 16, 1, 1)))
@@ -112,25 +112,25 @@ IN_FRONT: dict[str, Build] = {
 
 
 @pytest.mark.parametrize("build", BEHIND.values(), ids=BEHIND)
-def test_the_movement_comes_last(build: Build) -> None:
+def test_the_layout_op_comes_last(build: Build) -> None:
     assert _is_movement(kinds(build)[-1])
     assert matches_reference(build)
 
 
 @pytest.mark.parametrize("build", IN_FRONT.values(), ids=IN_FRONT)
-def test_what_cannot_be_moved_back_keeps_the_movement_in_front(build: Build) -> None:
+def test_an_operand_that_cannot_be_moved_back_blocks_sinking(build: Build) -> None:
     assert not _is_movement(kinds(build)[-1])
     assert matches_reference(build)
 
 
-def test_what_reads_an_operand_in_bytes_still_does() -> None:
-    """It is moved back before it is made wider."""
+def test_operands_in_bytes_are_moved_back_in_bytes() -> None:
+    """It is moved back before it is widened."""
     g = up_to(gir(made_of_bytes), "sink-layout-ops", EMULATED_DOTS)
     moved = [g.value(op.ins[0]).dtype for op in g.nodes if isinstance(op, Op) and _is_movement(op.kind)]
     assert DType.s8 in moved
 
 
-def test_only_beside_a_product_is_anything_moved_back() -> None:
+def test_operands_are_moved_back_only_after_a_product() -> None:
     def build(b: GraphBuilder) -> None:
         b.op("Add", b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0]), b.input((8, 4)))
 
@@ -172,7 +172,7 @@ def test_windows_that_are_not_the_elements_keep_their_dims(windows: dict[str, Sh
 # ---- one movement is left --------------------------------------------------------------------------------------------
 
 
-def test_ops_that_join_again_sink_together() -> None:
+def test_ops_of_branches_that_meet_sink_together() -> None:
     def build(b: GraphBuilder) -> None:
         moved = b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0])
         b.op("Add", b.op("Abs", moved), moved)
@@ -181,8 +181,8 @@ def test_ops_that_join_again_sink_together() -> None:
 
 
 @pytest.mark.parametrize("beside", [0, 1])
-def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement(beside: int) -> None:
-    """Though nobody else reads it, and what reads it is computed early: be it moved by the movement that goes behind, or by one like it."""
+def test_other_readers_of_a_moved_value_keep_it(beside: int) -> None:
+    """Although its only other reader is computed before the layout op, be the value moved by that layout op or by an equal one."""
 
     def build(b: GraphBuilder) -> None:
         made = [b.op("Add", b.op("MatMul", b.input((4, 5)), b.input((5, 4))), b.input((4,))) for _ in range(2)]
@@ -192,7 +192,7 @@ def test_what_is_moved_is_there_for_what_reads_it_beside_the_movement(beside: in
     assert matches_reference(build)
 
 
-def test_a_reshape_from_another_shape_is_another_movement() -> None:
+def test_a_reshape_from_another_shape_is_another_layout_op() -> None:
     """Though its attributes are the same."""
 
     def build(b: GraphBuilder) -> None:
@@ -203,8 +203,8 @@ def test_a_reshape_from_another_shape_is_another_movement() -> None:
 
 
 @pytest.mark.parametrize("more", ["Abs", "SoftMax"])
-def test_a_movement_that_others_read_stays_in_front(more: str) -> None:
-    """With two results there would be two movements."""
+def test_a_layout_op_with_other_readers_stays(more: str) -> None:
+    """With two results there would be two layout ops."""
 
     def build(b: GraphBuilder) -> None:
         moved = b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0])
@@ -214,7 +214,7 @@ def test_a_movement_that_others_read_stays_in_front(more: str) -> None:
     assert kinds(build)[1] == "StaticTranspose"
 
 
-def test_as_many_sink_as_leave_one_value() -> None:
+def test_as_many_ops_sink_as_leave_one_value() -> None:
     def build(b: GraphBuilder) -> None:
         x = b.op("Abs", b.op("StaticTranspose", b.op("Exp", b.input((4, 8))), order=[1, 0]))
         b.op("Add", b.op("SoftMax", x, axis=0), b.op("ReLU", x))
@@ -243,7 +243,7 @@ def _is_movement(kind: str) -> bool:
         ((0, 6), (2, 0), (2, 1), None),
     ],
 )
-def test_what_goes_with_a_reshape_is_reshaped_back_by_whole_dims(src: Shape, dst: Shape, shape: Shape, want: Shape | None) -> None:
+def test_operands_are_reshaped_back_by_whole_dims(src: Shape, dst: Shape, shape: Shape, want: Shape | None) -> None:
     how = spec("StaticReshape").lowering.form
     assert isinstance(how, DataMovement)
     assert how.inverse is not None

@@ -32,7 +32,7 @@ def attention(
     stored: DType = DType.f32,
     divided: str = "wide",
 ) -> None:
-    """One head of keys; the queries of all heads side by side. divided: where the scores are scaled: wide, or head by head."""
+    """One head of keys; the queries of all heads in adjacent columns. divided: where the scores are scaled: wide, or head by head."""
 
     def real(*shape: int) -> LogicalTensor:
         x = b.input((*batch, *shape), stored)
@@ -78,7 +78,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_products_of_single_heads_compute_the_wide_ones(form: dict[str, object]) -> None:
+def test_products_of_heads_compute_what_the_wide_ones_do(form: dict[str, object]) -> None:
     def build(b: GraphBuilder) -> None:
         attention(b, **form)  # type: ignore[arg-type]
 
@@ -115,13 +115,13 @@ def _numbers(t: LogicalTensor, rng: np.random.Generator) -> np.ndarray:
 
 
 def projection(b: GraphBuilder) -> None:
-    """Nobody folds rows: one wide product reads its src once."""
+    """No op reduces rows: one wide product reads its src once."""
     wide = b.op("StaticReshape", b.op("MatMul", b.input((2, 33, 16)), b.input((2, 16, 4 * 47))), shape=(2, 33, 4, 47), special_zero=False)
     b.op("Tanh", b.op("StaticTranspose", wide, order=(0, 2, 1, 3)))
 
 
 def folded(b: GraphBuilder, shape: tuple[int, ...], order: tuple[int, ...], **also: bool) -> None:
-    """A softmax over what a reshape and a transposition make of a product's columns."""
+    """A softmax after a reshape and a transposition of a product's columns."""
     scores = b.op("MatMul", b.input((2, 33, 16)), b.input((2, 16, 4 * 47)))
     moved = b.op("StaticTranspose", b.op("StaticReshape", scores, shape=shape, special_zero=False), order=order)
     b.op("SoftMax", moved, axis=-1)
@@ -151,6 +151,6 @@ def test_other_products_stay(build: Build) -> None:
     assert split_heads(g, TARGET) is g
 
 
-def test_what_stays_would_not_with_heads_behind_each_other() -> None:
+def test_heads_that_are_a_dim_would_be_split() -> None:
     g = before(lambda b: folded(b, (2, 33, 4, 47), (0, 2, 1, 3)))
     assert split_heads(g, TARGET) is not g

@@ -1,4 +1,4 @@
-"""split-reductions: which folds become two, that they compute what one does, and which stay."""
+"""split-reductions: which reductions become two, that these compute the same, and which stay."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_golden(golden) -> None:
     golden(print_gir(g))
 
 
-def test_nothing_of_the_size_of_src_leaves_a_nest_but_dst() -> None:
+def test_only_dst_has_the_size_of_src() -> None:
     g = scheduled(group_norm)
     elements = [g.value(v).type.elements for n in g.nodes if isinstance(n, FusedOp) for v in n.outs]
     assert sorted(elements)[-2:] == [2 * 20, 2 * 20 * 6 * 7]
 
 
-def test_all_of_a_pixels_channels_are_one_loop() -> None:
+def test_all_channels_of_a_pixel_are_one_loop() -> None:
     main = lowered(lambda b: group_norm(b, (2, 60, 48, 48), 6)).main
     loops = {constant(s.extent) for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial}
     assert {48 * 48, 10} < loops  # pixels; channels of a group, once
@@ -75,7 +75,7 @@ def test_all_of_a_pixels_channels_are_one_loop() -> None:
 
 
 def doubled(b: GraphBuilder, times: int) -> None:
-    """What is folded is made in so many ops, each of which reads the one before twice, and read elsewhere."""
+    """The operand is computed by so many ops, each of which reads the one before twice, and has another reader."""
     x = b.op("Sigmoid", b.input((3, 40, 4, 5)))
     for _ in range(times - 1):
         x = b.op("Add", x, x)
@@ -83,13 +83,13 @@ def doubled(b: GraphBuilder, times: int) -> None:
 
 
 def normed(b: GraphBuilder, x: LogicalTensor) -> LogicalTensor:
-    """What init computes, since x is constant: all that is made of it is, too."""
+    """x is constant, so init computes it and all values made of it."""
     x = b.op("Exp", x)
     return b.op("Subtract", x, b.op("ReduceMean", x, axes=(1, 3), keep_dims=True))
 
 
 @pytest.mark.parametrize("times", [MOST_REMATERIALISED, MOST_REMATERIALISED + 1, 30])
-def test_what_few_ops_make_is_made_anew_for_the_fold(times: int) -> None:
+def test_operands_of_few_ops_are_rematerialised(times: int) -> None:
     g = split_reductions(before(lambda b: doubled(b, times)), TARGET)
     verify(g)
     sums = sum(isinstance(op, Op) and op.kind in ("Sigmoid", "Add") for op in g.nodes)
@@ -113,7 +113,7 @@ FORMS: dict[str, Build] = {
 
 
 @pytest.mark.parametrize("build", FORMS.values(), ids=FORMS)
-def test_two_folds_compute_what_one_does(build: Build) -> None:
+def test_split_reductions_compute_what_one_does(build: Build) -> None:
     g = before(build)
     split = split_reductions(g, TARGET)
     verify(split)
@@ -151,6 +151,6 @@ STAYING: dict[str, Build] = {
 
 
 @pytest.mark.parametrize("build", STAYING.values(), ids=STAYING)
-def test_what_has_no_few_elements_together_stays(build: Build) -> None:
+def test_other_reductions_stay(build: Build) -> None:
     g = before(build)
     assert split_reductions(g, TARGET) is g

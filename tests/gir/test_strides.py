@@ -1,4 +1,4 @@
-"""Steps of elements along loops, through views."""
+"""Strides of elements along loops, through views."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from tests.support.graph_ir import scheduled
     ],
     ids=["gaps", "gaps, channels last", "channels last", "dense", "groups"],
 )
-def test_axes_that_a_view_takes_apart_have_a_step_where_they_lie_evenly(
-    strides: Shape, shape: Shape, steps: tuple[int | None, ...]
-) -> None:
+def test_axes_that_a_view_splits_have_a_stride_where_they_are_even(strides: Shape, shape: Shape, steps: tuple[int | None, ...]) -> None:
     def build(b: GraphBuilder) -> None:
         b.op("Exp", b.op("StaticReshape", b.input((2, 6, 5, 4, 3), strides=strides), shape=shape, special_zero=False))
 

@@ -1,4 +1,4 @@
-"""The grid of tasks of a lone product: nobody idles, few rows mean split columns, many rows do not."""
+"""The task grid of a lone product: no core is idle; few rows mean split columns, many rows do not."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def test_few_rows_by_many_columns_are_one_block_whose_columns_are_spread(k: int,
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(32, 256, 128), (512, 256, 128), (4096, 64, 64)])
-def test_what_l2_keeps_stays_as_it_is(m: int, k: int, n: int) -> None:
-    """Nothing is fetched either way; whole rows then are written by one core."""
+def test_products_that_l2_holds_keep_whole_rows(m: int, k: int, n: int) -> None:
+    """Nothing is read from beyond L2 either way; one core then writes whole rows."""
     assert chosen(m, k, n, usual=min(m // 2, 64)) is None
 
 
 @pytest.mark.parametrize(("usual", "rows"), [(64, 16), (32, 16), (22, 11), (16, 16), (7, 7)])
 @pytest.mark.parametrize("batch", [(), (4,)])
 def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int, batch: tuple[int, ...]) -> None:
-    """Stores follow each other so fast there that what is fetched ahead of a tall block is taken from another core."""
+    """Stores are so fast there that prefetches ahead of a tall block take lines from another core."""
     found = RowBlock(usual, "so")
     cut = cut_rows_of_short_sums(matmul(512, SHORT_SUM, 512, batch=batch), found)
     assert cut.mb == rows
@@ -67,7 +67,7 @@ def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int, batch: tuple[i
 
 
 def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:
-    """What a row of dst holds does not matter where nothing needs it whole."""
+    """The width of a row of dst does not matter where no op needs whole rows."""
     p = matmul(64, 4096, 14336, batch=(8,))
     found = task_grid(p, column_block(p, TARGET), usual=7, target=TARGET)
     assert found is not None
@@ -87,16 +87,16 @@ def test_many_rows_keep_their_columns_together() -> None:
     assert not found.split_n
 
 
-def test_a_core_alone_has_nothing_to_spread() -> None:
+def test_one_core_has_no_columns_to_spread() -> None:
     assert chosen(32, 1024, 1024, replace(TARGET, cores=1), usual=32) is None
 
 
-def test_what_cannot_be_even_is_left_to_others() -> None:
+def test_problems_without_a_balanced_grid_have_none() -> None:
     """One row, one panel, two cores."""
     assert chosen(1, 256, 1) is None
 
 
-def test_narrower_types_fetch_less() -> None:
+def test_narrower_dtypes_read_less() -> None:
     """960 x 512 weights are nearly half of L2 as s8, and four times that as f32."""
     usual = 16
     assert chosen(32, 960, 512, usual=usual) is not None
@@ -104,7 +104,7 @@ def test_narrower_types_fetch_less() -> None:
 
 
 def loads(m: int, n: int, nb: int, found: TaskGrid, target: Target) -> list[int]:
-    """Blocks of rows times vectors of columns of each core: tasks go by panels, and cores have as many of them, one behind the other."""
+    """Blocks of rows times vectors of columns of each core: tasks panel by panel, as many consecutive ones for each core."""
     panels = [ceil(min(nb, n - first) / target.lanes) for first in range(0, n, nb)] if found.split_n else [ceil(n / target.lanes)]
     tasks = [vectors for vectors in panels for _ in range(ceil(m / found.mb))]
     share = ceil(len(tasks) / target.cores)
@@ -112,7 +112,7 @@ def loads(m: int, n: int, nb: int, found: TaskGrid, target: Target) -> list[int]
 
 
 @given(st.integers(1, 700), st.integers(1, 2000), st.integers(1, 2000), st.sampled_from([1, 2, 3, 4, 16]))
-def test_the_grid_is_legal_even_and_has_the_most_rows_of_those_that_cost_alike(m: int, k: int, n: int, cores: int) -> None:
+def test_the_grid_is_legal_balanced_and_has_the_most_rows_of_equal_costs(m: int, k: int, n: int, cores: int) -> None:
     target = replace(TARGET, cores=cores)
     found = chosen(m, k, n, target)
     if found is None:
@@ -136,12 +136,12 @@ def test_the_grid_is_legal_even_and_has_the_most_rows_of_those_that_cost_alike(m
         (700, 64, 175, False, "350 are too many"),
     ],
 )
-def test_pieces_go_where_the_core_that_has_most_has_least(m: int, n: int, mb: int, split: bool, why: str) -> None:
+def test_packed_blocks_leave_the_busiest_core_least(m: int, n: int, mb: int, split: bool, why: str) -> None:
     found = packed_task_grid(m, n, 64, TARGET)
     assert (found.mb, found.split_n) == (mb, split), why
 
 
-def test_rows_that_are_made_first_are_all_rows_of_the_pieces_that_are_tasks() -> None:
+def test_computed_rows_are_one_block_where_packed_blocks_are_tasks() -> None:
     packing = table(TARGET).rows_per_packed_block
     assert packed_task_grid(577, 768, 384, TARGET) == TaskGrid(193, True, (193 + packing) * 3 * 24)
     assert packed_task_grid(577, 768, 384, TARGET, makes_rows=True) == TaskGrid(145, False, (145 + packing) * 2 * 48)
@@ -149,7 +149,7 @@ def test_rows_that_are_made_first_are_all_rows_of_the_pieces_that_are_tasks() ->
 
 
 @given(st.integers(1, 700), st.integers(1, 700), st.sampled_from([16, 48, 64, 256]), st.sampled_from([1, 2, 3, 16]))
-def test_no_other_grid_of_pieces_has_less_to_do(m: int, n: int, ns: int, cores: int) -> None:
+def test_no_other_grid_of_packed_blocks_costs_less(m: int, n: int, ns: int, cores: int) -> None:
     target = replace(TARGET, cores=cores)
 
     def most(g: TaskGrid) -> int:

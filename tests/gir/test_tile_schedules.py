@@ -1,4 +1,4 @@
-"""Schedules for tile registers, which wait for what products read: tall tasks past weights that L2 does not keep, few rows apart."""
+"""Schedules for tile registers, which wait for operands: tall tasks by weights that L2 does not keep, separate nests for few rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def scheduled(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DTy
 
 
 def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.bf16) -> list[FusedOp]:
-    """The nests of `scheduled`, without what init does."""
+    """The nests of `scheduled`, without those of init."""
     g = scheduled(rows, *sizes, target=target, dtype=dtype)
     return [n for n in g.nodes if isinstance(n, FusedOp) and any(spec(op.kind).lowering.is_contraction for op in n.ops)]
 
@@ -53,12 +53,12 @@ def test_tasks_are_tall_where_weights_come_from_beyond_l2(sizes: tuple[int, ...]
 
 
 @pytest.mark.parametrize(("rows", "nests"), [(32, 2), (64, 1)])
-def test_few_rows_go_past_the_weights_of_one_product_after_another(rows: int, nests: int) -> None:
-    """Each core then has its own part of them."""
+def test_few_rows_have_a_nest_for_each_product(rows: int, nests: int) -> None:
+    """Each core then reads a part of them."""
     assert len(layers(rows, 512, 512, 512)) == nests
 
 
-def test_few_rows_by_little_stay_together() -> None:
+def test_few_rows_by_small_weights_share_a_nest() -> None:
     assert len(layers(32, 256, 256, 256)) == 1
 
 
@@ -67,7 +67,7 @@ def test_few_rows_by_little_stay_together() -> None:
     [(32, 479, TILES, 256), (64, 480, TILES, 256), (32, 480, TILES, 64), (64, 224, TILES, 64), (64, 13, TILES, 64), (64, 479, VECTORS, 64)],
     ids=["copied", "read", "few rows", "short rows", "within a line", "vectors"],
 )
-def test_calls_are_wide_that_keep_rows_of_src(rows: int, k: int, target: Target, columns: int) -> None:
+def test_calls_that_keep_rows_of_src_are_wide(rows: int, k: int, target: Target, columns: int) -> None:
     """Each call copies rows that begin within cache lines; rows of 480 are 960 bytes, in whole lines, and those of 13 within one."""
     (nest,) = layers(rows, k, 512, target=target)
     assert nest.parameters is not None
@@ -75,8 +75,8 @@ def test_calls_are_wide_that_keep_rows_of_src(rows: int, k: int, target: Target,
 
 
 @pytest.mark.parametrize(("target", "layout"), [(TILES, plain(2)), (VECTORS, column_blocked(2, 64))], ids=["tiles", "vectors"])
-def test_what_tiles_read_lies_in_whole_rows_between_products(target: Target, layout: Layout) -> None:
-    """A tile is read row by row, from wherever rows begin; calls are as narrow as ever for what a product of the same task has left."""
+def test_tile_registers_read_row_major_activations(target: Target, layout: Layout) -> None:
+    """Tile registers read rows wherever they begin; calls stay narrow for a src that a product of the same task has written."""
     g = scheduled(128, 64, 512, 512, target=target)
     (nest,) = (n for n in g.nodes if isinstance(n, FusedOp) and sum(spec(op.kind).lowering.is_contraction for op in n.ops) == 2)
     first, second = (op for op in nest.ops if spec(op.kind).lowering.is_contraction)
@@ -87,7 +87,7 @@ def test_what_tiles_read_lies_in_whole_rows_between_products(target: Target, lay
 @pytest.mark.parametrize(
     ("rows", "k", "n"), [(32, 479, 1024), (64, 479, 1024), (128, 1024, 512), (512, 13, 512), (512, 479, 1024), (40, 256, 256)]
 )
-def test_lone_products_go_by_whole_squares_of_tiles(rows: int, k: int, n: int) -> None:
+def test_lone_products_have_tasks_of_whole_squares_of_tiles(rows: int, k: int, n: int) -> None:
     """Or all rows at once: blocks of 22 rows load weights for two tiles of eleven."""
     (nest,) = layers(rows, k, n)
     assert nest.mb % 32 == 0 or nest.mb == rows

@@ -1,4 +1,4 @@
-"""Weights that are stored narrower than they are multiplied: who converts them, where, and in pieces of which size."""
+"""Weights that are stored narrower than they are multiplied: which op converts them, where, and in blocks of which size."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CONSTANT = (constant_s4, constant_f16, constant_s8)
 
 
 @pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
-def test_large_constant_weights_stay_narrow(build: Callable[..., None], golden) -> None:
+def test_large_constant_weights_stay_compressed(build: Callable[..., None], golden) -> None:
     rows = ROWS_COMPRESSED + 1 if build is constant_f16 else 1
     golden(print_gir(scheduled(lambda b: build(b, rows), SMALL)))
 
@@ -127,7 +127,7 @@ def test_which_constant_weights_are_widened_as_they_are_loaded(
 
 @pytest.mark.parametrize("batch", [(2,), ()])
 def test_constant_weights_of_f16_that_are_no_one_matrix_are_widened_by_init(batch: tuple[int, ...]) -> None:
-    """Each entry with its own, and a lone column."""
+    """A matrix for each batch entry, and a lone column."""
 
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", b.input((*batch, 1, 1 << 15), DType.f16), b.constant((*batch, 1 << 15, 2 if batch else 1), DType.f16))
@@ -138,7 +138,7 @@ def test_constant_weights_of_f16_that_are_no_one_matrix_are_widened_by_init(batc
 
 
 @pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
-def test_what_init_keeps_of_large_weights_is_a_byte_or_two(build: Build) -> None:
+def test_init_keeps_large_weights_compressed(build: Build) -> None:
     g = scheduled(build, SMALL)
     kept = [g.value(v) for n in nests(g) for v in n.outs if g.value(v).is_constant and g.value(v).type.elements == 256 * 1024]
     assert [v.dtype.bits for v in kept] == [16 if build is constant_f16 else 8]
@@ -153,8 +153,8 @@ def test_other_constant_weights_are_widened_once(build: Callable[..., None], row
     assert stage.parameters.ks == 0
 
 
-def test_weights_that_init_alone_multiplies_are_widened_by_init() -> None:
-    """As src is constant too; nothing that main makes may come between."""
+def test_weights_of_a_product_in_init_are_widened_by_init() -> None:
+    """src is constant too; no value of main may come between."""
 
     def build(b: GraphBuilder) -> None:
         wei = b.op("Dequantize", b.constant((256, 1024), DType.s8), qtype="per_channel", axis=1, scales=(0.5,) * 1024, zps=(3,) * 1024)
@@ -167,7 +167,7 @@ def test_weights_that_init_alone_multiplies_are_widened_by_init() -> None:
 
 
 def test_constant_weights_with_scales_that_change_are_no_constants() -> None:
-    """Nothing is packed beforehand but what is constant to the last operand."""
+    """Init packs only values all of whose operands are constant."""
 
     def build(b: GraphBuilder) -> None:
         ins = b.constant((256, 1024), DType.s8), b.input((1024,))
@@ -177,8 +177,8 @@ def test_constant_weights_with_scales_that_change_are_no_constants() -> None:
     assert not [v for n in nests(g) for v in n.outs if g.value(v).is_constant and g.value(v).dtype is DType.s8]
 
 
-def test_weights_that_others_read_too_are_made_once_for_all() -> None:
-    """The wide weights leave the partition; no piece of them would."""
+def test_weights_with_other_readers_are_converted_once() -> None:
+    """The wide weights are an output of the partition; a packed block could not be."""
 
     def build(b: GraphBuilder) -> None:
         wei = b.op("Dequantize", b.input((64, 256), DType.s8), qtype="per_tensor", scales=(0.5,), zps=(1,))
@@ -190,13 +190,13 @@ def test_weights_that_others_read_too_are_made_once_for_all() -> None:
         assert all(not (s.parameters is not None and s.parameters.ks) for s in kernels(g))
 
 
-def test_blocks_of_rows_that_are_many_convert_weights_once_for_all() -> None:
+def test_weights_of_many_blocks_of_rows_are_converted_once() -> None:
     """Three products in one nest over rows; every task would convert all of the weights."""
     assert all(s.parameters is not None and not s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=1024))))
     assert all(s.parameters is not None and s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=128))))
 
 
-def test_a_product_alone_has_a_piece_read_by_many_rows() -> None:
+def test_a_lone_product_uses_a_packed_block_for_many_rows() -> None:
     (stage,) = kernels(scheduled(lambda b: grouped(b, rows=1000)))
     assert stage.parameters is not None
     assert stage.parameters.mb == MOST_ROWS_PACKED - 6  # four blocks that are even
@@ -204,7 +204,7 @@ def test_a_product_alone_has_a_piece_read_by_many_rows() -> None:
 
 
 @pytest.mark.parametrize("group", [16, 32, 48, 64, 128])
-def test_a_piece_is_whole_groups(group: int) -> None:
+def test_a_packed_block_is_whole_groups(group: int) -> None:
     (stage,) = kernels(scheduled(lambda b: grouped(b, k=768, group=group)))
     assert stage.parameters is not None
     assert stage.parameters.ks % group == 0
@@ -215,7 +215,7 @@ def test_a_piece_is_whole_groups(group: int) -> None:
 @pytest.mark.parametrize(
     ("k", "n", "nb", "unit"), [(4096, 14336, 64, 1), (70, 600, 64, 1), (96, 80, 48, 16), (5, 13, 13, 1), (256, 64, 64, 256)]
 )
-def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
+def test_packed_blocks_are_whole_panels_and_groups(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
     ks, ns = block_size(k, n, nb, unit, CONVERTED[rows > 1], cores)
     assert 0 < ks <= k
     assert ks == k or ks % unit == 0
@@ -225,7 +225,7 @@ def test_pieces_are_whole_panels_and_groups_for_every_core(cores: int, rows: int
     assert ns == nb or 0.95 * cores * -(-pieces // cores) * (ns // nb) <= -(-n // nb), "a core has more to do than others"
 
 
-def test_pieces_of_as_many_panels_where_panels_allow_it() -> None:
+def test_packed_blocks_are_even_where_panels_allow_it() -> None:
     """224 panels: 8 pieces of 28, not 7 of 29 and one of 21."""
     _, ns = block_size(4096, 14336, 64, 1, (16, 2048), TARGET.cores)
     assert ns == 28 * 64
@@ -244,7 +244,7 @@ def by_taps(
     groups: int = 1,
     dtype: DType = DType.f32,
 ) -> Build:
-    """A convolution of `ic` to 24 channels; the weights' taps lie innermost in memory unless wei_format is XIO. kind: of weights."""
+    """A convolution of `ic` to 24 channels; the weights' taps are innermost in memory unless wei_format is XIO. kind: of weights."""
     channels = {"OIX": (24, ic, *taps), "IOX": (ic, 24 // groups, *taps), "XIO": (*taps, ic, 24)}[wei_format]
     ones, zeros = (1,) * len(taps), (0,) * len(taps)
     attrs = {"strides": ones, "pads_begin": zeros, "pads_end": zeros, "dilations": ones, "data_format": "NXC"}
@@ -298,8 +298,8 @@ def test_columns_of_other_weights_stay(build: Build) -> None:
 @pytest.mark.parametrize(
     ("m", "dtype", "rows", "split"), [(577, DType.f16, 145, False), (64, DType.f16, 64, True), (577, DType.bf16, 193, True)]
 )
-def test_rows_that_tasks_make_are_not_made_for_every_piece(m: int, dtype: DType, rows: int, split: bool) -> None:
-    """577 x 100 by 100 x 768 in f16: three blocks of rows, pieces tasks in name only, leave one of two cores a third."""
+def test_computed_rows_are_not_repeated_for_every_packed_block(m: int, dtype: DType, rows: int, split: bool) -> None:
+    """577 x 100 by 100 x 768 in f16: with three blocks of rows one of two cores would get a third of the work."""
     target = replace(TARGET, isa=ISAS["avx512_core_bf16"], cores=2)
     *_, stage = kernels(scheduled(lambda b: b.op("MatMul", b.input((m, 100), dtype), b.input((100, 768), dtype)), target))
     assert stage.parameters is not None
@@ -307,7 +307,7 @@ def test_rows_that_tasks_make_are_not_made_for_every_piece(m: int, dtype: DType,
 
 
 def test_tasks_of_short_sums_have_few_rows() -> None:
-    """Not where something needs whole rows, of which there are few enough as it is."""
+    """Not where an op needs whole rows, of which tasks have few anyway."""
     shapes = (4, 640, 16), (4, 16, 2048)
     *_, alone = kernels(scheduled(lambda b: b.op("MatMul", *map(b.input, shapes))))
     *_, folded = kernels(scheduled(lambda b: b.op("SoftMax", b.op("MatMul", *map(b.input, shapes)), axis=-1)))

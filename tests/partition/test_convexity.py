@@ -24,7 +24,7 @@ def test_reachability_follows_paths_both_ways() -> None:
     assert set(bits(reach.above[3] | reach.below[3])) == {3}
 
 
-def test_what_lies_between_is_every_op_on_a_path_in_either_direction() -> None:
+def test_between_is_every_op_on_a_path_in_either_direction() -> None:
     reach = Reachability(graph((0, 1), (1, 3), (0, 2), (2, 3), (0, 3), (3, 4), ops=5))
     assert set(bits(reach.between(reach.single(0), 3))) == {1, 2}
     assert set(bits(reach.between(reach.single(3), 0))) == {1, 2}
@@ -38,20 +38,20 @@ def test_paths_through_a_group_count_once_it_is_contracted() -> None:
     assert set(bits(reach.between(reach.single(0), 3))) == {1, 2}
 
 
-def test_two_groups_that_would_wait_for_each_other_are_seen() -> None:
+def test_two_groups_that_depend_on_each_other_are_detected() -> None:
     reach = Reachability(graph((0, 1), (2, 3), ops=4))  # {0, 3} and {1, 2} are each convex
     reach.contract(reach.joined(reach.single(0), 1 << 3))
     assert reach.between(reach.single(1), 2) != 0
 
 
-def test_contraction_is_felt_by_ops_further_away() -> None:
+def test_contraction_reaches_ops_further_away() -> None:
     reach = Reachability(graph((0, 1), (1, 2), (3, 4), (4, 5), ops=6))
     reach.contract(reach.joined(reach.single(1), 1 << 4))
     assert set(bits(reach.below[0])) == {0, 1, 2, 4, 5}
     assert set(bits(reach.above[5])) == {0, 1, 3, 4, 5}
 
 
-def test_a_value_stays_inside_only_when_nobody_else_reads_it_and_no_port_names_it() -> None:
+def test_a_value_stays_inside_without_other_readers_and_ports() -> None:
     edges = graph((0, 1), (0, 2), ops=3)
     reach = Reachability(edges)
     assert not reach.stays_inside(0, reach.joined(reach.single(0), 1 << 1))

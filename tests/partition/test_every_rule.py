@@ -52,5 +52,5 @@ def test_every_rule_file_is_used() -> None:
 
 
 @pytest.mark.parametrize("policy", Policy)
-def test_the_last_rule_takes_whatever_is_left(policy: Policy) -> None:
+def test_the_last_rule_takes_all_ops_left(policy: Policy) -> None:
     assert RULES[policy][-1].name == "single"

@@ -98,7 +98,7 @@ def test_ports_are_what_crosses_the_border(graph: Graph, policy: Policy) -> None
 
 @settings(max_examples=100)
 @given(graphs(), policies)
-def test_the_same_graph_is_always_cut_the_same_way_under_new_ids(graph: Graph, policy: Policy) -> None:
+def test_the_same_graph_is_always_partitioned_alike_under_new_ids(graph: Graph, policy: Policy) -> None:
     first, second = partitions(graph, policy), partitions(graph, policy)
     assert [(p.kind, p.ops, p.inputs, p.outputs) for p in first] == [(p.kind, p.ops, p.inputs, p.outputs) for p in second]
     assert len({p.id for p in first + second}) == len(first + second)
@@ -113,7 +113,7 @@ def test_fused_has_fewest_partitions_and_one_op_each_one_op_in_each(graph: Graph
 
 @settings(max_examples=100)
 @given(graphs(), policies)
-def test_what_cannot_be_computed_stands_alone_with_a_reason(graph: Graph, policy: Policy) -> None:
+def test_an_unsupported_op_is_a_partition_with_a_reason(graph: Graph, policy: Policy) -> None:
     for p in partitions(graph, policy):
         if any(spec(op.kind).lowering.unsupported for op in p.ops):
             assert len(p.ops) == 1
@@ -154,7 +154,7 @@ def test_a_wildcard_between_two_ops_keeps_them_apart() -> None:
     assert cut[1].reason
 
 
-def test_two_partitions_never_wait_for_each_other() -> None:
+def test_no_two_partitions_depend_on_each_other() -> None:
     text = """
     graph engine=cpu fpmath=strict {
       %10: f32[8,8] = MatMul#0(%0: f32[8,8], %1: f32[8,8])
@@ -239,8 +239,8 @@ def test_both_sides_of_a_border_see_the_producers_description() -> None:
     assert first.outputs == second.inputs == (y,)
 
 
-def test_what_products_alone_read_may_lie_in_blocks_however_deep_the_graph_is() -> None:
-    """At once or after pointwise ops. Not what anything else reads too, what the user names, or what nobody is known to read."""
+def test_tensors_that_only_products_read_may_be_blocked_in_deep_graphs() -> None:
+    """Directly or after pointwise ops. Not tensors with other readers, output ports, or tensors without known readers."""
     deep = 1500  # calls would be nested deeper than Python allows
     t = [LogicalTensor(i, DType.f32, (8, 8)) for i in range(deep + 4)]
     chain = [Op(i, "ReLU", inputs=(t[i],), outputs=(t[i + 1],)) for i in range(deep)]
