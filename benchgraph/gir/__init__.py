@@ -12,6 +12,7 @@ analyses
     views.py                the index into a buffer that a chain of views is
     strides.py              the strides of a value's elements along loops
     data_movement.py        questions about layout ops
+    closure.py              everything that is reached along a relation
     domain.py               the iteration space that ops can share
     nest_graph.py           fused ops as a graph: borders, order, merging pairs
     product.py              a contraction as a product: its axes in the buffers of its operands

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
@@ -81,7 +82,7 @@ def _planned(g: Graph, domain: Domain, scores: Stage, values: Stage) -> FlashAtt
         return None
     if difference.ins[0] != maximum.ins[0]:
         return None
-    needs = {op: _needs(made, op) for op in after}
+    needs = {op: {*closure(op, lambda op: (made[v] for v in op.ins if v in made))} for op in after}
     tile_ops = tuple(op for op in after if maximum not in needs[op])
     shift_ops = tuple(op for op in after if op not in (maximum, difference) and op in needs[difference] and maximum in needs[op])
     weight_ops = tuple(op for op in after if exp in needs[op] and op is not exp and total not in needs[op] and op is not total)
@@ -95,16 +96,6 @@ def _reduces_with(op: Op, combiner: BinOp) -> bool:
     """Whether an op reduces with this combiner, whatever it makes of NaN: NaN reaches all sums, too."""
     folds_with = op.lowering.reduces_with
     return folds_with is not None and folds_with.by_order is combiner
-
-
-def _needs(made: dict[int, Op], op: Op) -> frozenset[Op]:
-    """op and all ops that it depends on."""
-    seen, work = {op}, [op]
-    while work:
-        sources = {made[v] for v in work.pop().ins if v in made} - seen
-        seen |= sources
-        work.extend(sources)
-    return frozenset(seen)
 
 
 def _is_legal(g: Graph, domain: Domain, plan: FlashAttention) -> bool:
@@ -161,17 +152,15 @@ def _with_mask(g: Graph, plan: FlashAttention) -> FlashAttention:
 
 def is_monotone(g: Graph, made: dict[int, Op], id: int) -> bool:
     """Whether a value is a scalar, or depends monotonically on the position of its element alone, through ops that are monotone."""
-    work, seen = [id], {id}
-    while work:
-        v = work.pop()
-        if (op := made.get(v)) is None:
-            if g.value(v).type.elements != 1:
-                return False
-            continue
-        ways = op.semantics.monotonicity
-        if len(ways) != len(op.ins) or len(op.outs) != 1:
-            return False
-        fresh = {v for way, v in zip(ways, op.ins, strict=True) if way} - seen
-        work += fresh
-        seen |= fresh
-    return True
+
+    def near(v: int) -> list[int]:
+        op = made.get(v)
+        return [] if op is None else [i for way, i in zip(op.semantics.monotonicity, op.ins, strict=False) if way]
+
+    def is_fine(v: int) -> bool:
+        op = made.get(v)
+        if op is None:
+            return g.value(v).type.elements == 1
+        return len(op.semantics.monotonicity) == len(op.ins) and len(op.outs) == 1
+
+    return all(map(is_fine, closure(id, near)))

@@ -252,6 +252,11 @@ class Graph:
     def producer(self) -> dict[int, Node]:
         return {v: node for node in self.nodes for v in node.outs}
 
+    def maker(self, id: int) -> Op | None:
+        """The op that makes a value, in a graph whose ops are not fused yet."""
+        node = self.producer.get(id)
+        return node if isinstance(node, Op) else None
+
     @cached_property
     def positions(self) -> dict[int, int]:
         """Value id -> the position of its producer among the nodes."""

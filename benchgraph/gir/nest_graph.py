@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
+from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import FusedOp, Graph, Op
 
 
@@ -149,16 +150,8 @@ class NestGraph:
         """Whether no path from i to its reader j runs through a third node."""
         begin, end = map(self.order.index, (i, j))
         between = {*self.order[begin + 1 : end]} if self._is_ordered else {*self.order} - {i, j}
-        seen, work = set[int](), [i] if between else []
-        while work:
-            key = work.pop()
-            readers = self._readers_of(key)
-            if key != i and j in readers:
-                return False
-            fresh = (readers & between) - seen
-            seen |= fresh
-            work.extend(fresh)
-        return True
+        paths = closure(i, lambda key: self._readers_of(key) & between) if between else ()
+        return all(key == i or j not in self._readers_of(key) for key in paths)
 
     def _place(self, kept: int, gone: int, readers: Collection[int]) -> None:
         """The order as `topological` gives it, if a merged node comes last: before the first of its readers, all else where it was."""

@@ -13,6 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.ops.affine import step
@@ -146,17 +147,8 @@ def product(g: Graph, op: Op) -> Product:
 
 def depends_on_product(g: Graph, id: int) -> bool:
     """Whether a value depends on the result of a product. Before fusion."""
-    seen, work = {id}, [id]
-    while work:
-        if (maker := g.producer.get(work.pop())) is None:
-            continue
-        assert isinstance(maker, Op)
-        if maker.lowering.is_contraction:
-            return True
-        fresh = set(maker.ins) - seen
-        seen |= fresh
-        work.extend(fresh)
-    return False
+    values = closure(id, lambda v: g.producer[v].ins if v in g.producer else ())
+    return any(maker is not None and maker.lowering.is_contraction for maker in map(g.maker, values))
 
 
 def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...], group: int = 1) -> tuple[Axis, ...] | None:

@@ -30,10 +30,10 @@ def dead_op(g: Graph, target: Target) -> Graph:
 
 def _bases(g: Graph, ids: set[int]) -> set[int]:
     """Every value on the way from a view to its root."""
-    found: set[int] = set()
+    bases: set[int] = set()
     for id in ids:
         view = g.value(id).view
         while view is not None:
-            found.add(view.base)
+            bases.add(view.base)
             view = g.value(view.base).view
-    return found
+    return bases

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
+from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.product import product
@@ -105,14 +106,10 @@ def _is_at_most_one(g: Graph, id: int) -> bool:
 
 def _is_maximum(g: Graph, id: int) -> bool:
     """Whether a value is a maximum over rows, or at least that."""
-    work, seen = [id], {id}
-    while work:
-        op = g.producer.get(work.pop())
-        if not isinstance(op, Op):
-            continue
-        if op.lowering.reduces_with in (BinOp.max, BinOp.maximum):
-            return True
-        if op.semantics.computes is Computes.maximum:
-            work += {*op.ins} - seen
-            seen.update(op.ins)
-    return False
+
+    def near(v: int) -> tuple[int, ...]:
+        maker = g.maker(v)
+        return maker.ins if maker is not None and maker.semantics.computes is Computes.maximum else ()
+
+    makers = map(g.maker, closure(id, near))
+    return any(maker is not None and maker.lowering.reduces_with in (BinOp.max, BinOp.maximum) for maker in makers)

@@ -197,49 +197,49 @@ def _on_grid(g: Graph, node: FusedOp, forced: Forced | None, target: Target) -> 
     """The last stage, a lone product whose post-ops all run on its tiles: with L2 blocking, or on a grid of tasks, or with its columns
     spread over tasks where there are too few blocks of rows."""
     stage = node.stages[-1]
-    own = stage.parameters
-    assert own is not None
+    chosen = stage.parameters
+    assert chosen is not None
     p = product(g, stage.ops[0])
-    by_panels = (l2_panel_columns(p, target) == own.nb) if forced is None else (forced.split_n and is_l2_blocked(p, own.nb, target))
+    by_panels = (l2_panel_columns(p, target) == chosen.nb) if forced is None else (forced.split_n and is_l2_blocked(p, chosen.nb, target))
     if by_panels and not packing_stages(node, stage):
-        return _in_l2_blocks(stage, own, l2_block_columns(p, own.nb, target))
+        return _in_l2_blocks(stage, chosen, l2_block_columns(p, chosen.nb, target))
     if forced is not None:
         return _split(stage, forced.split_n, FORCED)
-    parts = None if acc_axes(g, stage.ops[0]) is None else l2_parts(p, own.nb, target)  # partial sums wait in the result
+    parts = None if acc_axes(g, stage.ops[0]) is None else l2_parts(p, chosen.nb, target)  # partial sums wait in the result
     if parts is not None:
-        return _in_l2_parts(parts, stage, own)
-    has_one_wei = has_one_matrix(g, stage.ops[0]) or own.batch == 1
-    grid, gain = task_grid(p, own.nb, own.mb, target) if has_one_wei and not p.batch else None, "a core reads least"
-    if own.ks:
+        return _in_l2_parts(parts, stage, chosen)
+    has_one_wei = has_one_matrix(g, stage.ops[0]) or chosen.batch == 1
+    grid, gain = task_grid(p, chosen.nb, chosen.mb, target) if has_one_wei and not p.batch else None, "a core reads least"
+    if chosen.ks:
         makes_rows = any(not s.is_packing for s in node.stages[:-1])
-        grid = packed_task_grid(own.m, own.n, own.ns, target, makes_rows=makes_rows)
+        grid = packed_task_grid(chosen.m, chosen.n, chosen.ns, target, makes_rows=makes_rows)
         gain = "the busiest core has least work"
     if grid is not None:
-        columns = "all columns" if not grid.split_n else "one block of weights" if own.ks else "one panel"
+        columns = "all columns" if not grid.split_n else "one block of weights" if chosen.ks else "one panel"
         on_grid = _with_parameters(g, node, stage, RowBlock(grid.mb, f"with tasks of {grid.mb} rows and {columns} {gain}"), target)
         if _is_tiled(on_grid):
             return _split(on_grid, grid.split_n, "each core then reads a part of the weights only")
-    return _split(stage, own.tasks < own.cores, "there are fewer blocks of rows than cores")
+    return _split(stage, chosen.tasks < chosen.cores, "there are fewer blocks of rows than cores")
 
 
-def _in_l2_blocks(stage: Stage, own: Parameters, ns: int) -> Stage:
+def _in_l2_blocks(stage: Stage, chosen: Parameters, ns: int) -> Stage:
     """The stage with tasks of so many columns. Weights that would be read in blocks of rows are then read down to the last row."""
-    whole = replace(own, ks=0, prefetch=False, why=_reasons_without(own, "ks", "prefetch")) if own.ks else own
+    whole = replace(chosen, ks=0, prefetch=False, why=_reasons_without(chosen, "ks", "prefetch")) if chosen.ks else chosen
     why = (*whole.why, Reason("panels_first", "all batch entries use some panels of weights while L2 holds them"))
     return replace(stage, parameters=replace(whole, split_n=True, panels_first=True, ns=ns, why=why))
 
 
-def _in_l2_parts(parts: L2Parts, stage: Stage, own: Parameters) -> Stage:
+def _in_l2_parts(parts: L2Parts, stage: Stage, chosen: Parameters) -> Stage:
     """The stage with such parts. Nothing is prefetched: the next panel is needed much later."""
     of = "all batch entries use" if parts.groups == 1 else f"each of {parts.groups} groups of batch entries uses"
     why = Reason("parts", f"{of} one part of a panel of weights at a time, while L2 holds it")
-    cut = replace(own, kb=own.kb // parts.count, split_n=True, panels_first=True, l2_parts=parts.count, entry_groups=parts.groups)
-    return replace(stage, parameters=replace(cut, prefetch=False, why=(*_reasons_without(own, "prefetch"), why)))
+    cut = replace(chosen, kb=chosen.kb // parts.count, split_n=True, panels_first=True, l2_parts=parts.count, entry_groups=parts.groups)
+    return replace(stage, parameters=replace(cut, prefetch=False, why=(*_reasons_without(chosen, "prefetch"), why)))
 
 
-def _reasons_without(own: Parameters, *gone: str) -> tuple[Reason, ...]:
+def _reasons_without(chosen: Parameters, *gone: str) -> tuple[Reason, ...]:
     """The reasons but for those of these parameters."""
-    return tuple(r for r in own.why if r.parameter not in gone)
+    return tuple(r for r in chosen.why if r.parameter not in gone)
 
 
 def _split(stage: Stage, is_split: bool, why: str) -> Stage:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
+from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
@@ -147,15 +148,12 @@ def _splits_heads(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
 
 def _has_reduced_rows(g: Graph, id: int) -> bool:
     """Whether an op reduces the rows of the value, or of another value of its shape connected to it by pointwise ops."""
-    shape, seen, work = g.value(id).shape, {id}, [id]
-    while work:
-        v = work.pop()
-        for op in (*g.consumers[v], *((g.producer[v],) if v in g.producer else ())):
-            assert isinstance(op, Op)
-            if isinstance(op.lowering.form, Reduction) and op.ins[0] == v and reduction_axes(op, len(shape)) == (len(shape) - 1,):
-                return True
-            if op.lowering.is_elementwise:
-                near = {w for w in (*op.ins, *op.outs) if g.value(w).shape == shape} - seen
-                seen |= near
-                work.extend(near)
-    return False
+    shape = g.value(id).shape
+
+    def near(v: int) -> list[int]:
+        ops = [op for op in (*g.consumers[v], g.maker(v)) if isinstance(op, Op) and op.lowering.is_elementwise]
+        return [w for op in ops for w in (*op.ins, *op.outs) if g.value(w).shape == shape]
+
+    readers = ((v, op) for v in closure(id, near) for op in g.consumers[v] if isinstance(op, Op))
+    reductions = (op for v, op in readers if isinstance(op.lowering.form, Reduction) and op.ins[0] == v)
+    return any(reduction_axes(op, len(shape)) == (len(shape) - 1,) for op in reductions)

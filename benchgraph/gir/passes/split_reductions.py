@@ -24,6 +24,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
+from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
@@ -112,19 +113,15 @@ def _short_axis(g: Graph, op: Op) -> int | None:
 
 def _sources(g: Graph, value: int) -> tuple[list[Op], list[int]]:
     """The ops that compute a value element by element, in order, and the values of its shape that they read first."""
-    made, first, shape = set[int](), list[int](), g.value(value).shape
-    seen, work = set[int](), [value]
-    while work:
-        v = work.pop()
-        if v in seen or g.value(v).shape != shape:
-            continue
-        seen.add(v)
-        op = g.producer.get(v)
-        if isinstance(op, Op) and _is_pointwise(g, op):
-            made.add(v)
-            work.extend(op.ins)
-        else:
-            first.append(v)
+    shape = g.value(value).shape
+
+    def operands(v: int) -> list[int]:
+        op = g.maker(v)
+        return [i for i in op.ins if g.value(i).shape == shape] if op is not None and _is_pointwise(g, op) else []
+
+    values = [*closure(value, operands)]
+    first = [v for v in values if (op := g.maker(v)) is None or not _is_pointwise(g, op)]
+    made = {*values}.difference(first)
     return [op for op in g.ops if made.issuperset(op.outs)], first
 
 
