@@ -26,8 +26,8 @@ from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.parse import parse_gir
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify as verify_gir
+from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.outputs import STDOUT
-from benchgraph.harness.words import own_options, understood
 from benchgraph.lower import lower
 from benchgraph.options.parsers import one_of, positive
 from benchgraph.tir import passes as tir
@@ -132,9 +132,9 @@ def _target(own: dict[str, str]) -> Target:
         tokens = Tokens(own["--target"] + ")", "a target", r"[-,=()\[\]]", "opt: --target")
         changes = read_fields(tokens, Target, ")", without=("isa",))
     if "--cores" in own:
-        changes["cores"] = understood("opt", "--cores", own["--cores"], positive)
+        changes["cores"] = parsed_value("opt", "--cores", own["--cores"], positive)
     if "--isa" in own:
-        isa = understood("opt", "--isa", own["--isa"], one_of(*ISAS))
+        isa = parsed_value("opt", "--isa", own["--isa"], one_of(*ISAS))
         return Target(ISAS[isa], **MODEL | changes)
     return replace(current(), **changes)
 
