@@ -17,8 +17,8 @@ import click
 from benchgraph.commands.help import COMMANDS, overview, requested_help
 from benchgraph.core.config import config, unknown
 from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean
-from benchgraph.core.lines import print_any
-from benchgraph.core.remarks import heard_by
+from benchgraph.core.printable import print_any
+from benchgraph.core.remarks import remarks_sent_to
 from benchgraph.harness.blas_threads import use_one_thread
 from benchgraph.harness.interrupt import code_of, interruptible, interruption_text
 from benchgraph.harness.outputs import drop, full_output, kept_apart, need_folder, need_outputs
@@ -78,7 +78,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     print_any()
     ctx.with_resource(enduring("stderr"))
-    ctx.with_resource(heard_by(warn))
+    ctx.with_resource(remarks_sent_to(warn))
     try:
         text = requested_help(words)
     except UsageError as bad:

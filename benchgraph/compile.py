@@ -15,12 +15,12 @@ from benchgraph.codegen.emit import emit
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, Unimplemented, within
 from benchgraph.core.files import make_folder
+from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.passes import ASSEMBLY, GIR, LLVM, LLVM_OPT, PARTITION, TEXTS, TIR, Observer, Pass, print_stage, run
 from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, check_memory
 from benchgraph.core.tuning import tuned
-from benchgraph.core.undisturbed import undisturbed
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Value
@@ -48,7 +48,7 @@ FORMER_SWITCHES = {old: p.switch for p in _ALL for old in p.former_switches}
 FORMER_STAGES = {p.name: p.former_names for p in _ALL}
 
 
-@undisturbed()
+@gc_paused()
 def compile_partition(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Executable:
     """Compile one partition for the target (this machine, as configured, unless given).
 
@@ -76,13 +76,13 @@ class Order:
     slot: Slot | None = field(compare=False)
     spent_s: float = field(compare=False)
 
-    @undisturbed()
+    @gc_paused()
     def find(self) -> Executable | None:
         """What the disk has."""
         found = None if self.slot is None else self.slot.load(time.perf_counter() - self.spent_s)
         return None if found is None else named(found, self.partition)
 
-    @undisturbed()
+    @gc_paused()
     def make(self) -> Executable:
         """Compile it, and keep it on disk."""
         made = compile_anew(self.partition, self.target, self.open_outputs, time.perf_counter() - self.spent_s)

@@ -17,9 +17,9 @@ from benchgraph.core import canonical
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.remember import remembered
+from benchgraph.core.gc_pause import SWITCH_INTERVAL_S
+from benchgraph.core.memoise import memoised
 from benchgraph.core.target import host
-from benchgraph.core.undisturbed import TURN_S
 from benchgraph.gir import domain
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.propagate_layout import propagate_layout
@@ -262,7 +262,7 @@ def test_a_fact_about_a_value_is_worked_out_once_and_is_no_part_of_it() -> None:
 
     asked = list[int]()
 
-    @remembered
+    @memoised
     def twice(node: Node) -> int:
         """Doubled."""
         asked.append(node.a)
@@ -333,7 +333,7 @@ def test_turns_are_short_inside_a_compilation_and_as_before_after_it(
     try:
         with override(cache_dir="off"):
             compiled(p)
-        assert found == [pytest.approx(min(before, TURN_S))]
+        assert found == [pytest.approx(min(before, SWITCH_INTERVAL_S))]
         assert sys.getswitchinterval() == pytest.approx(before)
     finally:
         sys.setswitchinterval(usual)

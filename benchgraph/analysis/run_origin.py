@@ -14,7 +14,7 @@ from pathlib import Path
 
 import benchgraph
 from benchgraph.core.errors import UsageError
-from benchgraph.core.lines import printable
+from benchgraph.core.printable import printable
 from benchgraph.core.remarks import remark
 from benchgraph.results.result import Origin
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Load, Seq, Stmt
 from benchgraph.tir.visit import bound_names, children, exprs, loads_of, reads_memory, variables, walk_expr
@@ -28,7 +28,7 @@ def invariant_values(loop: For) -> Iterator[Expr]:
     return (e for e in _values(loop.body) if bound.isdisjoint(variables(e)))
 
 
-@remembered
+@memoised
 def _values(s: Stmt) -> tuple[Expr, ...]:
     """Quotients by constants, and floats, that read no memory, so that they may be computed even where s does not run."""
     here = (e for outer in exprs(s) for e in walk_expr(outer) if variables(e) and not reads_memory(e))
@@ -39,7 +39,7 @@ def _is_quotient(e: Expr) -> bool:
     return isinstance(e, Binary) and e.op in (BinOp.floordiv, BinOp.mod) and isinstance(e.b, Const)
 
 
-@remembered
+@memoised
 def _certain_loads(s: Stmt) -> tuple[Load, ...]:
     """Loads that happen whenever s runs."""
     here = [load for e in exprs(s) for load in loads_of(e)]

@@ -16,8 +16,8 @@ from textwrap import wrap
 
 from benchgraph.core.config import environment, module_path
 from benchgraph.core.errors import BenchgraphError, UsageError
-from benchgraph.core.lines import quoted
-from benchgraph.core.steps import begin, tell
+from benchgraph.core.printable import quoted
+from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.harness.command_words import own_options, select_cases
@@ -56,7 +56,7 @@ def run(given: list[str]) -> str:
     with progress_line("runs", runs * len(problems), is_measuring=True) as step:
         for problem in problems:
             for _ in range(runs):
-                begin(problem.description)
+                begin_item(problem.description)
                 _add(problem, times)
                 step()
     return _table(times, runs)
@@ -67,7 +67,7 @@ def _add(problem: Problem, times: dict[str, tuple[list[float], list[float]]]) ->
     with TemporaryDirectory() as cache:
         results = []
         for what in ("compile", "start warm"):
-            tell(what)
+            report_progress(what)
             results.append(_in_new_process(problem, cache))
     for cold, warm in zip(*results, strict=True):
         if not warm.is_warm:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchgraph.core.errors import UsageError
-from benchgraph.core.steps import begin, tell
+from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.command_words import need_output, select_cases, value_of
@@ -87,14 +87,14 @@ def run(given: list[str], bench: Bench) -> str:
 
 
 def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
-    begin(problem.description)
+    begin_item(problem.description)
     with settings_of(problem):
         graph = problem.graph()
         for side in problem.globals.sides:
             partitions = cut(problem, graph, bench.library(side.library), side)
             done = list[Explanation]()
             for partition in partitions:
-                tell("compile", len(done), len(partitions))
+                report_progress("compile", len(done), len(partitions))
                 done.append(explain(partition))
             yield Explained(problem.repro, side.policy, tuple(done))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, UsageError, did_you_mean, within
 from benchgraph.core.files import read_text
-from benchgraph.core.steps import begin
+from benchgraph.core.progress import begin_item
 from benchgraph.harness.command_words import need_output, value_of
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.present.page.page import page
@@ -61,7 +61,7 @@ def report(given: Sequence[str]) -> tuple[str, int]:
 
 
 def _run(file: str) -> ResultSet:
-    begin(file)
+    begin_item(file)
     try:
         text = read_text(Path(file))
     except OSError as bad:

@@ -12,7 +12,7 @@ from benchgraph.candidates import candidates
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError, Unimplemented, UsageError, within
 from benchgraph.core.options import Forced
-from benchgraph.core.steps import begin
+from benchgraph.core.progress import begin_item
 from benchgraph.core.target import current
 from benchgraph.core.tuning import Finding, findings, machine_key, store
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
@@ -85,7 +85,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     try:
         with progress_line("cases", len(problems), is_measuring=True) as step:
             for problem in problems:
-                begin(problem.description)
+                begin_item(problem.description)
                 with settings_of(problem), override(tuning="", disk_cache_capacity=0):
                     try:
                         outcome = tune(problem, request, bench)

@@ -1,14 +1,33 @@
-"""What every layer shares: data types, attributes, logical tensors, errors, configuration, the target machine.
+"""What all rooms share: data types, logical tensors, errors, configuration, the target machine, the loop that runs passes.
 
-Glossary (one word per thing, oneDNN's and benchdnn's terms):
-
-    src wei bia dst acc     operands of an op; acc is a GEMM's running sum
-    dt                      data type
-    logical tensor          id + dtype + dims + layout + property, no data
-    partition               the ops that are compiled and executed together
-    post-op                 an elementwise op applied to the result of a tunable op
-    tunable | fusible       ops that own a loop nest (MatMul) | ops that join one
-    anchor                  a place in a tunable op's loop nest where fusible ops may be put
-    M N K                   GEMM extents; mb nb kb are block sizes
-    got / want              what we computed / what the reference says
+version.py         version of the package, where and when it was loaded
+dtypes.py          data types
+layout.py          layouts of tensors, and the ids of opaque ones
+tensor.py          logical tensors
+arrays.py          logical tensors as numpy arrays, s4 and u4 among them
+attrs.py           attributes of ops
+errors.py          errors, each with what, where and how to fix it
+remarks.py         warnings about what is accepted all the same
+config.py          environment variables
+isa.py             ISA levels
+target.py          the machine that code is compiled for
+options.py         options of compiling a partition
+tuning.py          tuning files: parameters that a search has found
+passes.py          passes, and the loop that runs, verifies, prints and times them
+record.py          a record of a compilation, for `benchgraph explain`
+formats.py         numbers as text, for tables and pages
+tokens.py          tokens of the text forms of IRs, for their parsers
+memoise.py         memoised functions of frozen values
+canonical.py       canonical text of values, for digests
+divisors.py        divisors and block sizes
+slots.py           memory planning: values with disjoint lifetimes share slots
+philox.py          random numbers
+progress.py        progress, reported to a watcher
+printable.py       text from outside made safe for a line of output
+files.py           files that a user names
+pages.py           fresh pages of memory
+cpu_affinity.py    processors that threads run on
+gc_pause.py        compiling without garbage collection
+forks.py           locks that survive forks
+child_process.py   child processes that answer over a pipe
 """

@@ -1,7 +1,7 @@
-"""The text of a frozen value: equal for equal values in every process, different for different ones; what digests are made of.
+"""The canonical text of a frozen value, for digests: equal for equal values in every process, different for different ones.
 
-Dataclasses show every field, so a field that is added is part of the text at once. Rows of numbers are taken as a whole: a scale for each
-column of a few products are thousands, whose digits took most of a warm start.
+All fields of dataclasses are part of it, so new ones are too. Rows of floats are written as bytes: the digits of thousands of scales took
+most of a warm start.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _FIELDS: dict[type, tuple[str, ...] | None] = {}
 
 
 def canonical(value: object) -> str:
-    """The text. Raises TypeError for a value of a type that has none: objects without fields, arrays."""
+    """The text. Raises TypeError for objects without fields, and arrays."""
     return _text(value, {})
 
 
 def _text(value: Any, known: dict[int, str]) -> str:
-    """known: by id, what has fields or a name and was met already; the outermost value keeps it alive."""
+    """known: texts of dataclasses and enum members so far, by id; the outermost value keeps them alive."""
     kind = type(value)
     if kind in _PLAIN:
         return repr(value)
@@ -33,17 +33,17 @@ def _text(value: Any, known: dict[int, str]) -> str:
         if kinds == {int}:
             return f"({','.join(map(repr, value))})"
         return f"({','.join([_text(v, known) for v in value])})"
-    found = known.get(id(value))
-    if found is not None:
-        return found
+    text = known.get(id(value))
+    if text is not None:
+        return text
     if isinstance(value, Enum):
-        found = known[id(value)] = f"{kind.__name__}.{value.name}"
-        return found
+        text = known[id(value)] = f"{kind.__name__}.{value.name}"
+        return text
     names = _field_names(kind)
     if names is not None:
         parts = [f"{name}={_text(getattr(value, name), known)}" for name in names]
-        found = known[id(value)] = f"{kind.__name__}({','.join(parts)})"
-        return found
+        text = known[id(value)] = f"{kind.__name__}({','.join(parts)})"
+        return text
     if isinstance(value, Mapping):
         return f"{{{','.join(sorted(f'{_text(k, known)}:{_text(v, known)}' for k, v in value.items()))}}}"
     if isinstance(value, frozenset | set):
@@ -52,7 +52,7 @@ def _text(value: Any, known: dict[int, str]) -> str:
 
 
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    """Of a dataclass; None for any other type."""
+    """The fields of a dataclass; None for any other type."""
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None
     return _FIELDS[kind]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from benchgraph.core.lines import MESSAGE, printable, shortened
+from benchgraph.core.printable import MESSAGE, printable, shortened
 
 NO_THREAD = (RuntimeError, MemoryError)  # what Python raises where the system starts no thread
 

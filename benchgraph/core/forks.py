@@ -1,7 +1,7 @@
-"""What a fork finds other threads at: the child has their memory as it was just then, and none of them to go on.
+"""Safe forks of processes with threads: the child has a copy of memory that other threads may have been changing, and none of them.
 
-`lock` is for what one step of Python changes: in the child it is free. `Gate` is for what has to be whole: a fork waits until nobody is
-inside, and nobody gets in before it is done. Programs that fork by other means than Python's os.fork are not known of.
+`lock` is for data that is consistent whenever Python switches threads: the child's copy of the lock is free. `Gate` is for other data: a
+fork waits until no thread is inside, and no thread enters until it is done. Both know forks by os.fork alone.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _locks: WeakSet[Any] = WeakSet()
 
 
 def lock() -> threading.Lock:
-    """A lock that is free in the child of a fork, whoever held it."""
-    made = threading.Lock()
-    _locks.add(made)
-    return made
+    """A lock that is free in the child of a fork, even if another thread held it."""
+    new = threading.Lock()
+    _locks.add(new)
+    return new
 
 
-def _freed() -> None:
+def _free_locks() -> None:
     for each in list(_locks):
-        each._at_fork_reinit()  # as Python's own modules free theirs
+        each._at_fork_reinit()  # as Python's own modules do
 
 
 class Gate:
-    """Any number of threads may be inside; a fork begins when nobody is."""
+    """Any number of threads may be inside; a fork waits until there is none."""
 
     def __init__(self) -> None:
         self._inside, self._changed = 0, threading.Condition()
@@ -43,7 +43,7 @@ class Gate:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait until nobody is inside, and keep others out until this thread opens it."""
+        """Wait until no thread is inside, and keep others out until this thread opens it."""
         self._changed.acquire()
         self._changed.wait_for(lambda: not self._inside)
 
@@ -52,4 +52,4 @@ class Gate:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_freed)
+    os.register_at_fork(after_in_child=_free_locks)

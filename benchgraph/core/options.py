@@ -1,4 +1,4 @@
-"""How a partition is compiled, besides for which machine."""
+"""Options of compiling a partition, other than the target machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Forced:
-    """Template parameters that take the place of the schedule's choice for one problem, see gir/parameters.py.
+    """Template parameters for one problem instead of the schedule's choice, see gir/parameters.py.
 
-    problem: as `gir.product.Product.problem` spells it. mb and split_n hold where the product has a nest without other products.
+    problem: as in `gir.product.Product.problem`. mb and split_n apply where the product's nest has no other products.
     """
 
     problem: str
@@ -20,7 +20,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Options:
-    """off: the switches (`core.passes.Pass.switch`) of the passes that are left out, sorted. forced: parameters by problem."""
+    """off: switches (`core.passes.Pass.switch`) of the passes that are left out, sorted. forced: parameters by problem."""
 
     off: tuple[str, ...] = ()
     forced: tuple[Forced, ...] = ()

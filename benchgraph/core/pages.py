@@ -1,10 +1,7 @@
-"""Memory that nobody has used before, on pages of its own: straight from the system, not what malloc was given back.
+"""Fresh pages of memory from the system, not recycled by malloc.
 
-What is measured lies here, of every library alike, and what is kept for long. Where freed memory lies is left to chance: gradients of abs,
-elu and gelu of 64x16x28x28 took 1.1 to 1.4 times as long in it on a Zen 4, softmax's of 8x384x1024 1.2 times, other ops 0.87 to 1.2, 55 in
-the geometric mean 1.05 (`--threads=1 --max-ms-per-prb=10 --match='/(relu|abs_bwd|elu_bwd|softmax_bwd|lnorm_3d_bwd|lnorm).json'
---batch=op/harness_f32_all` of oneDNN, medians of three processes each, in turns). It costs 0.1 ms for every 2 MB, with pages of 4 KiB ten
-times that: too much for what every execution allocates.
+Tensors of measurements, of every library alike, and long-lived memory are allocated here: times depend on where recycled memory is
+(docs/measurements/runtime.md). It takes 0.1 ms for every 2 MB, ten times that with pages of 4 KiB: too much for every execution.
 """
 
 from __future__ import annotations
@@ -14,13 +11,13 @@ import mmap
 from contextlib import suppress
 
 HUGE_BYTES = 2 << 20  # a huge page on x86-64
-HUGE_FROM = 1 << 20  # bytes that are worth one
+HUGE_FROM = 1 << 20  # bytes from which on huge pages are used
 
 
 def pages(nbytes: int) -> tuple[mmap.mmap, int]:
-    """(mapping, where in it nbytes begin): zeros, from the start of a page on, of a huge one if they are many and the system agrees.
+    """(mapping, offset of nbytes in it): zeros, aligned to a page, to a huge page from HUGE_FROM on, which the system may refuse.
 
-    Raises OSError when the system has no memory left.
+    Raises OSError if the system has no memory left.
     """
     if nbytes < HUGE_FROM:
         return anonymous(max(nbytes, 1)), 0
@@ -28,18 +25,18 @@ def pages(nbytes: int) -> tuple[mmap.mmap, int]:
     mapping = anonymous(size + HUGE_BYTES)
     start = -address(mapping) % HUGE_BYTES
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # advice, which a kernel without them does not understand
+        with suppress(OSError):  # kernels without huge pages reject the advice
             mapping.madvise(mmap.MADV_HUGEPAGE, start, size)
     return mapping, start
 
 
 def address(mapping: mmap.mmap) -> int:
-    """Where it lies in this process."""
+    """The address of a mapping in this process."""
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
 def anonymous(nbytes: int) -> mmap.mmap:
-    """So many bytes, zeros, from the start of a page on, which no other process sees. Raises OSError when the system has none left."""
+    """A private mapping of nbytes zeros. Raises OSError if the system has no memory left."""
     try:
         return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OverflowError as bad:  # more bytes than addresses

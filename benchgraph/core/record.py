@@ -1,4 +1,4 @@
-"""What a compilation went through, for whoever explains it: the loop of passes records every step, passes add why they stopped.
+"""A record of a compilation, for `benchgraph explain`: the loop of passes records every step, passes add notes on what they did not do.
 
 with recorded() as record:
     compile_partition(...)       # record.steps, record.notes
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Step:
-    """One pass, or what went into the first of a pipeline. ir: what it gave. is_off: it was left out, and ir is what it would have got."""
+    """One pass, or the input of a pipeline. ir: its result. is_off: it was left out, and ir is what it would have got."""
 
     name: str
     ir: object
@@ -25,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Note:
-    """Why a pass did not do something. about: what it is about, in words of the IR it worked on."""
+    """Why a pass did not do something. about: the parts of its IR that this is about."""
 
     about: tuple[object, ...]
     why: str
@@ -41,7 +41,7 @@ _record: ContextVar[Record | None] = ContextVar("_record", default=None)
 
 
 def is_recorded() -> bool:
-    """Whether somebody listens: reasons that take time to find need not be found for nobody."""
+    """Whether there is a record, so that reasons that are expensive to find are worth finding."""
     return _record.get() is not None
 
 
@@ -59,7 +59,7 @@ def note(*about: object, why: str) -> None:
 
 @contextmanager
 def recorded() -> Iterator[Record]:
-    """The record of what is compiled inside, in this thread."""
+    """Record what this thread compiles within the block."""
     record = Record()
     token = _record.set(record)
     try:

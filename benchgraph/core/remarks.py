@@ -1,9 +1,9 @@
-"""Remarks: what is taken though it is not quite right, to be told beside the result.
+"""Remarks: warnings about what is accepted although it is not quite right.
 
 with collected() as remarks:
     ...                          # somewhere below: remark("tensor 7 is not there; ignored")
 
-What nobody collects goes to the listener of the process: that of the command line prints it; without one it is a Python warning.
+Uncollected remarks go to the process's listener: the command line prints them; without a listener they are Python warnings.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ _collector: ContextVar[list[str] | None] = ContextVar("_collector", default=None
 def _warn(text: str) -> None:
     try:
         warnings.warn(f"benchgraph: {text}", RuntimeWarning, stacklevel=3)
-    except RuntimeWarning as said:  # of a program that makes errors of warnings: a remark is none, and its place has no way to handle one
-        sys.stderr.write(f"{said}\n")
+    except RuntimeWarning as warning:  # the program turns warnings into errors, which callers of `remark` do not handle
+        sys.stderr.write(f"{warning}\n")
 
 
 _listener: Callable[[str], None] = _warn
 
 
 def remark(text: str) -> None:
-    """Tell the innermost collector, once; without one, the listener."""
-    found = _collector.get()
-    if found is None:
+    """Add a remark to the innermost collector, once; without one, pass it to the listener."""
+    collector = _collector.get()
+    if collector is None:
         _listener(text)
-    elif text not in found:
-        found.append(text)
+    elif text not in collector:
+        collector.append(text)
 
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """The list that remarks made inside go to."""
-    found: list[str] = []
-    token = _collector.set(found)
+    """Collect remarks within the block in a list."""
+    remarks: list[str] = []
+    token = _collector.set(remarks)
     try:
-        yield found
+        yield remarks
     finally:
         _collector.reset(token)
 
 
 @contextmanager
-def heard_by(listener: Callable[[str], None]) -> Iterator[None]:
-    """Inside the block, what nobody collects goes to this listener, each text once, whichever thread makes the remark."""
+def remarks_sent_to(listener: Callable[[str], None]) -> Iterator[None]:
+    """Send uncollected remarks of all threads to a listener within the block, each text once."""
     global _listener
-    told, before = set[str](), _listener
+    seen, before = set[str](), _listener
 
-    def hear(text: str) -> None:
-        if text not in told:
-            told.add(text)
+    def send(text: str) -> None:
+        if text not in seen:
+            seen.add(text)
             listener(text)
 
-    _listener = hear
+    _listener = send
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""Which values share memory: those that do not live at the same time may lie in one slot, a piece of memory that is handed out whole.
+"""Memory planning: values with disjoint lifetimes share a slot of memory.
 
-Steps are numbered; a value is written in step `begin` and last read in step `end`, and both count as life. A value may also be laid over
-one that is last read in the step that writes it, where the step allows that (`over`).
+Steps are numbered; a value lives from step `begin`, which writes it, to step `end`, which reads it last, both included. A value may also
+take the memory of one that is last read in the step that writes it, where the step allows that (`over`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from enum import Enum
 
 
 class Prefer(Enum):
-    """Which of the free slots that are large enough a value takes."""
+    """Which of the free slots that are large enough is taken."""
 
-    warmest = "the one that was used last, whose lines are most likely in cache"
+    warmest = "the one that was used last, which is most likely in cache"
     smallest = "the smallest, which leaves larger ones to larger values"
 
 
@@ -31,7 +31,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Plan:
-    """slots: bytes of each slot. slot: value -> the one it lives in. laid_over: value -> the one whose memory it took."""
+    """slots: bytes of each slot. slot: of each value. laid_over: for a value that overwrites another one, that value."""
 
     slots: tuple[int, ...]
     slot: dict[int, int]
@@ -43,11 +43,11 @@ class Plan:
 
 
 def plan(values: Sequence[Value], *, prefer: Prefer = Prefer.warmest, grows: bool = True) -> Plan:
-    """First the memory of a value it may overwrite; else a free slot that is large enough; else the largest free one, grown, if slots may
-    grow; else a new one. Of free slots that are alike the one that was used least recently.
+    """Take, in this order: the memory of a value that may be overwritten; a free slot that is large enough; the largest free slot, which
+    is enlarged, if `grows`; a new slot. Of equal free slots, take the one that was used least recently.
     """
     sizes, slot, laid_over = list[int](), dict[int, int](), dict[int, int]()
-    holder = list[Value]()  # of each slot: the value that was put there last
+    holder = list[Value]()  # of each slot: its last value
     by_id, order = {v.id: v for v in values}, {v.id: n for n, v in enumerate(values)}
     for v in sorted(values, key=lambda v: v.begin):
         under = next((by_id[o] for o in v.over if o in slot and _can_take(by_id[o], v, sizes[slot[o]], holder[slot[o]])), None)
@@ -70,5 +70,5 @@ def plan(values: Sequence[Value], *, prefer: Prefer = Prefer.warmest, grows: boo
 
 
 def _can_take(old: Value, new: Value, size: int, holder: Value) -> bool:
-    """Whether the old value is the last in its slot, ends as the new one begins, and leaves room for it."""
+    """Whether the old value is the last of its slot, ends as the new one begins, and is large enough."""
     return holder is old and old.end == new.begin and old.begin < new.begin and new.nbytes <= size

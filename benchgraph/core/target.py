@@ -11,7 +11,7 @@ from functools import cache
 from math import gcd
 from pathlib import Path
 
-from benchgraph.core import processors
+from benchgraph.core import cpu_affinity
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
@@ -229,7 +229,7 @@ def _at(isa: Isa, machine: Target) -> Target:
 def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
-    cores = len(processors.given()) or os.cpu_count() or 1
+    cores = len(cpu_affinity.allowed_cpus()) or os.cpu_count() or 1
     vendor, family = _cpu_info().get("vendor_id"), int(_cpu_info().get("cpu family", "0"))
     machine = Target(
         isa,

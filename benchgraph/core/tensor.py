@@ -11,7 +11,7 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS
-from benchgraph.core.lines import quoted
+from benchgraph.core.printable import quoted
 
 UNKNOWN_NDIMS = -1  # DNNL_GRAPH_UNKNOWN_NDIMS
 UNKNOWN_DIM = -(2**63)  # DNNL_GRAPH_UNKNOWN_DIM

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.ops.spec import DataMovement
 
@@ -18,7 +18,7 @@ def is_moved_input(g: Graph, v: int) -> bool:
     return v in _moved_inputs(g)
 
 
-@remembered
+@memoised
 def _moved_inputs(g: Graph) -> frozenset[int]:
     values = set(g.ins)
     for node in g.nodes:

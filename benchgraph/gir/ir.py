@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
+from benchgraph.core.memoise import memoised
 from benchgraph.core.options import Forced
-from benchgraph.core.remember import remembered
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 from benchgraph.ops import spec
@@ -73,7 +73,7 @@ class Value:
     view: View | None = None
 
     @property
-    @remembered
+    @memoised
     def type(self) -> TensorType:
         return TensorType(self.dtype, self.shape)
 

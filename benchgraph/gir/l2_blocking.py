@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import ceil, prod
 from operator import mul
 
-from benchgraph.core.divide import block_sizes, divisors
+from benchgraph.core.divisors import block_sizes, divisors
 from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share, idle_share_of_groups

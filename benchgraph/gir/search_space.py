@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from benchgraph.core.divide import block_sizes
+from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced
 from benchgraph.core.target import Target
 

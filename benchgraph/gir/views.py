@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from benchgraph.core.remember import remembered, remembered_within
+from benchgraph.core.memoise import memoised, memoised_within
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Value, View
 from benchgraph.ops import spec
@@ -85,7 +85,7 @@ def _axes(rank: int) -> tuple[Var, ...]:
     return tuple(Var(f"$v{i}") for i in range(rank))
 
 
-@remembered_within
+@memoised_within
 def _composed(view: View, at_root: Index) -> Index:
     """The index in the root of the element at a view's own index, given that of its base."""
     at_base = _base_index(view, _identity(_shape(view)))
@@ -93,7 +93,7 @@ def _composed(view: View, at_root: Index) -> Index:
     return tuple(substitute(e, values) for e in at_root)
 
 
-@remembered_within
+@memoised_within
 def _simplified(view: View, at_root: Index) -> Index:
     """The same as `_composed`, simplified for indices inside the view."""
     shape = _shape(view)
@@ -106,7 +106,7 @@ def _shape(view: View) -> Shape:
     return view.src_shape if view.inverse else view.dst_shape
 
 
-@remembered
+@memoised
 def _nodes(e: Expr) -> int:
     """Nodes of an expression, shared ones counted as often as they are used."""
     return 1 + sum(map(_nodes, parts(e)))

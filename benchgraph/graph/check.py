@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchgraph import ops
 from benchgraph.core.errors import InvalidDataType, InvalidGraph, InvalidShape, within
-from benchgraph.core.lines import listed
+from benchgraph.core.printable import listed
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.infer import agreed, dims_text, infer_shapes
 from benchgraph.graph.ir import Graph, Op

@@ -9,7 +9,7 @@ from functools import cached_property
 from benchgraph import ops
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidArguments, InvalidGraph, InvalidGraphOp
-from benchgraph.core.lines import listed, shortened
+from benchgraph.core.printable import listed, shortened
 from benchgraph.core.tensor import LogicalTensor
 
 

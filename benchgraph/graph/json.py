@@ -24,7 +24,7 @@ from benchgraph import ops
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import GRAPH_DTYPES
 from benchgraph.core.errors import BenchgraphError, NoSuchOpKind, ParseError, did_you_mean, within
-from benchgraph.core.lines import quoted, shortened
+from benchgraph.core.printable import quoted, shortened
 from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, LayoutType, LogicalTensor, PropertyType, Shape
 from benchgraph.graph.check import check, check_consistent
 from benchgraph.graph.ir import Graph, Op

@@ -14,9 +14,9 @@ from functools import cache
 
 from benchgraph.core.arrays import Array, elements
 from benchgraph.core.errors import InvalidGraph, InvalidShape, OutOfMemory
-from benchgraph.core.lines import printable_lines
+from benchgraph.core.printable import printable_lines
+from benchgraph.core.progress import begin_item
 from benchgraph.core.remarks import collected
-from benchgraph.core.steps import begin
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph
 from benchgraph.harness import verbose
@@ -58,7 +58,7 @@ def run_all(problems: Sequence[Problem], bench: Bench, log: Log) -> Iterator[Cas
 def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
     """Run one problem; whatever goes wrong becomes its status and reason."""
     started, level = bench.clock(), problem.globals.verbose
-    begin(problem.description)
+    begin_item(problem.description)
     if level:
         log(f"run: {problem.repro}")
     with timed(bench.clock) as phases:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchgraph.core.errors import BenchgraphError, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
-from benchgraph.core.lines import MESSAGE, printable, shortened
+from benchgraph.core.printable import MESSAGE, printable, shortened
 from benchgraph.harness.cut import WrongCount
 from benchgraph.options.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.results.result import Result, Status

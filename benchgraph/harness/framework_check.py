@@ -14,7 +14,7 @@ import numpy as np
 
 from benchgraph.core.arrays import Array, elements
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unavailable, Unimplemented
-from benchgraph.core.lines import shortened
+from benchgraph.core.printable import shortened
 from benchgraph.framework.executor import Executor, Run
 from benchgraph.framework.kernel_cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.ndarray import NDArray

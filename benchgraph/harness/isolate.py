@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 
-from benchgraph.core.child import Lost
+from benchgraph.core.child_process import ChildLost
 from benchgraph.core.config import config
 from benchgraph.core.errors import OutOfMemory, UsageError
+from benchgraph.core.progress import begin_item
 from benchgraph.core.remarks import remark
-from benchgraph.core.steps import begin
 from benchgraph.core.target import current
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.worker import NEVER, Setup, Worker
@@ -112,7 +112,7 @@ class _WorkerPool:
                     self.refusal = bad.strerror or str(bad)
                     remark(f"no worker process can be started ({self.refusal}): cases run in {len(self.workers)} of {jobs}")
                     break
-            begin(todo[0].description)
+            begin_item(todo[0].description)
             idle.pop().give(todo.popleft(), memory)
         return [w for w in self.workers if w.problem]
 
@@ -120,7 +120,7 @@ class _WorkerPool:
         """A worker's next message, or its timeout. None if there is no result: its case began, or will run elsewhere."""
         try:
             case = worker.receive() if worker.pipe.poll() else worker.expire()
-        except Lost as lost:
+        except ChildLost as lost:
             case = worker.died(lost)
         done = FinishedCase(case, *worker.printed()) if case else None
         if not worker.is_alive:

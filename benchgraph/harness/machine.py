@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from benchgraph.core.config import override
-from benchgraph.core.steps import tell
+from benchgraph.core.progress import report_progress
 from benchgraph.core.target import cpu_name, current, host
 from benchgraph.harness.bench import Bench, Probe
 from benchgraph.measure.arithmetic import ARITHMETICS
@@ -42,7 +42,7 @@ def _best(probes: list[Probe]) -> list[float]:
     """The best sample of each, interleaved, so that all see the same frequencies."""
     rounds = list[list[float]]()
     for _ in range(PROBES):
-        tell("measure", len(rounds), PROBES)
+        report_progress("measure", len(rounds), PROBES)
         rounds.append([probe.sample() for probe in probes])
     return [max(samples) for samples in zip(*rounds, strict=True)]
 

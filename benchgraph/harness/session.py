@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from benchgraph.core import steps
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.progress import begin_item
 from benchgraph.harness.interrupt import awaiting, code_of, interruption_text
 from benchgraph.harness.outputs import STDOUT, full_output, kept_apart, save_elsewhere, write_out
 from benchgraph.harness.resume import STREAMED, GrowingReports
@@ -71,7 +71,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
     try:
         with progress(line.problems) as step:
             if line.globals.mode.is_timed:
-                steps.begin("the machine's peaks")
+                begin_item("the machine's peaks")
             with awaiting("the machine to be measured"):
                 machine = machine_of(line, bench)
             begun = begin(line, machine, kept)
@@ -159,7 +159,7 @@ def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
     if settings.mode.is_timed and ("console", "") not in wanted:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
-        steps.begin(f"{name} report")
+        begin_item(f"{name} report")
         with redirect_stdout(out if file == STDOUT else sys.stdout):  # which says whether a table may be coloured
             text = shown(name, results, is_verbose=settings.verbose > 0) if file in ("", STDOUT) else load_report(name)(results)
         if not file:

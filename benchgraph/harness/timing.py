@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from benchgraph.core.cpu_affinity import pinned
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.processors import on_last
 from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
@@ -136,7 +136,7 @@ class _Session:
     @phase("execute")
     def measure(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:
         """On as many processors as threads. nbytes: what the whole graph must move."""
-        with on_last(self.threads):
+        with pinned(self.threads):
             return self._in_rounds(built, nbytes, budget_s)
 
     def _in_rounds(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:

@@ -26,10 +26,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from benchgraph.core.child import Child, Lost, Printed, attach
+from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, attach
 from benchgraph.core.config import Config, environment, override
-from benchgraph.core.lines import print_any
-from benchgraph.core.remarks import heard_by, remark
+from benchgraph.core.printable import print_any
+from benchgraph.core.remarks import remark, remarks_sent_to
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.options.plugins import load_driver
@@ -71,7 +71,7 @@ class Worker(Child):
         self.problem: Problem | None = None
         self.has_served = False
         self._began, self.deadline = 0.0, NEVER
-        self._stdout, self._stderr = Printed(), Printed()
+        self._stdout, self._stderr = CapturedOutput(), CapturedOutput()
         super().__init__(__name__, os.getpid(), env=environment(SINGLE), stdout=self._stdout.file, stderr=self._stderr.file)
         self.send(setup)
 
@@ -86,7 +86,7 @@ class Worker(Child):
         self.send(Task(problem.driver.name, pickle.dumps(problem), memory))
 
     def receive(self) -> CaseResult | None:
-        """The result of its case, None if there is none yet. Blocks until the next message; raises Lost when the process died."""
+        """The result of its case, None if there is none yet. Blocks until the next message; raises ChildLost when the process died."""
         assert self.problem is not None
         case: CaseResult | str | None = super().receive()
         if isinstance(case, str):
@@ -100,8 +100,8 @@ class Worker(Child):
             self.problem, self.deadline, self.has_served = None, NEVER, True
         return case
 
-    def died(self, lost: Lost) -> CaseResult | None:
-        """The result of its case when `receive` raised Lost; None if it died of another case before this one began."""
+    def died(self, lost: ChildLost) -> CaseResult | None:
+        """The result of its case when `receive` raised ChildLost; None if it died of another case before this one began."""
         if self.has_served and not self._began:
             return None
         memory = lost.signal == signal.SIGKILL
@@ -173,7 +173,7 @@ def _serve(connection: Connection, bench: Bench) -> None:
         _limit(task.memory)
         connection.send(None)
         remarks = list[str]()
-        with heard_by(remarks.append):
+        with remarks_sent_to(remarks.append):
             case = run_case(problem, bench, lambda text: print(text, file=sys.stderr))
         _flush()
         for text in remarks:

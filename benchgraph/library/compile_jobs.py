@@ -24,15 +24,15 @@ from multiprocessing.connection import wait
 from typing import TypeAlias
 
 from benchgraph.compile import Order, compile_partition, named, order
-from benchgraph.core.child import Lost
+from benchgraph.core.child_process import ChildLost
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS
+from benchgraph.core.progress import report_progress
 from benchgraph.core.record import is_recorded
 from benchgraph.core.remarks import remark
-from benchgraph.core.steps import tell
 from benchgraph.core.target import Target, current
-from benchgraph.core.undisturbed import undisturbed
 from benchgraph.library.compile_worker import Answer, Batch, Ready, State, Tickets, Worker
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.disk import store
@@ -59,7 +59,7 @@ def compile_partitions(partitions: Sequence[Partition], target: Target | None = 
     together = jobs > 1 and len(distinct) > 1
     made = _compiled_in_parallel(distinct, jobs) if together else {}
     for done, o in enumerate(orders):
-        tell("compile", done, len(partitions))
+        report_progress("compile", done, len(partitions))
         if o not in made:
             made[o] = (None if together else o.find()) or o.make()
         yield named(made[o], o.partition, took_s=0.0 if o in given else None)
@@ -105,7 +105,7 @@ class WorkerPool:
         self._lost = self._asked = 0
         self._lock = threading.Lock()
 
-    @undisturbed()
+    @gc_paused()
     def make(self, orders: Sequence[Order], jobs: int) -> Executables:
         """Compile the orders on so many processes, including this one. The caller compiles missing ones itself, in order."""
         executables: Executables = {}
@@ -202,7 +202,7 @@ class _ParallelRun:
     def _compile(self, ticket: int, make: Callable[[], Executable]) -> None:
         """After an error no compilation begins: all before it have begun, since tickets are drawn in order."""
         try:
-            tell("compile", len(self.made), len(self.orders))
+            report_progress("compile", len(self.made), len(self.orders))
             self.made[ticket] = make()
         except Exception:
             self.pool.tickets.withdraw()
@@ -220,7 +220,7 @@ class _ParallelRun:
     def _handle(self, worker: Worker) -> None:
         try:
             message = worker.receive()
-        except Lost as lost:
+        except ChildLost as lost:
             self._drop(worker, f"was killed by signal {lost.signal}" if lost.signal else str(lost))
             return
         if isinstance(message, Ready):

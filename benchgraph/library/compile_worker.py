@@ -32,11 +32,11 @@ from typing import TypeAlias
 
 from benchgraph.compile import Order, translate
 from benchgraph.core import version
-from benchgraph.core.child import Child, attach
+from benchgraph.core.child_process import Child, attach
 from benchgraph.core.config import Config, environment, override
+from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
-from benchgraph.core.undisturbed import undisturbed
 from benchgraph.runtime.sources import unchanged_since
 from benchgraph.runtime.stored import to_bytes
 
@@ -183,7 +183,7 @@ def _listen(connection: Connection, batches: SimpleQueue[Batch]) -> None:
         os._exit(0)
 
 
-@undisturbed()
+@gc_paused()
 def _answer(ticket: int, order: bytes) -> Answer:
     begin = time.perf_counter()
     try:

@@ -16,7 +16,7 @@ from functools import cache
 
 from benchgraph.core import forks
 from benchgraph.core.config import config
-from benchgraph.core.lines import printable
+from benchgraph.core.printable import printable
 from benchgraph.core.target import current
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor
 from benchgraph.core.version import __version__

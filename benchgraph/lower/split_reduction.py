@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from benchgraph.core.divide import divisor_from
+from benchgraph.core.divisors import divisor_from
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import FusedOp

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.views import root_index
@@ -32,7 +32,7 @@ class Coord:
     tile: int = 1
 
     @property
-    @remembered
+    @memoised
     def value(self) -> Expr:
         return add(mul(self.outer, self.tile), self.inner)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from benchgraph.core.steps import tell
+from benchgraph.core.progress import report_progress
 
 OTHER = "other"
 
@@ -57,7 +57,7 @@ def timed(clock: Callable[[], float]) -> Iterator[dict[str, float]]:
 @contextmanager
 def phase(name: str) -> Iterator[None]:
     """The block, or the function it decorates, is this phase of the case, timed inside `timed`."""
-    tell(name)
+    report_progress(name)
     watch = _running
     if watch is None:
         yield
@@ -68,7 +68,7 @@ def phase(name: str) -> Iterator[None]:
         yield
     finally:
         watch.switch(outer)
-        tell(outer)
+        report_progress(outer)
 
 
 def table(cases: Iterable[Mapping[str, float]], whole_s: float) -> str:

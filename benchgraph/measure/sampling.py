@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from benchgraph.core.steps import tell
+from benchgraph.core.progress import report_progress
 from benchgraph.library.protocol import Chain
 
 MIN_SAMPLE_S = 20e-3  # long enough to make cache contents left by other samplers, and the clock's resolution, negligible
@@ -129,7 +129,7 @@ class Rounds:
     def __iter__(self) -> Iterator[int]:
         started, done = self.clock(), 0
         while done < self.fixed if self.fixed else done < LEAST_ROUNDS or self.clock() - started < self.budget_s:
-            tell("measure", *((done, self.fixed) if self.fixed else (self.clock() - started, self.budget_s, "s")))
+            report_progress("measure", *((done, self.fixed) if self.fixed else (self.clock() - started, self.budget_s, "s")))
             yield done
             done += 1
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchgraph.core.child import Child, Lost, Printed
+from benchgraph.core.child_process import CapturedOutput, Child, ChildLost
 from benchgraph.core.errors import (
     BenchgraphError,
     ExecutionFailed,
@@ -65,7 +65,7 @@ class Process(Child):
         self.path, self.threads, self._forgotten, self._end = path, threads, list[int](), ""
         self._window: mmap.mmap | None = None
         self.buffers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._stderr = Printed()
+        self._stderr = CapturedOutput()
         try:
             super().__init__(SERVER, os.getpid(), path, threads, env=surroundings(path, threads), stderr=self._stderr.file, group=None)
         except OSError as bad:
@@ -132,7 +132,7 @@ class Process(Child):
     def _answer(self, request: str) -> Any:
         try:
             answer: Answer | Refusal = self.receive()
-        except Lost as lost:
+        except ChildLost as lost:
             raise self._died(request, lost) from lost
         self._printed()
         if isinstance(answer, Answer):
@@ -146,7 +146,7 @@ class Process(Child):
         sys.stderr.write(text)
         return text
 
-    def _died(self, request: str, lost: Lost) -> BenchgraphError:
+    def _died(self, request: str, lost: ChildLost) -> BenchgraphError:
         """The error for its end. An uncaught C++ exception of oneDNN ends it too, and means an unsupported partition while compiling."""
         printed = self._printed()
         thrown = next((line.split("what():", 1)[1].split(". ")[0].strip() for line in printed.splitlines() if "what():" in line), "")

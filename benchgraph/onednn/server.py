@@ -14,7 +14,7 @@ import signal
 from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 
-from benchgraph.core.child import attach
+from benchgraph.core.child_process import attach
 from benchgraph.onednn.messages import Answer, Refusal
 from benchgraph.onednn.session import Refused, Session
 

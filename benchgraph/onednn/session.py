@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from benchgraph.core.processors import stay_on_last
+from benchgraph.core.cpu_affinity import pin_process
 from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor
@@ -111,7 +111,7 @@ class Session:
         self._loop = loop_type(self._code.address)
         # The CPUs that our code is timed on. TBB starts a worker per allowed CPU, and has no environment variable for their number: with
         # 1, 2 and 4 CPUs the 3.13 wheel had 3, 3 and 5 threads, two of them idle.
-        stay_on_last(threads)
+        pin_process(threads)
         self._engine, self._stream = c_void_p(), c_void_p()
         if self._lib.dnnl_engine_create(byref(self._engine), capi.CPU, 0):
             fix = "a SYCL build needs the Intel OpenCL CPU runtime (pip install intel-opencl-rt), or use the wheel onednn-cpu-gomp"

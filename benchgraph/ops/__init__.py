@@ -42,7 +42,7 @@ from __future__ import annotations
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
-from benchgraph.core.lines import quoted
+from benchgraph.core.printable import quoted
 from benchgraph.ops import concat, data_movement, dropout, gen_index, internal, matmul, reduce, structural
 from benchgraph.ops.convolution import rows as convolution
 from benchgraph.ops.elementwise import bias, binary, cast, power, prelu, select, unary, unary_backward

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from benchgraph.core.errors import did_you_mean
-from benchgraph.core.lines import is_hidden, printable
+from benchgraph.core.printable import is_hidden, printable
 
 Parse: TypeAlias = Callable[[str], object]
 

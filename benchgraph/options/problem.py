@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import InvalidArguments, Unimplemented, within
-from benchgraph.core.lines import printable, shortened
+from benchgraph.core.printable import printable, shortened
 from benchgraph.options.knobs import Globals, knobs_of, words
 from benchgraph.options.parsers import shell_word, text
 

@@ -1,7 +1,7 @@
 """The progress line, where stderr is a terminal: how many cases are done, which one runs, and its current step.
 
 It stays the last line of the terminal, output goes above it, and it disappears at the end. It is drawn by rich when steps are reported
-(core/steps.py), and four times a second by a thread that updates the time; but while times are measured, which the thread would disturb,
+(core/progress.py), and four times a second by a thread that updates the time; but while times are measured, which the thread would disturb,
 only between two samples and at most twice a second.
 """
 
@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from benchgraph.core.errors import NO_THREAD
-from benchgraph.core.lines import printable
-from benchgraph.core.steps import Step, watched
+from benchgraph.core.printable import printable
+from benchgraph.core.progress import Step, progress_sent_to
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +110,7 @@ def progress_line(noun: str = "", total: int = 0, *, is_measuring: bool = False)
         return
     _shown = line = Line(noun, total if total > 1 else 0, is_measuring=is_measuring)
     try:
-        with watched(line.show):
+        with progress_sent_to(line.show):
             line.begin(at_once=total > 1)
             yield line.advance
     finally:

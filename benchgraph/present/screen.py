@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import click
 
 from benchgraph.core.formats import counted
-from benchgraph.core.lines import printable_lines
+from benchgraph.core.printable import printable_lines
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
 from benchgraph.present.progress import progress_line

@@ -32,7 +32,7 @@ import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
 from benchgraph.core.files import data_dir, make_folder, real
 from benchgraph.core.formats import counted
-from benchgraph.core.lines import quoted
+from benchgraph.core.printable import quoted
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import (

@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from benchgraph.core.errors import ParseError
-from benchgraph.core.lines import quoted
+from benchgraph.core.printable import quoted
 from benchgraph.results.result import CaseResult, Machine, Origin, PartitionTiming, PolicyTiming, Result, Timing
 
 _REMEDY = "measure anew with --report=json:FILE"

@@ -188,7 +188,7 @@ def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
 
     One core is left to this thread, which writes them; afterwards it compiles what nobody has begun, from the last one on: functions take
     longer than kernels. It alone looks at the disk: a file is ten system calls, and after each of them a thread waits for its turn
-    (core/undisturbed.py). First compile of MLP_2 in int8 on two cores of a Zen 4, medians of twelve in turns: 159 ms with two more threads
+    (core/gc_pause.py). First compile of MLP_2 in int8 on two cores of a Zen 4, medians of twelve in turns: 159 ms with two more threads
     that do it all, 151 with one and this one, 137 to 149 as it is.
     """
     with ThreadPoolExecutor(max(host().cores - 1, 1)) as pool:

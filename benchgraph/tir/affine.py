@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd, inf, isinf
 from typing import TypeAlias
 
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import add, sub
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Var
 from benchgraph.tir.text import print_tir
@@ -54,7 +54,7 @@ class Linear:
         return Linear({a: c for a, c in self.terms.items() if a not in inner}, self.constant), Linear(inner)
 
 
-@remembered
+@memoised
 def linear(e: Expr) -> Linear:
     """The linear form of a scalar integer expression."""
     match e:
@@ -87,7 +87,7 @@ def _depth(atom: Expr, order: Mapping[str, int]) -> tuple[int, bool, str]:
     return depth, True, _text(atom)
 
 
-@remembered
+@memoised
 def _text(atom: Expr) -> str:
     return print_tir(atom)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.tir.ir import (
     INDEX,
     Binary,
@@ -34,7 +34,7 @@ Index: TypeAlias = Expr | int
 Loop: TypeAlias = tuple[Var, Expr]  # its variable and extent
 
 
-@remembered
+@memoised
 def type_of(e: Expr) -> tuple[DType, int]:
     """(dtype, lanes) of an expression."""
     match e:

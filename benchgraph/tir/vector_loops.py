@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.core.target import LINE_BYTES, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
@@ -330,7 +330,7 @@ def any_share_bytes(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
     return False
 
 
-@remembered
+@memoised
 def _partners(f: Func) -> Mapping[str, frozenset[str]]:
     """Parameter -> those that may lie where it does."""
     found = defaultdict[str, set[str]](set)

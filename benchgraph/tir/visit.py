@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.tir.ir import (
     Alloc,
     Binary,
@@ -114,7 +114,7 @@ def walk_expr(e: Expr) -> Iterator[Expr]:
         left.extend(reversed(parts(e)))
 
 
-@remembered
+@memoised
 def variables(e: Expr) -> frozenset[str]:
     """Names of the loop variables e reads."""
     if isinstance(e, Var):
@@ -123,7 +123,7 @@ def variables(e: Expr) -> frozenset[str]:
     return found[0] if len(found) == 1 else frozenset().union(*found)
 
 
-@remembered
+@memoised
 def loads_of(e: Expr) -> tuple[Load, ...]:
     """The loads in e, itself included, in the order of `walk_expr`."""
     inner = tuple(load for p in parts(e) for load in loads_of(p))
@@ -273,20 +273,20 @@ def own_tensors(s: Stmt) -> Iterator[Tensor]:
             yield from (s.src.tensor, s.dst.tensor)
 
 
-@remembered
+@memoised
 def tensor_names(s: Stmt) -> frozenset[str]:
     """Names of the tensors that s declares or accesses."""
     return frozenset(t.name for t in own_tensors(s)).union(*map(tensor_names, children(s)))
 
 
-@remembered
+@memoised
 def declared_names(s: Stmt) -> frozenset[str]:
     """Names of the tensors that s declares."""
     own = frozenset([s.tensor.name]) if isinstance(s, Alloc) else frozenset[str]()
     return own.union(*map(declared_names, children(s)))
 
 
-@remembered
+@memoised
 def users(s: Seq) -> Mapping[str, tuple[int, ...]]:
     """By a tensor's name the places in a block, in order, of the statements that declare or access it."""
     found = defaultdict[str, list[int]](list)
@@ -296,7 +296,7 @@ def users(s: Seq) -> Mapping[str, tuple[int, ...]]:
     return {name: tuple(places) for name, places in found.items()}
 
 
-@remembered
+@memoised
 def written(s: Stmt) -> frozenset[Tensor]:
     """The tensors that s writes, registers too."""
     match s:
@@ -309,7 +309,7 @@ def written(s: Stmt) -> frozenset[Tensor]:
     return frozenset[Tensor]().union(*map(written, children(s)))
 
 
-@remembered
+@memoised
 def bound_names(s: Stmt) -> frozenset[str]:
     """Names of the loop variables that loops, and post-ops, inside s define."""
     own = frozenset[str]()

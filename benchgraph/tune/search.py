@@ -15,7 +15,7 @@ from statistics import median
 from typing import TypeVar
 
 from benchgraph.core.options import Forced
-from benchgraph.core.steps import tell
+from benchgraph.core.progress import report_progress
 from benchgraph.library.protocol import Chain
 from benchgraph.measure.sampling import Rounds, interleave, seconds
 
@@ -101,7 +101,7 @@ class Searcher:
         sources = list[Callable[[], float]]()
         for c in choices:
             sources.append(self._source(self.chain(c), lasting_s))
-            tell(f"{name}, compile", len(sources), len(choices))
+            report_progress(f"{name}, compile", len(sources), len(choices))
         return interleave([*sources, *more], Rounds(0.0, rounds, self.clock), self.rng)
 
     def _source(self, chain: Chain, lasting_s: float) -> Callable[[], float]:

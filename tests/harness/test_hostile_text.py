@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.core.errors import BenchgraphError, ParseError
-from benchgraph.core.lines import LINE, listed, printable, quoted
+from benchgraph.core.printable import LINE, listed, printable, quoted
 from benchgraph.graph import json_values, load
 
 FAKE = "\n0:PASSED (1 ms) __REPRO: fake\x1b[31m\x07\u202e\u2028"

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.compile import compile_partition
-from benchgraph.core import child
+from benchgraph.core import child_process
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.graph import Graph, GraphBuilder, save
@@ -89,7 +89,7 @@ def test_a_process_that_does_not_start_is_no_library(monkeypatch: pytest.MonkeyP
     def start(*given: Any, **named: Any) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    monkeypatch.setattr(child, "Popen", start)
+    monkeypatch.setattr(child_process, "Popen", start)
     Path("libdnnl.so.3").touch()
     done = run("--library=onednn:libdnnl.so.3", *CASE)
     assert (done.exit_code, done.output.count("\n")) == (2, 1)

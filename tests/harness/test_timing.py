@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.config import override
+from benchgraph.core.cpu_affinity import allowed_cpus
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.processors import given
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.timing import measure
 from benchgraph.harness.timing_warnings import distrust
@@ -171,7 +171,7 @@ def test_the_peak_is_sampled_in_every_round(monkeypatch: pytest.MonkeyPatch) -> 
     assert run(Clock(), fix_times_per_prb=4).peak_samples == (3 * PEAK,) * 8  # four with the wholes, four with the partitions
 
 
-@pytest.mark.skipif(len(given()) < 2, reason="there is but one processor")
+@pytest.mark.skipif(len(allowed_cpus()) < 2, reason="there is but one processor")
 def test_there_are_as_many_processors_as_threads_while_samples_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """And all of them while partitions are compiled."""
     seen: dict[str, set[int]] = {"compile": set(), "run": set()}
@@ -183,7 +183,7 @@ def test_there_are_as_many_processors_as_threads_while_samples_are_taken(monkeyp
         monkeypatch.setattr(owner, name, watched(name, getattr(owner, name)))
     with override(threads=1):
         run(Clock(), fix_times_per_prb=1)
-    assert seen == {"compile": {len(given())}, "run": {1}}
+    assert seen == {"compile": {len(allowed_cpus())}, "run": {1}}
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(DType.bf16, "bf16"), (DType.f16, "f32")])

@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
-from benchgraph.core.child import attach
+from benchgraph.core.child_process import attach
 from benchgraph.onednn.messages import Answer, Compiled, Graph, Hello, Part, Placed, Refusal, Step, Tensor
 
 VERSION = (3, 5, 1)

@@ -11,9 +11,9 @@ import pytest
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.config import override
+from benchgraph.core.cpu_affinity import last_cpus
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import ExecutionFailed, Unavailable
-from benchgraph.core.processors import last
 from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import Graph, Op
@@ -152,7 +152,7 @@ def test_threads_are_those_that_were_asked_for(real: OneDnn) -> None:
         library.compile(parts[0]).bind(arrays[:-1], arrays[-1:])()
         pid = library.process.pid
         assert "OMP" not in library.version or len(os.listdir(f"/proc/{pid}/task")) == 1
-        assert os.sched_getaffinity(pid) == set(last(1)), "those that ours is timed on"
+        assert os.sched_getaffinity(pid) == set(last_cpus(1)), "those that ours is timed on"
 
 
 def test_death_in_the_middle_is_told_and_survived(real: OneDnn) -> None:

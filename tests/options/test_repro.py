@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.isa import ISA_CHOICES
-from benchgraph.core.lines import HIDDEN, printable
+from benchgraph.core.printable import HIDDEN, printable
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.override import NewShape
 from benchgraph.options.argv import parse

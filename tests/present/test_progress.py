@@ -20,7 +20,7 @@ from pathlib import Path
 import click
 import pytest
 
-from benchgraph.core.steps import Step, begin, tell, watched
+from benchgraph.core.progress import Step, begin_item, progress_sent_to, report_progress
 from benchgraph.present import progress as module
 from benchgraph.present.progress import ERASE, erasing, progress_line
 from tests.support.processes import LISTEN
@@ -50,7 +50,7 @@ def test_a_terminal_of_any_width_gets_a_line(monkeypatch: pytest.MonkeyPatch) ->
     terminal = terminal_of(monkeypatch)
     monkeypatch.setenv("COLUMNS", "1000000000")
     with progress_line("cases", 2, is_measuring=True):
-        begin("mlp.json")
+        begin_item("mlp.json")
     assert 0 < len(terminal.getvalue()) < 10_000
 
 
@@ -88,12 +88,12 @@ def screen(text: str, width: int = 80) -> list[str]:
 
 def test_steps_go_to_the_innermost_watcher_alone() -> None:
     outer, inner = list[Step](), list[Step]()
-    tell("nothing")  # nobody watches
-    with watched(outer.append):
-        begin("a")
-        tell("compile", 1, 3)
-        with watched(inner.append):
-            tell("measure", 0.25, 2.0, "s")
+    report_progress("nothing")  # nobody watches
+    with progress_sent_to(outer.append):
+        begin_item("a")
+        report_progress("compile", 1, 3)
+        with progress_sent_to(inner.append):
+            report_progress("measure", 0.25, 2.0, "s")
     assert [str(step) for step in outer] == ["a", "compile 1/3: a"]
     assert [str(step) for step in inner] == ["measure 0.2/2.0 s"]
 
@@ -102,13 +102,13 @@ def test_what_is_printed_goes_above_the_line_which_is_gone_at_the_end(monkeypatc
     terminal = terminal_of(monkeypatch)
     long = "0:PASSED (1 ms) __REPRO: " + "--graph --case=long.json " * 6
     with progress_line("cases", 2, is_measuring=True) as step:
-        begin("--graph --case=a.json")
-        tell("compile", 3, 15)
+        begin_item("--graph --case=a.json")
+        report_progress("compile", 3, 15)
         assert screen(terminal.getvalue())[-1].endswith(" 0/2 cases 0:00:00 compile 3/15: --graph --case=a.json")
         click.echo(long)
         click.echo("to stderr", err=True)
         step()
-        tell("measure")
+        report_progress("measure")
         assert screen(terminal.getvalue())[-1].endswith(" 1/2 cases 0:00:00 measure: --graph --case=a.json")
     click.echo("after")
     shown = screen(terminal.getvalue())
@@ -120,8 +120,8 @@ def test_what_is_printed_goes_above_the_line_which_is_gone_at_the_end(monkeypatc
 def test_the_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     with progress_line("cases", 2, is_measuring=True):
-        begin("--graph --case=" + "x" * 200)
-        tell("compile", 1, 2)
+        begin_item("--graph --case=" + "x" * 200)
+        report_progress("compile", 1, 2)
         (line,) = filter(None, screen(terminal.getvalue()))
         assert len(line) == 80
         assert "compile 1/2: --graph" in line
@@ -131,8 +131,8 @@ def test_the_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_codes_in_the_name_of_a_case_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     with progress_line("cases", 2, is_measuring=True):
-        begin("\x1b[2Ja.json")
-        tell("load")
+        begin_item("\x1b[2Ja.json")
+        report_progress("load")
         assert "\x1b[2J" not in terminal.getvalue()
         assert "load: \\x1b[2Ja.json" in screen(terminal.getvalue())[-1]
 
@@ -141,7 +141,7 @@ def test_a_file_gets_what_it_gets_without_a_line(monkeypatch: pytest.MonkeyPatch
     terminal = terminal_of(monkeypatch)
     monkeypatch.setattr(sys, "stdout", file := io.StringIO())
     with progress_line("cases", 2, is_measuring=True):
-        begin("a")
+        begin_item("a")
         click.echo("0:PASSED")
         print("1:PASSED")
     assert file.getvalue() == "0:PASSED\n1:PASSED\n"
@@ -151,8 +151,8 @@ def test_a_file_gets_what_it_gets_without_a_line(monkeypatch: pytest.MonkeyPatch
 def test_without_a_terminal_there_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", file := io.StringIO())
     with progress_line("cases", 2):
-        begin("a")
-        tell("compile")
+        begin_item("a")
+        report_progress("compile")
     assert file.getvalue() == ""
 
 
@@ -161,7 +161,7 @@ def test_the_line_is_cleared_by_an_interrupt_too(monkeypatch: pytest.MonkeyPatch
 
     def work() -> None:
         with progress_line("cases", 2, is_measuring=True):
-            begin("a")
+            begin_item("a")
             assert erasing() == ERASE
             raise KeyboardInterrupt
 
@@ -176,7 +176,7 @@ def test_one_item_is_shown_when_it_lasts(monkeypatch: pytest.MonkeyPatch) -> Non
     terminal = terminal_of(monkeypatch)
     monkeypatch.setattr(module, "DELAY_S", 0.0)
     with progress_line():
-        begin("a")
+        begin_item("a")
         wait_for(lambda: "a" in terminal.getvalue())
     assert screen(terminal.getvalue()) == [""] * 2
 
@@ -193,13 +193,13 @@ def test_where_times_are_measured_nothing_is_drawn_but_at_steps(monkeypatch: pyt
     """No thread that takes time from the samples, and steps of one kind are not all drawn."""
     terminal = terminal_of(monkeypatch)
     with progress_line("cases", 2, is_measuring=True):
-        begin("a")
-        tell("measure", 0)
+        begin_item("a")
+        report_progress("measure", 0)
         before = terminal.getvalue()
         for i in range(100):
-            tell("measure", i, 100)
+            report_progress("measure", i, 100)
         assert terminal.getvalue() == before
-        tell("compare")
+        report_progress("compare")
         assert terminal.getvalue() != before
 
 

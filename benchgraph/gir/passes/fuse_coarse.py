@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
+from benchgraph.core.memoise import memoised_within
 from benchgraph.core.record import is_recorded, note
-from benchgraph.core.remember import remembered_within
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, entry_writes, loop_depth
@@ -158,7 +158,7 @@ def _rows(g: Graph, node: FusedOp) -> Shape | None:
     return rows.pop() if len(rows) == 1 else None
 
 
-@remembered_within
+@memoised_within
 def _rows_of(g: Graph, ops: tuple[Op, ...]) -> Shape | None:
     """The extents of a stage's row axes, None when it has no such form."""
     domain = trace(g, ops)

@@ -31,7 +31,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
@@ -94,7 +94,7 @@ def _scaling(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
     return None
 
 
-@remembered
+@memoised
 def _known(g: Graph) -> Mapping[int, Reals]:
     """The compile-time values in f32, and products of such values before rounding."""
     known = {v.id: v.literal.array.astype(np.float64) for v in g.values if v.literal is not None and v.dtype is DType.f32}
@@ -175,7 +175,7 @@ def _is_short(numbers: Reals) -> bool:
     return bool(np.all(whole == np.rint(whole)))
 
 
-@remembered
+@memoised
 def _saturating(g: Graph) -> frozenset[int]:
     """The values that only casts to 8-bit integers read, perhaps through sums."""
     saturating = set[int]()

@@ -21,7 +21,7 @@ from math import prod
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.layout import plain
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.data_movement import is_moved_input, movement
@@ -125,7 +125,7 @@ def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
     return not {None, dense} & {None if dim is None else steps[dim] for dim in tile}
 
 
-@remembered
+@memoised
 def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
     """By value, for values that pointwise and layout ops make of a product's result alone: the dims of the product's rows and columns, None
     where these have no unit steps (ops/affine.py)."""
@@ -191,7 +191,7 @@ class _Chain:
         self.moves.append(op)
 
 
-@remembered
+@memoised
 def _chains(g: Graph) -> Mapping[int, _Chain]:
     """By the result of a layout op, the chain that it is in."""
     chains = dict[int, _Chain]()

@@ -21,7 +21,7 @@ from math import prod
 
 import numpy as np
 
-from benchgraph.core.divide import divisors
+from benchgraph.core.divisors import divisors
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.convolution.depthwise import in_block, positions
 from benchgraph.ops.convolution.problem import Problem, by_weights, channel

@@ -17,7 +17,7 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
-from benchgraph.core.lines import quoted
+from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.cast import convert

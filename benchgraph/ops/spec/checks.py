@@ -11,7 +11,7 @@ from typing import cast
 from benchgraph.core.attrs import Attrs, AttrValue
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, InvalidGraphOp, Unimplemented, did_you_mean
-from benchgraph.core.lines import quoted
+from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops.ranges import F32_FIX, OF_TYPE, Range, as_f32, overflows
 from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Port, Sample, port_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from benchgraph.core.lines import printable
+from benchgraph.core.printable import printable
 from benchgraph.present.page.view import Case
 
 CUT = "…"

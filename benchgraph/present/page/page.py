@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchgraph.core.formats import ranges
-from benchgraph.core.lines import printable
-from benchgraph.core.steps import begin, tell
+from benchgraph.core.printable import printable
+from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.present.page.charts import charts
 from benchgraph.present.page.packed_texts import PackedTexts
 from benchgraph.present.page.view import ERRORS, Case, accuracy, view
@@ -30,13 +30,13 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
     views = [view(results, key=f"r{n}", title=name) for n, (name, results) in enumerate(runs)]
     store, is_long = PackedTexts(), sum(len(run.cases) for run in views) > many
     details = dict[str, str | int]()
-    begin("the page")
+    begin_item("the page")
     cases = [case for run in views for case in run.cases]
     for number, case in enumerate(cases):
-        tell("cases", number, len(cases))
+        report_progress("cases", number, len(cases))
         text = _details(case, store)
         details[case.key] = store.add(text) if is_long else text
-    tell("plots")
+    report_progress("plots")
     drawn = {run.key: list(charts(run)) for run in views}
     template = _templates().get_template("page.html")
     columns = max((sum(len(g.heads) for g in run.groups) for run in views), default=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.formats import counted, ranges
-from benchgraph.core.lines import printable, shortened
+from benchgraph.core.printable import printable, shortened
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from benchgraph.core.formats import runs
-from benchgraph.core.lines import printable
+from benchgraph.core.printable import printable
 from benchgraph.present.show.colours import INK, LINE, PARTITIONS, colour
 from benchgraph.present.show.layout import Layout, lay_out
 from benchgraph.present.show.picture import Box, Fold, Picture, Wire

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.remember import remembered
+from benchgraph.core.memoise import memoised
 from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, reach
 from benchgraph.tir.accesses import position
@@ -25,7 +25,7 @@ def flatten_index(f: Func, target: Target) -> Func:
     return f if params == f.params and body == f.body else replace(f, params=params, body=body)
 
 
-@remembered
+@memoised
 def _flat(t: Tensor) -> Tensor:
     if t.scope is Scope.register or (len(t.shape) == 1 and t.strides == (1,)):
         return t

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised
 from benchgraph.core.philox import BLOCK
-from benchgraph.core.remember import remembered
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, mul, seq
@@ -50,7 +50,7 @@ def vectorise_random(f: Func, target: Target) -> Func:
     return f if body is f.body else replace(f, body=body)
 
 
-@remembered
+@memoised
 def _randoms(s: Stmt) -> tuple[Random, ...]:
     """Those inside s, each once."""
     own = (e for whole in exprs(s) for e in walk_expr(whole) if isinstance(e, Random))

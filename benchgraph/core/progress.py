@@ -1,7 +1,7 @@
-"""Steps: what is being done at this moment, told to whoever shows it. Nobody need, and nothing depends on it.
+"""Progress: what is being done at the moment, reported to a watcher, if there is one.
 
-with watched(show):
-    ...              # somewhere below: begin("mlp.json"), and then tell("compile", 3, 15)
+with progress_sent_to(show):
+    ...              # somewhere below: begin_item("mlp.json"), and then report_progress("compile", 3, 15)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Step:
-    """item: what is worked on. doing: what is done with it, `done` of `total` in that unit; total 0 where that is not known."""
+    """item: what is worked on. doing: what is done with it, `done` of `total` in a unit; total is 0 if unknown."""
 
     item: str = ""
     doing: str = ""
@@ -35,32 +35,32 @@ Watcher: TypeAlias = Callable[[Step], None]
 @dataclass
 class _Watch:
     watcher: Watcher
-    now: Step = Step()
+    step: Step = Step()
 
 
 _watch: ContextVar[_Watch | None] = ContextVar("_watch", default=None)
 
 
-def begin(item: str) -> None:
-    """From now on this is worked on."""
-    _say(lambda _: Step(item))
+def begin_item(item: str) -> None:
+    """Report that work on an item begins."""
+    _report(lambda _: Step(item))
 
 
-def tell(doing: str, done: float = 0, total: float = 0, unit: str = "") -> None:
-    """From now on this is done with it."""
-    _say(lambda now: replace(now, doing=doing, done=done, total=total, unit=unit))
+def report_progress(doing: str, done: float = 0, total: float = 0, unit: str = "") -> None:
+    """Report what is done with the current item."""
+    _report(lambda step: replace(step, doing=doing, done=done, total=total, unit=unit))
 
 
-def _say(change: Callable[[Step], Step]) -> None:
+def _report(change: Callable[[Step], Step]) -> None:
     watch = _watch.get()
     if watch is not None:
-        watch.now = change(watch.now)
-        watch.watcher(watch.now)
+        watch.step = change(watch.step)
+        watch.watcher(watch.step)
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
-    """Steps told inside go to the watcher, by this thread."""
+def progress_sent_to(watcher: Watcher) -> Iterator[None]:
+    """Send progress of this thread within the block to a watcher."""
     token = _watch.set(_Watch(watcher))
     try:
         yield

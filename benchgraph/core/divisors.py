@@ -1,4 +1,4 @@
-"""Whole numbers cut into even parts. Dims go up to 2**31 and beyond, so none is counted through one by one: roots of them are."""
+"""Divisors and block sizes. Dims exceed 2**31, so loops run to their square root only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import isqrt
 
 
 def block_sizes(total: int, blocks: int = 1) -> Iterator[int]:
-    """ceil(total / n) for n = blocks, blocks + 1, ... total, each once, largest first: no more than twice the root of total.
+    """ceil(total / n) for n = blocks, blocks + 1, ... total, each once, largest first: at most twice the square root of total.
 
     >>> list(block_sizes(10)), list(block_sizes(10, 3))
     ([10, 5, 4, 3, 2, 1], [4, 3, 2, 1])
@@ -15,11 +15,11 @@ def block_sizes(total: int, blocks: int = 1) -> Iterator[int]:
     while blocks <= total:
         size = -(-total // blocks)
         yield size
-        blocks = total + 1 if size == 1 else (total - 1) // (size - 1) + 1  # the first with smaller ones
+        blocks = total + 1 if size == 1 else (total - 1) // (size - 1) + 1  # the first number with smaller blocks
 
 
 def divisors(n: int) -> list[int]:
-    """Of a positive number, the least first.
+    """The divisors of a positive number, smallest first.
 
     >>> divisors(12), divisors(7)
     ([1, 2, 3, 4, 6, 12], [1, 7])
@@ -29,7 +29,7 @@ def divisors(n: int) -> list[int]:
 
 
 def divisor_from(n: int, least: int) -> int | None:
-    """The first divisor of n from `least` on and below twice that, if there is one; asks no more numbers than the root of n.
+    """The first divisor of n in [least, 2 * least), if there is one; tries at most as many numbers as the square root of n.
 
     >>> divisor_from(12, 3), divisor_from(100, 30), divisor_from(7, 2)
     (3, 50, None)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core import processors
-from benchgraph.core.processors import given, last, on_last
+from benchgraph.core import cpu_affinity
+from benchgraph.core.cpu_affinity import allowed_cpus, last_cpus, pinned
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not let processes choose")
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="th
 def fresh() -> Iterator[None]:
     """What tests pretend about the machine is not remembered."""
     yield
-    last.cache_clear()
+    last_cpus.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -36,45 +36,45 @@ def test_the_last_ones_are_taken_of_every_core_one_first(
 ) -> None:
     for cpu, those in siblings.items():
         (tmp_path / str(cpu)).write_text(f"{those}\n")
-    monkeypatch.setattr(processors, "_CORE", str(tmp_path / "{}"))
-    monkeypatch.setattr(processors, "given", lambda: (0, 1, 2, 3))
-    last.cache_clear()
-    assert {count: last(count) for count in want} == want
+    monkeypatch.setattr(cpu_affinity, "_CORE", str(tmp_path / "{}"))
+    monkeypatch.setattr(cpu_affinity, "allowed_cpus", lambda: (0, 1, 2, 3))
+    last_cpus.cache_clear()
+    assert {count: last_cpus(count) for count in want} == want
 
 
 def where(task: int = 0) -> set[int]:
     return os.sched_getaffinity(task)
 
 
-@pytest.mark.skipif(len(given()) < 2, reason="there is no choice")
+@pytest.mark.skipif(len(allowed_cpus()) < 2, reason="there is no choice")
 def test_all_threads_go_there_and_come_back() -> None:
     """Those that are at work, the one that asks, and those that are started there."""
     is_over, found = threading.Event(), list[set[int]]()
     worker = threading.Thread(target=is_over.wait, daemon=True)
     worker.start()
     assert worker.native_id is not None
-    with on_last(1):
+    with pinned(1):
         started = threading.Thread(target=lambda: found.append(where()))
         started.start()
         started.join()
-        assert [where(), where(worker.native_id), *found] == [{last(1)[0]}] * 3
-    assert where() == where(worker.native_id) == set(given())
+        assert [where(), where(worker.native_id), *found] == [{last_cpus(1)[0]}] * 3
+    assert where() == where(worker.native_id) == set(allowed_cpus())
     is_over.set()
     worker.join()
 
 
-@pytest.mark.skipif(len(given()) < 2, reason="there is no choice")
+@pytest.mark.skipif(len(allowed_cpus()) < 2, reason="there is no choice")
 def test_where_it_is_not_allowed_all_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    with on_last(1):
-        assert where() == set(given())
+    with pinned(1):
+        assert where() == set(allowed_cpus())
 
 
-@pytest.mark.parametrize("count", [0, len(given()), len(given()) + 1])
+@pytest.mark.parametrize("count", [0, len(allowed_cpus()), len(allowed_cpus()) + 1])
 def test_as_many_as_there_are_are_left_where_they_are(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "_move", lambda cpus: pytest.fail(f"moved to {cpus}"))
-    with on_last(count):
-        assert where() == set(given())
+    monkeypatch.setattr(cpu_affinity, "_move", lambda cpus: pytest.fail(f"moved to {cpus}"))
+    with pinned(count):
+        assert where() == set(allowed_cpus())

@@ -1,7 +1,7 @@
-"""A child process that runs Python of ours and answers over a pipe, from both ends: `Child` is the parent's handle, `attach` the process's.
+"""A child process that runs a module of this package and answers over a pipe: `Child` is the parent's end, `attach` the process's.
 
-It is a new interpreter, not a fork: a fork copies the one thread that asks for it, and with it the locks that others hold, of LLVM, of an
-OpenMP runtime, of our own pool, of PyTorch. It finds modules where its parent does.
+It is a new interpreter, not a fork: a fork would copy locks that other threads hold (of LLVM, OpenMP, the thread pool, PyTorch), without
+these threads. It finds modules where its parent does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import IO, Any, TypeAlias
 
 from benchgraph.core.config import module_path
 
-LAST_WORDS_S = 2.0  # for a process whose pipe has closed, or that was told to, to end
+LAST_WORDS_S = 2.0  # how long a process may take to end after its pipe has closed
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 Stream: TypeAlias = IO[bytes] | int | None  # as Popen has it; None: the parent's
 
 
-class Lost(Exception):
-    """A process that answers no more, and was ended. Its text says how it came to that; signal: the one that killed it, 0 for none."""
+class ChildLost(Exception):
+    """A process that no longer answers, and was killed. signal: the one that killed it before, 0 for none."""
 
     def __init__(self, how: str, signal: int = 0) -> None:
         super().__init__(how)
@@ -47,10 +47,10 @@ class Child:
         fds: Sequence[int] = (),
         group: int | None = 0,
     ) -> None:
-        """arguments: of types that repr writes as Python. fds: file descriptors that it has too, by the same numbers.
+        """arguments: of types whose repr is Python. fds: file descriptors that it inherits, by the same numbers.
 
-        group: 0 for one of its own, so that Ctrl-C reaches the parent alone, which decides; None for the parent's. Raises OSError when the
-        system lets no process start.
+        group: 0 for a process group of its own, so that Ctrl-C reaches the parent alone; None for the parent's. Raises OSError if no
+        process can be started.
         """
         self.pipe, theirs = Pipe()
         call = ", ".join(map(repr, (theirs.fileno(), *arguments)))
@@ -78,42 +78,42 @@ class Child:
             self.pipe.send(message)
 
     def receive(self) -> Any:
-        """Its next message. Blocks until there is one, whole. Raises Lost when it died, closed its pipe, or sent what is no message."""
+        """Its next message. Blocks until there is a complete one. Raises ChildLost if it died, closed its pipe, or sent something else."""
         try:
             return self.pipe.recv()
         except Exception as bad:  # unpickling raises anything
             is_end = isinstance(bad, EOFError | OSError)
-            lost = self._last_words() if is_end else Lost(f"sent what cannot be read ({type(bad).__name__}: {bad})")
+            lost = self._last_words() if is_end else ChildLost(f"sent what cannot be read ({type(bad).__name__}: {bad})")
             self.kill()
             raise lost from bad
 
-    def _last_words(self) -> Lost:
-        """How it ended, if it does in the time for that."""
+    def _last_words(self) -> ChildLost:
+        """How it ended, waiting for that at most LAST_WORDS_S."""
         try:
             code = self._process.wait(LAST_WORDS_S)
         except TimeoutExpired:
-            return Lost("closed its pipe")
+            return ChildLost("closed its pipe")
         if code >= 0:
-            return Lost(f"exited with code {code}")
+            return ChildLost(f"exited with code {code}")
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return Lost(f"was killed by {name}", -code)
+        return ChildLost(f"was killed by {name}", -code)
 
     def kill(self) -> None:
-        """End the process at once, whatever it does, if it has not ended."""
+        """Kill the process if it has not ended."""
         self._process.kill()
         self._process.wait()
         self.pipe.close()
 
 
-class Printed:
-    """What a process prints to a stream, in a file without a name, so that it is not lost with the process."""
+class CapturedOutput:
+    """What a process prints to a stream, in an unnamed file, so that it is not lost if the process dies."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = TemporaryFile(buffering=0)  # noqa: SIM115 - it lives as long as the process
-        fcntl(self.file, F_SETFL, fcntl(self.file, F_GETFL) | os.O_APPEND)  # so that it goes on at the start when it was emptied
+        fcntl(self.file, F_SETFL, fcntl(self.file, F_GETFL) | os.O_APPEND)  # after truncation it continues at the start
 
     def take(self) -> str:
-        """What was printed since it was last taken."""
+        """What was printed since the last call."""
         self.file.seek(0)
         if text := self.file.read().decode("utf-8", "replace"):
             self.file.truncate(0)
@@ -121,10 +121,10 @@ class Printed:
 
 
 def attach(pipe: int, parent: int | None = None) -> Connection:
-    """The process's end of the pipe. pipe: a file descriptor, which what the process starts does not keep open when it has died.
+    """The process's end of the pipe. pipe: a file descriptor, which processes that it starts do not inherit.
 
-    parent: the process with whose end this one ends, even if compiled code loops for ever just then (the kernel sees to it, on Linux only:
-    it takes the thread that started this process for its parent).
+    parent: this process is killed when the parent ends, even within compiled code. The kernel does that, on Linux only, when the thread of
+    the parent that started this process ends.
     """
     os.set_inheritable(pipe, False)
     if parent is not None:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import pytest
 
-from benchgraph.core import child
-from benchgraph.core.child import Child, Lost, Printed
+from benchgraph.core import child_process
+from benchgraph.core.child_process import CapturedOutput, Child, ChildLost
 from benchgraph.core.config import environment
 from tests.support.processes import is_gone
 
@@ -43,7 +43,7 @@ def start() -> Iterator[Start]:
 def loss(found: Child) -> tuple[str, int]:
     """How it was lost, after which nothing of it is left."""
     assert found.pipe.poll(PATIENCE_S)
-    with pytest.raises(Lost) as caught:
+    with pytest.raises(ChildLost) as caught:
         found.receive()
     assert is_gone(found.pid)
     assert found.pipe.closed
@@ -123,7 +123,7 @@ def test_rubbish_ends_it(start: Start, what: str) -> None:
 
 
 def test_one_that_closes_its_pipe_and_lives_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "LAST_WORDS_S", 0.05)
+    monkeypatch.setattr(child_process, "LAST_WORDS_S", 0.05)
     assert loss(start("closes")) == ("closed its pipe", 0)
 
 
@@ -175,7 +175,7 @@ def test_one_whose_parent_is_gone_ends(start: Start) -> None:
 ORPHANED = """
 import os, signal
 from subprocess import DEVNULL
-from benchgraph.core.child import Child
+from benchgraph.core.child_process import Child
 found = Child("tests.core.misdeeds", "closes", os.getpid(), env=os.environ, stdout=DEVNULL)
 print(found.pid, flush=True)
 found.pipe.poll(None)
@@ -208,7 +208,7 @@ def test_a_fork_of_the_parent_does_not_kill_it(start: Start) -> None:
 
 
 def test_what_it_prints_is_kept_and_taken_once(start: Start) -> None:
-    printed = Printed()
+    printed = CapturedOutput()
     found = start("prints", stderr=printed.file)
     assert printed.take() == ""
     for text in ("first\n", "a longer second\n", "\N{GREEK SMALL LETTER LAMDA}"):
