@@ -12,13 +12,13 @@ from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor
 from benchgraph.tir.passes import run
-from benchgraph.tir.passes.prefetch_streams import AHEAD_BYTES
+from benchgraph.tir.passes.prefetch_streams import DISTANCE_BYTES
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
 ONE_STREAM = replace(TARGET, one_stream=True, l2_bytes=32 << 10)
-LONG = AHEAD_BYTES  # elements of 16 bits of a column that is just long enough
+LONG = DISTANCE_BYTES  # elements of 16 bits of a column that is just long enough
 
 
 def largest(columns: int, size: int, dtype: DType = DType.bf16, kept: Scope = Scope.register) -> Func:
@@ -49,14 +49,14 @@ def test_columns_abreast_are_fetched_ahead(golden) -> None:
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
 @pytest.mark.parametrize("columns", [2, 4])
 def test_each_of_them_line_by_line_so_far_ahead(columns: int, dtype: DType) -> None:
-    """What begins with the lines that come AHEAD_BYTES behind a column's first one, and goes as far beyond its last."""
+    """What begins with the lines that come DISTANCE_BYTES behind a column's first one, and goes as far beyond its last."""
     found = [(s, c) for s, c in fetched(largest(columns, LONG, dtype)) if c.tensor.name == "w"]
     size, ahead = dtype.nbytes(LONG), set[int]()
     for s, fetch in found:
         for n in range(constant(s.extent) or 0):
             first = dtype.nbytes(linear(substitute(fetch.index[0], {s.var.name: Const(n)})).constant)
             ahead |= {first // LINE_BYTES + line for line in range(fetch.lines)}
-    wanted = {(column * size + AHEAD_BYTES + byte) // LINE_BYTES for column in range(columns) for byte in range(0, size, LINE_BYTES)}
+    wanted = {(column * size + DISTANCE_BYTES + byte) // LINE_BYTES for column in range(columns) for byte in range(0, size, LINE_BYTES)}
     assert (len(found), ahead) == (columns, wanted)
 
 

@@ -12,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES, LONGEST, MOST_FOLDS, ROWS, STREAMED, unroll_and_interleave
+from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES, LONGEST, MOST_REDUCTIONS, ROWS, STREAMED, unroll_and_interleave
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
@@ -130,8 +130,8 @@ def test_folds_enough_for_the_registers_stay() -> None:
         fold = loop(j, 20, *(put(t, value=binary(BinOp.add, at(t), at(x, i, j))) for t in totals))
         return Func("folds", (x, y), loop(i, 8, *begin, fold, *(put(y, i, Const(c), value=at(t)) for c, t in enumerate(totals))))
 
-    assert not stays(folds(MOST_FOLDS))
-    assert stays(folds(MOST_FOLDS + 1))
+    assert not stays(folds(MOST_REDUCTIONS))
+    assert stays(folds(MOST_REDUCTIONS + 1))
 
 
 @pytest.mark.parametrize(("functions", "goes_alone"), [(2, False), (8, True)])

@@ -1,4 +1,4 @@
-"""prefetch-rows: the next row is fetched while one of the later loops over this row runs.
+"""prefetch-rows: one of the later loops over a row prefetches the next row.
 
     for r in 3072 {                                        for r in 3072 {
       for i_v in 256 { m_v = max(m_v, x[r*4096 + ...]) }     for i_v in 256 { m_v = max(m_v, x[r*4096 + ...]) }
@@ -8,17 +8,9 @@
                                                                prefetch x[r*4096 + 4096 + i_v*16] 1 lines
                                                              } }
 
-Later loops find the row in a cache, so memory would rest meanwhile, and hardware that fetches ahead begins anew with every page. The loop
-that works longest, the last of equals, fetches what loops in front of it read; what it reads first itself comes in as it runs. Bytes that a
-row's loops touch, and times over those without, minima, rows of f32 in 32 MiB, one thread of a Zen 4 with 32 KiB of L1 (two):
-
-    columns               1024                2048                4096                8192
-    SoftMax         12 K  1.10 (1.18)   24 K  0.74 (0.74)   48 K  0.60 (0.64)   96 K  0.63 (0.73)
-    LayerNorm       16 K  1.07 (1.08)   32 K  0.51 (0.77)   64 K  0.83 (0.89)  128 K  0.92 (1.02)
-    its gradients   32 K  0.86 (0.76)   64 K  1.04 (0.96)  128 K  0.99 (1.03)  256 K  0.98 (0.96)
-
-Hardware keeps up with rows whose loops touch less than most of L1, which are left to it; of gradients of rows without weights, 20 K, 1.13.
-So are rows that L1 does not hold: gradients of 28 weights, whose sums go over 200 KB of each image, 1.31.
+Later loops read the row from a cache, so memory would be idle meanwhile, and hardware prefetchers restart at every page. The longest loop
+(the last of several) prefetches what the loops before it read. Rows are left to the hardware if the loops access less than most of L1, or
+if one row does not fit L1 (docs/measurements/prefetch.md).
 """
 
 from __future__ import annotations
@@ -47,29 +39,29 @@ def prefetch_rows(f: Func, target: Target) -> Func:
 def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     if not isinstance(s, For):
         return map_children(s, lambda c: _stmt(c, ranges, target))
-    within, stmts = inside(s, ranges), list(_in_turn(s.body))
+    within, stmts = inside(s, ranges), list(_sequence(s.body))
     loops = [c for c in stmts if isinstance(c, For)]
-    has_product = any(isinstance(c, Brgemm) for c in stmts)  # its calls fetch what is worth it
+    has_product = any(isinstance(c, Brgemm) for c in stmts)  # whose calls prefetch by themselves
     read = [] if has_product or len(loops) < 2 else [list(_rows_read(loop, s, within, target)) for loop in loops]
-    if any(read) and _touched(loops) > target.l1_bytes * table(target).l1_prefetched_share:
+    if any(read) and _bytes_accessed(loops) > target.l1_bytes * table(target).l1_prefetched_share:
         k = max(reversed(range(1, len(loops))), key=lambda k: nanoseconds(loops[k], target))
         host, rows = loops[k], dict.fromkeys(chain(*read[:k]))
         if rows:
-            return replace(s, body=_with(s.body, host, [row.prefetch_in(host) for row in rows]))
+            return replace(s, body=_with_prefetches(s.body, host, [row.prefetch_in(host) for row in rows]))
     return map_children(s, lambda c: _stmt(c, within, target))
 
 
-def _in_turn(s: Stmt) -> Iterator[Stmt]:
-    """What runs one after the other."""
+def _sequence(s: Stmt) -> Iterator[Stmt]:
+    """The statements of nested blocks, in order."""
     if isinstance(s, Seq):
         for c in s.stmts:
-            yield from _in_turn(c)
+            yield from _sequence(c)
     else:
         yield s
 
 
-def _touched(loops: list[For]) -> int:
-    """Bytes of what these loops read and write from end to end."""
+def _bytes_accessed(loops: list[For]) -> int:
+    """Bytes that these loops read and write sequentially."""
     lengths = dict[Tensor, int]()
     for loop in loops:
         stores = (c for c in walk(loop.body) if isinstance(c, Store))
@@ -80,14 +72,14 @@ def _touched(loops: list[For]) -> int:
 
 
 def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator[Stream]:
-    """What a loop reads from end to end of each row that the loop around it goes to, in the next one: a page to all of L1."""
+    """What a loop reads sequentially in the next iteration of the loop over rows, if a row is at least a page and fits L1."""
     for row in streams(loop, ranges, target):
         step = linear(row.begin).terms.get(rows.var, 0)
         if step > 0 and PAGE_BYTES <= row.nbytes <= target.l1_bytes:
-            yield row.further(step, ranges)
+            yield row.shifted(step, ranges)
 
 
-def _with(s: Stmt, host: For, fetched: list[Prefetch]) -> Stmt:
+def _with_prefetches(s: Stmt, host: For, prefetches: list[Prefetch]) -> Stmt:
     if s is host:
-        return replace(host, body=block(host.body, *fetched))
-    return map_children(s, lambda c: _with(c, host, fetched)) if isinstance(s, Seq) else s
+        return replace(host, body=block(host.body, *prefetches))
+    return map_children(s, lambda c: _with_prefetches(c, host, prefetches)) if isinstance(s, Seq) else s

@@ -1,4 +1,4 @@
-"""prefetch-streams: a loop that folds what it reads in several long places at once fetches each of them ahead.
+"""prefetch-streams: a loop that reduces several long streams of memory prefetches each of them.
 
     for k_v in 128 {                                   for k_v in 128 {
       a_v = a_v + x[k_v*32] * f32(w[j*4096 + ...])       prefetch w[j*4096 + k_v*32 + 1024] 1 lines
@@ -7,10 +7,8 @@
                                                          b_v = ...
                                                        }
 
-Of narrow floats, which take two loads a line, hardware brings several streams late: columns of weights that few rows of src meet. On cores
-where that was measured (`Target.one_stream`): Zen 5, one core, weights of 14336 columns of 4096 bf16, 4 of them abreast, times with what
-comes so many bytes later over those without, minima: 4 rows 512 0.87, 1024 0.81, 2048 0.76, 4096 0.87; 2, 3 rows, 2048 0.75, 0.74; two
-cores, 2 to 4 rows 0.69 to 0.95; of f32 1.13, 1.13 for 2, 3 rows, 0.94 for 4.
+On machines whose hardware prefetches several streams of 16-bit floats late (`Target.one_stream`), as in products of few rows by
+column-major weights (docs/measurements/prefetch.md).
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from benchgraph.tir.ir import For, Func, Scope, Stmt, Store
 from benchgraph.tir.streams import Stream, streams
 from benchgraph.tir.visit import block, map_children, statements
 
-AHEAD_BYTES = 2048
+DISTANCE_BYTES = 2048
 
 
 def prefetch_streams(f: Func, target: Target) -> Func:
@@ -38,23 +36,23 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     if not isinstance(s, For):
         return map_children(s, lambda c: _stmt(c, ranges, target))
     within = inside(s, ranges)
-    if not _folds(s):
+    if not _is_reduction(s):
         return map_children(s, lambda c: _stmt(c, within, target))
-    late = [stream for stream in streams(s, ranges, target) if _is_late(stream)]
-    if len(late) < 2:
+    streams_to_prefetch = [stream for stream in streams(s, ranges, target) if _needs_prefetch(stream)]
+    if len(streams_to_prefetch) < 2:
         return s
-    return replace(s, body=block(*(_ahead(stream, within).prefetch_in(s) for stream in late), s.body))
+    return replace(s, body=block(*(_at_distance(stream, within).prefetch_in(s) for stream in streams_to_prefetch), s.body))
 
 
-def _folds(loop: For) -> bool:
-    """Whether all that a loop writes is in registers."""
+def _is_reduction(loop: For) -> bool:
+    """Whether a loop writes only registers."""
     return all(isinstance(c, Store) and c.tensor.scope is Scope.register for c in statements(loop.body))
 
 
-def _is_late(stream: Stream) -> bool:
-    """Of narrow floats, and long enough for most of it to be fetched ahead."""
-    return stream.tensor.dtype in WIDENED and stream.nbytes >= 2 * AHEAD_BYTES
+def _needs_prefetch(stream: Stream) -> bool:
+    """Whether a stream is of 16-bit floats, and long enough for most of it to be prefetched."""
+    return stream.tensor.dtype in WIDENED and stream.nbytes >= 2 * DISTANCE_BYTES
 
 
-def _ahead(stream: Stream, ranges: Ranges) -> Stream:
-    return stream.further(AHEAD_BYTES * 8 // stream.tensor.dtype.bits, ranges)
+def _at_distance(stream: Stream, ranges: Ranges) -> Stream:
+    return stream.shifted(DISTANCE_BYTES * 8 // stream.tensor.dtype.bits, ranges)

@@ -76,7 +76,7 @@ class _Transposer:
             return None
         if not all(
             isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)
-        ):  # a guarded read may be outside its tensor where the guard is false
+        ):  # a guarded read may be outside its tensor
             return None
         stored, tiles = written(columns.body), dict[Expr, Tensor]()
         for x in dict.fromkeys(loads(columns.body)):

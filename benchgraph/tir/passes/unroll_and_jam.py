@@ -1,12 +1,12 @@
-"""unroll-and-jam: rows that are folded element by element into one row are folded several at a time.
+"""unroll-and-jam: loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused.
 
-    for r in 64 { for c in 100 {                   for r in 16 { for c in 100 {          (four at a time: ROWS)
+    for r in 64 { for c in 100 {                   for r in 16 { for c in 100 {          (by four: ROWS)
       acc[c] = acc[c] + x[r, c]             ->       acc[c] = acc[c] + x[r*4, c] + x[r*4 + 1, c] + x[r*4 + 2, c] + x[r*4 + 3, c]
     } }                                            } }
 
-A short row's elements are otherwise read right behind the store that wrote them, which takes a processor several times as long as the sum,
-and a longer row's are read and written once for each row. Work of a function or more hides that. An element's parts are added in the same
-order, so the bits are the same.
+A short accumulator would be loaded right after the store of the row before, which has a latency of several additions, and a longer one be
+loaded and stored once per row. Loops that compute a function hide that. Elements are added in the same order, so results keep their bits.
+Measurements: docs/measurements/loop-unrolling.md.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.vector_loops import reduction
 from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
 
-# Times over those without, f32, one thread of a Zen 5 CPU, by 4 and by 8 rows: ReduceL2 of 260 rows of 8 0.39, 0.30, of 128 rows of 64
-# 0.56, 0.57; ReduceSum of 25088 rows of 64 0.58, 0.59, of 2048 rows of 512 0.92, of 128 rows of 768 0.94, 0.95. By 4, of 128 rows of 1024,
-# which lie as far apart as what shares a set of L1, 1.12; of longer rows, from L3, 0.9 to 1.11.
 ROWS = 4
 LONGEST = 768  # elements of a row
 
@@ -44,69 +41,64 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], names: froze
         return map_children(s, lambda c: _stmt(c, ranges, target, taken, names))
     within = inside(s, ranges)
     rows = constant(s.extent)
-    folds = _folds(s) if s.kind is LoopKind.serial and (rows is None or rows >= ROWS) else None
-    if folds and not _streams(s, target) and _may_change_turns(s, folds, within):
-        return unrolled(s, ROWS, partial(_together, folds), taken, names)
+    reduced = _reduced_tensors(s) if s.kind is LoopKind.serial and (rows is None or rows >= ROWS) else None
+    if reduced and not _is_memory_bound(s, target) and _is_interchangeable(s, reduced, within):
+        return unrolled(s, ROWS, partial(_jammed, reduced), taken, names)
     return map_children(s, lambda c: _stmt(c, within, target, taken, names))
 
 
-def _folds(loop: For) -> frozenset[str]:
-    """The tensors that a loop over rows folds into, row upon row; none unless all it does is little, and done in one loop over elements."""
+def _reduced_tensors(loop: For) -> frozenset[str]:
+    """The tensors that a loop over rows reduces into, row by row; none unless it has one cheap inner loop over elements."""
     inner = loop.body
     if not isinstance(inner, For) or inner.kind is not LoopKind.serial or not 0 < (constant(inner.extent) or 0) <= LONGEST:
         return frozenset()
     stmts = statements(inner.body)
     if not all(isinstance(s, Alloc | Store) for s in stmts) or sum(instructions(s) for s in stmts if isinstance(s, Store)) >= FUNCTION:
         return frozenset()
-    found = (r for s in stmts if isinstance(s, Store) and (r := reduction(s)) is not None)
-    names = frozenset(r.store.tensor.name for r in found if not any(loop.var.name in variables(i) for i in r.store.index))
-    return names - _own(inner)
+    reductions = (r for s in stmts if isinstance(s, Store) and (r := reduction(s)) is not None)
+    names = frozenset(r.store.tensor.name for r in reductions if not any(loop.var.name in variables(i) for i in r.store.index))
+    return names - _temporaries(inner)
 
 
-def _streams(loop: For, target: Target) -> bool:
-    """Whether rows come from memory, each right behind the one before: several at a time are jumps within a page.
-
-    ReduceMin over the channels of f32[64,1024,14,14], one thread of a Zen 4: 1.8 ms for 3.3; of [64,64,112,112], rows farther apart, 16.4
-    for 12. Pieces of 256 bytes of rows jump anyway. Softmax over columns, times of four at a time over those of single ones, one and two
-    threads: bf16[8,16,384,384] 0.95 and 0.89, f32[8,64,384,192] 0.89 and 0.79, bf16[64,1024,20,20] over channels 0.99 and 0.88.
-    """
+def _is_memory_bound(loop: For, target: Target) -> bool:
+    """Whether rows come from memory and are adjacent, so that several at a time would jump within a page."""
     inner = loop.body
     assert isinstance(inner, For)
-    given = {load.tensor: load for load in loads(inner.body) if load.tensor.scope is Scope.param and target.is_far(load.tensor.nbytes)}
-    for t, load in given.items():
-        row, apart = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(pitch(load, loop.var))
-        if row == apart and FAR_BYTES <= row <= PAGE_BYTES // ROWS:
+    far = {load.tensor: load for load in loads(inner.body) if load.tensor.scope is Scope.param and target.is_far(load.tensor.nbytes)}
+    for t, load in far.items():
+        row, row_pitch = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(pitch(load, loop.var))
+        if row == row_pitch and FAR_BYTES <= row <= PAGE_BYTES // ROWS:
             return True
     return False
 
 
-def _may_change_turns(loop: For, folds: Collection[str], ranges: Ranges) -> bool:
-    """Whether elements may have their rows one after the other: what is folded into is an element's own, other results are a row's, and
-    nothing that is folded is written again behind the fold, which comes last."""
+def _is_interchangeable(loop: For, reduced: Collection[str], ranges: Ranges) -> bool:
+    """Whether each element may be reduced over all rows at once: accumulators are per element, other results per row, and no operand of a
+    reduction is written after it."""
     inner = loop.body
     assert isinstance(inner, For)
     stores = [s for s in statements(inner.body) if isinstance(s, Store)]
     for at, s in enumerate(stores):
         later = {other.tensor.name for other in stores[at + 1 :]}
-        if s.tensor.name in folds and any(load.tensor.name in later for load in loads(s)):
+        if s.tensor.name in reduced and any(load.tensor.name in later for load in loads(s)):
             return False
-    for name in {s.tensor.name for s in stores} - _own(inner):
-        if name in folds:
-            found = list(accesses_of(name, inner.body, inside(inner, ranges)))
-            if len(found) != 2 or not is_partitioned(found, inner.var.name, frozenset()):
+    for name in {s.tensor.name for s in stores} - _temporaries(inner):
+        if name in reduced:
+            accesses = list(accesses_of(name, inner.body, inside(inner, ranges)))
+            if len(accesses) != 2 or not is_partitioned(accesses, inner.var.name, frozenset()):
                 return False
         elif not is_partitioned(list(accesses_of(name, loop.body, ranges)), loop.var.name, inner_names(loop)):
             return False
     return True
 
 
-def _own(loop: For) -> set[str]:
+def _temporaries(loop: For) -> set[str]:
     """Temporaries of one iteration."""
     return {s.tensor.name for s in statements(loop.body) if isinstance(s, Alloc)}
 
 
-def _together(names: Collection[str], rows: Sequence[Stmt]) -> Stmt:
-    """One loop over elements, which does for all rows what each loop does for one; last the folds, into the tensors of these names."""
+def _jammed(names: Collection[str], rows: Sequence[Stmt]) -> Stmt:
+    """One loop over elements with the statements of all rows, and last the reductions into the tensors of these names."""
     first, stmts, sums = rows[0], list[Stmt](), dict[str, Store]()
     assert isinstance(first, For)
     for row in rows:

@@ -1,4 +1,4 @@
-"""unroll-divisions: short loops that divide their variable, to tell where to read, become statements with numbers in place of divisions.
+"""unroll-divisions: loops that divide or take remainders of their variable are unrolled, so that quotients become constants.
 
     for x in 12 {                      ->  y[0] = v[0]
       y[x] = v[(x*14 + 7)//12]             y[1] = v[1]
@@ -10,9 +10,9 @@
     }                                        y[x*2 + 1] = v[x]
                                            }
 
-So interpolation has its places and weights worked out here, and conditions on them decided. Only loops that cannot run in vectors,
-nor are in one that can, innermost ones and then those around what has become straight code. Of a long loop as many iterations side by side
-as the digits repeat after, if these are few: the loop over the rest may run in vectors then.
+Source indices, weights and conditions of interpolation are computed at compile time then. Loops that can be vectorised, and those inside,
+stay. Innermost loops are unrolled first, then those around straight-line code: short ones in full, long ones by the period of their
+quotients if that is short, after which the loop may be vectorised.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.vector_loops import loop_of
 from benchgraph.tir.visit import block, bound_names, exprs, map_children, tensor_names, variables, walk, walk_expr
 
-# Of the straight code. It makes a first compilation longer: of a trilinear interpolation to 12 columns 135 ms became 186, of a nearest one
-# 36 became 39, of the gradient of one to 32 columns 33 became 40 (benchgraph compile-times, --policy=fused:no-unroll and fused).
-MOST_STORES, MOST_STEPS = 64, 4096
-_DIGITS = frozenset({BinOp.floordiv, BinOp.mod})
+# Of the unrolled code, which takes time to compile (docs/measurements/loop-unrolling.md).
+MOST_STORES, MOST_INSTRUCTIONS = 64, 4096
+_DIVISIONS = frozenset({BinOp.floordiv, BinOp.mod})
 
 
 def unroll_divisions(f: Func, target: Target) -> Func:
-    names = frozenset(_divided(f.body))
+    names = frozenset(_divided_variables(f.body))
     if not names:
         return f
     taken = {p.name for p in f.params} | tensor_names(f.body)
@@ -47,21 +46,21 @@ def unroll_divisions(f: Func, target: Target) -> Func:
     return f if body is f.body else replace(f, body=body)
 
 
-def _digits(e: Expr) -> Iterator[Binary]:
-    return (d for d in walk_expr(e) if isinstance(d, Binary) and d.op in _DIGITS and variables(d))
+def _divisions(e: Expr) -> Iterator[Binary]:
+    return (d for d in walk_expr(e) if isinstance(d, Binary) and d.op in _DIVISIONS and variables(d))
 
 
-def _divided(body: Stmt) -> Iterator[str]:
-    """The variables of which something takes a digit, and those that decide with them whether anything is done."""
+def _divided_variables(body: Stmt) -> Iterator[str]:
+    """Variables that are divided, and those that occur with them in a condition."""
     for s in walk(body):
         for e in exprs(s):
-            found = [name for d in _digits(e) for name in variables(d)]
-            yield from variables(e) if found and isinstance(s, If) else found
+            divided = [name for d in _divisions(e) for name in variables(d)]
+            yield from variables(e) if divided and isinstance(s, If) else divided
 
 
 @dataclass(frozen=True)
 class _Unroller:
-    """names: of the variables in question. taken: names of tensors, which grows; bound: names of variables."""
+    """names: of divided variables. taken: names of tensors, new ones included; bound: names of loop variables."""
 
     names: Collection[str]
     target: Target
@@ -76,27 +75,27 @@ class _Unroller:
         within = inside(s, ranges)
         s = map_children(s, lambda c: self(c, within))
         assert isinstance(s, For)
-        count = self._side_by_side(s)
+        count = self._factor(s)
         if not count:
             return s
         return simplified(unrolled(s, count, lambda copies: block(*copies), self.taken, self.bound), ranges)
 
-    def _side_by_side(self, s: For) -> int:
-        """How many iterations become one; 0 where the loop stays."""
+    def _factor(self, s: For) -> int:
+        """The factor to unroll a loop by; 0 for a loop that stays."""
         extent = constant(s.extent)
-        is_asked = s.var.name in self.names and s.kind is LoopKind.serial and extent is not None and extent > 1
-        if not is_asked or any(isinstance(c, For) for c in walk(s.body)):
+        is_candidate = s.var.name in self.names and s.kind is LoopKind.serial and extent is not None and extent > 1
+        if not is_candidate or any(isinstance(c, For) for c in walk(s.body)):
             return 0
         assert extent is not None
         stores = [c for c in walk(s.body) if isinstance(c, Store)]
-        if any(s.var.name in variables(d) for c in stores for i in c.index for d in _digits(i)):
-            return 0  # it lays out anew what it writes
-        most = min(MOST_STORES // max(len(stores), 1), MOST_STEPS // max(sum(map(instructions, stores)), 1))
-        repeats = reduce(lcm, (_period(d, s.var) for c in walk(s.body) for e in exprs(c) for d in _digits(e)), 1)
-        return extent if extent <= most else repeats if 1 < repeats <= most else 0
+        if any(s.var.name in variables(d) for c in stores for i in c.index for d in _divisions(i)):
+            return 0  # it changes a layout: quotients of store indices stay
+        most = min(MOST_STORES // max(len(stores), 1), MOST_INSTRUCTIONS // max(sum(map(instructions, stores)), 1))
+        period_of_all = reduce(lcm, (_period(d, s.var) for c in walk(s.body) for e in exprs(c) for d in _divisions(e)), 1)
+        return extent if extent <= most else period_of_all if 1 < period_of_all <= most else 0
 
 
 def _period(digit: Binary, var: Var) -> int:
-    """As `affine.period`; 0, and so never, where the variable comes in otherwise than linearly."""
-    bent = any(atom != var and var.name in variables(atom) for atom in linear(digit.a).terms)
-    return 0 if bent or not isinstance(digit.b, Const) else period(digit, var)
+    """As `affine.period`; 0 if the dividend is not linear in the variable."""
+    is_nonlinear = any(atom != var and var.name in variables(atom) for atom in linear(digit.a).terms)
+    return 0 if is_nonlinear or not isinstance(digit.b, Const) else period(digit, var)

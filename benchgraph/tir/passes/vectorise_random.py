@@ -1,4 +1,4 @@
-"""vectorise-random: random numbers of neighbouring places are drawn before the loops that use them, in vectors of whole blocks.
+"""vectorise-random: contiguous random numbers are generated before the loops that use them, in vectors of whole Philox blocks.
 
 for i in 4 {                                        alloc drawn: s32[128]
   for j in 24 {                                     for d in 2 {
@@ -8,9 +8,8 @@ for i in 4 {                                        alloc drawn: s32[128]
 }                                                     for j in 24 { y[j*4 + i] = f32(drawn[i*24 + j]) }
                                                     }
 
-A block is four words: a vector of 16 neighbours has four blocks to draw from, one of 64 has sixteen, a lane each. Two cores of a Zen 4,
-times without the pass over those with it: attention with dropout f32 1.31, bf16 1.43, its gradients 1.29, exp and dropout of 64x512x28x28
-1.63 (--policy=fused,fused:no-vectorise-random --mode=P --threads=2).
+A block has four numbers, so a vector of 16 lanes would compute only four blocks; one of 64 numbers computes sixteen, one per lane.
+Measurements: docs/measurements/random-numbers.md.
 """
 
 from __future__ import annotations
@@ -42,28 +41,28 @@ from benchgraph.tir.visit import (
     written,
 )
 
-MOST = 16384  # numbers of a draw: 64 KB, which a second-level cache holds beside what they are used with
+MOST = 16384  # numbers generated at once: 64 KB, a part of a second-level cache
 
 
 def vectorise_random(f: Func, target: Target) -> Func:
-    body = _Drawer(f, target)(f.body, {}, Scope.shared)
+    body = _Generator(f, target)(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)
 
 
 @memoised
 def _randoms(s: Stmt) -> tuple[Random, ...]:
-    """Those inside s, each once."""
+    """The distinct random numbers inside s."""
     own = (e for whole in exprs(s) for e in walk_expr(whole) if isinstance(e, Random))
     return tuple(dict.fromkeys((*own, *(e for c in children(s) for e in _randoms(c)))))
 
 
-class _Drawer:
+class _Generator:
     def __init__(self, f: Func, target: Target) -> None:
         self.f, self.lanes, self.fewest = f, BLOCK * target.lanes, 2 * target.lanes
         self.taken = {p.name for p in f.params} | tensor_names(f.body) | bound_names(f.body)
 
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
-        """scope: of a temporary there."""
+        """scope: that of new temporaries."""
         if not _randoms(s):
             return s
         if not isinstance(s, For):
@@ -72,14 +71,14 @@ class _Drawer:
             return map_children(s, lambda c: self(c, inside(s, ranges), Scope.thread))
         draws, drawn = list[Stmt](), dict[Expr, Expr]()
         for e in _randoms(s):
-            if (where := self.where(e, s, ranges)) is not None:
-                draw, drawn[e] = self.draw(e, *where, ranges, scope)
-                draws += draw
+            if (numbers := self.contiguous(e, s, ranges)) is not None:
+                generation, drawn[e] = self.generate(e, *numbers, ranges, scope)
+                draws += generation
         loop = map_all_exprs(s, lambda e: rewrite(e, lambda x: drawn.get(x, x))) if drawn else s
         return seq(*draws, map_children(loop, lambda c: self(c, inside(s, ranges), scope)))
 
-    def where(self, e: Random, s: For, ranges: Ranges) -> tuple[Linear, Linear, int] | None:
-        """The first number that the loops use, the place of each after it, and how many there are: neighbours, without gaps."""
+    def contiguous(self, e: Random, s: For, ranges: Ranges) -> tuple[Linear, Linear, int] | None:
+        """(first number, offset of each in terms of loop variables, count) of numbers that s uses without gaps; None if it does not."""
         first, place = linear(e.index).split(bound_names(s))
         extents, count = _extents(s, ranges), 1
         for atom, step in sorted(place.terms.items(), key=lambda term: term[1]):
@@ -92,8 +91,8 @@ class _Drawer:
             return None
         return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= MOST else None
 
-    def draw(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges, scope: Scope) -> tuple[Sequence[Stmt], Expr]:
-        """Statements that draw them, and the number that the expression is, read from memory."""
+    def generate(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges, scope: Scope) -> tuple[Sequence[Stmt], Expr]:
+        """Statements that generate the numbers, and the load that takes the place of the expression."""
         lanes, rounds, d = self.lanes, -(-count // self.lanes), Var(claim("d", self.taken))
         drawn = Tensor(claim("drawn", self.taken), DType.s32, (rounds * lanes,), (1,), scope)
         index = Ramp(add(to_expr(first, ranges), mul(d, lanes)), 1, lanes)
@@ -103,7 +102,7 @@ class _Drawer:
 
 
 def _extents(s: Stmt | None, ranges: Ranges) -> dict[Expr, int]:
-    """How often a loop runs at most, and those that are all that it holds."""
+    """Largest extents of perfectly nested loops, by variable."""
     if not isinstance(s, For) or (extent := largest_extent(s.extent, ranges)) is None:
         return {}
     return {s.var: extent, **_extents(only_statement(s.body), inside(s, ranges))}
