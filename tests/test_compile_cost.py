@@ -179,7 +179,7 @@ def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pyte
 def test_what_ops_of_one_loop_pass_on_needs_no_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     g = fused(20)
     assert counted(monkeypatch, accesses, "Access", lambda: shrunk(g)) == 0
-    assert counted(monkeypatch, sys.modules[shrink_tensors.__module__], "_replaced", lambda: shrunk(g)) == 0
+    assert counted(monkeypatch, sys.modules[shrink_tensors.__module__], "_moved", lambda: shrunk(g)) == 0
 
 
 @pytest.mark.parametrize("reads_all", [False, True])

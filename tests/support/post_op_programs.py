@@ -21,7 +21,7 @@ from benchgraph.tir.ir import (
     Tensor,
     tensor,
 )
-from benchgraph.tir.passes.attach_post_ops import MOST_STEPS
+from benchgraph.tir.passes.attach_post_ops import MOST_INSTRUCTIONS
 from tests.support.tir_programs import ROWS_COLS, ZERO, at, i, j, loop, no, param, put
 
 M, N, K = 7, 64, 5
@@ -101,7 +101,7 @@ def of_a_row(value: Callable[[Operands, Expr, Expr], Expr]) -> Body:
     def body(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
         u, v = (Tensor(name, DType.f32, (), (), Scope.register) for name in "uv")
         factor: Expr = at(u)
-        for _ in range(MOST_STEPS):
+        for _ in range(MOST_INSTRUCTIONS):
             factor = binary(BinOp.add, factor, at(o.r, m))
         first = [Alloc(u), put(u, value=value(o, m, n)), Alloc(v), put(v, value=factor)]
         return [*first, put(o.y, m, n, value=binary(BinOp.mul, at(o.t, m, n), at(v)))]

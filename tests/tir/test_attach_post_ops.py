@@ -25,7 +25,7 @@ from benchgraph.tir.ir import (
     UnOp,
 )
 from benchgraph.tir.passes import run
-from benchgraph.tir.passes.attach_post_ops import MOST_STEPS, attach_post_ops
+from benchgraph.tir.passes.attach_post_ops import MOST_INSTRUCTIONS, attach_post_ops
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verifier_state import VerifyError
 from benchgraph.tir.verify import verify
@@ -110,14 +110,14 @@ def exponential(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
 
 def long(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
     value: Expr = at(o.t, m, n)
-    for _ in range(MOST_STEPS // 2):
+    for _ in range(MOST_INSTRUCTIONS // 2):
         value = binary(BinOp.add, value, at(o.c, n))
     return [put(o.y, m, n, value=value)]
 
 
 def long_for_a_row(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
     value: Expr = at(o.r, m)
-    for _ in range(MOST_STEPS):
+    for _ in range(MOST_INSTRUCTIONS):
         value = binary(BinOp.add, value, at(o.r, m))
     return [put(o.y, m, n, value=value)]
 

@@ -1,4 +1,4 @@
-"""flatten-index: every tensor becomes 1-d, every index the number of an element.
+"""flatten-index: every tensor becomes 1-d, every index a linear offset in elements.
 
 x: f32[4,8,16]                            ->  x: f32[512]
 y[b, i, j] = x[b, i, j]                       y[b*128 + i*16 + j] = x[b*128 + i*16 + j]
@@ -21,7 +21,7 @@ from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memor
 
 def flatten_index(f: Func, target: Target) -> Func:
     params = tuple(_flat(p) for p in f.params)
-    body = _stmt(f.body, _Positions({}))
+    body = _stmt(f.body, _Offsets({}))
     return f if params == f.params and body == f.body else replace(f, params=params, body=body)
 
 
@@ -32,30 +32,30 @@ def _flat(t: Tensor) -> Tensor:
     return replace(t, shape=(reach(t.shape, t.strides),), strides=(1,))
 
 
-class _Positions:
-    """The numbers of elements where these ranges are in force. Statements of a nest ask for the same ones: each is worked out once."""
+class _Offsets:
+    """Linear offsets of indices within given ranges, each computed once, as statements of a nest share indices."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
         self._simple = Simplifier(ranges)
-        self._known = dict[tuple[Shape, tuple[Expr, ...]], Expr]()
+        self._cache = dict[tuple[Shape, tuple[Expr, ...]], Expr]()
 
     def of(self, t: Tensor, index: tuple[Expr, ...]) -> Expr:
-        """The element number, a ramp when an index is one."""
-        known = self._known.get((t.strides, index))
-        if known is None:
-            known = self._known[t.strides, index] = self._worked_out(t, index)
-        return known
+        """The offset, a ramp if one of the indices is."""
+        offset = self._cache.get((t.strides, index))
+        if offset is None:
+            offset = self._cache[t.strides, index] = self._computed(t, index)
+        return offset
 
     def index(self, t: Tensor, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return index if t.scope is Scope.register else (self.of(t, index),)
 
-    def _worked_out(self, t: Tensor, index: tuple[Expr, ...]) -> Expr:
+    def _computed(self, t: Tensor, index: tuple[Expr, ...]) -> Expr:
         total = Linear({})
         for i, stride in zip(index, t.strides, strict=True):
             total = total.plus(position(i), stride)
         base = to_expr(total, self.ranges)
-        if not all(isinstance(atom, Var) for atom in total.terms):  # else there is nothing simpler
+        if not all(isinstance(atom, Var) for atom in total.terms):  # else it is in its simplest form
             base = self._simple(base)
         for i, stride in zip(index, t.strides, strict=True):
             if isinstance(i, Ramp):
@@ -63,8 +63,8 @@ class _Positions:
         return base
 
 
-def _stmt(s: Stmt, at: _Positions) -> Stmt:
-    within = _Positions(inside(s, at.ranges)) if isinstance(s, For) else at
+def _stmt(s: Stmt, at: _Offsets) -> Stmt:
+    within = _Offsets(inside(s, at.ranges)) if isinstance(s, For) else at
     s = map_children(s, lambda c: _stmt(c, within))
 
     def expr(e: Expr) -> Expr:
@@ -73,13 +73,13 @@ def _stmt(s: Stmt, at: _Positions) -> Stmt:
         e = map_parts(e, expr)
         return Load(_flat(e.tensor), at.index(e.tensor, e.index), e.mask) if isinstance(e, Load) else e
 
-    def piece(p: Slice | FlatSlice) -> Slice | FlatSlice:
+    def slice_of(p: Slice | FlatSlice) -> Slice | FlatSlice:
         if isinstance(p, FlatSlice):
             return p
         strides = p.tensor.strides
         return FlatSlice(_flat(p.tensor), at.of(p.tensor, p.index), tuple(strides[dim] * step for dim, step in p.axes))
 
-    def fetched(p: Prefetch) -> Prefetch:
+    def prefetch_of(p: Prefetch) -> Prefetch:
         return replace(p, tensor=_flat(p.tensor), index=at.index(p.tensor, p.index))
 
     s = map_exprs(s, expr)
@@ -89,9 +89,11 @@ def _stmt(s: Stmt, at: _Positions) -> Stmt:
         case Store():
             return Store(_flat(s.tensor), at.index(s.tensor, s.index), s.value, s.mask)
         case Prefetch():
-            return fetched(s)
+            return prefetch_of(s)
         case Brgemm():
-            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), prefetches=tuple(map(fetched, s.prefetches)))
+            return replace(
+                s, src=slice_of(s.src), wei=slice_of(s.wei), acc=slice_of(s.acc), prefetches=tuple(map(prefetch_of, s.prefetches))
+            )
         case Pack():
-            return replace(s, src=piece(s.src), dst=piece(s.dst))
+            return replace(s, src=slice_of(s.src), dst=slice_of(s.dst))
     return s

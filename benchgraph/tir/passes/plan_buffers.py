@@ -1,11 +1,11 @@
-"""plan-buffers: lay temporaries out in two arenas, one per call (shared) and one per thread, reusing bytes that are free again.
+"""plan-buffers: temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones.
 
     alloc a: f32[64] shared            ->  shared arena, 512 bytes: a at 0, b at 256, c at 0
     ... last use of a                      ... last use of a
     alloc b, alloc c                       (the declarations are gone)
 
-A buffer lives from its first to its last use; through the whole of a loop when it is declared outside and used inside; and what a
-microkernel reads, until its result is taken. Registers stay.
+A buffer is live from its first to its last use, during all of a loop if it is declared outside and used inside. Operands of a microkernel
+are live until the statement after it that uses its result. Registers are not laid out.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ class PlanReport:
 
 
 def plan_report(f: Func) -> PlanReport:
-    """What plan-buffers achieved, read from a function after it."""
-    held = {t.name: t for t in tensors(f.body) if t.offset is not None}.values()
-    total = {scope: sum(_aligned(t.nbytes) for t in held if t.scope is scope) for scope in Scope}
+    """The report of a function that plan-buffers has transformed."""
+    planned = {t.name: t for t in tensors(f.body) if t.offset is not None}.values()
+    total = {scope: sum(_aligned(t.nbytes) for t in planned if t.scope is scope) for scope in Scope}
     return PlanReport(f.shared_bytes, f.thread_bytes, total[Scope.shared], total[Scope.thread])
 
 
 def temporaries(f: Func) -> dict[str, tuple[Tensor, Scope]]:
-    """The used temporaries with the scope of their memory, by name: planned or not, registers left out."""
-    found = {b.tensor.name: (b.tensor, b.scope) for b in _live_ranges(f.body)}
-    return found or {t.name: (t, t.scope) for t in tensors(f.body) if t.offset is not None}
+    """The used temporaries but registers, with the scope of their memory, by name, before or after plan-buffers."""
+    unplanned = {b.tensor.name: (b.tensor, b.scope) for b in _live_ranges(f.body)}
+    return unplanned or {t.name: (t, t.scope) for t in tensors(f.body) if t.offset is not None}
 
 
 def temporary_bytes(f: Func) -> tuple[int, int]:
-    """(shared, per thread): of the arenas once they are planned, before that of all temporaries together."""
+    """(shared, per thread): bytes of the arenas, or before plan-buffers of all temporaries together."""
     if f.shared_bytes or f.thread_bytes:
         return f.shared_bytes, f.thread_bytes
-    held = temporaries(f).values()
-    shared, thread = (sum(_aligned(t.nbytes) for t, scope in held if scope is wanted) for wanted in (Scope.shared, Scope.thread))
+    shared, thread = (
+        sum(_aligned(t.nbytes) for t, scope in temporaries(f).values() if scope is wanted) for wanted in (Scope.shared, Scope.thread)
+    )
     return shared, thread
 
 
@@ -100,13 +101,13 @@ class _Buffer:
 
 def _live_ranges(s: Stmt) -> list[_Buffer]:
     """The used temporaries, in order of declaration."""
-    found: list[_Buffer] = []
-    _tick(s, 0, {}, found, in_parallel=False)
-    return [b for b in found if b.first >= 0]
+    buffers: list[_Buffer] = []
+    _tick(s, 0, {}, buffers, in_parallel=False)
+    return [b for b in buffers if b.first >= 0]
 
 
-def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], found: list[_Buffer], *, in_parallel: bool) -> int:
-    """Number the statements of s from now on; returns the next number. visible: temporaries in scope."""
+def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], buffers: list[_Buffer], *, in_parallel: bool) -> int:
+    """Number the statements of s from `now` on and record uses; returns the next number. visible: temporaries in scope."""
     match s:
         case Seq():
             visible = dict(visible)
@@ -115,36 +116,36 @@ def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], found: list[_Buffer], 
                 if isinstance(c, Alloc) and c.tensor.scope is not Scope.register:
                     b = _Buffer(c.tensor, Scope.thread if in_parallel else Scope.shared)
                     visible[c.tensor.name] = b
-                    found.append(b)
+                    buffers.append(b)
                 elif not isinstance(c, Alloc):
                     if isinstance(done, Brgemm) and done.acc.tensor.name in tensor_names(c):
-                        _hold_operands(done, now, visible)
-                    now, done = _tick(c, now, visible, found, in_parallel=in_parallel), c
+                        _keep_operands_live(done, now, visible)
+                    now, done = _tick(c, now, visible, buffers, in_parallel=in_parallel), c
             return now
         case For():
-            end = _tick(s.body, now + 1, visible, found, in_parallel=in_parallel or s.kind is LoopKind.parallel)
+            end = _tick(s.body, now + 1, visible, buffers, in_parallel=in_parallel or s.kind is LoopKind.parallel)
             for t in _named(s, visible):
                 t.use(now, end)
             return end + 1
         case If():
-            _use_own(s, now, visible)
-            end = _tick(s.then, now + 1, visible, found, in_parallel=in_parallel)
-            return end if s.orelse is None else _tick(s.orelse, end, visible, found, in_parallel=in_parallel)
-    _use_own(s, now, visible)
+            _use_here(s, now, visible)
+            end = _tick(s.then, now + 1, visible, buffers, in_parallel=in_parallel)
+            return end if s.orelse is None else _tick(s.orelse, end, visible, buffers, in_parallel=in_parallel)
+    _use_here(s, now, visible)
     return now + 1
 
 
-def _use_own(s: Stmt, now: int, visible: dict[str, _Buffer]) -> None:
+def _use_here(s: Stmt, now: int, visible: dict[str, _Buffer]) -> None:
     own = If(s.cond, Seq(())) if isinstance(s, If) else s
     for b in _named(own, visible):
         b.use(now, now)
 
 
-def _hold_operands(g: Brgemm, now: int, visible: dict[str, _Buffer]) -> None:
-    """What takes the result of g from tick `now` on may be done along with it (attach-post-ops), if it writes over nothing that g reads."""
-    for piece in (g.src, g.wei):
-        if piece.tensor.name in visible:
-            visible[piece.tensor.name].use(now, now)
+def _keep_operands_live(g: Brgemm, now: int, visible: dict[str, _Buffer]) -> None:
+    """Keep operands of g live at tick `now`, so that attach-post-ops may run the statement there as g's post-ops."""
+    for operand in (g.src, g.wei):
+        if operand.tensor.name in visible:
+            visible[operand.tensor.name].use(now, now)
 
 
 def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
@@ -156,10 +157,7 @@ def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
 
 @dataclass
 class Arena:
-    """Byte ranges in use and free. Prefers the free range that was used last, whose bytes are most likely still in cache.
-
-    Ranges are cut and joined, as they are parts of one allocation; core/slots.py is for memory that is handed out whole.
-    """
+    """Byte ranges of one allocation, in use and free. Prefers the range freed last, whose bytes are most likely still in cache."""
 
     size: int = 0
     busy: list[tuple[int, int, int]] = field(default_factory=list)  # (last tick, offset, bytes)
@@ -177,7 +175,7 @@ class Arena:
             return 0
         offset = self._reuse(nbytes)
         if offset is None:
-            self._join_neighbours()
+            self._coalesce()
             offset = self._reuse(nbytes)
         if offset is None:
             offset = self._grow(nbytes)
@@ -186,13 +184,13 @@ class Arena:
 
     def _reuse(self, nbytes: int) -> int | None:
         for k in reversed(range(len(self.free))):
-            offset, held = self.free[k]
-            if held >= nbytes:
-                self.free[k : k + 1] = [(offset + nbytes, held - nbytes)] if held > nbytes else []
+            offset, size = self.free[k]
+            if size >= nbytes:
+                self.free[k : k + 1] = [(offset + nbytes, size - nbytes)] if size > nbytes else []
                 return offset
         return None
 
-    def _join_neighbours(self) -> None:
+    def _coalesce(self) -> None:
         joined: list[tuple[int, int]] = []
         for offset, nbytes in sorted(self.free):
             if joined and sum(joined[-1]) == offset:
@@ -202,7 +200,7 @@ class Arena:
         self.free = joined
 
     def _grow(self, nbytes: int) -> int:
-        """New bytes at the top, starting in the free range that reaches the top when there is one."""
+        """New bytes at the end of the arena, from the start of a free range there if there is one."""
         top = next((r for r in self.free if sum(r) == self.size), None)
         offset = self.size
         if top is not None:

@@ -1,4 +1,4 @@
-"""simplify: normalise indices, fold constants, drop loops and branches that are decided.
+"""simplify: canonical indices, folded constants, no loops of at most one iteration, no branches whose condition is known.
 
 for i in 1 {                       ->  for j in 64 {
   for j in 64 {                          y[0, j] = x[j + 3]
@@ -25,7 +25,7 @@ def simplify(f: Func, target: Target) -> Func:
 
 
 def simplified(s: Stmt, ranges: Ranges) -> Stmt:
-    """A statement as it is where these ranges are in force."""
+    """The statement simplified, given the ranges of variables around it."""
     return _stmt(s, Simplifier(ranges)) or Seq(())
 
 
@@ -56,14 +56,14 @@ def _loop(s: For, simple: Simplifier) -> Stmt | None:
 
 
 def _owns_arena(s: For) -> bool:
-    """A parallel loop gives its body the thread arena, so it stays once buffers are laid out there."""
+    """Whether a parallel loop must stay because its body uses the thread arena, once plan-buffers has laid that out."""
     return s.kind is LoopKind.parallel and any(t.offset is not None for t in tensors(s))
 
 
 def _branch(s: If, simple: Simplifier) -> Stmt | None:
-    decided = constant(s.cond)
-    if decided is not None:
-        taken = s.then if decided else s.orelse
+    known = constant(s.cond)
+    if known is not None:
+        taken = s.then if known else s.orelse
         return None if taken is None else _stmt(taken, simple)
     then = _stmt(s.then, Simplifier(assume(s.cond, simple.ranges, holds=True)))
     orelse = None if s.orelse is None else _stmt(s.orelse, Simplifier(assume(s.cond, simple.ranges, holds=False)))

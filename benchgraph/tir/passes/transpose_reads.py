@@ -74,9 +74,7 @@ class _Transposer:
             return None
         if as_transposition(replace(rows, extent=Const(height), body=replace(columns, extent=Const(width))), ranges) is not None:
             return None
-        if not all(
-            isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)
-        ):  # a guarded read may be outside its tensor
+        if not all(isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)):  # a guarded read may be outside its tensor
             return None
         stored, tiles = written(columns.body), dict[Expr, Tensor]()
         for x in dict.fromkeys(loads(columns.body)):
