@@ -20,7 +20,7 @@ MASK = binary(BinOp.lt, at(X, i, j), f32(0.5))
 ROW = Slice(T, (i, ZERO), ROWS_COLS)
 
 
-def held(*body: Stmt) -> Func:
+def promoted(*body: Stmt) -> Func:
     f = Func("f", (X, Y), seq(Alloc(T), *body))
     after = Func("f", (X, Y), promote_scalars(f.body))
     verify(after)
@@ -32,15 +32,17 @@ def registers(f: Func) -> set[str]:
 
 
 def test_what_a_block_passes_on_to_itself() -> None:
-    after = held(parallel(i, 64, loop(j, 64, FILL, USE)))
+    after = promoted(parallel(i, 64, loop(j, 64, FILL, USE)))
     assert_same(after, Func("f", (X, Y), seq(Alloc(T), parallel(i, 64, loop(j, 64, FILL, USE)))))
     assert print_tir(after) == (
         "func f(x: f32[64,64], y: f32[64,64]) {\n"
-        "  parallel for i in 64 {\n"
-        "    for j in 64 {\n"
-        "      alloc t: f32 register\n"
-        "      t = exp(x[i, j])\n"
-        "      y[i, j] = t\n"
+        "  {\n"
+        "    parallel for i in 64 {\n"
+        "      for j in 64 {\n"
+        "        alloc t: f32 register\n"
+        "        t = exp(x[i, j])\n"
+        "        y[i, j] = t\n"
+        "      }\n"
         "    }\n"
         "  }\n"
         "}"
