@@ -276,6 +276,6 @@ def test_ctrl_c_in_vain_says_what_is_waited_for(monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.usefixtures("listens")
 def test_ctrl_c_before_the_first_case_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchgraph.cli._need_means", lambda line, bench: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("benchgraph.cli._need_resources", lambda line, bench: signal.raise_signal(signal.SIGINT))
     done = CliRunner().invoke(main, ["--graph", "--case=mlp.json"])
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "benchgraph: interrupted\n")
