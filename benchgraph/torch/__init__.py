@@ -1,22 +1,22 @@
 """The PyTorch bridge: `torch.compile(model, backend="benchgraph")`.
 
-backend.py         what torch.compile calls
-options.py         what the user may set
-decompositions.py  large ops in terms of smaller ones
+backend.py         the function that torch.compile calls
+options.py         the user's options
+decompositions.py  decomposes ops that the table lacks
 views.py           ops that copy nothing
-draft.py           an FX graph as a graph of the library's
-rows.py            the table: ATen op -> rows of the library's op table
-product_rows.py    the same for products and convolutions
-nn_rows.py         the same for layers of networks
-inputs.py          what the compiled program must be given
-steps.py           compiled partitions and PyTorch's ops, one after the other, on PyTorch's memory
-program.py         a graph as such steps
-constants.py       weights, and how it is noticed that they changed
+draft.py           translates an FX graph into a graph of the library
+rows.py            the table: ATen op -> ops of the library
+product_rows.py    rows for products and attention
+nn_rows.py         rows for convolutions, pooling and normalisations
+inputs.py          checks a program's inputs
+steps.py           compiled partitions and PyTorch's ops, run in order on PyTorch's memory
+program.py         a graph compiled into such steps
+constants.py       constant weights, and detection of their changes
 models.py          three models
-table.py           what the bridge does for them, measured
-__main__.py        that table: python -m benchgraph.framework.torch
+table.py           measures the bridge with them
+__main__.py        prints that table: python -m benchgraph.framework.torch
 
-PyTorch finds the backend by the package's entry point; importing this module registers it where the package is not installed.
+PyTorch finds the backend by the package's entry point; importing this module registers it if the package is not installed.
 """
 
 from __future__ import annotations

@@ -23,9 +23,8 @@ from benchgraph.torch.table import DTYPES, measure, show
 def main(
     models: tuple[str, ...], dtypes: tuple[str, ...], batches: tuple[int, ...], size: int | None, threads: int | None, rounds: int
 ) -> None:
-    """What torch.compile(model, backend="benchgraph") does for three models: ops offloaded, and times in turns with eager and inductor.
-
-    Options may be given several times.
+    """The number of ops that torch.compile(model, backend="benchgraph") offloads for three models, and times interleaved with eager and
+    inductor.
     """
     if threads:
         torch.set_num_threads(threads)

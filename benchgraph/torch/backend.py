@@ -1,8 +1,7 @@
-"""The backend: what torch.compile calls with a graph, and what it gets to call.
+"""The backend that torch.compile calls with a graph, and the function that it returns.
 
-AOT autograd turns the graph into a functional one of ATen ops first: in-place ops become values, aliases are settled outside. Where no
-gradients are wanted, weights are constants. Where they are, the forward graph is offloaded with weights that may change, and PyTorch runs
-the backward graph.
+AOT autograd first makes a functional graph of ATen ops: in-place ops become values, aliases are resolved outside. Without gradients,
+weights are constants. With gradients, the forward graph is offloaded with weights that may change, and PyTorch runs the backward graph.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from benchgraph.torch.decompositions import DECOMPOSITIONS
 from benchgraph.torch.options import WHERE, Options, read
 from benchgraph.torch.program import Program, Summary, build
 
-PROGRAMS = 64  # sets of shapes that a graph with open ones is ready for
+PROGRAMS = 64  # sets of shapes for which a graph with dynamic shapes keeps programs
 
 
 def backend(
     module: fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """The function for `torch.compile(model, backend="benchgraph", options={...})`. Raises InvalidArguments for options that are none."""
+    """The function for `torch.compile(model, backend="benchgraph", options={...})`. Raises InvalidArguments for unknown options."""
     if mode is not None:
         raise InvalidArguments(f"there is no mode {mode!r}", where="torch.compile", fix="leave the mode out")
     chosen = read(options)
@@ -55,7 +54,7 @@ def backend(
 
 
 def _name(placeholder: fx.Node) -> str:
-    """As the model calls it: L_fn_modules_0_parameters_weight_ is 0.weight."""
+    """The name in the model: L_fn_modules_0_parameters_weight_ is 0.weight."""
     words = str(placeholder.target).strip("_").removeprefix("L_")
     for said in ("self_", "fn_", "args_", "modules_"):
         words = words.removeprefix(said)
@@ -77,9 +76,9 @@ def _compiled(options: Options, names: Sequence[str], module: fx.GraphModule, in
 
 
 class Compiled:
-    """A graph behind the backend: a program for each set of shapes that it is called with. Threads may call it at the same time."""
+    """A compiled graph: a program for each set of shapes that it is called with. Threads may call it at the same time."""
 
-    _boxed_call = True  # it takes a list of arguments, and may empty it
+    _boxed_call = True  # takes a list of arguments, and may empty it
 
     def __init__(self, module: fx.GraphModule, options: Options, constant: frozenset[int], names: tuple[str, ...]) -> None:
         self._module, self._options, self._constant, self._names = module, options, constant, names
@@ -88,7 +87,7 @@ class Compiled:
         self.is_open = any(isinstance(v, torch.SymInt | torch.SymFloat | torch.SymBool) or _has_open_dims(v) for v in vals)
 
     def prepare(self) -> None:
-        """Make the program of a graph without open shapes before it is called."""
+        """Build the program of a graph without dynamic shapes before the first call."""
         self._program(())
 
     def __call__(self, args: list[Any]) -> list[Any]:
@@ -126,12 +125,12 @@ def _shape(arg: Any) -> Any:
 
 @cache
 def _engine(threads: int) -> Engine:
-    """The CPU with PyTorch's number of threads, of the OpenMP library that PyTorch has loaded (runtime/threads.py)."""
+    """The CPU with PyTorch's number of threads, on PyTorch's OpenMP library (runtime/threads.py)."""
     return Engine(target=replace(current(), cores=threads))
 
 
 def _dump(program: Program, options: Options) -> None:
-    """The program's graph as a file whose name follows from what is in it."""
+    """Write the program's graph to a file named by a hash of its contents."""
     text = dumps(program.graph)
     path = Path(options.dump) / f"{options.name}-{blake2b(text.encode(), digest_size=4).hexdigest()}.json"
     try:
@@ -151,10 +150,10 @@ _recording = _Recording()
 
 @contextmanager
 def recorded() -> Iterator[list[Summary]]:
-    """What becomes of the graphs that this thread compiles inside a with block."""
-    found = list[Summary]()
-    _recording.lists.append(found)
+    """The summaries of graphs that this thread compiles inside the block."""
+    summaries = list[Summary]()
+    _recording.lists.append(summaries)
     try:
-        yield found
+        yield summaries
     finally:
-        _recording.lists.remove(found)
+        _recording.lists.remove(summaries)

@@ -1,8 +1,8 @@
-"""Weights that count as constant, and how it is noticed that they do not hold what they held.
+"""Weights that count as constant, and detection of their changes.
 
-What the library computes from weights (packed panels, folded scales) is kept until one of them is another tensor, lies elsewhere, or was
-written: PyTorch counts writes in a tensor's version. An epoch is the time between such changes. Writing through `.data`, `.numpy()` or a
-pointer counts nothing: `weights_changed()` begins a new epoch for every program.
+What the library computes from weights (packed panels, folded scales) is kept until one of them is another tensor, has another address, or
+was written: PyTorch counts writes in a tensor's version. An epoch is the time between such changes. Writing through `.data`, `.numpy()` or
+a pointer is not counted: `weights_changed()` begins a new epoch for every program.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.torch.draft import Key
 from benchgraph.torch.steps import Env, PartitionStep, States, StepState
 
-_said = 0  # times that weights_changed was called
+_explicit_changes = 0  # calls of weights_changed
 
 
 def weights_changed() -> None:
-    """Say that weights were written in a way that PyTorch does not count: what was computed from them is computed anew."""
-    global _said
-    _said += 1
+    """Declare that weights were written in a way that PyTorch does not count: what was computed from them is computed again."""
+    global _explicit_changes
+    _explicit_changes += 1
 
 
 class NotConstant(Exception):
@@ -36,8 +36,8 @@ class NotConstant(Exception):
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A weight as it was: the tensor, where it lay, how often it had been written."""
+class _WeightState:
+    """A weight's state: the tensor, its address, its version."""
 
     tensor: weakref.ref[torch.Tensor]
     address: int
@@ -49,40 +49,45 @@ class _Seen:
 
 
 class Epoch:
-    """states: each partition step on the weights as they are. Immutable; a change makes the next epoch."""
+    """states: each partition step with the present weights. Immutable; a change makes the next epoch."""
 
     def __init__(
         self,
-        watched: Mapping[Key, _Seen | None],
-        said: int,
+        watched: Mapping[Key, _WeightState | None],
+        explicit_changes: int,
         states: States,
         fresh: Mapping[PartitionStep, CompiledPartition],
     ) -> None:
-        self._watched, self._said, self.states, self._fresh = watched, said, states, fresh
+        self._watched, self._explicit_changes, self.states, self._fresh = watched, explicit_changes, states, fresh
 
     @classmethod
     def first(cls, constant: Sequence[Key], fresh: Mapping[PartitionStep, CompiledPartition]) -> Epoch:
-        """Before any weight was seen. fresh: the steps, with partitions that have not run yet."""
+        """Before any weights are known. fresh: the steps, with partitions that have not run yet."""
         return cls(dict.fromkeys(constant), -1, {}, fresh)
 
     def fits(self, env: Env) -> bool:
-        """Whether the weights are as they were."""
-        return self._said == _said and all(seen is not None and seen.fits(env[key]) for key, seen in self._watched.items())
+        """Whether the weights have not changed."""
+        return self._explicit_changes == _explicit_changes and all(
+            seen is not None and seen.fits(env[key]) for key, seen in self._watched.items()
+        )
 
     def after(self, env: Env) -> Epoch:
-        """The epoch of these weights. Steps that read none that changed go on as they are; the others take another compiled partition,
-        for each keeps what it has computed. Raises NotConstant."""
-        strange = [key for key in self._watched if env[key].is_inference()]
-        if strange:
-            raise NotConstant(strange)
-        said = _said
+        """The epoch of these weights. Steps that read no changed weights stay; the others get another compiled partition, since each keeps
+        its computed constants. Raises NotConstant.
+        """
+        unversioned = [key for key in self._watched if env[key].is_inference()]
+        if unversioned:
+            raise NotConstant(unversioned)
+        explicit_changes = _explicit_changes
         # In this order: a weight that another thread writes in between counts as changed now, and once more next time.
-        watched = {k: _Seen(weakref.ref(env[k]), env[k].data_ptr(), env[k]._version) for k in self._watched}
-        changed = {k for k, seen in self._watched.items() if said != self._said or seen is None or not seen.fits(env[k])}
+        watched = {k: _WeightState(weakref.ref(env[k]), env[k].data_ptr(), env[k]._version) for k in self._watched}
+        changed = {
+            k for k, seen in self._watched.items() if explicit_changes != self._explicit_changes or seen is None or not seen.fits(env[k])
+        }
         states = {step: _state(step, compiled, env) for step, compiled in self._fresh.items()}
         for step, known in self.states.items():
             states[step] = _state(step, step.compile(), env) if changed & set(step.constants) else known
-        return Epoch(watched, said, states, {})
+        return Epoch(watched, explicit_changes, states, {})
 
 
 def _state(step: PartitionStep, compiled: CompiledPartition, env: Env) -> StepState:

@@ -1,4 +1,4 @@
-"""Ops that PyTorch computes in one piece and the table does not have: what they mean in ops that it has."""
+"""Decompositions of fused PyTorch ops that the table lacks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ aten = torch.ops.aten
 def _attention(
     src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, out: Tensor, out_bias: Tensor | None, hidden: Tensor | None
 ) -> Tensor:
-    """Self-attention of [batch, tokens, width]. Its three projections are separate products: their weights are views of one tensor, and
-    what they make needs no taking apart. hidden: what is not attended to, true there; a token that attends to nothing becomes NaN, as in
-    eager, where scaled_dot_product_attention by itself gives zeros."""
+    """Self-attention of [batch, tokens, width]. Its three projections are separate products on views of one weight tensor, so that their
+    results need no splitting. hidden: true for positions that are masked; a token with all positions masked becomes NaN, as in eager, where
+    scaled_dot_product_attention alone gives zeros.
+    """
     batch, tokens, width = src.shape
 
     def projected(i: int) -> Tensor:
@@ -55,8 +56,9 @@ def _encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Any:
-    """What torch.nn.TransformerEncoderLayer calls in eval mode. mask_type: 0, a mask of [tokens, tokens]; 1, of padding, [batch, tokens];
-    2, of both, [batch, heads, tokens, tokens]. As in eager, what is not 0 in it is hidden. Ragged batches stay whole."""
+    """The op of torch.nn.TransformerEncoderLayer in eval mode. mask_type: 0, a mask of [tokens, tokens]; 1, of padding, [batch, tokens]; 2,
+    of both, [batch, heads, tokens, tokens]. As in eager, nonzero positions are masked. Ragged batches are not decomposed.
+    """
     if src.is_nested or src.dim() != 3 or (mask is not None and mask_type not in (0, 1, 2)):
         return NotImplemented
     hidden = None if mask is None else mask.bool()

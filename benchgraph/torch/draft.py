@@ -1,14 +1,14 @@
-"""An FX graph of ATen ops, drafted as a graph of the library's ops.
+"""Translates an FX graph of ATen ops into a graph of the library's ops.
 
     t    = aten.t(w)                  a view of w: the partition reads w with other strides
     mm   = aten.addmm(b, x, t)   ->   op 0: MatMul(x, w', b)
-    v    = aten.view(mm, ...)    ->   op 1: StaticReshape, for the ops behind it; nobody else needs one
+    v    = aten.view(mm, ...)    ->   op 1: StaticReshape, for the ops after it; nothing else needs one
     topk = aten.topk(v)          ->   op 2: Wildcard, run by PyTorch
     add  = aten.add(v, 1)        ->   op 3: Add
 
-Nodes that views are made by run nowhere. Between offloaded ops they are the library's movements, which become index maps; at a border they
-are other strides on the same memory. What no row takes stands in the graph as a Wildcard, so that the library sees which values leave its
-ops, and no partition goes around.
+View nodes are not executed. Between offloaded ops they are the library's data movement ops, which become index maps; at a border they are
+other strides on the same memory. Nodes without a row are Wildcards in the graph, so that the library knows which values leave its ops, and
+no partition bypasses them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchgraph.torch.views import MOVEMENTS, VIEWS
 Literal = npt.NDArray[np.generic]
 Row = Callable[..., "LogicalTensor | tuple[LogicalTensor | None, ...]"]
 
-Key = int | str  # how a value is known at run time: its tensor id; its node's name if it is no tensor of the library's
+Key = int | str  # identifies a value at run time: its tensor id, or its node's name if the library has no such tensor
 
 DTYPES: Mapping[torch.dtype, DType] = {
     torch.float32: DType.f32, torch.bfloat16: DType.bf16, torch.float16: DType.f16, torch.int64: DType.s64, torch.int32: DType.s32,
@@ -46,12 +46,12 @@ DTYPES: Mapping[torch.dtype, DType] = {
 
 
 class Unmapped(Exception):
-    """Why a node is PyTorch's to run."""
+    """The reason why PyTorch runs a node."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A value that lies in another one's memory. base: that one's tensor id; offset: elements from its first to ours."""
+    """A value in another one's memory. base: that one's tensor id; offset: elements from its first to ours."""
 
     base: int
     offset: int
@@ -60,10 +60,10 @@ class View:
 
 
 class Draft:
-    """ops: the library's, Wildcards among them. owner: op id -> the node it was made for. reasons: why a node is not offloaded.
+    """ops: the library's, including Wildcards. owner: op id -> the node it was made for. reasons: why a node is not offloaded.
 
-    value: the tensors of a node's results, None for what is none. views: tensor id -> where it lies. literals: tensor id -> a constant of
-    ours. strides: how a tensor lies that PyTorch may see; others may lie as they like. leaving: what the graph returns.
+    value: the tensors of a node's results, None for unsupported ones. views: tensor id -> its view. literals: tensor id -> a constant of
+    ours. strides: of tensors that PyTorch may read; others may have any layout. leaving: the outputs of the graph.
     """
 
     def __init__(self, module: fx.GraphModule, rows: Mapping[Any, Row], constant: frozenset[int], refused: Mapping[str, str]) -> None:
@@ -110,21 +110,21 @@ class Draft:
     def _take(self, node: fx.Node, *, is_constant: bool) -> None:
         kind = PropertyType.constant if is_constant else PropertyType.variable
         self.value[node] = tuple(None if t is None else self._new(*t, property_type=kind) for t in described(node))
-        self._lay(node)
+        self._record_strides(node)
 
     def _offload(self, node: fx.Node) -> bool:
-        """Whether the node has become ops of the library."""
+        """Translate the node to ops of the library, if possible. Returns whether it was."""
         before = len(self.ops), dict(self._inner), dict(self._outer)
         try:
-            found = self._mapped(node)
+            results = self._mapped(node)
         except Unmapped as bad:
             del self.ops[before[0] :]
             self._inner, self._outer = before[1:]
             self.reasons[node] = str(bad)
             return False
-        self.value[node] = found
+        self.value[node] = results
         self.offloaded.add(node)
-        self._lay(node)
+        self._record_strides(node)
         return True
 
     def _mapped(self, node: fx.Node) -> tuple[LogicalTensor | None, ...]:
@@ -137,23 +137,23 @@ class Draft:
             _check_elements(n, described(n))
         given = fx.node.map_arg(arguments(node), self.operand)
         made = row(self, **given)
-        found = made if isinstance(made, tuple) else (made,)
+        results = made if isinstance(made, tuple) else (made,)
         wanted = described(node)
         used = {user.args[1] for user in node.users if user.users} if isinstance(node.meta["val"], tuple | list) else {0}
         for i, want in enumerate(wanted):
-            got = found[i] if i < len(found) else None
+            got = results[i] if i < len(results) else None
             if i in used:
                 _check_elements(node, (want,))
                 if got is None or want is None:
                     raise Unmapped(f"its result {i} is read, which the library does not make")
             if got is not None and want is not None and (got.dtype, got.shape) != want:
                 raise Unmapped(f"PyTorch makes {want[0].value}{list(want[1])} of it, the library {got.dtype.value}{list(got.shape or ())}")
-        return found + (None,) * (len(wanted) - len(found))
+        return results + (None,) * (len(wanted) - len(results))
 
     def _leave(self, node: fx.Node) -> None:
-        """A Wildcard for a node that PyTorch runs. Those with effects beyond their results stay in order."""
+        """Add a Wildcard for a node that PyTorch runs. Nodes with side effects stay in order."""
         self.value[node] = tuple(None if t is None else self._new(*t) for t in described(node))
-        self._lay(node)
+        self._record_strides(node)
         roots = dict.fromkeys(self.root(n) for n in node.all_input_nodes)
         ins = [t for root in roots for t in self.value[root] if t is not None]
         outs = [t for t in self.value[node] if t is not None]
@@ -163,10 +163,10 @@ class Draft:
             outs.append(self._token)
         self.owner[self._wildcard(ins, outs)] = node
 
-    # ---- what rows build with --------------------------------------------------------------------------------------
+    # ---- used by rows ----------------------------------------------------------------------------------------------
 
     def op(self, kind: str, *ins: LogicalTensor, dtype: DType | None = None, **attrs: Any) -> LogicalTensor:
-        """Append an op of one output, of this dtype, else the first input's. Raises Unmapped with what its row has against it."""
+        """Append an op with one output, of this dtype, else the first input's. Raises Unmapped with its row's error."""
         assert self._node is not None
         outs = (LogicalTensor(next(self._ids), dtype or ins[0].dtype),)
         op = Op(next(self._op_ids), kind, Attrs(attrs), tuple(ins), outs, self._node.name)
@@ -180,14 +180,14 @@ class Draft:
         return made
 
     def literal(self, data: Literal | float, dtype: DType = DType.f32) -> LogicalTensor:
-        """A constant of the graph's own."""
+        """A constant of the graph."""
         array = np.asarray(data, dtype.numpy)
         made = self._new(dtype, array.shape, property_type=PropertyType.constant)
         self.literals[made.id] = array
         return made
 
     def keys(self, node: fx.Node) -> tuple[Key, ...]:
-        """How the results of a node that is no view are known at run time."""
+        """The run-time keys of the results of a node that is no view."""
         names = (node.name,) if len(self.value[node]) == 1 else tuple(f"{node.name}.{i}" for i in range(len(self.value[node])))
         if node.target is operator.getitem:
             whole, index = node.args
@@ -205,18 +205,18 @@ class Draft:
             inside = self._moved(node)
             if inside is not None:
                 return inside
-        return self._seen(node)
+        return self._border_view(node)
 
     # ---- views -----------------------------------------------------------------------------------------------------
 
     def root(self, node: fx.Node) -> fx.Node:
-        """The node in whose memory a node's value lies."""
+        """The node that owns the memory of a node's value."""
         while node in self._source:
             node = self._source[node]
         return node
 
     def view(self, node: fx.Node) -> View | None:
-        """Where a view lies; None for what is none."""
+        """The view of a node; None if it is none."""
         if node not in self._source:
             return None
         base, (t,) = self.root(node), self.value[self.root(node)]
@@ -228,12 +228,12 @@ class Draft:
         return node in self._source
 
     def _is_view(self, node: fx.Node) -> bool:
-        """Whether what the op makes can be described as a view: of one tensor that the library could read."""
+        """Whether the op's result is a view of a single tensor that the library can read."""
         root = self.root(node.all_input_nodes[0])
         return len(self.value[root]) == 1 and self.value[root][0] is not None
 
     def _moved(self, node: fx.Node) -> LogicalTensor | None:
-        """The view of an offloaded value as the library's movements; None if it has none for one of them."""
+        """The view of an offloaded value by the library's data movement ops; None if it lacks one of them."""
         if node not in self._source:
             (t,) = self.value[node]
             return t
@@ -251,7 +251,7 @@ class Draft:
             self.strides[self._inner[node].id] = tuple(node.meta["val"].stride())
         return self._inner[node]
 
-    def _seen(self, node: fx.Node) -> LogicalTensor:
+    def _border_view(self, node: fx.Node) -> LogicalTensor:
         """The view as a tensor of its own at the border, on the memory of its base."""
         if node not in self._outer:
             place, (base,) = self.view(node), self.value[self.root(node)]
@@ -269,8 +269,8 @@ class Draft:
     def _new(self, dtype: DType, shape: Shape, property_type: PropertyType = PropertyType.variable) -> LogicalTensor:
         return LogicalTensor(next(self._ids), dtype, shape, property_type=property_type)
 
-    def _lay(self, node: fx.Node) -> None:
-        """Note how PyTorch means a node's results to lie."""
+    def _record_strides(self, node: fx.Node) -> None:
+        """Record PyTorch's strides of a node's results."""
         vals = node.meta.get("val")
         for t, val in zip(self.value[node], vals if isinstance(vals, tuple | list) else (vals,), strict=True):
             if t is not None and isinstance(val, torch.Tensor):
@@ -283,7 +283,7 @@ class Draft:
 
 
 def described(node: fx.Node) -> tuple[tuple[DType, Shape] | None, ...]:
-    """dtype and shape of each of a node's results; None for what is no tensor of the library's."""
+    """dtype and shape of each of a node's results; None for tensors that the library does not support."""
     val = node.meta.get("val")
     return tuple(map(_described, val if isinstance(val, tuple | list) else (val,)))
 
@@ -296,16 +296,16 @@ def _described(val: object) -> tuple[DType, Shape] | None:
 
 
 def _check_elements(node: fx.Node, values: Sequence[tuple[DType, Shape] | None]) -> None:
-    """Raises Unmapped for tensors without elements, of which PyTorch has no memory to give."""
+    """Raises Unmapped for tensors without elements, for which PyTorch has no memory."""
     if any(t is not None and 0 in t[1] for t in values):
         raise Unmapped(f"{node.name} has no elements")
 
 
 def arguments(node: fx.Node) -> dict[str, Any]:
-    """The arguments of a node by name, with the schema's defaults; `self` is called src."""
+    """The arguments of a node by name, including the schema's defaults; `self` is called src."""
     schema = node.target._schema
-    found = {}
+    by_name = {}
     for position, a in enumerate(schema.arguments):
         given = node.args[position] if position < len(node.args) else node.kwargs.get(a.name, a.default_value)
-        found["src" if a.name == "self" else a.name] = given
-    return found
+        by_name["src" if a.name == "self" else a.name] = given
+    return by_name

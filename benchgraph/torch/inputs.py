@@ -1,4 +1,4 @@
-"""What a program was compiled for, and whether that is what it gets."""
+"""Checks that a program gets the inputs that it was compiled for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidSha
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor that a graph takes. name: as the model calls it; reader: the op that reads it first."""
+    """A tensor input of a graph. name: in the model; reader: the op that reads it first."""
 
     name: str
     reader: str
@@ -26,7 +26,7 @@ class Input:
         return f"{self.reader}: tensor '{self.name}'"
 
     def check(self, given: Any) -> None:
-        """Raise what is wrong with a tensor, naming it and the op that reads it."""
+        """Raise the errors of a tensor, naming it and the op that reads it."""
         if not isinstance(given, torch.Tensor):
             raise InvalidArguments(f"it is a {type(given).__name__}", where=self.where, fix="give a torch.Tensor")
         if given.dtype is not self.dtype:

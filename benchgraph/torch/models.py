@@ -1,6 +1,6 @@
-"""Three models to try the bridge on: a multilayer perceptron, a transformer encoder layer, a convolutional network.
+"""Three models to test the bridge: an MLP, a transformer encoder layer, a convolutional network.
 
-`size` scales them: 1 is for tests; the table takes what a CPU would be asked to infer.
+`size` scales them: 1 is for tests; the table uses sizes that are typical for inference on a CPU.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MODELS = {
 
 
 def make(name: str, size: int, dtype: torch.dtype) -> nn.Module:
-    """A model whose normalisations do something: their statistics and factors are not what they are made with."""
+    """A model whose normalisations have an effect: their statistics and factors are not the initial ones."""
     torch.manual_seed(0)
     made = MODELS[name].make(size).eval()
     with torch.no_grad():

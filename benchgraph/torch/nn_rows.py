@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 
 def _per_axis(values: int | Sequence[int], axes: int) -> Shape:
-    """One number per spatial axis; PyTorch lets one stand for all."""
+    """One number per spatial axis; in PyTorch one may stand for all."""
     given = (values,) if isinstance(values, int) else tuple(values)
     return given * axes if len(given) == 1 else given
 
@@ -58,7 +58,7 @@ def _max_pool(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> tuple[LogicalTensor | None, ...]:
-    """The second result, where the maxima stood, is not made."""
+    """The second result, the indices of the maxima, is not computed."""
     axes = len(kernel_size)
     if src.ndims != axes + 2:
         raise Unmapped("an input without a batch axis")
@@ -109,7 +109,7 @@ def _avg_pool(
 
 
 def _adaptive_avg_pool(d: Draft, src: LogicalTensor, output_size: Sequence[int]) -> LogicalTensor:
-    """Windows side by side, where they are all of a size."""
+    """Adjacent windows, if they all have the same size."""
     sizes = src.known_shape[-len(output_size) :]
     if src.ndims != len(output_size) + 2:
         raise Unmapped("an input without a batch axis")
@@ -120,7 +120,7 @@ def _adaptive_avg_pool(d: Draft, src: LogicalTensor, output_size: Sequence[int])
 
 
 def _affine(d: Draft, weight: LogicalTensor | None, bias: LogicalTensor | None, like: Shape) -> tuple[LogicalTensor, ...]:
-    """gamma and beta; (): neither. One alone is joined by what changes nothing."""
+    """gamma and beta; () without either. If one is given, the other is the neutral constant."""
     given = weight or bias
     if given is None:
         return ()
@@ -136,7 +136,7 @@ def _layer_norm(
     bias: LogicalTensor | None,
     eps: float,
 ) -> tuple[LogicalTensor | None, ...]:
-    """Mean and reciprocal deviation, the other results, are not made."""
+    """The other results, mean and reciprocal deviation, are not computed."""
     affine = _affine(d, weight, bias, tuple(normalized_shape))
     first = -len(normalized_shape)
     made = d.op("LayerNorm", input, *affine, keep_stats=False, begin_norm_axis=first, use_affine=bool(affine), epsilon=float(eps))

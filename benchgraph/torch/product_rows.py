@@ -30,7 +30,7 @@ def _addmm(d: Draft, src: LogicalTensor, mat1: LogicalTensor, mat2: LogicalTenso
     product = d.op("MatMul", mat1, mat2)
     if alpha != 1:
         product = d.op("Multiply", product, d.literal(alpha))
-    if beta == 0:  # what src holds does not count, NaN neither
+    if beta == 0:  # src has no effect, even if it is NaN
         return product
     return d.op("Add", product, src if beta == 1 else d.op("Multiply", src, d.literal(beta)))
 
@@ -49,9 +49,9 @@ def _attention(
     attn_mask: LogicalTensor | None = None,
     scale: float | None = None,
 ) -> tuple[LogicalTensor | None, ...]:
-    """softmax(query @ key^T * scale + mask) @ value; the logarithms of the sums, the second result, are not made.
+    """softmax(query @ key^T * scale + mask) @ value; the second result, the logarithms of the sums, is not computed.
 
-    A query that may attend to no key, all of whose scores are -inf, gets zeros, as in eager.
+    A query whose scores are all -inf gets zeros, as in eager.
     """
     if dropout_p:
         raise Unmapped(f"dropout of {dropout_p}")

@@ -1,6 +1,6 @@
-"""A drafted graph made ready for one set of shapes: compiled partitions and PyTorch's own ops, in order.
+"""A translated graph compiled for one set of shapes: compiled partitions and PyTorch's own ops, in order.
 
-What the library says that it cannot compile makes the next draft, in which PyTorch runs those nodes.
+If the library cannot compile some nodes, the graph is translated again, with these nodes left to PyTorch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _TORCH = {ours: theirs for theirs, ours in DTYPES.items()}
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of a graph. Nodes are named as in the FX graph; views and the taking apart of tuples are not counted.
+    """The result of compiling a graph. Nodes are named as in the FX graph; views and getitem nodes are not counted.
 
-    offloaded: nodes that the library runs. fallbacks: the others, and why. partitions: the nodes of each. seconds: to make it ready.
+    offloaded: nodes that the library runs. fallbacks: the others, and why. partitions: the nodes of each. seconds: of compilation.
     """
 
     offloaded: tuple[str, ...]
@@ -54,25 +54,25 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Made:
-    """Steps in order, and the compiled partition of each that has one."""
+class CompiledSteps:
+    """Steps in order, and the compiled partitions of partition steps."""
 
     steps: tuple[Step, ...]
     fresh: Mapping[PartitionStep, CompiledPartition]
 
 
 class Program:
-    """Threads may run it at the same time. graph: the library's part of it, without what PyTorch runs.
+    """Threads may run it at the same time. graph: the library's part of the graph.
 
-    inputs: of the graph's inputs, what they must be; None for numbers, which the graph was traced with.
+    inputs: checks of the graph's inputs; None for numbers, which are traced as constants.
     """
 
-    def __init__(self, draft: Draft, made: Made, summary: Summary, names: Sequence[str]) -> None:
+    def __init__(self, draft: Draft, made: CompiledSteps, summary: Summary, names: Sequence[str]) -> None:
         steps = made.steps
         self.graph, self.summary = _offloaded_graph(draft, steps), summary
         self._steps, self._lock = tuple(steps), forks.lock()
         self._inputs = tuple((draft.keys(node)[0], _input(node, name, draft)) for node, name in zip(draft.inputs, names, strict=True))
-        self._attrs: Env = {draft.keys(node)[0]: _held(draft.module, str(node.target)) for node in draft.attrs}
+        self._attrs: Env = {draft.keys(node)[0]: _attribute(draft.module, str(node.target)) for node in draft.attrs}
         (output,) = draft.module.graph.find_nodes(op="output")
         self._outputs: Any = fx.node.map_arg(output.args[0], lambda n: refer(draft, n))
         kept = {r.key for r in self._outputs if isinstance(r, Ref)}
@@ -82,9 +82,9 @@ class Program:
         self._epoch = Epoch.first([*self.constant, *self._attrs], made.fresh)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        """The graph's results. args: as the graph takes them; emptied, so that what nobody else holds is freed when it has been read.
+        """The graph's results. args: the graph's arguments; emptied, so that unused tensors are freed after their last read.
 
-        Raises what is wrong with an input, naming it and the op that reads it, and NotConstant.
+        Raises the errors of an input, naming it and the op that reads it, and NotConstant.
         """
         env: Env = dict(self._attrs)
         for arg, (key, given) in zip(args, self._inputs, strict=True):
@@ -102,7 +102,7 @@ class Program:
         return list(resolved(self._outputs, env))
 
     def _renewed(self, env: Env) -> Epoch:
-        """The epoch of these weights; threads that come at the same time share it."""
+        """The epoch of these weights; concurrent threads share it."""
         with self._lock:
             if not self._epoch.fits(env):
                 for key, given in self._inputs:
@@ -113,16 +113,16 @@ class Program:
 
 
 def build(module: fx.GraphModule, constant: frozenset[int], engine: Engine, policy: Policy, names: Sequence[str]) -> Program:
-    """The program of a graph whose shapes are numbers. constant: positions of inputs that are weights; names: of all inputs, for people."""
+    """The program of a graph with static shapes. constant: positions of inputs that are weights; names: of all inputs, for messages."""
     begin = time.perf_counter()
     refused: dict[str, str] = {}
     while True:
         draft = Draft(module, ROWS, constant, refused)
-        found = _steps(draft, _cut(draft, policy), engine)
-        if isinstance(found, dict):
-            refused |= found
+        steps_or_refused = _steps(draft, _cut(draft, policy), engine)
+        if isinstance(steps_or_refused, dict):
+            refused |= steps_or_refused
             continue
-        return Program(draft, found, _summary(draft, found.steps, time.perf_counter() - begin), names)
+        return Program(draft, steps_or_refused, _summary(draft, steps_or_refused.steps, time.perf_counter() - begin), names)
 
 
 def _cut(draft: Draft, policy: Policy) -> tuple[Partition, ...]:
@@ -145,8 +145,8 @@ def _summary(draft: Draft, steps: Sequence[Step], seconds: float) -> Summary:
     )
 
 
-def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> Made | dict[str, str]:
-    """The steps in order; or the nodes that the library cannot take after all, and why."""
+def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> CompiledSteps | dict[str, str]:
+    """The steps in order; or the nodes that the library cannot compile, and why."""
     for p in cut:
         nodes = [draft.owner[id] for id in p.ops if id in draft.owner]
         if not p.is_supported and any(n not in draft.reasons for n in nodes):
@@ -165,11 +165,11 @@ def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> Made | dic
                 return {draft.owner[id].name: str(bad) for id in p.ops if not draft.is_view(draft.owner[id])}
         elif not p.is_supported:
             steps += [_node_step(draft, draft.owner[id]) for id in p.ops if id in draft.owner]
-    return Made(tuple(steps), compiling.fresh)
+    return CompiledSteps(tuple(steps), compiling.fresh)
 
 
 def _stay(draft: Draft, p: Partition) -> None:
-    """A partition of views alone need not run: what it makes lies where its source does, which begins where the source's memory does."""
+    """A partition of views only is not executed: its result is a view of its source's memory, with the same start."""
     for op in p.description.ops:
         (src,), (made,) = op.inputs, op.outputs
         under = draft.views.get(src.id)
@@ -177,7 +177,7 @@ def _stay(draft: Draft, p: Partition) -> None:
 
 
 class _Compiling:
-    """Partitions of a draft, compiled in order. A value that partitions alone read may lie as the library likes."""
+    """Compiles the partitions of a draft in order. A value that only partitions read may have any layout."""
 
     def __init__(self, draft: Draft, ours: Sequence[Partition], engine: Engine) -> None:
         self._draft, self._engine = draft, engine
@@ -187,7 +187,7 @@ class _Compiling:
         self.fresh: dict[PartitionStep, CompiledPartition] = {}
 
     def step(self, p: Partition) -> PartitionStep:
-        """Raises what compiling raises."""
+        """Raises the errors of compilation."""
         ins = tuple(map(self._described, p.description.inputs))
         declared = tuple(map(self._declared, p.output_ports))
         compiled = p.compile(ins, declared, self._engine)
@@ -227,7 +227,7 @@ def _node_step(draft: Draft, node: fx.Node) -> NodeStep:
 
 
 def refer(draft: Draft, node: fx.Node) -> Ref:
-    """A node's value at run time."""
+    """A reference to a node's value at run time."""
     place = draft.view(node)
     return Ref(draft.keys(node)[0]) if place is None else Ref(place.base, place)
 
@@ -241,16 +241,16 @@ def _input(node: fx.Node, name: str, draft: Draft) -> Input | None:
     return Input(name, f"op {reader}", val.dtype, tuple(val.shape), tuple(val.stride()), is_constant)
 
 
-def _held(module: fx.GraphModule, path: str) -> Any:
+def _attribute(module: fx.GraphModule, path: str) -> Any:
     """An attribute of a graph module."""
-    held: Any = module
+    value: Any = module
     for part in path.split("."):
-        held = getattr(held, part)
-    return held
+        value = getattr(value, part)
+    return value
 
 
 def _offloaded_graph(draft: Draft, steps: Sequence[Step]) -> Graph:
-    """The library's part as one graph: its tensors as they lie, what leaves it named as outputs."""
+    """The library's part as one graph, with the tensors' layouts and outputs."""
     compiled = [step for step in steps if isinstance(step, PartitionStep)]
     ops = tuple(op for step in compiled for op in step.partition.description.ops)
     inside = {op.id for op in ops}

@@ -1,11 +1,11 @@
-"""The table: ATen op -> rows of the library's op table.
+"""The table: ATen op -> ops of the library.
 
-A row is a function of a draft and of the op's arguments by name (`self` is src): tensors are logical tensors, everything else is as in the
-FX graph. It appends ops and returns their results, or raises Unmapped with the reason why the node stays with PyTorch. What the library's
-own rows have against an op (dtypes, attributes, shapes) need not be asked for here: `Draft.op` does.
+A row is a function of a draft and of the op's arguments by name (`self` is src): tensors are logical tensors, other arguments are as in the
+FX graph. It appends ops and returns their results, or raises Unmapped with the reason why PyTorch runs the node. It need not check what the
+library's rows check (dtypes, attributes, shapes): `Draft.op` does.
 
-What becomes of NaN is PyTorch's to say. The library's ReLU, Maximum and Minimum lose NaN as oneDNN does, unless an attribute of its own
-says otherwise, propagate_nan, which the rows here give them; its other ops keep NaN.
+NaN behaves as in PyTorch. The library's ReLU, Maximum and Minimum drop NaN as oneDNN does, unless our attribute propagate_nan is set, as
+the rows here do; its other ops keep NaN.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _rsqrt(d: Draft, src: LogicalTensor) -> LogicalTensor:
 
 
 def _lift(d: Draft, x: Operand) -> LogicalTensor:
-    """An operand; a number as a constant, in f32 as PyTorch computes with it."""
+    """An operand; a number becomes a constant in f32, as PyTorch computes."""
     if isinstance(x, LogicalTensor):
         return x
     if isinstance(x, bool) or not isinstance(x, int | float):
@@ -55,7 +55,7 @@ def _lift(d: Draft, x: Operand) -> LogicalTensor:
 
 
 def _promoted(a: Operand, b: Operand) -> DType:
-    """The dtype of a op b in PyTorch: both have it, or one of them is f32. A tensor of no dims counts less than one with some."""
+    """The dtype of a op b in PyTorch: the common one, or f32 if one of them is. A 0-d tensor has lower priority."""
     tensors = [t for t in (a, b) if isinstance(t, LogicalTensor)]
     full = [t for t in tensors if t.shape] or tensors
     dtypes = {t.dtype for t in full}
@@ -86,7 +86,7 @@ def _rsub(d: Draft, src: Operand, other: Operand, alpha: float = 1) -> LogicalTe
     return _combined(d, "Subtract", other, src, alpha)
 
 
-def _alike(kind: str, *, swapped: bool = False) -> Row:
+def _comparison(kind: str, *, swapped: bool = False) -> Row:
     """A comparison: boolean results, operands of one dtype."""
 
     def row(d: Draft, src: Operand, other: Operand) -> LogicalTensor:
@@ -126,13 +126,13 @@ def _leaky_relu(d: Draft, src: LogicalTensor, negative_slope: float) -> LogicalT
 
 
 def _softplus(d: Draft, src: LogicalTensor, beta: float, threshold: float) -> LogicalTensor:
-    if threshold < 20:  # above it PyTorch is linear; at 20 both are the same to f32
+    if threshold < 20:  # above it PyTorch is linear; from 20 on the two are equal in f32
         raise Unmapped(f"a threshold of {threshold}")
     return d.op("SoftPlus", src, beta=float(beta))
 
 
 def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | None = None) -> LogicalTensor:
-    """NaN stays, and a bound that is missing is infinite."""
+    """NaN stays, and a missing bound is infinite."""
     low, high = -math.inf if min is None else float(min), math.inf if max is None else float(max)
     if math.isnan(low) or math.isnan(high):
         raise Unmapped("a bound that is NaN")
@@ -140,7 +140,7 @@ def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | 
 
 
 def _extreme(kind: str) -> Row:
-    """The larger or the smaller of two tensors, NaN where either is."""
+    """The maximum or minimum of two tensors, NaN if either is."""
 
     def row(d: Draft, src: LogicalTensor, other: LogicalTensor) -> LogicalTensor:
         return d.op(kind, src, other, dtype=_promoted(src, other), propagate_nan=True)
@@ -164,7 +164,7 @@ def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
 
 
 def reduction(kind: str) -> Row:
-    """dst = src without the axes of dim, all of them when there is none."""
+    """dst = src without the axes of dim, all of them if there is none."""
 
     def row(
         d: Draft, src: LogicalTensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
@@ -178,7 +178,7 @@ def reduction(kind: str) -> Row:
 
 
 def _softmax(kind: str) -> Row:
-    """A row of nothing but -inf gives NaN."""
+    """A row of only -inf gives NaN."""
 
     def row(d: Draft, src: LogicalTensor, dim: int, half_to_float: bool) -> LogicalTensor:
         return d.op(kind, src, axis=dim, dtype=DType.f32 if half_to_float else src.dtype)
@@ -220,10 +220,10 @@ ROWS: Mapping[Any, Row] = {
     **{op: reduction(kind) for op, kind in _REDUCTIONS.items()},
     aten.rsub.Scalar: _rsub,
     aten.rsub.Tensor: _rsub,
-    aten.ge.Tensor: _alike("GreaterEqual"),
-    aten.ge.Scalar: _alike("GreaterEqual"),
-    aten.le.Tensor: _alike("GreaterEqual", swapped=True),
-    aten.le.Scalar: _alike("GreaterEqual", swapped=True),
+    aten.ge.Tensor: _comparison("GreaterEqual"),
+    aten.ge.Scalar: _comparison("GreaterEqual"),
+    aten.le.Tensor: _comparison("GreaterEqual", swapped=True),
+    aten.le.Scalar: _comparison("GreaterEqual", swapped=True),
     aten.where.self: _where,
     aten.relu.default: unary("ReLU", propagate_nan=True),
     aten.maximum.default: _extreme("Maximum"),

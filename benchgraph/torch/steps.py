@@ -1,4 +1,4 @@
-"""What a program runs, one after the other: compiled partitions on PyTorch's memory, and PyTorch's own ops."""
+"""The steps of a program, run in order: compiled partitions on PyTorch's memory, and PyTorch's own ops."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from benchgraph.torch.draft import Key, Literal, View
 RECYCLED_BYTES = (
     1 << 16
 )  # a result up to this size takes memory of a former one; larger ones come to lie where former ones lay by themselves
-RECYCLED = 4  # such pieces of memory per output and thread
-KEPT = 16  # sets of addresses that a thread keeps tensors for, as many as the library keeps bindings
+RECYCLED = 4  # such buffers per output and thread
+KEPT = 16  # sets of addresses that a thread keeps tensors for, the number of the library's bindings
 Env = dict[Key, Any]
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A value at run time: what is kept under a key, or a view of it."""
+    """A value at run time: that of a key, or a view of it."""
 
     key: Key
     place: View | None = None
@@ -44,7 +44,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Port:
-    """Where an input of a partition lies: so many bytes behind the first element of a value, or in memory of ours."""
+    """The memory of a partition's input: at a byte offset from the first element of a value, or a literal."""
 
     key: Key
     offset: int
@@ -54,7 +54,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Output:
-    """What to allocate for an output of a partition."""
+    """The tensor to allocate for an output of a partition."""
 
     key: int
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class PartitionStep:
-    """Ops that the library runs together. ins, outs: how they lie; declared: outs as compile was given them."""
+    """Ops that the library runs together. ins, outs: their layouts; declared: outs as given to compile."""
 
     partition: Partition
     engine: Engine
@@ -84,11 +84,11 @@ class PartitionStep:
         return tuple(dict.fromkeys(p.key for p in self.ports if p.literal is None and p.is_constant))
 
     def compile(self) -> CompiledPartition:
-        """The partition compiled, by the library's cache if it was before, and without anything that it has computed."""
+        """The compiled partition, from the library's cache if possible, without computed constants."""
         return self.partition.compile(self.ins, self.declared, self.engine)
 
     def tensor(self, position: int, env: Env) -> Tensor:
-        """The library's tensor over an input's memory."""
+        """The library's tensor on an input's memory."""
         port, t = self.ports[position], self.ins[position]
         array = port.literal if port.literal is not None else array_at(env[port.key].data_ptr() + port.offset, t)
         return Tensor(t, self.engine, array)
@@ -99,7 +99,7 @@ class PartitionStep:
 
 @dataclass(frozen=True, eq=False)
 class NodeStep:
-    """An op that PyTorch runs. keys: of its results; strides: how the readers of a result rely on it to lie, None when nobody does."""
+    """An op that PyTorch runs. keys: of its results; strides: those that the readers of a result rely on, None without readers."""
 
     node: fx.Node
     args: tuple[Any, ...]
@@ -117,24 +117,24 @@ class NodeStep:
     def __call__(self, env: Env, states: States) -> None:
         made = self.node.target(*resolved(self.args, env), **resolved(dict(self.kwargs), env))
         for key, strides, each in zip(self.keys, self.strides, made if self.is_many else (made,), strict=True):
-            env[key] = _laid(each, strides)
+            env[key] = _with_strides(each, strides)
 
 
 def resolved(given: Any, env: Env) -> Any:
-    """Arguments with the values that their Refs stand for."""
+    """Arguments with Refs replaced by their values."""
     return fx.node.map_aggregate(given, lambda a: a(env) if isinstance(a, Ref) else a)
 
 
-def _laid(made: Any, strides: tuple[int, ...] | None) -> Any:
-    """A result as its readers rely on it to lie: as PyTorch said when the graph was traced, which kernels may not keep to."""
+def _with_strides(made: Any, strides: tuple[int, ...] | None) -> Any:
+    """A result with the traced strides, on which its readers rely and which kernels may not return."""
     if strides is None or not isinstance(made, torch.Tensor) or made.stride() == strides:
         return made
     return torch.empty_strided(made.shape, strides, dtype=made.dtype).copy_(made)
 
 
 def array_at(address: int, t: LogicalTensor) -> npt.NDArray[np.generic]:
-    """Memory of PyTorch's as an array, which does not keep it alive: who executes on it holds the PyTorch tensor."""
-    memory: Any = (ctypes.c_uint8 * t.nbytes).from_address(address)  # which exports a buffer, as the stubs do not know
+    """PyTorch's memory as an array that does not keep it alive: the caller must hold the PyTorch tensor."""
+    memory: Any = (ctypes.c_uint8 * t.nbytes).from_address(address)  # exports a buffer, which the type stubs lack
     if t.layout_type is LayoutType.opaque:
         return np.ndarray((t.nbytes,), np.uint8, memory)
     dtype = t.dtype.numpy
@@ -166,7 +166,7 @@ class PerThread(threading.local):
 
 
 class StepState:
-    """A partition step on the weights of one epoch: constants holds their tensors, by position."""
+    """A partition step with the weights of one epoch: constants has their tensors, by position."""
 
     def __init__(self, step: PartitionStep, compiled: CompiledPartition, constants: Mapping[int, Tensor]) -> None:
         self.step, self.constants = step, constants

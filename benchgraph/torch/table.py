@@ -28,7 +28,7 @@ from benchgraph.torch.program import Summary
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 CONTENDERS = ("eager", "inductor", "benchgraph")
 SAMPLE_S = 0.01
-ROUNDINGS = {"f32": 256, "bf16": 8}  # of the largest value by which a contender may differ from eager
+ROUNDINGS = {"f32": 256, "bf16": 8}  # allowed difference from eager, in roundings of the largest value
 
 Call = Callable[[], Tensor]
 
@@ -60,7 +60,7 @@ def _median(times: Sequence[float]) -> str:
 
 
 def measure(model: str, dtype: str, batch: int, rounds: int, size: int | None = None) -> Line:
-    """Run one model by every contender. size: of the model, the table's unless given. Raises BenchgraphError for a wrong result."""
+    """Run one model by every contender. size: of the model, by default the table's. Raises BenchgraphError for a wrong result."""
     size = size or MODELS[model].size
     module, x = make(model, size, DTYPES[dtype]), example(model, size, batch, DTYPES[dtype])
     calls: dict[str, Call] = {"eager": lambda: module(x)}
@@ -76,7 +76,7 @@ def measure(model: str, dtype: str, batch: int, rounds: int, size: int | None = 
             except torch._dynamo.exc.BackendCompilerFailed as bad:
                 if name == "benchgraph":
                     raise
-                missing[name] = " ".join(str(bad).split("\n\n")[0].split())  # no C++ compiler, most likely
+                missing[name] = " ".join(str(bad).split("\n\n")[0].split())  # most likely there is no C++ compiler
                 continue
             _check(f"{model} {dtype} {name}", got, want, ROUNDINGS[dtype])
             calls[name] = _called(run, x)
@@ -99,21 +99,21 @@ def _check(what: str, got: Tensor, want: Tensor, roundings: int) -> None:
 def _samples(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
     """Seconds per call, one sample of each contender per round."""
     often = {name: _often(call) for name, call in calls.items()}
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    by_contender: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     for at in range(rounds):
         for name in names[at % len(names) :] + names[: at % len(names)]:
             call, n = calls[name], often[name]
-            call()  # what ran in between has its data in the caches
+            call()  # reloads the caches
             begin = time.perf_counter()
             for _ in range(n):
                 call()
-            found[name].append((time.perf_counter() - begin) / n)
-    return found
+            by_contender[name].append((time.perf_counter() - begin) / n)
+    return by_contender
 
 
 def _often(call: Call) -> int:
-    """How many calls make a sample."""
+    """The number of calls in a sample."""
     call()
     begin = time.perf_counter()
     call()
@@ -134,7 +134,7 @@ def render(lines: Sequence[Line]) -> Table:
 
 
 def where() -> str:
-    """Processor, threads, PyTorch."""
+    """Processor, threads and version of PyTorch."""
     info = Path("/proc/cpuinfo")
     names = (
         [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []

@@ -1,4 +1,4 @@
-"""ATen ops that copy nothing, and which of them the library knows as movements."""
+"""ATen ops that copy nothing, and those among them that the library has as data movement."""
 
 from __future__ import annotations
 

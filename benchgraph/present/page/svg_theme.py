@@ -1,4 +1,4 @@
-"""The text of a plot's SVG as a part of a page, from which it takes its colours and its font."""
+"""Makes a plot's SVG part of a page: with the page's colours and font."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def themed(svg: str, salt: str) -> str:
-    """Without what only files of their own need, with variables for colours, and ids of its own."""
+    """The SVG without standalone parts, with CSS variables for colours and unique ids."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r'<svg xmlns="http://www.w3.org/2000/svg" \1 aria-hidden="true">', svg, count=1)
@@ -21,7 +21,7 @@ def themed(svg: str, salt: str) -> str:
 
 
 def _styled(svg: str, salt: str) -> str:
-    """With a class for every style that marks have, which is what most of the text would be."""
+    """Repeated style attributes replaced by classes, which shortens the text."""
     styles = dict[str, str]()
 
     def shortened(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the page says of a run: every text as it is shown, beside the number that it is sorted by."""
+"""The contents of the page for a run: every text, with the number that it is sorted by."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Intervals: TypeAlias = dict[tuple[int, str], tuple[float, float] | None]  # of r
 
 @dataclass(frozen=True)
 class Cell:
-    """value: what rows are sorted by; None sorts last. low, high: the interval of a ratio."""
+    """value: the sort key; None sorts last. low, high: the interval of a ratio."""
 
     text: str
     value: float | None = None
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """Columns under a common head, '' for none. means: what each head stands for, in words."""
+    """Columns under a common head, '' for none. means: a description of each head."""
 
     title: str
     heads: tuple[str, ...]
@@ -47,7 +47,7 @@ class Group:
 
 @dataclass(frozen=True)
 class PartTime:
-    """A row of a case's timings. share: of its policy's partitions, in their time; None for a policy, and for a partition alone."""
+    """A row of a case's timings. share: of the time of its policy's partitions; None for a policy, and for a single partition."""
 
     row: Row
     share: float | None
@@ -55,7 +55,7 @@ class PartTime:
 
 @dataclass(frozen=True)
 class Cut:
-    """A policy's partitions. kinds: of the rules that made them, '' where the result does not say."""
+    """A policy's partitions. kinds: of the rules that made them, '' if unknown."""
 
     policy: str
     ops: tuple[tuple[int, ...], ...]
@@ -66,7 +66,7 @@ class Cut:
 class Case:
     """key: its id in the page. cells: one per head of the run's groups.
 
-    words: what it is, name: as one line; repro: the whole command that runs it again.
+    words: describe the case, name: as one line; repro: the whole command line.
     """
 
     key: str
@@ -89,7 +89,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """title: '' for a page about a single run. series: policies (or libraries and policies), the first one being what ratios are to.
+    """title: '' for a page about a single run. series: policies (or libraries and policies); ratios are relative to the first.
 
     origin: host, commit and date. means: geometric means of ratios, a line for each group of cases.
     """
@@ -107,15 +107,15 @@ class Run:
 
     @property
     def summary(self) -> tuple[tuple[str, int], ...]:
-        """benchdnn's counts, those that are not 0."""
+        """benchdnn's nonzero counts."""
         n = self.results.counts
         others = [(s.value.lower(), n[s]) for s in (Status.MISTRUSTED, Status.SKIPPED, Status.LISTED)]
-        found = (("passed", passed(n)), ("failed", failed(n)), *others)
-        return ("cases", len(self.cases)), *((name, count) for name, count in found if count)
+        counts_by_name = (("passed", passed(n)), ("failed", failed(n)), *others)
+        return ("cases", len(self.cases)), *((name, count) for name, count in counts_by_name if count)
 
 
 def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
-    """All that the page says of a run."""
+    """The contents of the page for a run."""
     series = tuple(dict.fromkeys(t.policy for c in results.cases for t in c.result.timings))
     is_checked = any(c.result.accuracy or c.result.total for c in results.cases)
     counts = tuple((s, results.counts[s]) for s in Status if results.counts[s])
@@ -127,7 +127,7 @@ def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
 
 
 def _origin(results: ResultSet) -> Iterator[str]:
-    """Where and when, and of what, as far as the run knows."""
+    """Host, commit and date, as far as known."""
     if results.machine and results.machine.host:
         yield f"host {results.machine.host}"
     if (o := results.origin) is not None:
@@ -138,12 +138,12 @@ def _origin(results: ResultSet) -> Iterator[str]:
 
 def _intervals(results: ResultSet, series: Sequence[str]) -> Intervals:
     """Of all ratios to the first policy."""
-    found = dict[tuple[int, str], tuple[PolicyTiming, PolicyTiming]]()
+    pairs = dict[tuple[int, str], tuple[PolicyTiming, PolicyTiming]]()
     for c in results.cases:
         timings = {t.policy: t for t in c.result.timings}
-        found |= {(id(c), name): (timings[series[0]], t) for name, t in timings.items() if name != series[0] and series[0] in timings}
-    intervals = interleaved_intervals([(first.timing.samples_s, other.timing.samples_s) for first, other in found.values()])
-    return dict(zip(found, intervals, strict=True))
+        pairs |= {(id(c), name): (timings[series[0]], t) for name, t in timings.items() if name != series[0] and series[0] in timings}
+    intervals = interleaved_intervals([(first.timing.samples_s, other.timing.samples_s) for first, other in pairs.values()])
+    return dict(zip(pairs, intervals, strict=True))
 
 
 def _groups(series: Sequence[str], *, is_checked: bool) -> Iterator[Group]:
@@ -178,9 +178,9 @@ ERROR_MEANINGS = (
 
 def _case(c: CaseResult, results: ResultSet, key: str, series: Sequence[str], intervals: Intervals, *, is_checked: bool) -> Case:
     r = c.result
-    found = [*_timed(c, series, intervals), *(_checked(r) if is_checked else ()), Cell(f"{c.elapsed_s:.2f}", c.elapsed_s)]
+    cells = [*_timed(c, series, intervals), *(_checked(r) if is_checked else ()), Cell(f"{c.elapsed_s:.2f}", c.elapsed_s)]
     phases = tuple((name, f"{s:.3f}") for name, s in c.phases.items())
-    said = conditions(r, results.mode) if r.timings else ""
+    conditions_ = conditions(r, results.mode) if r.timings else ""
     repro = f"benchgraph {c.repro}"
     return Case(
         key,
@@ -191,8 +191,8 @@ def _case(c: CaseResult, results: ResultSet, key: str, series: Sequence[str], in
         r,
         c.elapsed_s,
         phases,
-        tuple(found),
-        said,
+        tuple(cells),
+        conditions_,
         tuple(_times(r)),
         tuple(_cuts(r)),
     )
@@ -221,7 +221,7 @@ def _timed(c: CaseResult, series: Sequence[str], intervals: Intervals) -> Iterat
 
 
 def _checked(r: Result) -> Iterator[Cell]:
-    """Of all outputs that were compared, the worst of each."""
+    """Of all compared outputs, the worst of each."""
     total = max(r.total, sum(a.total for a in r.accuracy))
     yield Cell(f"{r.errors}{_in_kind(sum(a.nonfinite for a in r.accuracy))}" if total else "", r.errors if total else None)
     for name in ("max_abs", "max_rel", "max_ulp", "l2"):
@@ -230,12 +230,12 @@ def _checked(r: Result) -> Iterator[Cell]:
 
 
 def size(value: float) -> str:
-    """An error metric, as -v says it."""
+    """An error metric, as with -v."""
     return f"{value:.3g}"
 
 
 def _in_kind(nonfinite: int) -> str:
-    """What the distances of wrong values leave out."""
+    """The number of wrong NaN and infinities, which the distances leave out."""
     return f" ({nonfinite} in NaN or infinity)" if nonfinite else ""
 
 
