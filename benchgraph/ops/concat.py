@@ -12,7 +12,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call
-from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.ops.strategies import pointwise
@@ -74,7 +74,7 @@ def _along(axis: int) -> Attrs:
 SPECS = (
     OpSpec(
         "Concat",
-        Schema(inputs=(Port("src_i"),), outputs=(Port("dst"),), variadic_inputs=(1, MOST), attrs={"axis": Attr("s64", required=True)}),
+        Schema(inputs=ports("src_i"), outputs=ports("dst"), variadic_inputs=(1, MOST), attrs={"axis": Attr("s64", required=True)}),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0),
         Testing(
             fill=pointwise.CONCAT,

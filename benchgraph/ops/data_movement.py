@@ -14,7 +14,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
-from benchgraph.ops.spec import Attr, Infer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
+from benchgraph.ops.spec import Attr, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Strategy, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.ops.strategies import filling
@@ -40,14 +40,11 @@ def _row(
 
     return OpSpec(
         kind,
-        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=attrs or {}),
+        Schema(inputs=ports("src"), outputs=ports("dst"), attrs=attrs or {}),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0),
         Testing(fill=fill, domain=fills.PLAIN, samples=samples, laws=laws, zero_limit=lambda call: zero_limit),
         Lowering(Role.data_movement, form=form),
     )
-
-
-# ---- StaticTranspose -------------------------------------------------------------------------------------------------
 
 
 def permutation(attrs: Attrs, rank: int) -> tuple[int, ...]:
@@ -86,9 +83,6 @@ def _permutes_axes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
     strides = dense_strides(src)
     flat = sum((indices[i] * strides[a] for i, a in enumerate(axes)), start=np.zeros(prod(dst), dtype=np.int64))
     return bool(np.array_equal(np.ravel(ins[0])[flat], np.ravel(outs[0])))
-
-
-# ---- StaticReshape ---------------------------------------------------------------------------------------------------
 
 
 def _infer_reshape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:

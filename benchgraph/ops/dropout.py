@@ -33,7 +33,7 @@ from benchgraph.core.philox import BLOCK, LARGEST, MIDDLE, WORDS, Words, blocks
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
@@ -44,9 +44,6 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
         if t.elements != 1:
             raise InvalidShape(f"{name} has shape {t.shape}, which is {t.elements} numbers", fix="give one number, of shape () or (1,)")
     return ins[0].shape, ins[0].shape
-
-
-# ---- the reference ---------------------------------------------------------------------------------------------------
 
 
 def words(count: int, seed: int, offset: int) -> Words:
@@ -73,9 +70,6 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     return (dst, keep.astype(np.uint8))[: len(call.outs)]
 
 
-# ---- compiled --------------------------------------------------------------------------------------------------------
-
-
 def _position(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The element's number in row-major order."""
     total = index(0)
@@ -99,9 +93,6 @@ def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> tuple[Expr, ...]:
     scale = select(binary(BinOp.gt, rest, f32(0)), binary(BinOp.div, f32(1), rest), f32(0))
     keep = binary(BinOp.gt, Random(i, seed, offset), cast(binary(BinOp.sub, _limit(p), Const(MIDDLE)), DType.s32))
     return select(keep, binary(BinOp.mul, src, scale), f32(0)), keep
-
-
-# ---- data and laws ---------------------------------------------------------------------------------------------------
 
 
 def _number(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -148,8 +139,8 @@ SPECS = (
     OpSpec(
         "Dropout",
         Schema(
-            inputs=(Port("src"), Port("seed", "T_seed"), Port("offset", "T_offset"), Port("probability", "T_p")),
-            outputs=(Port("dst"), Port("mask", "T_mask")),
+            inputs=ports("src", "seed:T_seed", "offset:T_offset", "probability:T_p"),
+            outputs=ports("dst", "mask:T_mask"),
             num_outputs=(1, 2),
             types={"T": F, "T_seed": (DType.s64,), "T_offset": (DType.s64,), "T_p": (DType.f32,), "T_mask": (DType.u8,)},
         ),

@@ -13,7 +13,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, infer_same
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.strategies import pointwise
 from benchgraph.ops.strategies.filling import always
 from benchgraph.tir.build import cast
@@ -40,10 +40,7 @@ SPECS = (
     OpSpec(
         "GenIndex",
         Schema(
-            inputs=(Port("src", "T1"),),
-            outputs=(Port("dst", "T2"),),
-            types={"T1": F, "T2": (DType.s32,)},
-            attrs={"axis": Attr("s64", required=True)},
+            inputs=ports("src:T1"), outputs=ports("dst:T2"), types={"T1": F, "T2": (DType.s32,)}, attrs={"axis": Attr("s64", required=True)}
         ),
         Semantics(infer=infer_same, reference=reference, flops=lambda call: 0, monotonicity=(0,)),
         Testing(

@@ -19,7 +19,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.laws import SAME_ELEMENTS
-from benchgraph.ops.spec import Attr, Decomposer, Infer, Law, Lowering, OpSpec, Port, Reference, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Infer, Law, Lowering, OpSpec, Reference, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Border, DataMovement, Form, Indices, Source, Tap, Window
 from benchgraph.ops.steps import reshaped
@@ -126,8 +126,8 @@ def _row(
     return OpSpec(
         kind,
         Schema(
-            inputs=(Port("src", "any"),),
-            outputs=(Port("dst", "any"),),
+            inputs=ports("src:any"),
+            outputs=ports("dst:any"),
             types={},
             attrs={**{name: Attr("s64[]", required=True) for name in attrs}, **more},
         ),

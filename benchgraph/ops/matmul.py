@@ -24,7 +24,7 @@ from benchgraph.ops import fills, sums
 from benchgraph.ops.broadcast import broadcast, broadcast_to
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.spec import Attr, Computes, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Computes, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Contraction
 from benchgraph.ops.steps import as_dtype, reshaped
@@ -225,8 +225,8 @@ SPECS = (
     OpSpec(
         "MatMul",
         Schema(
-            inputs=(Port("src"), Port("weights"), Port("bias")),
-            outputs=(Port("dst", "T1"),),
+            inputs=ports("src", "weights", "bias"),
+            outputs=ports("dst:T1"),
             num_inputs=(2, 3),
             types={"T": F, "T1": F},
             attrs={

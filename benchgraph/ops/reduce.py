@@ -21,7 +21,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Attr, Domain, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
+from benchgraph.ops.spec import Attr, Domain, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Strategy, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Reduction
 from benchgraph.ops.spec.lowering import Decompose, Decomposer
@@ -127,8 +127,8 @@ def _row(
     return OpSpec(
         kind,
         Schema(
-            inputs=(Port("src", "T1"), Port("axes", "T2")),
-            outputs=(Port("dst", "T1"),),
+            inputs=ports("src:T1", "axes:T2"),
+            outputs=ports("dst:T1"),
             num_inputs=(1, 2),
             types={"T1": F, "T2": (DType.s32,)},
             attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},

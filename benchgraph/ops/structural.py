@@ -12,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
-from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.strategies import filling, pointwise
 
 WILDCARD = "Wildcard"  # frameworks mark ops that the library does not support with it
@@ -39,7 +39,7 @@ SPECS = (
     OpSpec(
         "End",
         Schema(
-            inputs=(Port("src"),), outputs=(), types={"T": (DType.f32, DType.f16, DType.bf16, DType.s8, DType.u8, DType.s32, DType.undef)}
+            inputs=ports("src"), outputs=(), types={"T": (DType.f32, DType.f16, DType.bf16, DType.s8, DType.u8, DType.s32, DType.undef)}
         ),
         Semantics(infer=_nothing, reference=_no_outputs, flops=lambda call: 0),
         Testing(
@@ -53,9 +53,7 @@ SPECS = (
     ),
     OpSpec(
         WILDCARD,
-        Schema(
-            inputs=(Port("src", "any"),), outputs=(Port("dst", "any"),), variadic_inputs=_NO_LIMIT, variadic_outputs=_NO_LIMIT, types={}
-        ),
+        Schema(inputs=ports("src:any"), outputs=ports("dst:any"), variadic_inputs=_NO_LIMIT, variadic_outputs=_NO_LIMIT, types={}),
         Semantics(infer=_nothing, reference=_unknown, flops=lambda call: 0),
         Testing(
             fill=filling.always(pointwise.ZERO),

@@ -16,7 +16,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis, channels_of
-from benchgraph.ops.spec import Array, Call, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Call, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import pointwise, rows
 
@@ -44,9 +44,6 @@ def _moves_each_channel_alike(call: Call, ins: tuple[Array, ...], outs: tuple[Ar
     moved = real(outs[0]) - real(ins[0])
     want = real(ins[1]).reshape(beside_channel(call.attrs, call.ins[0].shape))
     return near(moved, np.broadcast_to(want, moved.shape), 8 * rtol)
-
-
-# ---- BiasAddBackward -------------------------------------------------------------------------------------------------
 
 
 def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -80,7 +77,7 @@ def _weighted_totals_are_equal(call: Call, ins: tuple[Array, ...], outs: tuple[A
 SPECS = (
     OpSpec(
         "BiasAdd",
-        Schema(inputs=(Port("src"), Port("bias")), outputs=(Port("dst"),), attrs={"data_format": DATA_FORMAT}, family="binary"),
+        Schema(inputs=ports("src", "bias"), outputs=ports("dst"), attrs={"data_format": DATA_FORMAT}, family="binary"),
         Semantics(
             infer=infer,
             reference=reference,
@@ -105,7 +102,7 @@ SPECS = (
     ),
     OpSpec(
         "BiasAddBackward",
-        Schema(inputs=(Port("diff_dst"),), outputs=(Port("diff_bias"),), attrs={"data_format": DATA_FORMAT}, family="binary"),
+        Schema(inputs=ports("diff_dst"), outputs=ports("diff_bias"), attrs={"data_format": DATA_FORMAT}, family="binary"),
         Semantics(
             infer=_infer_backward,
             reference=overflow.in_float64(_backward),

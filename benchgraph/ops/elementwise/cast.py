@@ -12,7 +12,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Call, Declared, Elementwise, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.strategies import pointwise
 
 
@@ -61,7 +62,7 @@ _ROUNDED = Law("at most half a step of dst's type away", _is_nearest)
 SPECS = (
     OpSpec(
         "TypeCast",
-        Schema(inputs=(Port("src", "T1"),), outputs=(Port("dst", "T2"),), types={"T1": F, "T2": F}, check=check),
+        Schema(inputs=ports("src:T1"), outputs=ports("dst:T2"), types={"T1": F, "T2": F}, check=check),
         Semantics(infer=same_shape, reference=reference, flops=lambda call: 0, is_conversion=True, is_homogeneous=True),
         Testing(
             fill=pointwise.conversion,

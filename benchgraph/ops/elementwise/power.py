@@ -19,7 +19,7 @@ from benchgraph.ops.elementwise.unary import TRANSCENDENTAL, same_shape
 from benchgraph.ops.formulas import add, div, exp, mul, where
 from benchgraph.ops.laws import real
 from benchgraph.ops.ranges import FINITE
-from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
@@ -99,7 +99,7 @@ _SCHEMA = {"beta": Attr("f32", required=True, range=FINITE)}
 SPECS = (
     OpSpec(
         "Pow",
-        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=_SCHEMA, family="eltwise"),
+        Schema(inputs=ports("src"), outputs=ports("dst"), attrs=_SCHEMA, family="eltwise"),
         Semantics(infer=same_shape, reference=reference, flops=lambda call: call.outs[0].elements, threshold=threshold),
         Testing(
             fill=pointwise.activation(_SCHEMA),

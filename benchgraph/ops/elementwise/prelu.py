@@ -22,7 +22,7 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
-from benchgraph.ops.spec import Attr, Decomposer, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.steps import as_dtype, reshaped, stored
 from benchgraph.ops.strategies import pointwise
@@ -83,9 +83,6 @@ def _has_slope(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol
     src, slope = real(ins[0]), np.broadcast_to(real(ins[1]).reshape(_slope_shape(call)), call.ins[0].shape)
     below = src < 0
     return near(real(outs[0])[below] / src[below], slope[below], 8 * rtol)
-
-
-# ---- PReLUBackward ---------------------------------------------------------------------------------------------------
 
 
 def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -164,8 +161,8 @@ SPECS = (
     OpSpec(
         "PReLU",
         Schema(
-            inputs=(Port("src"), Port("slope")),
-            outputs=(Port("dst"),),
+            inputs=ports("src", "slope"),
+            outputs=ports("dst"),
             attrs={"data_format": DATA_FORMAT, "per_channel_broadcast": Attr("bool", default=True)},
         ),
         Semantics(
@@ -191,11 +188,7 @@ SPECS = (
     ),
     OpSpec(
         "PReLUBackward",
-        Schema(
-            inputs=(Port("src"), Port("slope"), Port("diff_dst")),
-            outputs=(Port("diff_src"), Port("diff_slope")),
-            attrs={"data_format": DATA_FORMAT},
-        ),
+        Schema(inputs=ports("src", "slope", "diff_dst"), outputs=ports("diff_src", "diff_slope"), attrs={"data_format": DATA_FORMAT}),
         Semantics(
             infer=_infer_backward,
             reference=overflow.in_float64(_backward),

@@ -13,7 +13,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.broadcast import AUTO_BROADCAST, broadcast, broadcast_to, equal
 from benchgraph.ops.laws import relation
-from benchgraph.ops.spec import Array, Call, Computes, Elementwise, F, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Call, Computes, Elementwise, F, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import select
 
@@ -39,8 +39,8 @@ SPECS = (
     OpSpec(
         "Select",
         Schema(
-            inputs=(Port("cond", "T1"), Port("src_0", "T2"), Port("src_1", "T2")),
-            outputs=(Port("dst", "T2"),),
+            inputs=ports("cond:T1", "src_0:T2", "src_1:T2"),
+            outputs=ports("dst:T2"),
             types={"T1": (DType.boolean,), "T2": F},
             attrs={"auto_broadcast": AUTO_BROADCAST},
             family="binary",

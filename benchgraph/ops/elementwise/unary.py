@@ -21,7 +21,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
 from benchgraph.ops.ranges import FINITE_NOT_ZERO, REAL
-from benchgraph.ops.spec import Attr, Computes, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Computes, Domain, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, unary
@@ -79,7 +79,7 @@ def _row(
 
     return OpSpec(
         kind,
-        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs=attrs or {}, extensions=extensions or {}, family="eltwise"),
+        Schema(inputs=ports("src"), outputs=ports("dst"), attrs=attrs or {}, extensions=extensions or {}, family="eltwise"),
         Semantics(
             infer=same_shape,
             reference=reference,

@@ -24,8 +24,9 @@ from benchgraph.ops.elementwise import unary, unary_backward_data
 from benchgraph.ops.elementwise.unary_backward_data import uses_dst
 from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
-from benchgraph.ops.spec import Attr, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing
+from benchgraph.ops.spec import Attr, Domain, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.spec.forms import Elementwise
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir import build
 from benchgraph.tir.build import f32
@@ -101,7 +102,7 @@ def _row(
         kind,
         Schema(
             inputs=(Port("src/dst" if "use_dst" in schema else "src"), Port("diff_dst")),
-            outputs=(Port("diff_src"),),
+            outputs=ports("diff_src"),
             attrs=schema,
             family="eltwise",
         ),

@@ -63,8 +63,6 @@ def lines_of(call: Call) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-# ---- one dim after the other ------------------------------------------------------------------------------------------
-
 # Bytes between two dims, and outputs after which weights repeat: see docs/measurements/interpolation.md
 BETWEEN_BYTES, FEW_WEIGHTS = 512 << 10, 16
 

@@ -28,7 +28,7 @@ from benchgraph.ops.interpolation.dims import Line, by_dims, is_at_once, is_near
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import DIMS, POSITIVE, as_f32
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window
+from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, sub
@@ -253,8 +253,6 @@ def _is_adjoint(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rto
     return bool(abs(there.sum() - back.sum()) <= rtol * (np.abs(there).sum() + 1))
 
 
-# ---- the rows --------------------------------------------------------------------------------------------------------
-
 _NEAREST, _LINEAR = Attrs(mode="nearest", data_format="NCX"), Attrs(mode="linear", data_format="NCX")
 _CORNERS, _LAST = {"coordinate_transformation_mode": "align_corners"}, {"data_format": "NXC"}
 _CASES: tuple[tuple[str, Shape, dict[str, object], DType], ...] = (
@@ -314,8 +312,8 @@ SPECS = (
     OpSpec(
         "Interpolate",
         Schema(
-            inputs=(Port("src", "T1"), Port("sizes", "T2")),
-            outputs=(Port("dst", "T1"),),
+            inputs=ports("src:T1", "sizes:T2"),
+            outputs=ports("dst:T1"),
             num_inputs=(1, 2),
             types={"T1": F, "T2": (DType.s32,)},
             attrs=ATTRS,
@@ -342,8 +340,8 @@ SPECS = (
     OpSpec(
         "InterpolateBackward",
         Schema(
-            inputs=(Port("src", "T1"), Port("diff_dst", "T1"), Port("sizes", "T2")),
-            outputs=(Port("diff_src", "T1"),),
+            inputs=ports("src:T1", "diff_dst:T1", "sizes:T2"),
+            outputs=ports("diff_src:T1"),
             num_inputs=(2, 3),
             types={"T1": F, "T2": (DType.s32,)},
             attrs=ATTRS,

@@ -23,7 +23,8 @@ from benchgraph.ops.norms.normalize import EPSILON, STATS, VARIANCES, Gradient, 
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
@@ -273,7 +274,7 @@ SPECS = (
         "BatchNormInference",
         Schema(
             inputs=(Port("src", "T1"), *(Port(name, "T2") for name in _INFERENCE)),
-            outputs=(Port("dst", "T1"),),
+            outputs=ports("dst:T1"),
             types={"T1": F, "T2": STATS},
             attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
             check=normalize.check_stats("gamma, beta, mean and variance", data=1),
@@ -338,7 +339,7 @@ SPECS = (
         "BatchNormTrainingBackward",
         Schema(
             inputs=(Port("src", "T1"), Port("diff_dst", "T1"), *(Port(name, "T2") for name in ("mean", "variance", "gamma"))),
-            outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
+            outputs=ports("diff_src:T1", "diff_gamma:T2", "diff_beta:T2"),
             num_inputs=(4, 5),
             num_outputs=(1, 2, 3),
             types={"T1": F, "T2": STATS},

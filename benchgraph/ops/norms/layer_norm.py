@@ -19,7 +19,7 @@ from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import reshaped
 from benchgraph.ops.strategies import norms
@@ -48,18 +48,12 @@ def _kept(call: Call) -> Shape:
     return kept(call.ins[0].shape, row_axes(call))
 
 
-# ---- LayerNorm -------------------------------------------------------------------------------------------------------
-
-
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src = ins[0].shape
     first = first_axis(attrs, len(src))
     for t, name in zip(ins[1:], ("gamma", "beta"), strict=False):
         broadcast_to(t.shape, src[first:], name, "the normalised dims")
     return src, src[:first], src[:first]
-
-
-# ---- LayerNormBackward -----------------------------------------------------------------------------------------------
 
 
 def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -141,8 +135,6 @@ def _gammas_total(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
     return bool(np.all(np.abs(got - want) <= 16 * rtol * (1 + np.abs(diff_dst).sum() * (1 + np.abs(x).max()))))
 
 
-# ---- the rows --------------------------------------------------------------------------------------------------------
-
 _NO_STATS, _BARE = Attrs(keep_stats=False), Attrs(keep_stats=False, use_affine=False)
 _F3 = (DType.f32,) * 3
 SAMPLES = (
@@ -195,15 +187,8 @@ SPECS = (
     OpSpec(
         "LayerNormBackward",
         Schema(
-            inputs=(
-                Port("src", "T1"),
-                Port("diff_dst", "T1"),
-                Port("mean", "T2"),
-                Port("variance", "T2"),
-                Port("gamma", "T2"),
-                Port("beta", "T2"),
-            ),
-            outputs=(Port("diff_src", "T1"), Port("diff_gamma", "T2"), Port("diff_beta", "T2")),
+            inputs=ports("src:T1", "diff_dst:T1", "mean:T2", "variance:T2", "gamma:T2", "beta:T2"),
+            outputs=ports("diff_src:T1", "diff_gamma:T2", "diff_beta:T2"),
             num_inputs=(4, 5, 6),
             num_outputs=(1, 3),
             types={"T1": F, "T2": STATS},

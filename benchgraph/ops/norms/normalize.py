@@ -21,7 +21,7 @@ from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import EXACT, Arithmetic
 from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
-from benchgraph.ops.spec import Attr, Check, Decomposer, Infer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Check, Decomposer, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
 from benchgraph.ops.strategies import filling, norms
@@ -216,8 +216,8 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
     return OpSpec(
         kind,
         Schema(
-            inputs=(Port("src", "T1"), Port("gamma", "T2"), Port("beta", "T2")),
-            outputs=(Port("dst", "T1"), Port("mean", "T2"), Port("variance", "T2")),
+            inputs=ports("src:T1", "gamma:T2", "beta:T2"),
+            outputs=ports("dst:T1", "mean:T2", "variance:T2"),
             num_inputs=(1, 3),
             num_outputs=(1, 3),
             types={"T1": F, "T2": STATS},

@@ -16,7 +16,7 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.layer_norm import BEGIN, first_axis, norm, row_axes
 from benchgraph.ops.norms.normalize import EPSILON
-from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import in_steps, reduced
 from benchgraph.ops.strategies import norms
 from benchgraph.ops.strategies.filling import per_port
@@ -82,8 +82,8 @@ SPECS = (
     OpSpec(
         "RMSNorm",
         Schema(
-            inputs=(Port("src", "T1"), Port("gamma", "T2")),
-            outputs=(Port("dst", "T1"),),
+            inputs=ports("src:T1", "gamma:T2"),
+            outputs=ports("dst:T1"),
             num_inputs=(1, 2),
             types={"T1": F, "T2": F},
             attrs={"begin_norm_axis": BEGIN, "epsilon": EPSILON},

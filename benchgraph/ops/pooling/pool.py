@@ -21,7 +21,7 @@ from benchgraph.ops import fills, overflow
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import SIZES, STEPS
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ONES, Windows, channel_axis, data_shape, spatial_axes, spatial_dims, windows
-from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window
+from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window, ports
 from benchgraph.ops.spec.call import Array, Call, Declared
 from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, sub
@@ -221,9 +221,6 @@ def _is_the_largest_of_its_window(call: Call, ins: tuple[Array, ...], outs: tupl
     return all(np.array_equal(src[at].max(axis=axes, initial=-inf), dst[o]) for o, at in elements)
 
 
-# ---- the rows --------------------------------------------------------------------------------------------------------
-
-
 def _sample(
     why: str, shape: Shape, kernel: Shape, strides: Shape = (), pads: Shape = (), dtype: DType = DType.f32, **more: object
 ) -> Sample:
@@ -285,10 +282,7 @@ SPECS = (
     OpSpec(
         "AvgPool",
         Schema(
-            inputs=(Port("src"),),
-            outputs=(Port("dst"),),
-            attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING},
-            check=check,
+            inputs=ports("src"), outputs=ports("dst"), attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING}, check=check
         ),
         Semantics(
             infer=infer,
@@ -309,9 +303,7 @@ SPECS = (
     ),
     OpSpec(
         "MaxPool",
-        Schema(
-            inputs=(Port("src"),), outputs=(Port("dst"),), attrs={**ATTRS, "dilations": DILATIONS, "rounding_type": ROUNDING}, check=check
-        ),
+        Schema(inputs=ports("src"), outputs=ports("dst"), attrs={**ATTRS, "dilations": DILATIONS, "rounding_type": ROUNDING}, check=check),
         Semantics(infer=infer, reference=_reference_max, flops=lambda call: volume(call) * call.outs[0].elements),
         Testing(
             fill=pointwise.pool(signed=True),

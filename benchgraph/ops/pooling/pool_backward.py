@@ -20,7 +20,7 @@ from benchgraph.ops.pooling import pool
 from benchgraph.ops.pooling.pool import channels_back, channels_second, elements_by_window, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.spec.forms import Indices, Source, Tap, Window
 from benchgraph.ops.strategies import pointwise
@@ -207,9 +207,6 @@ def _only_largest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
     return bool(np.all(diff_src[~is_largest] == 0))
 
 
-# ---- the rows --------------------------------------------------------------------------------------------------------
-
-
 def _threshold(call: Call) -> float:
     """The random walk of a sum over the windows that contain an element, as for ReduceSum."""
     return sqrt(prod(_covering(call))) + 4
@@ -258,8 +255,8 @@ SPECS = (
     OpSpec(
         "AvgPoolBackward",
         Schema(
-            inputs=(Port("diff_dst"), Port("src_shape", "T1")),
-            outputs=(Port("diff_src"),),
+            inputs=ports("diff_dst", "src_shape:T1"),
+            outputs=ports("diff_src"),
             num_inputs=(1, 2),
             types={"T": F, "T1": (DType.s32,)},
             attrs={**pool.ATTRS, "exclude_pad": pool.EXCLUDE_PAD, "src_shape": Attr("s64[]", default=ZEROS, range=DIMS)},
@@ -287,10 +284,7 @@ SPECS = (
     OpSpec(
         "MaxPoolBackward",
         Schema(
-            inputs=(Port("src"), Port("diff_dst")),
-            outputs=(Port("diff_src"),),
-            attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
-            check=pool.check,
+            inputs=ports("src", "diff_dst"), outputs=ports("diff_src"), attrs={**pool.ATTRS, "dilations": pool.DILATIONS}, check=pool.check
         ),
         Semantics(
             infer=_infer_max,

@@ -15,7 +15,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.formulas import div, where, within
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Decomposer, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Decomposer, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import f32
@@ -56,7 +56,7 @@ def _is_undone(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol
 SPECS = (
     OpSpec(
         KIND,
-        Schema(inputs=(Port("src", "T1"),), outputs=(Port("dst", "T2"),), types={"T1": F, "T2": (DType.f32,)}),
+        Schema(inputs=ports("src:T1"), outputs=ports("dst:T2"), types={"T1": F, "T2": (DType.f32,)}),
         Semantics(
             infer=same_shape,
             reference=reference,

@@ -20,7 +20,7 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, is_nearest
 from benchgraph.ops.ranges import DIMS
-from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F, Types
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.strategies import filling, pointwise
@@ -261,8 +261,8 @@ SPECS = (
     OpSpec(
         "DynamicQuantize",
         Schema(
-            inputs=(Port("src", "T1"), Port("scales", "T1"), Port("zps", "T2")),
-            outputs=(Port("dst", "T3"),),
+            inputs=ports("src:T1", "scales:T1", "zps:T2"),
+            outputs=ports("dst:T3"),
             num_inputs=(2, 3),
             types={"T1": (DType.f32,), "T2": (*_INTEGERS, DType.s32), "T3": _INTEGERS},
             attrs=_ATTRS,
@@ -288,8 +288,8 @@ SPECS = (
     OpSpec(
         "DynamicDequantize",
         Schema(
-            inputs=(Port("src", "T1"), Port("scales", "T2"), Port("zps", "T3")),
-            outputs=(Port("dst", "T2"),),
+            inputs=ports("src:T1", "scales:T2", "zps:T3"),
+            outputs=ports("dst:T2"),
             num_inputs=(2, 3),
             types={"T1": (*_INTEGERS, *_PACKED), "T2": F, "T3": (*_PACKED, *_INTEGERS, DType.s32)},
             attrs={**_ATTRS, "group_shape": Attr("s64[]", range=DIMS)},

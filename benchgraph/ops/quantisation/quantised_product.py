@@ -24,7 +24,7 @@ from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.laws import real
 from benchgraph.ops.reduce import infer as reduced
 from benchgraph.ops.reduce import reduced_axes
-from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Elementwise, Reduction
 from benchgraph.ops.steps import as_dtype
@@ -102,8 +102,6 @@ def _total(d: Decomposer, value: int, over: tuple[int, ...]) -> int:
     return d.op(TOTAL, value, attrs=Attrs(axes=tuple(rank + axis for axis in over), keep_dims=True), dtype=DType.s32)
 
 
-# ---- _Recentre -------------------------------------------------------------------------------------------------------
-
 RECENTRE = "_Recentre"
 
 
@@ -126,8 +124,6 @@ def _distances_stay(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
     return bool(np.all(real(outs[0]) - real(ins[0]) == _shift(call.ins[0])))
 
 
-# ---- _Total ----------------------------------------------------------------------------------------------------------
-
 TOTAL = "_Total"
 
 
@@ -143,7 +139,7 @@ def _all_is_counted(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
 SPECS = (
     OpSpec(
         RECENTRE,
-        Schema(inputs=(Port("src", "T1"),), outputs=(Port("dst", "T2"),), types={"T1": tuple(_OTHER), "T2": tuple(_OTHER)}),
+        Schema(inputs=ports("src:T1"), outputs=ports("dst:T2"), types={"T1": tuple(_OTHER), "T2": tuple(_OTHER)}),
         Semantics(infer=same_shape, reference=_recentre, flops=lambda call: 0, is_conversion=True),
         Testing(
             fill=filling.MOVED,
@@ -160,8 +156,8 @@ SPECS = (
     OpSpec(
         TOTAL,
         Schema(
-            inputs=(Port("src", "T1"),),
-            outputs=(Port("dst", "T2"),),
+            inputs=ports("src:T1"),
+            outputs=ports("dst:T2"),
             types={"T1": tuple(_OTHER), "T2": (DType.s32,)},
             attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
         ),

@@ -23,7 +23,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
-from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, Types
 from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.ops.strategies.noise import Noise
@@ -257,8 +257,8 @@ SPECS = (
     OpSpec(
         "Quantize",
         Schema(
-            inputs=(Port("src", "T1"),),
-            outputs=(Port("dst", "T2"),),
+            inputs=ports("src:T1"),
+            outputs=ports("dst:T2"),
             types={"T1": (DType.f32,), "T2": QUANTIZED},
             attrs=_ATTRS,
             check=_check_quantize,
@@ -283,8 +283,8 @@ SPECS = (
     OpSpec(
         "Dequantize",
         Schema(
-            inputs=(Port("src", "T1"),),
-            outputs=(Port("dst", "T2"),),
+            inputs=ports("src:T1"),
+            outputs=ports("dst:T2"),
             types={"T1": QUANTIZED, "T2": (DType.f32,)},
             attrs=_ATTRS,
             check=_check_dequantize,

@@ -18,7 +18,7 @@ from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.softmax import softmax_backward
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import reduced
 from benchgraph.ops.strategies import filling, rows
 
@@ -52,9 +52,6 @@ def _exps_sum_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]
 def _differs_as_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     gap = real(ins[0]) - real(outs[0])
     return bool(np.all(np.ptp(gap, axis=axis_of_call(call)) <= 8 * rtol * (1 + np.max(np.abs(outs[0]), initial=0.0))))
-
-
-# ---- LogSoftmaxBackward ----------------------------------------------------------------------------------------------
 
 
 def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
@@ -120,7 +117,7 @@ def _samples(inputs: int) -> tuple[Sample, ...]:
 SPECS = (
     OpSpec(
         "LogSoftmax",
-        Schema(inputs=(Port("src"),), outputs=(Port("dst"),), attrs={"axis": AXIS}),
+        Schema(inputs=ports("src"), outputs=ports("dst"), attrs={"axis": AXIS}),
         Semantics(
             infer=infer_same,
             reference=reference,
@@ -141,7 +138,7 @@ SPECS = (
     ),
     OpSpec(
         "LogSoftmaxBackward",
-        Schema(inputs=(Port("diff_dst"), Port("dst")), outputs=(Port("diff_src"),), attrs={"axis": AXIS}),
+        Schema(inputs=ports("diff_dst", "dst"), outputs=ports("diff_src"), attrs={"axis": AXIS}),
         Semantics(
             infer=softmax_backward.infer,
             reference=overflow.in_float64(_backward),

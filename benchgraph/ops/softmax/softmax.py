@@ -20,7 +20,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, extent, kept
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Attr, Computes, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Attr, Computes, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import as_dtype
 from benchgraph.ops.strategies import rows
@@ -95,8 +95,8 @@ SPECS = (
     OpSpec(
         "SoftMax",
         Schema(
-            inputs=(Port("src", "T1"),),
-            outputs=(Port("dst", "T2"), Port("stats", "T3")),
+            inputs=ports("src:T1"),
+            outputs=ports("dst:T2", "stats:T3"),
             num_outputs=(1, 2),
             types={"T1": F, "T2": F, "T3": (DType.f32,)},
             attrs={"axis": Attr("s64", default=1), "mode": Attr("string", default="none", choices=("none", "inf_as_zero"))},

@@ -17,7 +17,7 @@ from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import in_steps, reduced
 from benchgraph.ops.strategies import filling, rows
 
@@ -88,8 +88,8 @@ SPECS = (
     OpSpec(
         "SoftMaxBackward",
         Schema(
-            inputs=(Port("diff_dst", "T1"), Port("dst", "T1")),
-            outputs=(Port("diff_src", "T2"),),
+            inputs=ports("diff_dst:T1", "dst:T1"),
+            outputs=ports("diff_src:T2"),
             types={"T1": F, "T2": F},
             attrs={"axis": Attr("s64", default=1)},
         ),

@@ -29,7 +29,7 @@ from benchgraph.ops.spec.forms import (
     Window,
 )
 from benchgraph.ops.spec.lowering import Category, Decompose, Decomposer, Lowering, Role
-from benchgraph.ops.spec.schema import Attr, Check, Port, Refit, Schema, port_of
+from benchgraph.ops.spec.schema import Attr, Check, Port, Refit, Schema, port_of, ports
 from benchgraph.ops.spec.semantics import Computes, Infer, Reference, Semantics
 from benchgraph.ops.spec.testing import Domain, Filling, Law, Sample, Strategy, Testing
 
@@ -37,7 +37,7 @@ __all__ = [
     "TO_BF16", "Array", "Attr", "Border", "Box", "Call", "Category", "Check", "Computes", "Contraction", "DataMovement", "Declared",
     "Decompose", "Decomposer", "Domain", "Elementwise", "F", "Filling", "Form", "Indices", "Infer", "Interval", "Law", "Lowering", "OpSpec",
     "Port", "Reduction", "Reference", "Refit", "Role", "Sample", "Schema", "Semantics", "Source", "Strategy", "Tap", "Testing", "Types",
-    "Window", "port_of",
+    "Window", "port_of", "ports",
 ]  # fmt: skip
 
 

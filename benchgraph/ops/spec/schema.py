@@ -21,6 +21,15 @@ class Port:
     type: str = "T"
 
 
+def ports(*names: str) -> tuple[Port, ...]:
+    """Ports from their names, each with its type variable after a colon unless that is T.
+
+    >>> ports("src", "bias:T2")
+    (Port(name='src', type='T'), Port(name='bias', type='T2'))
+    """
+    return tuple(Port(*name.split(":")) for name in names)
+
+
 def port_of(ports: tuple[Port, ...], position: int) -> Port:
     """The port of an operand; the last one repeats."""
     return ports[min(position, len(ports) - 1)]

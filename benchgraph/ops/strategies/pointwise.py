@@ -14,8 +14,6 @@ from benchgraph.ops.strategies.filling import always, by_element, by_index, cons
 from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import DIGITS
 
-# ---- two operands ----------------------------------------------------------------------------------------------------
-
 
 def _without_zeros(filling: Filling) -> Filling:
     """A divisor: zeros replaced by ones."""
@@ -39,8 +37,6 @@ def binary(call: Call, port: int) -> Filling:
 def select(call: Call, port: int) -> Filling:
     return CONDITION if port == 0 else binary(call, port - 1)
 
-
-# ---- activations -----------------------------------------------------------------------------------------------------
 
 ELTWISE_ZEROS = 0.65  # the largest share of zeros to trust
 PHASES = 13
@@ -82,9 +78,6 @@ def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_
 
 INFINITIES = (inf, -inf)  # further test data of Log
 
-# ---- conversions -----------------------------------------------------------------------------------------------------
-
-
 REALS = 6  # real numbers after each copy of the table: integers and halves do not distinguish rounding from truncation
 
 
@@ -103,9 +96,6 @@ def conversion(call: Call, port: int) -> Filling:
         return np.where(phase < len(table), table[np.minimum(phase, len(table) - 1)], 8 * noise.unit(at) - 4)
 
     return by_element("largest, least, 0, 0.25, 0.5, 1, 1.5, 2, 16, 64, reals in [-4, 4)", values)
-
-
-# ---- PReLU, pools, interpolation, concatenation ----------------------------------------------------------------------
 
 
 def _often_positive(description: str, sizes: Callable[[Positions, Noise], Array]) -> Filling:

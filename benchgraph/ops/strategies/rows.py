@@ -14,8 +14,6 @@ from benchgraph.ops.strategies.filling import by_index, choices, integers, store
 from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 
-# ---- softmax ---------------------------------------------------------------------------------------------------------
-
 EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not subtracted is noticed
 TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most): so many of a row's numbers are its largest, second, third
 
@@ -76,8 +74,6 @@ def ramp(sign: int) -> Strategy:
 
     return strategy
 
-
-# ---- reductions ------------------------------------------------------------------------------------------------------
 
 LARGEST = 16
 FACTORS = 10  # of a product that are not 1: powers of two whose product every float holds
