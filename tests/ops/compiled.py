@@ -27,7 +27,7 @@ def compiled(kind: str, attrs: Attrs, *srcs: Array) -> Reals:
 
 @cache
 def _executable(kind: str, attrs: Attrs, shapes: tuple[Shape, ...]) -> Executable:
-    """Compiled once for all that is to hold of its results. No test that changes the compiler may use it."""
+    """Compiled once for all tests of its results. Tests that change the compiler may not use it."""
     b = GraphBuilder()
     b.append(kind, tuple(b.input(shape) for shape in shapes), attrs)
     (p,) = partitions(b.graph(), Policy.one_op_each)

@@ -1,4 +1,4 @@
-"""The plainest Tensor IR for a basic op: one loop nest, one element at a time. What a row's `lower` says, with no compiler between."""
+"""The simplest Tensor IR of an op's form: one loop nest, one element at a time, without the compiler."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def naive(call: Call) -> Func:
     dst, *more = dsts = tuple(_param(f"dst{i}", t) for i, t in enumerate(call.outs))
     at = _vars("d", dst.shape)
     match spec(call.kind).lowering.form:
-        case Elementwise() as how:
-            values = how.values(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
+        case Elementwise() as form:
+            values = form.values(call.attrs, dst.shape, at, tuple(_widened(Load(s, _broadcast(s.shape, at))) for s in srcs))
             names = iter(f"r{i}" for i in range(1000))
             shared, values = eliminate_common_subexpressions(values[: len(dsts)], lambda: next(names))
             stores = (Store(d, at, cast(value, d.dtype)) for d, value in zip(dsts, values, strict=True))
@@ -42,35 +42,35 @@ def naive(call: Call) -> Func:
 
 
 def moved_back(call: Call) -> Func:
-    """A movement the other way about: every element of every source is written to its target."""
+    """A data movement by targets: every element of every source is written to its target."""
     srcs, dst = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins)), _param("dst", call.outs[0])
-    how = spec(call.kind).lowering.form
-    assert isinstance(how, DataMovement)
+    form = spec(call.kind).lowering.form
+    assert isinstance(form, DataMovement)
     nests = []
     for i, (src, part) in enumerate(zip(srcs, movement_parts(call), strict=True)):
         at = _vars(f"s{i}_", src.shape)
-        nests.append(_nest(at, src.shape, Store(dst, how.target(part, src.shape, dst.shape, at), Load(src, at))))
+        nests.append(_nest(at, src.shape, Store(dst, form.target(part, src.shape, dst.shape, at), Load(src, at))))
     return Func(call.kind, (*srcs, dst), seq(*nests))
 
 
 def there_and_back(call: Call) -> Func:
     """Of the sources of a movement and a copy of each: copy[source(target(i))] = src[i]."""
     srcs, copies = (tuple(_param(f"{name}{i}", t) for i, t in enumerate(call.ins)) for name in ("src", "copy"))
-    how, dst = spec(call.kind).lowering.form, call.outs[0].shape
-    assert isinstance(how, DataMovement)
+    form, dst = spec(call.kind).lowering.form, call.outs[0].shape
+    assert isinstance(form, DataMovement)
     nests = []
     for i, (src, copy, part) in enumerate(zip(srcs, copies, movement_parts(call), strict=True)):
         at = _vars(f"s{i}_", src.shape)
-        there = how.target(part, src.shape, dst, at)
-        nests.append(_nest(at, src.shape, Store(copy, how.source(part, src.shape, dst, there), Load(src, at))))
+        there = form.target(part, src.shape, dst, at)
+        nests.append(_nest(at, src.shape, Store(copy, form.source(part, src.shape, dst, there), Load(src, at))))
     return Func(call.kind, (*srcs, *copies), seq(*nests))
 
 
 def movement_parts(call: Call) -> tuple[Attrs, ...]:
-    """The attributes with which a movement speaks of each of its sources."""
-    how = spec(call.kind).lowering.form
-    assert isinstance(how, DataMovement)
-    return (call.attrs,) if how.parts is None else how.parts(call.attrs, tuple(t.shape for t in call.ins))
+    """The attributes that describe the part of each source."""
+    form = spec(call.kind).lowering.form
+    assert isinstance(form, DataMovement)
+    return (call.attrs,) if form.parts is None else form.parts(call.attrs, tuple(t.shape for t in call.ins))
 
 
 def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
@@ -80,17 +80,17 @@ def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
     keeps_dims = len(dst.shape) == len(src.shape)
     to = tuple(index(0) if i in axes else v for i, v in enumerate(at)) if keeps_dims else tuple(at[i] for i in kept)
     acc = tensor("acc", reduction.acc, (), Scope.register)
-    fold = Store(acc, (), binary(reduction.op, Load(acc, ()), cast(Load(src, at), reduction.acc)))
+    update = Store(acc, (), binary(reduction.op, Load(acc, ()), cast(Load(src, at), reduction.acc)))
     total: Expr = Load(acc, ())
     if reduction.finish is not None:
         total = reduction.finish(prod(src.shape[a] for a in axes), total)
-    inner = _nest(tuple(at[a] for a in axes), tuple(src.shape[a] for a in axes), fold)
+    inner = _nest(tuple(at[a] for a in axes), tuple(src.shape[a] for a in axes), update)
     body = seq(Alloc(acc), Store(acc, (), cast(f32(reduction.init), reduction.acc)), inner, Store(dst, to, cast(total, dst.dtype)))
     return _nest(tuple(at[i] for i in kept), tuple(src.shape[i] for i in kept), body)
 
 
 def _windows(call: Call, window: Window, srcs: tuple[Tensor, ...], dst: Tensor) -> Stmt:
-    """The windows that run first, into temporaries, and then the window itself."""
+    """The windows of the prologue, into temporaries, and then the window."""
     sources, stmts = list(srcs), list[Stmt]()
     for i, (port, first) in enumerate(window.prologue):
         made = tensor(f"before{i}", DType.f32, srcs[port].shape)
@@ -103,12 +103,12 @@ def _window(call: Call, window: Window, sources: list[Tensor], dst: Tensor, stem
     at, box = _vars(f"{stem}d", dst.shape), window.taps(call)
     tap = _vars(f"{stem}k", box)
     acc = tensor(f"{stem}acc", DType.f32, (), Scope.register)
-    found = window.tap(call, at, tap, lambda port, index: _widened(Load(sources[port], index)))
-    fold: Stmt = Store(acc, (), found.value if window.op is None else binary(window.op, Load(acc, ()), found.value))
-    for condition in found.conditions:
-        fold = If(condition, fold)
+    tapped = window.tap(call, at, tap, lambda port, index: _widened(Load(sources[port], index)))
+    update: Stmt = Store(acc, (), tapped.value if window.op is None else binary(window.op, Load(acc, ()), tapped.value))
+    for condition in tapped.conditions:
+        update = If(condition, update)
     total: Expr = Load(acc, ()) if window.finish is None else window.finish(call, at, Load(acc, ()))
-    body = seq(Alloc(acc), Store(acc, (), f32(window.start(call))), _nest(tap, box, fold), Store(dst, at, cast(total, dst.dtype)))
+    body = seq(Alloc(acc), Store(acc, (), f32(window.start(call))), _nest(tap, box, update), Store(dst, at, cast(total, dst.dtype)))
     return _nest(at, dst.shape, body)
 
 

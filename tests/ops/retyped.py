@@ -1,4 +1,4 @@
-"""Samples in dtypes that nobody wrote down: a row's own sample, in every combination of dtypes that its schema and its checks allow."""
+"""Samples in further dtypes: a row's samples in every combination of dtypes that its schema and checks allow."""
 
 from __future__ import annotations
 

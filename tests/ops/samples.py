@@ -22,7 +22,7 @@ def filled(row: OpSpec, call: Call, seed: int = 1) -> tuple[Array, ...]:
 
 
 def stored(arrays: tuple[Array, ...], call: Call) -> list[Array]:
-    """Inputs as a library gets them: in the ports' own dtypes, s4 and u4 packed."""
+    """Inputs in the ports' dtypes, s4 and u4 packed, as a library gets them."""
     typed = [a.astype(t.dtype.numpy, order="C") for a, t in zip(arrays, call.ins, strict=True)]
     return [pack(a, t.dtype, dense_strides(t.shape)) if t.dtype.is_packed else a for a, t in zip(typed, call.ins, strict=True)]
 
@@ -32,13 +32,13 @@ def as_reference(a: Array, dtype: DType) -> Array:
 
 
 def tolerance(row: OpSpec, call: Call, port: int = 0) -> float:
-    """What f32 arithmetic may err by, and half a step of a narrower dst."""
+    """The threshold in f32, and half a step of a narrower dst."""
     dtype = call.outs[port].dtype
     return row.semantics.threshold(call) * F32_EPS + (dtype.eps if dtype is not DType.f32 else 0.0)
 
 
 def graph_of(row: OpSpec, sample: Sample) -> Graph:
-    """The sample as a graph of one op, which for an op of the compiler's own nobody checks."""
+    """The sample as a graph of one op; internal ops are not checked."""
     if not row.is_internal:
         return sample_graph(row, sample)
     call = call_of(row.kind, sample)
@@ -48,7 +48,7 @@ def graph_of(row: OpSpec, sample: Sample) -> Graph:
 
 
 def agrees(got: Array, want: Array, row: OpSpec, call: Call, port: int = 0) -> bool:
-    """Within tolerance; an integer made from floats may be one step off, which is what a tie may do."""
+    """Within tolerance; integers rounded from floats may differ by one step, at ties."""
     dtype = call.outs[port].dtype
     if dtype.is_integer and any(t.dtype.is_float for t in call.ins):
         return bool(np.all(np.abs(got.astype(np.int64) - want.astype(np.int64)) <= 1))

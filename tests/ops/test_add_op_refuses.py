@@ -1,4 +1,4 @@
-"""add_op against every schema: each way in which an op can contradict its row, generated from the row, and what the user is told."""
+"""add_op against every schema: each way in which an op can contradict its row, generated from the row, and the error message."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ WRONG_VALUE = {"bool": 3, "s64": "x", "f32": "x", "string": 1, "s64[]": "x", "f3
 
 @dataclass(frozen=True)
 class Mistake:
-    """An op with one thing wrong, and what the refusal must say."""
+    """An op with one mistake, and the expected message."""
 
     op: Op
     error: type[BenchgraphError]
-    says: str
+    message: str
 
 
 def legal(row: OpSpec) -> Op:
@@ -127,7 +127,7 @@ CASES = [
 
 @pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
 def test_what_the_schema_allows_is_added(row: OpSpec) -> None:
-    """The ground under the refusals: without the mistake there is none."""
+    """Without the mistake, the op is not refused."""
     assert Graph().add_op(legal(row)) is Status.success
 
 
@@ -138,7 +138,7 @@ def test_add_op_names_the_op_the_mistake_and_the_remedy(mistake: Mistake) -> Non
     with pytest.raises(BenchgraphError) as raised:
         g.add_op(mistake.op)
     assert type(raised.value) is mistake.error, mistake
-    assert str(raised.value).startswith(f"op 7: {mistake.op.kind}: {mistake.says}"), mistake
+    assert str(raised.value).startswith(f"op 7: {mistake.op.kind}: {mistake.message}"), mistake
     assert raised.value.fix
     assert g.add_op(mistake.op, allow_exception=False) is mistake.error.status
     assert g.add_op(
@@ -147,7 +147,7 @@ def test_add_op_names_the_op_the_mistake_and_the_remedy(mistake: Mistake) -> Non
 
 
 def test_every_kind_of_mistake_is_made_often() -> None:
-    """The generators find work in the table: each kind of mistake on as many rows as can make it."""
+    """Each kind of mistake is generated for as many rows as can have it."""
     made = {m.__name__: sum(1 for row in OPS.values() if any(m(row))) for m in KINDS_OF_MISTAKE}
     assert made["unknown_attributes"] == len(OPS)
     assert made["wrong_counts"] >= len(OPS) - 1  # Wildcard takes any number

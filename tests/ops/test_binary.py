@@ -1,4 +1,4 @@
-"""Maximum and Minimum of numbers that do not compare."""
+"""Maximum and Minimum of NaN."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBERS = np.array([np.nan, np.inf, -np.inf, 1.0, -2.0, 0.0])
 
 @pytest.mark.parametrize("kind", ["Maximum", "Minimum"])
 @pytest.mark.parametrize(("left", "right"), [((6, 1), (6,)), ((6,), (6, 1)), ((6,), ()), ((), (6,))])
-def test_the_second_stands_where_they_do_not_compare(kind: str, left: Shape, right: Shape) -> None:
+def test_the_second_operand_is_the_result_if_one_is_nan(kind: str, left: Shape, right: Shape) -> None:
     a, b = np.resize(NUMBERS, left), np.resize(NUMBERS, right)
     (want,) = spec(kind).semantics.reference(call_of(kind, Sample((left, right))), (a, b))
     assert np.array_equal(np.isnan(want), np.broadcast_to(np.isnan(b), want.shape))
@@ -31,7 +31,7 @@ def test_the_second_stands_where_they_do_not_compare(kind: str, left: Shape, rig
 
 @pytest.mark.parametrize("kind", ["Maximum", "Minimum"])
 @pytest.mark.parametrize(("left", "right"), [((6, 1), (6,)), ((6,), (6, 1)), ((6,), ()), ((), (6,)), ((6, 40), (40,))])
-def test_nan_of_either_stands_where_it_is_to_be_propagated(kind: str, left: Shape, right: Shape) -> None:
+def test_nan_of_either_operand_propagates(kind: str, left: Shape, right: Shape) -> None:
     a, b = np.resize(NUMBERS, left), np.resize(np.roll(NUMBERS, 2), right)
     (want,) = spec(kind).semantics.reference(call_of(kind, Sample((left, right), PROPAGATED)), (a, b))
     assert np.array_equal(np.isnan(want), np.isnan(a + np.nan_to_num(b)) | np.isnan(np.nan_to_num(a) + b))
@@ -40,8 +40,8 @@ def test_nan_of_either_stands_where_it_is_to_be_propagated(kind: str, left: Shap
 
 @pytest.mark.parametrize("kind", ["Maximum", "Minimum"])
 @pytest.mark.parametrize("is_second", [False, True])
-def test_behind_other_ops_too(kind: str, is_second: bool) -> None:
-    """Whichever of both the op before has made."""
+def test_after_other_ops_too(kind: str, is_second: bool) -> None:
+    """For either operand made by the op before."""
     b = GraphBuilder()
     x, bound = b.input((6,)), b.input((6,))
     logarithm = b.op("Log", x)

@@ -1,4 +1,4 @@
-"""Dropout's random stream: the published answers, twice; which element takes which word; and that fusing changes no mask."""
+"""Dropout's random stream: published values; the word of each element; and that fusion does not change masks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Mask = NDArray[np.uint8]
 
 
 def test_four_neighbours_take_the_words_of_a_block_in_order() -> None:
-    place = np.arange(11)
-    assert np.array_equal(dropout.words(11, SEED, OFFSET), np.choose(place % 4, blocks(place, SEED, OFFSET)))
+    position = np.arange(11)
+    assert np.array_equal(dropout.words(11, SEED, OFFSET), np.choose(position % 4, blocks(position, SEED, OFFSET)))
 
 
 def run(graph: Graph, data: dict[int, NDArray[np.generic]], policy: Policy = Policy.fused) -> dict[int, NDArray[np.generic]]:
@@ -54,15 +54,15 @@ def drop(src: NDArray[np.float32], p: float, seed: int = SEED, offset: int = OFF
     dst, mask = b.outs("Dropout", *inputs, dtypes=(None, DType.u8))
     numbers = (np.array(seed, np.int64), np.array(offset, np.int64), np.array(p, np.float32))
     data = dict(zip((t.id for t in inputs), (src, *numbers), strict=True))
-    found = run(b.graph(), data)
-    return found[dst.id], found[mask.id]  # type: ignore[return-value]
+    results = run(b.graph(), data)
+    return results[dst.id], results[mask.id]  # type: ignore[return-value]
 
 
 SRC = np.random.default_rng(5).uniform(1, 2, (7, 5, 33)).astype(np.float32)
 
 
 def test_a_word_equal_to_the_limit_is_dropped() -> None:
-    """p is chosen next to what a word divides to, so that the limit falls to either side of the word."""
+    """p is next to a word's quotient, so that the limit is on either side of the word."""
     word = int(dropout.words(4, SEED, OFFSET)[2])
     at = np.float32(word / (2**32 - 1))
     for p in (np.nextafter(at, np.float32(0)), at, np.nextafter(at, np.float32(1))):
@@ -84,7 +84,7 @@ def with_a_mask(shape: Shape) -> Sample:
 
 
 @pytest.mark.parametrize("p", [1.0, 7.0, np.inf, np.nan])
-def test_nothing_is_kept_at_probability_1_or_none(p: float) -> None:
+def test_nothing_is_kept_at_probability_1_or_nan(p: float) -> None:
     src = np.where(SRC > 1.5, np.inf, SRC)
     dst, mask = drop(src, p)
     assert not mask.any()
@@ -94,14 +94,14 @@ def test_nothing_is_kept_at_probability_1_or_none(p: float) -> None:
         assert not want.any(), "the reference says so too"
 
 
-def test_dropped_elements_are_0_whatever_they_were() -> None:
+def test_dropped_elements_are_0_for_any_input() -> None:
     src = np.where(SRC > 1.5, np.inf, np.nan).astype(np.float32)
     dst, mask = drop(src, 0.5)
     assert (dst[mask == 0] == 0).all()
     assert np.array_equal(np.isnan(dst), np.isnan(src) & (mask == 1))
 
 
-def test_a_seed_and_an_offset_are_one_mask_and_others_are_others() -> None:
+def test_seed_and_offset_determine_the_mask() -> None:
     mask = drop(SRC, 0.5)[1]
     assert np.array_equal(mask, drop(SRC + 1, 0.5)[1])
     other_streams = (SEED + 1, OFFSET), (SEED, OFFSET + 1), (SEED, 0), (SEED + 2**32, OFFSET)
@@ -111,7 +111,7 @@ def test_a_seed_and_an_offset_are_one_mask_and_others_are_others() -> None:
             assert 0.4 < (a != b).mean() < 0.6, "half of the elements of independent masks differ"
 
 
-def test_more_is_dropped_as_p_grows_and_nothing_comes_back() -> None:
+def test_more_is_dropped_as_p_grows_and_dropped_elements_stay_dropped() -> None:
     masks = [drop(SRC, p)[1] for p in (0.1, 0.3, 0.7, 0.99)]
     for less, more in pairwise(masks):
         assert (more <= less).all()
@@ -119,7 +119,7 @@ def test_more_is_dropped_as_p_grows_and_nothing_comes_back() -> None:
 
 
 def test_strides_do_not_change_the_mask() -> None:
-    """Elements are counted in row-major order of the logical tensor, wherever they lie."""
+    """Elements are counted in row-major order of the logical tensor, for any layout."""
     want_dst, want_mask = drop(SRC, 0.4)
     permuted = np.empty((33, 7, 5), np.float32).transpose(1, 2, 0)
     permuted[...] = SRC
@@ -169,7 +169,7 @@ def test_fusing_changes_no_mask(build, policy: Policy) -> None:  # type: ignore[
 
 
 @pytest.mark.parametrize("build", [layers, attention, with_mask], ids=lambda build: build.__name__)
-def test_it_joins_the_nest_of_the_product_before_it(build) -> None:  # type: ignore[no-untyped-def]
+def test_dropout_is_fused_with_the_product_before_it(build) -> None:  # type: ignore[no-untyped-def]
     b = GraphBuilder()
     build(b)
     (partition,) = partitions(b.graph(), Policy.fused)

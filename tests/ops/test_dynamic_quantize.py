@@ -1,4 +1,4 @@
-"""DynamicQuantize and DynamicDequantize against their static namesakes, and what they refuse."""
+"""DynamicQuantize and DynamicDequantize against the static ops, and illegal graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCALES, ZPS = (0.5, 0.25, 2.0), (0, 3, 7)
 
 
 @pytest.mark.parametrize(("qtype", "axis"), [("per_tensor", 1), ("per_channel", 1), ("per_channel", -2)])
-def test_given_the_same_scales_they_are_the_static_ops(qtype: str, axis: int) -> None:
+def test_dynamic_ops_equal_static_ops_with_the_same_scales(qtype: str, axis: int) -> None:
     n = 1 if qtype == "per_tensor" else 3
     src = np.random.default_rng(1).uniform(-20, 200, (4, 3, 5)).astype(np.float32).astype(np.float64)
     attrs = Attrs(qtype=qtype, axis=axis)
@@ -41,7 +41,7 @@ def test_given_the_same_scales_they_are_the_static_ops(qtype: str, axis: int) ->
 
 
 def both(kind: str, sample: Sample, ins: list[Array], target: Target | None = None) -> tuple[Array, Array]:
-    """What the reference and compiled code say."""
+    """The results of the reference and of compiled code."""
     graph = sample_graph(spec(kind), sample)
     (want,) = evaluate(graph, {t.id: a for t, a in zip(graph.inputs, ins, strict=True)}).values()
     (partition,) = partitions(graph, Policy.one_op_each)
@@ -53,8 +53,8 @@ def both(kind: str, sample: Sample, ins: list[Array], target: Target | None = No
 @pytest.mark.parametrize("zps", [None, u8, s32])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dst", [u8, s8])
-def test_a_scale_that_is_no_step_gives_what_the_reference_says(dst: DType, axis: int, zps: DType | None) -> None:
-    """By 0, infinities and NaN, found at execution: the ends of the range, the zero point, and 0 for what is no number. Nobody warns."""
+def test_scales_of_0_infinity_and_nan_give_the_reference_result(dst: DType, axis: int, zps: DType | None) -> None:
+    """Divided by 0, infinities and NaN at execution: the ends of the range, the zero point, and 0 for NaN. No warnings."""
     numbers = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3e38], np.float32)
     scales = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3], np.float32)
     src = np.ascontiguousarray(np.broadcast_to(numbers if axis == 0 else numbers[:, None], (8, 8)))
@@ -76,7 +76,7 @@ HAVE = [isa for isa in ISAS.values() if not missing(isa)]
 @pytest.mark.parametrize("isa", HAVE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("dst", "axis", "zps"), [(u8, 0, s32), (u8, 1, u8), (s8, 0, None), (s8, 1, s32)])
 def test_a_subnormal_scale_leaves_zero_at_the_zero_point(dst: DType, axis: int, zps: DType | None, isa: Isa) -> None:
-    """Dividends from 2**-120 up are beyond the range. What lies between ends between the zero point and the right answer."""
+    """Dividends from 2**-120 on saturate. Smaller ones give numbers between the zero point and the reference."""
     numbers = np.concatenate([NORMAL, SUBNORMAL])
     shape = (len(TINY), len(numbers)) if axis == 0 else (len(numbers), len(TINY))
     src = np.ascontiguousarray(np.broadcast_to(numbers if axis == 0 else numbers[:, None], shape))
@@ -104,7 +104,7 @@ def test_a_subnormal_scale_that_is_known_divides(scale: float, zps: tuple[int, .
 
 
 @pytest.mark.parametrize("scale", [1e-45, 1e-40])
-def test_a_subnormal_scale_divides_what_was_rounded_too(scale: float) -> None:
+def test_a_subnormal_scale_divides_rounded_numbers(scale: float) -> None:
     b = GraphBuilder()
     x = b.input((32,))
     b.op("Quantize", b.op("Multiply", x, x), dtype=u8, scales=[scale], zps=[7], qtype="per_tensor")

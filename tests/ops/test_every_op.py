@@ -1,4 +1,4 @@
-"""What must hold for every row of the op table and each of its samples. A new row is tested by being in the table."""
+"""Tests of every row of the op table and each of its samples: a new row needs no tests of its own."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _frozen(value: object) -> object:
 
 @every_public_row
 def test_every_dtype_of_the_schema_is_compiled(row: OpSpec) -> None:
-    """By a sample or one retyped; but for ports that a check of the row refuses whatever they hold."""
+    """By a sample or a retyped one; but for ports that the row's check refuses for every dtype."""
     if row.lowering.unsupported:
         pytest.skip(row.lowering.unsupported)
     shown = {pair for s in (*row.testing.samples, *retyped(row)) for pair in used(row, s)}
@@ -224,7 +224,7 @@ def test_the_laws_notice_a_wrong_element(row: OpSpec, sample: Sample) -> None:
 
 
 @every_sample
-def test_sure_zeros_are_zeros_of_the_reference(row: OpSpec, sample: Sample) -> None:
+def test_guaranteed_zeros_are_zeros_of_the_reference(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     share = row.testing.guaranteed_zeros(call)
     assert 0 <= share <= 1
@@ -241,7 +241,7 @@ def test_costs_and_tolerances_are_not_negative(row: OpSpec, sample: Sample) -> N
 
 
 @pytest.mark.parametrize("kind", INTERNAL)
-def test_no_graph_may_name_an_op_of_the_compilers_own(kind: str) -> None:
+def test_graphs_may_not_contain_internal_ops(kind: str) -> None:
     with pytest.raises(NoSuchOpKind, match="the compiler's own"):
         sample_graph(INTERNAL[kind], INTERNAL[kind].testing.samples[0])
 
@@ -287,7 +287,7 @@ def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) 
         assert agrees(as_reference(got, call.outs[port].dtype), want, row, call, port)
 
 
-# in a movement without target some elements of src have no place in dst
+# without a target, some elements of src are not in dst
 MOVING = [case for case in SAMPLES if isinstance(case[2][0].lowering.form, DataMovement) and case[2][0].lowering.form.target is not None]
 
 
@@ -302,7 +302,7 @@ def test_writing_to_the_targets_is_reading_from_the_sources(row: OpSpec, sample:
 
 
 @by_row(MOVING)
-def test_the_source_of_a_target_is_where_it_came_from(row: OpSpec, sample: Sample) -> None:
+def test_the_source_of_a_target_is_the_original_index(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     srcs = stored(filled(row, call), call)
     back = [np.zeros_like(src) for src in srcs]
@@ -353,12 +353,12 @@ def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sampl
 
 
 def beyond(a: Array, dtype: DType) -> bool:
-    """Whether a finite element is larger than anything the dtype holds."""
+    """Whether a finite element exceeds the dtype's range."""
     return dtype.is_float and bool(np.any(np.abs(a[np.isfinite(a)]) > dtype.range[1]))
 
 
 def in_place(executable: Executable, ins: list[Array], outs: list[Array], pair: tuple[int, int]) -> list[Array]:
-    """The outputs when one lies over the input it is paired with. The arrays given stay as they are."""
+    """The outputs when one is written in place of the input it is paired with. The given arrays do not change."""
     ins, outs = [a.copy() for a in ins], [np.full(a.nbytes, 0xFF, np.uint8).view(a.dtype).reshape(a.shape) for a in outs]
     given, taken = pair
     outs[taken] = ins[given].reshape(-1).view(outs[taken].dtype).reshape(outs[taken].shape)

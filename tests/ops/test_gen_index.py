@@ -1,4 +1,4 @@
-"""GenIndex where it is used: a causal mask inside attention, whoever sees whom."""
+"""GenIndex in use: causal masks of attention."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_bottom_right_alignment_lets_the_last_query_see_every_key(qkv: tuple[F32
     assert np.abs(shifted[:, -2] - everything[:, -2]).max() > 1e-4
 
 
-def test_queries_that_see_nothing_give_zeros(qkv: tuple[F32, F32, F32]) -> None:
+def test_queries_without_visible_keys_give_zeros(qkv: tuple[F32, F32, F32]) -> None:
     dst = attend(*qkv, shift=-5)
     assert (dst[:, :5] == 0).all()
     assert (dst[:, 5:] != 0).all()

@@ -125,7 +125,7 @@ def test_the_gradient_is_the_numerical_derivative_of_the_forward_reference(row: 
     assert any(check(row, problem_of(row, sample, seed), rng) for seed in range(5)), "no data without a kink in five tries"
 
 
-def test_every_backward_row_says_whose_gradient_it_is() -> None:
+def test_every_backward_row_names_its_forward_op() -> None:
     assert [row.kind for row in OPS.values() if row.kind.endswith("Backward") and not row.testing.gradient_of] == []
 
 

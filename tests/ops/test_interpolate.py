@@ -1,4 +1,4 @@
-"""Interpolation as compiled, on data whose result is known without a reference; and what graphs are refused."""
+"""Interpolation as compiled, on data whose result is known without a reference; and illegal graphs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORWARD, BACKWARD = of_kind("Interpolate"), of_kind("InterpolateBackward")
 
 
 def grid(shape: Shape, attrs: Attrs) -> Reals:
-    """Every element the sum of its spatial coordinates, each with a factor of its own: an affine function."""
+    """Every element the sum of its spatial coordinates, each with another factor: an affine function."""
     rank = len(shape)
     axes = range(2, rank) if attrs.get("data_format") == "NCX" else range(1, rank - 1)
     where = np.indices(shape).astype(np.float64)
@@ -41,7 +41,7 @@ def grid(shape: Shape, attrs: Attrs) -> Reals:
 
 @pytest.mark.parametrize("sample", [p for p in FORWARD if p.values[0].attrs["mode"] != "nearest"])
 def test_an_affine_function_stays_affine_where_nothing_is_clamped(sample: Sample) -> None:
-    """Along each spatial dim the second differences of dst are 0, but for the elements that stand beyond the outermost ones of src."""
+    """Along each spatial dim the second differences of dst are 0, but for outputs beyond the outermost elements of src."""
     attrs = with_defaults("Interpolate", sample.attrs)
     dst = compiled("Interpolate", sample.attrs, grid(sample.shapes[0], attrs))
     axes = range(2, dst.ndim) if attrs["data_format"] == "NCX" else range(1, dst.ndim - 1)
@@ -54,7 +54,7 @@ def test_an_affine_function_stays_affine_where_nothing_is_clamped(sample: Sample
 
 
 def elements(kind: str, shapes: tuple[Shape, ...], attrs: Attrs) -> Iterator[tuple[Tap, list[Tap]]]:
-    """Of each tap of each element of dst: as it is, and as it is not clamped along each of the axes. Indices are numbers."""
+    """For each tap of each element of dst: the clamped tap, and those that are unclamped along one axis. Indices are numbers."""
     row, attrs = spec(kind), with_defaults(kind, attrs)
     window = row.lowering.form
     assert isinstance(window, Window)
@@ -69,7 +69,7 @@ def elements(kind: str, shapes: tuple[Shape, ...], attrs: Attrs) -> Iterator[tup
 
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
 @pytest.mark.parametrize(("shape", "sizes"), [((1, 5, 1), (8,)), ((1, 7, 1), (5,)), ((1, 3, 5, 2), (5, 4)), ((1, 2, 2, 3, 1), (3, 4, 2))])
-def test_a_tap_that_is_not_clamped_is_the_same_where_it_says_so(shape: Shape, sizes: Shape, coordinates: str) -> None:
+def test_unclamped_taps_equal_clamped_ones_under_their_conditions(shape: Shape, sizes: Shape, coordinates: str) -> None:
     """And clamped ones have no conditions: every one of them counts everywhere."""
     attrs = Attrs(mode="linear", sizes=sizes, coordinate_transformation_mode=coordinates)
     holds = []
@@ -85,14 +85,14 @@ def test_a_tap_that_is_not_clamped_is_the_same_where_it_says_so(shape: Shape, si
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
 def test_every_ratio_of_small_sizes(coordinates: str) -> None:
     """Rows of one element each, rows that are borders alone, and rows without any."""
-    src, found = np.random.default_rng(8).uniform(-1, 1, (1, 2, 4)), {}
+    src, results = np.random.default_rng(8).uniform(-1, 1, (1, 2, 4)), {}
     for size, count in product(range(1, 5), range(1, 7)):
         attrs = Attrs(mode="linear", sizes=(count,), data_format="NCX", coordinate_transformation_mode=coordinates)
         row, kept = spec("Interpolate"), src[..., :size].astype(np.float32)
         types = (TensorType(F32, kept.shape),), (TensorType(F32, (1, 2, count)),)
         (want,) = row.semantics.reference(Call(row.kind, with_defaults(row.kind, attrs), *types), (kept,))
-        found[f"{size} to {count}"] = (compiled(row.kind, attrs, kept), want)
-    assert {name for name, (got, want) in found.items() if not np.allclose(got, want, rtol=1e-5, atol=1e-6)} == set()
+        results[f"{size} to {count}"] = (compiled(row.kind, attrs, kept), want)
+    assert {name for name, (got, want) in results.items() if not np.allclose(got, want, rtol=1e-5, atol=1e-6)} == set()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_every_ratio_of_small_sizes(coordinates: str) -> None:
         ((1, 1, 8, 16, 16), {"sizes": (16, 32, 32)}, F32, False),
     ],
 )
-def test_dims_that_grow_go_one_after_the_other(shape: Shape, attrs: dict, dtype: DType, at_once: bool) -> None:
+def test_growing_dims_are_interpolated_one_by_one(shape: Shape, attrs: dict, dtype: DType, at_once: bool) -> None:
     full = with_defaults("Interpolate", Attrs(**{"mode": "linear", "data_format": "NCX"} | attrs))
     types = (TensorType(dtype, shape),)
     assert (
@@ -139,7 +139,7 @@ def test_twice_as_large_by_nearest_repeats_every_element() -> None:
     assert np.array_equal(dst, src.repeat(2, 2).repeat(2, 3))
 
 
-def test_half_as_large_takes_means_of_pairs_and_of_two_equally_near_the_one_behind() -> None:
+def test_halving_takes_means_of_pairs_and_nearest_the_larger_index() -> None:
     src = np.arange(8.0).reshape(1, 8, 1)
     assert compiled("Interpolate", Attrs(mode="linear", sizes=(4,)), src).ravel().tolist() == [0.5, 2.5, 4.5, 6.5]
     assert compiled("Interpolate", Attrs(mode="nearest", sizes=(4,)), src).ravel().tolist() == [1, 3, 5, 7]
@@ -182,7 +182,7 @@ def test_infinities_do_not_spread() -> None:
 )
 @pytest.mark.parametrize("ins", [1, 2])
 def test_add_op_refuses(attrs: dict, message: str, ins: int) -> None:
-    """Sizes that come as a tensor do not take the attribute's place."""
+    """Sizes as a tensor do not replace the attribute."""
     declared = ((F32, None), (DType.s32, None))[:ins]
     with pytest.raises(InvalidGraphOp) as caught:
         check_op("Interpolate", Attrs({"mode": "linear", **attrs}), declared, (F32,))

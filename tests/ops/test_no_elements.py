@@ -50,14 +50,14 @@ CASES = [
 ]
 
 
-def test_most_rows_allow_it() -> None:
+def test_most_rows_allow_empty_tensors() -> None:
     kinds = {kind for kind, _, _ in CASES}
     assert len(kinds) > len(OPS) * 0.8
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the mean of nothing
 @by_row(CASES)
-def test_no_elements_are_no_trouble(row: OpSpec, sample: Sample) -> None:
+def test_tensors_without_elements(row: OpSpec, sample: Sample) -> None:
     call = call_of(row.kind, sample)
     ins = filled(row, call)
     (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)

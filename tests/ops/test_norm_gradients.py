@@ -1,4 +1,4 @@
-"""The norms' gradients element by element, where the table's directional test cannot look: every coordinate, and optional ports left out.
+"""The norms' gradients element by element, which the table's directional test does not cover: every coordinate, and absent optional ports.
 
 Central differences of the float64 forward reference with step 2**-16: good to about 1e-9.
 """
@@ -27,14 +27,14 @@ def run(kind: str, attrs: Attrs, ins: tuple[Array, ...], outs: int) -> tuple[Arr
 
 def slopes(forward: Forward, ins: tuple[Reals, ...], port: int, diff_dst: Reals) -> Reals:
     """The derivative of sum(diff_dst * dst) by every element of one input."""
-    found = np.zeros(ins[port].shape)
-    for at in np.ndindex(*found.shape):
+    gradient = np.zeros(ins[port].shape)
+    for at in np.ndindex(*gradient.shape):
         moved = [[a.copy() for a in ins] for _ in range(2)]
         for variant, step in zip(moved, (STEP, -STEP), strict=True):
             variant[port][at] += step
         above, below = (np.vdot(diff_dst, real(forward(*variant))) for variant in moved)
-        found[at] = (above - below) / (2 * STEP)
-    return found
+        gradient[at] = (above - below) / (2 * STEP)
+    return gradient
 
 
 def close(got: Array, want: Reals) -> bool:
@@ -75,7 +75,7 @@ def test_layer_norm_without_affine() -> None:
 
 @pytest.mark.parametrize("data_format", ["NCX", "NXC"])
 @pytest.mark.parametrize("outs", [1, 2, 3])
-def test_batch_norm_counts_gamma_whatever_is_asked_for(data_format: str, outs: int) -> None:
+def test_batch_norm_uses_gamma_for_any_outputs(data_format: str, outs: int) -> None:
     attrs = Attrs(epsilon=0.1, data_format=data_format)
     src, diff_dst, gamma, beta, old = data((3, 2, 2), (3, 2, 2), (2,), (2,), (2,))
     *_, mean, variance = run("BatchNormForwardTraining", attrs, (src, old, old), 5)

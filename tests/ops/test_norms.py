@@ -1,4 +1,4 @@
-"""Norms on data that hurts: large means, large numbers, constant rows; invariances; and what their schemas refuse."""
+"""Norms on difficult data: large means, large numbers, constant rows; invariances; and illegal graphs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_bf16_row_is_summed_in_f32() -> None:
     assert not dst.any()
 
 
-def test_a_constant_row_is_beta() -> None:
+def test_a_norm_of_a_constant_row_is_beta() -> None:
     beta = noise(7)
     (dst,) = compiled("LayerNorm", Sample(((2, 7), (7,), (7,)), Attrs(keep_stats=False)), np.full((2, 7), 0.5), np.ones(7), beta)
     assert np.allclose(dst, beta.astype(np.float32))
@@ -88,14 +88,14 @@ def test_large_inputs_of_logsoftmax_do_not_overflow() -> None:
 # ---- invariance ------------------------------------------------------------------------------------------------------
 
 
-def test_layer_norm_forgets_scale_and_shift_of_its_rows() -> None:
+def test_layer_norm_is_invariant_to_scale_and_shift_of_rows() -> None:
     src = noise(3, 40)
     sample = Sample((src.shape,), BARE.updated(epsilon=0.0))
     (one,), (other,) = (compiled("LayerNorm", sample, a) for a in (src, 3 * src + np.arange(3)[:, None]))
     assert np.allclose(one, other, atol=1e-5)
 
 
-def test_rms_norm_forgets_scale_only() -> None:
+def test_rms_norm_is_invariant_to_scale_only() -> None:
     src = noise(3, 40)
     sample = Sample((src.shape,), Attrs(epsilon=0.0))
     one, scaled, shifted = (compiled("RMSNorm", sample, a)[0] for a in (src, 5 * src, src + 1))
@@ -137,8 +137,8 @@ def test_inference_with_the_batchs_statistics_is_training() -> None:
 
 
 @pytest.mark.parametrize(("momentum", "size"), [(1.0, 1000), (1 - 2.0**-10, 1000), (2.0**-10, 0.001)])
-def test_statistics_of_another_size_cost_the_running_ones_no_bits(momentum: float, size: float) -> None:
-    """Most of the way from the larger number to the smaller one would lose what that has below the larger one's last bit."""
+def test_statistics_of_another_size_do_not_cancel_bits_of_the_running_ones(momentum: float, size: float) -> None:
+    """A large share of the gap from the larger number would lose the smaller one's bits below the larger one's last bit."""
     src, mean, variance = size * noise(64, 3), np.array([0.01, -0.02, 0.03], np.float32), np.array([0.98, 1.5, 0.125], np.float32)
     sample = Sample((src.shape, (3,), (3,)), Attrs(epsilon=0.1, momentum=momentum), out_dtypes=(f32,) * 5)
     _, *running, batch_mean, batch_variance = compiled("BatchNormForwardTraining", sample, src, mean, variance)

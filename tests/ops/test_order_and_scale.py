@@ -1,4 +1,4 @@
-"""Rows that say how dst moves with an operand (`monotone`, `is_homogeneous`) are held to it by their own reference."""
+"""`monotonicity` and `is_homogeneous` of rows agree with their references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALING = [row.kind for row in OPS.values() if row.semantics.is_homogeneous]
 
 
 @pytest.mark.parametrize("kind", ORDERED)
-def test_dst_rises_and_falls_as_the_row_says(kind: str) -> None:
+def test_dst_is_monotonic_as_in_the_row(kind: str) -> None:
     row = spec(kind)
     call, rng = call_of(kind, row.testing.samples[0]), np.random.default_rng(1)
     assert len(row.semantics.monotonicity) == len(call.ins)
@@ -29,14 +29,14 @@ def test_dst_rises_and_falls_as_the_row_says(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in ORDERED if getattr(spec(k).lowering.form, "position", None) is not None])
-def test_what_stands_further_on_is_no_less(kind: str) -> None:
+def test_position_dependent_results_increase_with_the_position(kind: str) -> None:
     row = spec(kind)
-    call, how = call_of(kind, row.testing.samples[0]), row.lowering.form
-    assert isinstance(how, Elementwise)
-    assert how.position is not None
+    call, form = call_of(kind, row.testing.samples[0]), row.lowering.form
+    assert isinstance(form, Elementwise)
+    assert form.position is not None
     shape = call.outs[0].shape
-    places = [how.position(call.attrs, shape, tuple(Const(i) for i in at)) for at in np.ndindex(shape)]
-    (numbers,) = zip(*places, strict=True)
+    positions = [form.position(call.attrs, shape, tuple(Const(i) for i in at)) for at in np.ndindex(shape)]
+    (numbers,) = zip(*positions, strict=True)
     grid = np.array([constant(c) for c in numbers]).reshape(shape)
     for axis in range(grid.ndim):
         assert np.all(np.diff(grid, axis=axis) >= 0)

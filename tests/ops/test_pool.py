@@ -1,4 +1,4 @@
-"""Pooling as compiled, on data whose result is known without a reference; and what graphs are refused."""
+"""Pooling as compiled, on data whose result is known without a reference; and illegal graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX = [pytest.param(s, id=s.why) for s in spec("MaxPool").testing.samples if s.d
 
 
 def counts(sample: Sample) -> Reals:
-    """How many elements of src each window holds, counted one by one along each spatial dim."""
+    """The number of elements of src in each window, counted one by one along each spatial dim."""
     attrs, (shape,) = with_defaults("AvgPool", sample.attrs), sample.shapes
     spatial = shape[2:] if attrs.string("data_format") == "NCX" else shape[1:-1]
     (dst,) = spec("AvgPool").semantics.infer(attrs, (TensorType(F32, shape),))
@@ -41,7 +41,7 @@ def given_pads(samples: list) -> list:
 
 @pytest.mark.parametrize("sample", given_pads(AVG))
 def test_the_average_of_ones(sample: Sample) -> None:
-    """1 wherever the padding is left out and there is an element; else the share of the kernel that lies on src."""
+    """1 with exclude_pad if there is an element; else the share of the kernel that is on src."""
     inside = counts(sample)
     dst = compiled("AvgPool", sample.attrs, np.ones(sample.shapes[0]))
     want = inside > 0 if sample.attrs.flag("exclude_pad") else inside / np.prod(sample.attrs.integers("kernel"))
@@ -56,8 +56,8 @@ def test_the_largest_of_a_constant_is_the_constant(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", MAX[::3])
-def test_max_pooling_keeps_order_and_shifts(sample: Sample) -> None:
-    """It picks elements, so an increasing function of src may as well be applied to dst; 2x + 1 is exact on multiples of 1/64."""
+def test_max_pooling_commutes_with_increasing_functions(sample: Sample) -> None:
+    """It picks elements, so it commutes with increasing functions; 2x + 1 is exact on multiples of 1/64."""
     src = np.rint(np.random.default_rng(5).uniform(-64, 64, sample.shapes[0])) / 64
     assert np.array_equal(compiled("MaxPool", sample.attrs, 2 * src + 1), 2 * compiled("MaxPool", sample.attrs, src) + 1)
 
@@ -98,7 +98,7 @@ def test_the_gradient_of_the_average_is_its_adjoint(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("sample", of_kind("MaxPoolBackward"))
-def test_the_gradient_of_the_largest_picks_what_the_forward_op_picked(sample: Sample) -> None:
+def test_the_gradient_of_max_pooling_is_at_the_element_the_forward_op_picks(sample: Sample) -> None:
     """The sum of x * gradient over x is that of dst * diff_dst, both compiled: max(x) is homogeneous in x."""
     rng = np.random.default_rng(9)
     x, g = (rng.uniform(-1, 1, shape) for shape in sample.shapes)
@@ -118,7 +118,7 @@ def test_of_equal_elements_the_first_one_gets_the_gradient(data_format: str) -> 
     assert np.array_equal(compiled("MaxPoolBackward", attrs, src, diff_dst).reshape(5, 7), want)
 
 
-def test_a_window_in_the_padding_sends_its_gradient_nowhere() -> None:
+def test_a_window_that_is_all_padding_has_no_gradient() -> None:
     attrs = Attrs(kernel=(2,), strides=(1,), pads_begin=(3,), pads_end=(0,))
     diff_src = compiled("MaxPoolBackward", attrs, np.array([[[1.0], [5.0]]]), np.array([[[7.0], [7.0], [1.0], [2.0]]]))
     assert diff_src.ravel().tolist() == [1.0, 2.0]
@@ -126,8 +126,8 @@ def test_a_window_in_the_padding_sends_its_gradient_nowhere() -> None:
     assert compiled("AvgPoolBackward", average, np.array([[[7.0], [7.0], [1.0], [2.0]]])).ravel().tolist() == [2.0, 1.0]
 
 
-def test_windows_counted_upwards_have_gradients_too() -> None:
-    """The backward ops have no rounding_type: diff_dst says how many windows there are."""
+def test_windows_rounded_up_have_gradients_too() -> None:
+    """The backward ops have no rounding_type: diff_dst has the number of windows."""
     attrs = Attrs(kernel=(3,), strides=(2,), pads_begin=(0,), pads_end=(0,))
     src = np.arange(6.0).reshape(1, 6, 1)
     for count, want in ((2, [0, 0, 1, 0, 1, 0]), (3, [0, 0, 1, 0, 1, 1])):

@@ -1,4 +1,4 @@
-"""How a slope meets src, and what is refused; BiasAddBackward's ranks, which are wider than oneDNN's."""
+"""Broadcasting of slope to src, and illegal slopes; BiasAddBackward's ranks, of which oneDNN has fewer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def infer(kind: str, *shapes: Shape, **attrs: object) -> tuple[Shape, ...]:
         (NCX, (), (), ()),
     ],
 )
-def test_the_shape_that_broadcasts_by_itself(attrs: Attrs, src: Shape, slope: Shape, want: Shape) -> None:
+def test_the_shape_of_slope_that_broadcasts(attrs: Attrs, src: Shape, slope: Shape, want: Shape) -> None:
     assert aligned(attrs, src, slope) == want
 
 
@@ -68,7 +68,7 @@ def test_diff_dst_has_the_shape_of_src() -> None:
     assert str(caught.value) == "diff_dst (5,) differs from src (2, 5); give diff_dst the shape of src"
 
 
-def test_at_zero_the_gradient_is_the_slope_and_none_of_it_is_the_slopes() -> None:
+def test_at_zero_diff_src_has_the_slope_and_diff_slope_is_0() -> None:
     call = call_of("PReLUBackward", Sample(((1,), (1,), (1,)), why="a test"))
     diff_src, diff_slope = spec("PReLUBackward").semantics.reference(call, (np.zeros(1), np.full(1, 0.25), np.full(1, 8.0)))
     assert (diff_src.tolist(), diff_slope.tolist()) == ([2.0], [0.0])

@@ -1,4 +1,4 @@
-"""What check_op, spec and infer say about an op that is not right: the port or attribute, and how to mend it."""
+"""Messages of check_op, spec and infer for illegal ops: the port or attribute, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spatial arithmetic: axes of both data formats, pads from auto_pad, how many windows there are, and what is refused."""
+"""Spatial arithmetic: axes of both data formats, pads from auto_pad, the number of windows, and illegal graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_axes(attrs: Attrs, channel: int, spatial: Shape) -> None:
 
 
 @pytest.mark.parametrize("attrs", [NCX, NXC])
-def test_a_shape_is_put_together_as_it_is_taken_apart(attrs: Attrs) -> None:
+def test_data_shape_inverts_spatial_dims(attrs: Attrs) -> None:
     shape = data_shape(attrs, 2, 3, (5, 7, 9))
     assert (shape[0], shape[channel_axis(attrs, 5)], spatial_dims(attrs, shape)) == (2, 3, (5, 7, 9))
 
@@ -38,7 +38,7 @@ def test_a_source_without_spatial_dims_is_refused() -> None:
         spatial_dims(NXC, (2, 3))
 
 
-def test_pads_are_as_given_and_one_per_dim_unless_they_do_not_matter() -> None:
+def test_pads_are_as_given_and_one_per_dim_unless_auto_pad_sets_them() -> None:
     assert windows(geometry(pads_begin=(2,), pads_end=(1,)), (8,), (3,)) == Windows((3,), (1,), (1,), (2,), (1,))
     assert windows(geometry(pads_begin=(), pads_end=(), auto_pad="VALID"), (8,), (3,)).pads_end == (0,)
     for name in ("pads_begin", "pads_end"):  # oneDNN 3.2 to 3.13 read beyond the end of an empty list
@@ -50,23 +50,23 @@ def test_pads_are_as_given_and_one_per_dim_unless_they_do_not_matter() -> None:
     (f"size {size}", f"kernel {kernel}, dilation {dilation}, stride {stride}", (size, kernel, dilation, stride))
     for size, kernel, dilation, stride in product((1, 6, 7, 13), (1, 2, 3, 4), (1, 2), (1, 2, 3, 5))
 )
-def test_same_gives_a_window_for_every_stride_begun_and_splits_the_pads_evenly(size: int, kernel: int, dilation: int, stride: int) -> None:
+def test_same_gives_a_window_per_started_stride_and_even_pads(size: int, kernel: int, dilation: int, stride: int) -> None:
     for auto, sign in (("SAME_UPPER", 1), ("SAME_LOWER", -1)):
-        found = windows(geometry(strides=(stride,), dilations=(dilation,), auto_pad=auto, pads_begin=(9,)), (size,), (kernel,))
-        assert found.count((size,)) == (-(-size // stride),)
-        odd = found.pads_end[0] - found.pads_begin[0]
+        result = windows(geometry(strides=(stride,), dilations=(dilation,), auto_pad=auto, pads_begin=(9,)), (size,), (kernel,))
+        assert result.count((size,)) == (-(-size // stride),)
+        odd = result.pads_end[0] - result.pads_begin[0]
         assert odd in (0, sign), "the odd one goes to the end of UPPER and to the begin of LOWER"
 
 
-def test_valid_takes_all_pads_away() -> None:
-    found = windows(geometry(pads_begin=(2,), pads_end=(1,), auto_pad="VALID"), (8,), (3,))
-    assert (found.pads_begin, found.pads_end) == ((0,), (0,))
+def test_valid_ignores_all_pads() -> None:
+    result = windows(geometry(pads_begin=(2,), pads_end=(1,), auto_pad="VALID"), (8,), (3,))
+    assert (result.pads_begin, result.pads_end) == ((0,), (0,))
 
 
 def test_transposed_pads_depend_on_kernel_and_stride_only() -> None:
     for size in (4, 5, 6):
-        found = windows(geometry(strides=(3,), auto_pad="SAME_UPPER"), (size,), (5,), transposed=True)
-        assert (found.pads_begin, found.pads_end) == ((1,), (1,))
+        result = windows(geometry(strides=(3,), auto_pad="SAME_UPPER"), (size,), (5,), transposed=True)
+        assert (result.pads_begin, result.pads_end) == ((1,), (1,))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_transposed_pads_depend_on_kernel_and_stride_only() -> None:
     ],
 )
 def test_count(size: int, kernel: int, stride: int, floor: int, ceil: int) -> None:
-    found = windows(geometry(strides=(stride,)), (size,), (kernel,))
-    assert (found.count((size,)), found.count((size,), ceil=True)) == ((floor,), (ceil,))
+    result = windows(geometry(strides=(stride,)), (size,), (kernel,))
+    assert (result.count((size,)), result.count((size,), ceil=True)) == ((floor,), (ceil,))
 
 
 def test_dilations_are_one_when_absent_or_the_default() -> None:

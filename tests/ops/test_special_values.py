@@ -47,7 +47,7 @@ RIGHT: dict[tuple[str, Sample, tuple[bytes, ...]], dict[int, Array]] = {}  # the
 
 
 def wrong(kind: str, sample: Sample, isa: Isa, ins: tuple[Array, ...]) -> list[str]:
-    """What the compiled row makes of these inputs, held to its reference: the first points that differ, of every output."""
+    """The results of the compiled row compared with its reference: the first elements that differ, of every output."""
     graph = graph_of(kind, sample)
     held = {t.id: a.astype(t.dtype.numpy) for a, t in zip(ins, graph.inputs, strict=True)}
     outs = {t.id: np.zeros(t.known_shape, t.dtype.numpy) for t in graph.outputs}
@@ -59,7 +59,7 @@ def wrong(kind: str, sample: Sample, isa: Isa, ins: tuple[Array, ...]) -> list[s
 
 
 def placed(shape: Shape, axis: int, *values: float) -> Iterator[Array]:
-    """Numbers among which each value stands once in every row along an axis, at each place in turn; all of the row is it at last."""
+    """Numbers among which each value is once in every row along an axis, at each position in turn; the last row consists of it."""
     plain = np.random.default_rng(1).normal(size=shape)
     for value in values:
         for place in range(shape[axis] + 1):
@@ -69,7 +69,7 @@ def placed(shape: Shape, axis: int, *values: float) -> Iterator[Array]:
 
 
 def whole_rows(shape: Shape, axis: int) -> Iterator[Array]:
-    """Rows that are -inf but for one place, where a number, NaN or +inf stands."""
+    """Rows of -inf with a number, NaN or +inf at one position."""
     for value in (0.5, NAN, INF):
         for place in range(shape[axis]):
             data = np.full(shape, -INF)
@@ -97,7 +97,7 @@ ROWS = [
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
 def test_rows_with_nan_and_infinities(isa: Isa) -> None:
-    """At every place of a row: what is folded in vectors, what is left of them, and what is folded last."""
+    """At every position of a row: reduced in vectors, in the remainder, and in the last step."""
     found = [
         line
         for kind, sample, axis in ROWS
@@ -108,8 +108,8 @@ def test_rows_with_nan_and_infinities(isa: Isa) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
-def test_a_long_fold_in_parts_with_nan_anywhere(isa: Isa) -> None:
-    """Several accumulators, and parts of the one row that are put together behind them."""
+def test_a_long_reduction_in_parts_with_nan_anywhere(isa: Isa) -> None:
+    """Several accumulators, and partial results that are combined."""
     shape = (1, 1 << 16)
     row = _fold("ReduceMax", shape, 1)
     data = np.random.default_rng(2).normal(size=shape)
@@ -120,7 +120,7 @@ def test_a_long_fold_in_parts_with_nan_anywhere(isa: Isa) -> None:
 
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
-def test_the_gradient_of_prelu_has_the_slope_where_src_is_no_number(isa: Isa) -> None:
+def test_the_gradient_of_prelu_has_the_slope_where_src_is_nan(isa: Isa) -> None:
     """As the forward op, which multiplies by the slope unless src > 0."""
     sample = Sample(((2, 19), (19,), (2, 19)), Attrs(), why="a slope per channel")
     rng = np.random.default_rng(7)
@@ -154,7 +154,7 @@ POOLS = [
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
 def test_windows_with_nan_and_infinities(isa: Isa) -> None:
-    """Few and many of them, at random places; the gradient of a window goes to its first NaN, or first of equals."""
+    """Few and many of them, at random positions; the gradient of a window goes to its first NaN, or first of equals."""
     found = []
     for forward, backward in POOLS:
         rng = np.random.default_rng(3)
@@ -222,7 +222,7 @@ GRADIENTS = [
 
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
-def test_what_is_left_of_huge_terms(isa: Isa) -> None:
+def test_cancellation_of_huge_terms(isa: Isa) -> None:
     """Sums that cancel, and steps that are beyond f32 where the result is not."""
     found = []
     for kind, sample, ports, sizes in GRADIENTS:
@@ -261,8 +261,8 @@ def test_quotients_by_subnormal_and_huge_numbers(isa: Isa) -> None:
 
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
 @pytest.mark.parametrize("kind", ["Convolution", "ConvTranspose"])
-def test_padding_is_no_element(kind: str, isa: Isa) -> None:
-    """A weight, or an element, that is not finite counts where it meets an element; zeros in the padding may make it NaN beside that."""
+def test_padding_is_not_an_element(kind: str, isa: Isa) -> None:
+    """A weight, or an element, that is not finite is used where it multiplies an element; zeros of the padding may make others NaN."""
     rng, found = np.random.default_rng(5), []
     wei, order = ((3, 3, 3, 4), "XIO") if kind == "Convolution" else ((3, 3, 4, 3), "XOI")
     for strides in ((1, 1), (2, 2)):
@@ -276,7 +276,7 @@ def test_padding_is_no_element(kind: str, isa: Isa) -> None:
 
 
 def test_the_reference_of_a_convolution_multiplies_no_padding() -> None:
-    """An infinite weight at a corner of the kernel meets no element from the outermost row and column of dst."""
+    """An infinite weight at a corner of the kernel multiplies no element for the outermost row and column of dst."""
     sample = Sample(((1, 4, 5, 1), (3, 3, 1, 1)), Attrs(_CONV), why="one channel")
     wei = np.ones(sample.shapes[1])
     wei[0, 0] = INF
@@ -286,7 +286,7 @@ def test_the_reference_of_a_convolution_multiplies_no_padding() -> None:
     assert (dst[0, 1:, 1:] == INF).all()
 
 
-def test_what_f32_may_give_instead_excuses_nothing_else() -> None:
+def test_f32_alternatives_allow_nothing_else() -> None:
     """A norm of rows beyond f32's squares is beta, or right; anything else fails, and so does beta for other rows."""
     sample = Sample(((2, 8),), Attrs(keep_stats=False, use_affine=False), why="no beta")
     graph = sample_graph(OPS["LayerNorm"], sample)
@@ -305,7 +305,7 @@ def test_what_f32_may_give_instead_excuses_nothing_else() -> None:
     assert not passes(np.zeros((2, 8)))
 
 
-def test_a_sum_that_cancels_is_excused_by_few_eps_of_its_terms() -> None:
+def test_a_cancelling_sum_may_differ_by_few_eps_of_its_terms() -> None:
     sample = Sample(((4, 17),) * 2, why="a constant gradient")
     graph, row = sample_graph(OPS["SoftMaxBackward"], sample), OPS["SoftMaxBackward"]
     dst = np.array(row.testing.domain(call_of(row.kind, sample), 1, np.random.default_rng(10)), np.float32)
@@ -317,8 +317,8 @@ def test_a_sum_that_cancels_is_excused_by_few_eps_of_its_terms() -> None:
         assert compare_output(graph, given, out, got, right, tolerance(graph)).ok == ok, eps
 
 
-def test_subnormal_numbers_of_bf16_are_kept_by_what_moves_them() -> None:
-    """Whatever computes may make them 0, and nothing else: the instructions that convert to bf16 do."""
+def test_data_movement_keeps_subnormal_numbers_of_bf16() -> None:
+    """Arithmetic may make them 0, data movement may not: the instructions that convert to bf16 do."""
     data = np.array([[1e-40, 1.0, 2e-38]], BF16.numpy)
     flushed = np.array([[0.0, 1.0, 2e-38]], BF16.numpy)
     samples = {
@@ -353,7 +353,7 @@ def test_subnormal_numbers_of_bf16_at_the_widest_level() -> None:
     assert not found, found[:5]
 
 
-def test_sums_kept_in_integers_are_0_where_they_are_no_numbers() -> None:
+def test_sums_in_integers_are_0_for_nan() -> None:
     values = np.array([NAN, INF, -INF, 3e38, 0.5, 1.5, -7.0])
     sample = Sample((values.shape,) * 2, out_dtypes=(DType.s32,), why="into s32")
     found = [
@@ -388,8 +388,8 @@ def test_few_special_values_among_others(kind: str) -> None:
     assert not found, found[:5]
 
 
-def test_a_convolution_is_excused_only_where_it_meets_padding() -> None:
-    """NaN beside the padding, for an infinite weight at a corner, is as good; NaN within is wrong."""
+def test_a_convolution_may_differ_only_at_padding() -> None:
+    """NaN at the padding, for an infinite weight at a corner, is accepted; NaN inside is wrong."""
     sample = Sample(((1, 5, 5, 1), (3, 3, 1, 1)), Attrs(_CONV), why="one channel")
     graph = sample_graph(OPS["Convolution"], sample)
     wei = np.ones(sample.shapes[1], np.float32)

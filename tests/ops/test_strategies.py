@@ -1,4 +1,4 @@
-"""What benchdnn's strategies promise: range, whole numbers, exact sums, density, numbers that the dtype holds."""
+"""Properties of benchdnn's strategies: range, integers, exact sums, density, numbers of the dtype."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def matmul(k: int, dtype: DType = F32) -> Call:
 
 
 @pytest.mark.parametrize("row", OPS.values(), ids=OPS.keys())
-def test_every_row_fills_its_samples_with_what_the_dtype_holds(row: OpSpec) -> None:
+def test_every_row_fills_its_samples_with_numbers_of_the_dtype(row: OpSpec) -> None:
     for sample in row.testing.samples:
         call = call_of(row.kind, sample)
         for port, t in enumerate(call.ins):
-            found = row.testing.fill(call, port)
-            array = found.make(t, NOISE)
+            filling = row.testing.fill(call, port)
+            array = filling.make(t, NOISE)
             assert (array.dtype, array.shape) == (t.dtype.numpy, t.shape)
-            assert found.description
+            assert filling.description
             assert array.tobytes() == row.testing.fill(call, port).make(t, NOISE).tobytes()
             if not t.dtype.is_float:
                 low, high = t.dtype.range
@@ -88,7 +88,7 @@ def test_ranges_of_quantised_operands() -> None:
 @pytest.mark.parametrize(
     ("kind", "sparse", "dense"), [("Convolution", 0, 1), ("ConvolutionBackwardData", 0, 1), ("ConvolutionBackwardWeights", 1, 0)]
 )
-def test_the_gradient_or_else_src_is_the_sparse_one(kind: str, sparse: int, dense: int) -> None:
+def test_the_sparse_operand_is_the_gradient_or_else_src(kind: str, sparse: int, dense: int) -> None:
     narrow = [bf16(call_of(kind, s)) for s in spec(kind).testing.samples]
     assert any("%" in spec(kind).testing.fill(call, sparse).description for call in narrow)
     assert not any("%" in spec(kind).testing.fill(call, dense).description for call in narrow)
@@ -127,7 +127,7 @@ def test_activations_get_all_phases_in_order() -> None:
     assert (log[0], log[1]) == (np.inf, -np.inf)
 
 
-def test_dst_of_a_gradient_is_what_the_forward_op_makes() -> None:
+def test_dst_of_a_gradient_is_the_forward_result() -> None:
     call = one("TanhBackward", (500,), (500,), use_dst=True)
     dst, diff = made(call, 0), made(call, 1)
     assert np.abs(dst).max() <= 1 < np.abs(diff).max()
@@ -136,7 +136,7 @@ def test_dst_of_a_gradient_is_what_the_forward_op_makes() -> None:
 
 @pytest.mark.parametrize("dtype", [F32, BF16, F16])
 @pytest.mark.parametrize(("alpha", "beta"), [(1.28, 0.128), (2.0, 1.0), (-0.5, 0.25)])
-def test_half_of_what_is_flat_to_hard_sigmoid_is_moved_to_its_slope_for_the_gradient(dtype: DType, alpha: float, beta: float) -> None:
+def test_hard_sigmoid_gradients_have_half_of_the_flat_numbers_on_the_slope(dtype: DType, alpha: float, beta: float) -> None:
     shape = (32, 14, 14)
     call = one("HardSigmoidBackward", shape, shape, dtype=dtype, alpha=alpha, beta=beta)
     before, src = (made(c, 0).astype(np.float64) for c in (one("HardSigmoid", shape, dtype=dtype, alpha=alpha, beta=beta), call))
@@ -180,14 +180,14 @@ def test_rows_of_norms_have_exact_statistics(dtype: DType, count: int) -> None:
     assert count < 2 or sums.min() > 0
 
 
-def test_batch_norm_counts_per_channel() -> None:
+def test_batch_norm_normalises_per_channel() -> None:
     call = call_of("BatchNormInference", Sample(((4, 3, 5, 2), *((3,),) * 4), Attrs(epsilon=1e-5, data_format="NCX"), why="here"))
     np.testing.assert_array_equal(made(call, 0).mean(axis=(0, 2, 3)), [0.25, 0.5, 1.0])
     np.testing.assert_array_equal(made(call, 3), [0.25, 0.5, 1.0])
     assert set(made(call, 4)) <= {0.25, 1.0, 4.0}
 
 
-def test_pools_get_whole_numbers_and_means_no_negative_ones() -> None:
+def test_pools_get_integers_and_means_no_negative_ones() -> None:
     attrs = {"strides": (1, 1), "kernel": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
     largest = made(one("MaxPool", (4, 9, 9, 9), **attrs), 0)
     mean = made(one("AvgPool", (4, 9, 9, 9), dtype=BF16, exclude_pad=True, **attrs), 0).astype(np.float64)
@@ -239,7 +239,7 @@ def test_scales_of_dynamic_quantisation() -> None:
             assert zps <= set(range(-2, 3)) if grouped else zps == {1}
 
 
-def test_noise_depends_on_the_place_alone() -> None:
+def test_noise_depends_on_the_position_only() -> None:
     at = np.arange(100_000)
     np.testing.assert_array_equal(NOISE.words(at)[77_000:], NOISE.words(at[77_000:]))
     for other in (Noise(4, 17), Noise(3, 18)):

@@ -1,4 +1,4 @@
-"""Sums of bytes are exact, which f32 would not be."""
+"""Sums of bytes are exact, also beyond the exact integers of f32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchgraph.partition.partitioner import partitions
 from tests.ops.samples import graph_of
 
 
-def test_an_odd_total_beyond_what_f32_counts() -> None:
+def test_an_odd_total_beyond_the_exact_integers_of_f32() -> None:
     count = 70001  # times 255 is odd, and more than 2**24
     graph = graph_of(INTERNAL[TOTAL], Sample(((count,),), Attrs(axes=(0,), keep_dims=True), (DType.u8,), (DType.s32,)))
     (partition,) = partitions(graph, Policy.one_op_each)

@@ -30,7 +30,7 @@ FROM_SRC = [(kind, attrs) for kind, attrs in USES if not attrs.get("use_dst")]
 
 
 def compiled(row: OpSpec, attrs: Attrs, *ins: Reals) -> Reals:
-    """What our compiler makes of f32 inputs."""
+    """The compiled results of f32 inputs."""
     sample = Sample(tuple(a.shape for a in ins), attrs, why="a test")
     (partition,) = partitions(sample_graph(row, sample), Policy.one_op_each)
     dst = np.zeros(ins[0].shape, np.float32)
@@ -39,7 +39,7 @@ def compiled(row: OpSpec, attrs: Attrs, *ins: Reals) -> Reals:
 
 
 @pytest.mark.parametrize(("kind", "attrs"), FROM_SRC, ids=[f"{kind}-{i}" for i, (kind, _) in enumerate(FROM_SRC)])
-def test_extreme_arguments_give_what_the_reference_gives(kind: str, attrs: Attrs) -> None:
+def test_extreme_arguments_give_the_reference_result(kind: str, attrs: Attrs) -> None:
     row, src = spec(kind), real(np.array(EXTREMES, np.float32))
     ins = (src, np.full(src.shape, 0.5))[: len(row.schema.inputs)]
     call = call_of(kind, Sample(tuple(a.shape for a in ins), attrs, why="a test"))
@@ -88,7 +88,7 @@ def test_numbers_that_are_not_finite(kind: str, attrs: Attrs, src: tuple[float, 
     ],
 )
 def test_small_results_keep_their_digits(kind: str, attrs: Attrs, exact: Callable[[Reals], Reals]) -> None:
-    """Far out all that is left is e**-|x|: 1 - dst, or log(1 + t) as written, would have no digits of it."""
+    """For large |x| only e**-|x| remains: 1 - dst, or log(1 + t) as written, would have no digits of it."""
     src = np.linspace(-40, -16, 49)
     ins = (src, np.ones(src.shape))[: len(spec(kind).schema.inputs)]
     assert np.allclose(compiled(spec(kind), attrs, *ins), exact(src), rtol=1e-5, atol=0)
@@ -110,8 +110,8 @@ def test_the_normal_distribution_keeps_its_digits_too() -> None:
     assert np.allclose(compiled(spec("GELU"), Attrs(), src), src * ndtr(src), rtol=2e-6, atol=0)
 
 
-def test_gelu_takes_nothing_from_an_infinity() -> None:
-    """Its tail, 0, times what is infinite would be NaN. The sign of 0 stays."""
+def test_gelu_of_an_infinity_is_not_nan() -> None:
+    """The tail, 0, times an infinity would be NaN. The sign of 0 is kept."""
     row, src = spec("GELU"), np.array([np.inf, -np.inf, 0.0, -0.0, np.nan])
     got = compiled(row, Attrs(), src)
     np.testing.assert_array_equal(got, [np.inf, 0, 0, 0, np.nan])
@@ -121,16 +121,16 @@ def test_gelu_takes_nothing_from_an_infinity() -> None:
 
 
 @pytest.mark.parametrize(("beta", "want"), [(2.0, 4.0), (3.0, -8.0), (-1.0, -0.5), (0.0, 1.0), (21.0, -(2.0**21)), (22.0, 2.0**22)])
-def test_negative_numbers_have_whole_powers(beta: float, want: float) -> None:
+def test_negative_numbers_have_integer_powers(beta: float, want: float) -> None:
     assert np.allclose(compiled(spec("Pow"), Attrs(beta=beta), np.array([-2.0])), want, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("beta", [0.5, -1.5, 0.3])
-def test_negative_numbers_have_no_others(beta: float) -> None:
+def test_negative_numbers_have_no_other_powers(beta: float) -> None:
     assert np.isnan(compiled(spec("Pow"), Attrs(beta=beta), np.array([-2.0]))).all()
 
 
-def test_a_gradient_that_does_not_count_may_be_infinite() -> None:
+def test_a_gradient_multiplied_by_0_may_be_infinite() -> None:
     got = compiled(spec("ReLUBackward"), Attrs(use_dst=False), np.array([-1.0, 2.0]), np.array([np.inf, 1.0]))
     assert got.tolist() == [0.0, 1.0]
 

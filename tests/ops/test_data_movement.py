@@ -1,4 +1,4 @@
-"""Reshape's index maps are as plain as they can be: axes that stay pass through, div and mod only where axes merge or split."""
+"""Reshape's index maps are simple: unchanged axes pass through, div and mod only where axes merge or split."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ I, J, K, L = (Var(name) for name in "ijkl")  # noqa: E741
         ((I, J), (0, 3), (3, 0), "0, 0"),
     ],
 )
-def test_only_what_merges_or_splits_is_computed(at: tuple[Expr, ...], shape: Shape, other: Shape, want: str) -> None:
+def test_only_merging_or_splitting_axes_are_computed(at: tuple[Expr, ...], shape: Shape, other: Shape, want: str) -> None:
     assert ", ".join(print_tir(e) for e in remap(at, shape, other)) == want
