@@ -31,7 +31,7 @@ from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.gemm_task import Accumulator
 from benchgraph.lower.gemv import gemv
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.storage import ZERO, Coord, Storage
+from benchgraph.lower.storage import ZERO, Coord, Coords, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import add, binary, cast, f32, mul, select, seq, sub, unary
@@ -74,25 +74,21 @@ class FlashAttentionNest(GemmNest):
     # ---- running reductions
 
     def _copy(self, no: Expr, width: int) -> Stmt:
-        nb = self.plan.values.nb
-        return self.acc.copy(lambda i, j: (*self.task.row(i), Coord(j, no, nb)), self.task.spans[-1].extent, width)
+        return self.acc.copy(self.task.row, self.task.spans[-1].extent, no, self.plan.values.nb, width)
 
-    def _nan_for_zero_sum(self, at: tuple[Coord, ...]) -> Stmt:
+    def _nan_for_zero_sum(self, at: Coords) -> Stmt:
         """A sum of 0 becomes NaN: all scores were -inf, and plain softmax subtracts a maximum of -inf from them."""
         total = self.storage.load(self.plan.total.outs[0], at)
         return self.storage.store(self.plan.total.outs[0], at, select(binary(BinOp.gt, total, f32(0.0)), total, f32(nan)))
 
     def _update_acc(self, value: float | None) -> Stmt:
         """acc = value, or without one acc * factor, on the task's rows."""
-        i, j = self.storage.var("i"), self.storage.var("j")
 
-        def columns(no: Expr, width: int) -> Stmt:
-            where, at = self.acc.element((*self.task.row(i), Coord(j, no, self.plan.values.nb)))
+        def new(element: Load, i: Expr) -> Expr:
             factor = Load(self.factor, tuple(c.value for c in (*self.task.row(i), Coord(ZERO))))
-            new = f32(value) if value is not None else binary(BinOp.mul, Load(where, at), factor)
-            return For(j, Const(width), Store(where, at, new))
+            return f32(value) if value is not None else binary(BinOp.mul, element, factor)
 
-        return For(i, self.task.spans[-1].extent, self.task.by_columns(self.columns, self.plan.values.nb, columns))
+        return self.acc.update(self.task.row, self.task.spans[-1].extent, self.plan.values.nb, new)
 
     def _clear(self) -> Stmt:
         """The initial values of the running reductions and of acc."""

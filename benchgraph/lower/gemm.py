@@ -18,7 +18,7 @@ Every temporary is declared at its full logical shape; shrink-tensors cuts it do
 from __future__ import annotations
 
 from benchgraph.gir.domain import trace
-from benchgraph.gir.ir import FusedOp, Op, Stage
+from benchgraph.gir.ir import FusedOp, Stage
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import GemmTask
@@ -30,7 +30,7 @@ from benchgraph.lower.pack_on_the_fly import PackOnTheFly
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.row_reduction import RowReduction
-from benchgraph.lower.storage import ZERO, Coord, Storage
+from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block
 from benchgraph.ops import spec
 from benchgraph.tir.build import in_blocks, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
@@ -90,7 +90,7 @@ class GemmNest:
             return self._pack(packing, spans[:-1])
         spans += tuple(Span(Const(extent), tile=extent) for extent in domain.extents[len(spans) : -1])
         n = domain.extents[-1]
-        block = self._column_block(stage.ops) or max(n, 1)
+        block = layout_block(self.g, (v for op in stage.ops for v in (*op.ins, *op.outs))) or max(n, 1)
 
         def body(no: Expr, width: int) -> Stmt:
             return Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
@@ -105,10 +105,6 @@ class GemmNest:
         at = tuple(Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(variables, spans, strict=True))
         loops = ((var, span.extent) for var, span in zip(variables, spans, strict=True) if var is not None)
         return nest(loops, packing.panels(LoopKind.serial, at))
-
-    def _column_block(self, ops: tuple[Op, ...]) -> int:
-        layouts = (self.g.value(v).layout for op in ops for v in (*op.ins, *op.outs))
-        return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
     def _product(self, stage: Stage) -> Stmt:
         op, makers, pack = stage.ops[0], packing_stages(self.node, stage), self.kernel.pack_rows(stage)

@@ -14,13 +14,14 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
 from benchgraph.lower.region import Span
-from benchgraph.lower.storage import ZERO, Coord, Element, Storage
+from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.build import add, binary, block_size, in_blocks, mul, one_block, seq
-from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Pack, Slice, Stmt, Tensor, Var
+from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Pack, Slice, Stmt, Store, Tensor, Var
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (number of the column block, its width) -> statements
+RowAt: TypeAlias = Callable[[Expr], Coords]  # number of a row -> its coordinates in dst
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,15 @@ class GemmTask:
 
     # ---- addresses
 
-    def row(self, i: Expr) -> tuple[Coord, ...]:
+    def row(self, i: Expr) -> Coords:
         """The coordinates of the task's i-th row."""
         return (*map(Coord, self.batch), Coord(i, self.mo, self.mb))
 
-    def start(self, no: Expr, nb: int) -> tuple[Coord, ...]:
+    def start(self, no: Expr, nb: int) -> Coords:
         """The coordinates in dst of the task's first row and of the first column of a block."""
         return (*self.row(ZERO), Coord(ZERO, no, nb))
 
-    def operand(self, op: Op, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Slice:
+    def operand(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Slice:
         """The slice of src (0) or wei (1) for dst's rows and columns from `start` on, from k on.
 
         taps: where the other reduced axes begin, if not at 0.
@@ -123,7 +124,7 @@ class GemmTask:
         assert axes is not None, "propagate-layout leaves no unreadable operand"
         return Slice(*self.address(op, port, start, k, taps), axes)
 
-    def address(self, op: Op, port: int, start: tuple[Coord, ...], k: Coord, taps: Indices | None = None) -> Element:
+    def address(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Element:
         """The first element of such a slice."""
         p = product(self.g, op)
         index = p.how.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
@@ -131,7 +132,7 @@ class GemmTask:
         coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
         return self.storage.element(op.ins[port], coords)
 
-    def result(self, op: Op, coords: tuple[Coord, ...]) -> Slice | None:
+    def result(self, op: Op, coords: Coords) -> Slice | None:
         """The slice of dst from these coordinates on; None where the microkernel cannot write there."""
         axes = acc_axes(self.g, op)
         return None if axes is None else Slice(*self.storage.element(op.outs[0], coords), axes)
@@ -156,25 +157,35 @@ class Accumulator:
         is_written = acc_axes(task.g, op) is not None
         return cls(task, op, None if is_written else task.storage.scratch(task.g.value(op.outs[0]), acc_dtype(task.g, op)))
 
-    def slice(self, start: tuple[Coord, ...]) -> Slice:
+    def slice(self, start: Coords) -> Slice:
         if self.temporary is None:
             result = self.task.result(self.op, start)
             assert result is not None
             return result
         return Slice(self.temporary, tuple(c.value for c in start), ((len(start) - 2, 1), (len(start) - 1, 1)))
 
-    def element(self, at: tuple[Coord, ...]) -> Element:
+    def element(self, at: Coords) -> Element:
         if self.temporary is None:
             return self.task.storage.element(self.op.outs[0], at)
         return self.temporary, tuple(c.value for c in at)
 
-    def copy(self, at: Callable[[Expr, Expr], tuple[Coord, ...]], rows: Expr, columns: int) -> Stmt:
-        """Move the elements at(i, j) from the temporary, if there is one, to the result."""
+    def update(self, row: RowAt, rows: Expr, nb: int, value: Callable[[Load, Expr], Expr]) -> Stmt:
+        """Every element of these rows becomes value(element, number of its row)."""
+        i, j = self.task.storage.var("i"), self.task.storage.var("j")
+
+        def columns(no: Expr, width: int) -> Stmt:
+            element = self.element((*row(i), Coord(j, no, nb)))
+            return For(j, Const(width), Store(*element, value(Load(*element), i)))
+
+        return For(i, rows, self.task.by_columns(self.task.g.value(self.op.outs[0]).shape[-1], nb, columns))
+
+    def copy(self, row: RowAt, rows: Expr, no: Expr, nb: int, columns: int) -> Stmt:
+        """Copy a block of columns of these rows from the temporary, if there is one, to the result."""
         if self.temporary is None:
             return seq()
         i, j = self.task.storage.var("i"), self.task.storage.var("j")
-        store = self.task.storage.store(self.op.outs[0], at(i, j), Load(*self.element(at(i, j))))
-        return For(i, rows, For(j, Const(columns), store))
+        at = (*row(i), Coord(j, no, nb))
+        return For(i, rows, For(j, Const(columns), self.task.storage.store(self.op.outs[0], at, Load(*self.element(at)))))
 
     def copy_tile(self, no: Expr, nb: int, rows: int, columns: int) -> Stmt:
         """`copy` of the task's rows in a column block: one transposing Pack where the result's columns are contiguous."""
@@ -183,7 +194,7 @@ class Accumulator:
             return seq()
         axes = result_axes(g, self.op, transposed=True) if g.value(g.root(v)).dtype is self.temporary.dtype else None
         if axes is None:
-            return self.copy(lambda i, j: (*self.task.row(i), Coord(j, no, nb)), Const(rows), columns)
+            return self.copy(self.task.row, Const(rows), no, nb, columns)
         start = self.task.start(no, nb)
         result = Slice(*self.task.storage.element(v, start), axes)
         return Pack(transposed(self.slice(start)), transposed(result), columns, rows)

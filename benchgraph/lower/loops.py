@@ -21,7 +21,7 @@ from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Collapsed, Region, Span
 from benchgraph.lower.split_reduction import Split, lower_split_reduction
-from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
+from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block, unravel
 from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
@@ -69,7 +69,11 @@ class _LoopNest:
         if covers_all_axes(self.domain, self.node.ops):
             outer, inner_axes = self.order.of_stores()
             tiled = self.order.tiled_axes(outer, inner_axes)
-            return self._tiles(tuple(a for a in outer if a not in tiled), tiled, inner_axes) if tiled else self._chunks(outer, inner_axes)
+            if not tiled:
+                return self._blocks(outer, {"i": (inner_axes, self._chunk(self._size(inner_axes)))})
+            # tiles are so small that L1 holds what they read and write
+            tiles = {name: (axes, _tile(self._size(axes))) for name, axes in (("r", tiled), ("i", inner_axes))}
+            return self._blocks(tuple(a for a in outer if a not in tiled), tiles)
         if reduced and not block:
             return self._reductions()
         inner = self.order.inner_axis(()) if reduced else len(extents) - 1
@@ -107,9 +111,7 @@ class _LoopNest:
 
     def _layout_block(self) -> int:
         """The block size of the results' layouts, or else of the operands'; 0 where none is blocked."""
-        results = [v for op in self.node.ops for v in op.outs]
-        layouts = [self.g.value(v).layout for v in (*results, *self.node.ins)]
-        return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
+        return layout_block(self.g, (*(v for op in self.node.ops for v in op.outs), *self.node.ins))
 
     def _loops(self, variables: dict[int, Var]) -> list[Loop]:
         return [(var, Const(self.domain.extents[axis])) for axis, var in variables.items()]
@@ -187,21 +189,12 @@ class _LoopNest:
 
         return in_blocks(self.domain.extents[last], block, self.storage.var("no"), columns, self.kind)
 
-    def _chunks(self, outer: tuple[int, ...], inner: tuple[int, ...]) -> Stmt:
-        """Parallel loops over the outer axes and over chunks of the inner ones as one."""
-        total = self._size(inner)
-        return self._blocks(outer, [("i", inner, self._chunk(total))])
-
-    def _tiles(self, outer: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Stmt:
-        """Tiles of both groups of axes, so small that L1 holds what they read and write; columns are the innermost loop."""
-        return self._blocks(outer, [(name, axes, _tile(self._size(axes))) for name, axes in (("r", rows), ("i", columns))])
-
-    def _blocks(self, outer: tuple[int, ...], groups: list[tuple[str, tuple[int, ...], int]]) -> Stmt:
-        """Parallel loops over the outer axes and over blocks of each group of axes, (name of the variable, axes, elements of a block)."""
+    def _blocks(self, outer: tuple[int, ...], groups: dict[str, tuple[tuple[int, ...], int]]) -> Stmt:
+        """Parallel loops over the outer axes and over blocks of groups of axes, by name of the variable: (axes, elements of a block)."""
         extents, variables = self.domain.extents, self._outer_variables(outer)
         coord_of = {a: Coord(var) for a, var in variables.items()}
         blocks, inside = list[Loop](), list[Loop]()
-        for name, axes, size in groups:
+        for name, (axes, size) in groups.items():
             total = self._size(axes)
             if not total:
                 return Seq(())

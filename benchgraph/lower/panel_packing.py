@@ -11,7 +11,7 @@ from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.layouts import packed
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
-from benchgraph.lower.storage import ZERO, Coord, Element, Storage
+from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE
 from benchgraph.ops.spec import DataMovement
@@ -62,14 +62,14 @@ class PanelPacking:
         """Whether the rows of the matrix are contiguous in memory."""
         return has_unit_stride(self.storage.g, self.op.ins[0], self.axes[1])
 
-    def panel(self, batch: tuple[Coord, ...], no: Expr, columns: int, k: Coord = FIRST, rows: int | None = None) -> Pack:
+    def panel(self, batch: Coords, no: Expr, columns: int, k: Coord = FIRST, rows: int | None = None) -> Pack:
         """The no-th panel, of so many columns, of the matrix of a batch entry; or, of its rows, only `rows` from k on."""
         rank, (_, block) = len(self.dst.shape), self.dst.layout.blocks[0]
         at = (*batch, k, Coord(ZERO, no, block))
         dst = Slice(*self.storage.element(self.dst.id, at), ((rank - 1, 1), (rank, 1)))
         return Pack(Slice(*self._source_element(at), self.axes), dst, rows or self.dst.shape[-2], columns)
 
-    def panels(self, kind: LoopKind, batch: tuple[Coord, ...] | None = None) -> Stmt:
+    def panels(self, kind: LoopKind, batch: Coords | None = None) -> Stmt:
         """A loop over the panels of the matrix of a batch entry; without one, loops over all matrices and panels."""
         *outer, _, n = self.dst.shape
         loops = [] if batch is not None else [(self.storage.var("o"), Const(extent)) for extent in outer]
@@ -84,7 +84,7 @@ class PanelPacking:
         length, count, stride = (columns, rows, row_pitch) if self.reads_rows else (rows, columns, column_pitch)
         return Prefetch(src, index, ceil(src.dtype.nbytes(length) / LINE_BYTES), count=count, stride=stride)
 
-    def _source_element(self, at: tuple[Coord, ...]) -> Element:
+    def _source_element(self, at: Coords) -> Element:
         source = _source(self.storage.g, self.op, tuple(c.value for c in at))
         return self.storage.element(self.op.ins[0], tuple(map(Coord, source)))
 

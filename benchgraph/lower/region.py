@@ -23,7 +23,7 @@ from benchgraph.gir.domain import Axes, Domain, reduction_axes
 from benchgraph.gir.ir import Op
 from benchgraph.gir.product import is_row_major
 from benchgraph.lower.rematerialise import Rematerialiser
-from benchgraph.lower.storage import ZERO, Coord, Element, ElementAt, Storage, broadcast, unravel
+from benchgraph.lower.storage import ZERO, Coord, Coords, Element, ElementAt, Storage, broadcast, unravel
 from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement, Elementwise, Reduction
 from benchgraph.tir.build import binary, cast, nest, seq
@@ -59,7 +59,7 @@ class Region:
         storage: Storage,
         domain: Domain,
         spans: tuple[Span, ...],
-        coords: tuple[Coord, ...] | None = None,
+        coords: Coords | None = None,
         inner: int | None = None,
         collapsed: Collapsed = (),
         contiguous: tuple[int, ...] = (),
@@ -93,7 +93,7 @@ class Region:
         self.initial: dict[int, Expr] = {}
 
     @classmethod
-    def point(cls, storage: Storage, domain: Domain, coords: tuple[Coord, ...]) -> Region:
+    def point(cls, storage: Storage, domain: Domain, coords: Coords) -> Region:
         """A region of one point."""
         return cls(storage, domain, (Span(Const(1)),) * len(coords), coords)
 
@@ -140,7 +140,7 @@ class Region:
             self.phases.append(_Phase())
         return self.phases[number]
 
-    def _at(self, axes: Axes) -> tuple[Coord, ...]:
+    def _at(self, axes: Axes) -> Coords:
         return tuple(Coord(ZERO) if axis is None else self.coords[axis] for axis in axes)
 
     def _put(self, phase: int, axes: Axes, stmt: Stmt) -> None:
@@ -163,7 +163,7 @@ class Region:
         self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
         self.first_phase.update(dict.fromkeys(op.outs, phase))
 
-    def _operand(self, v: int, at: tuple[Coord, ...], phase: int) -> Expr:
+    def _operand(self, v: int, at: Coords, phase: int) -> Expr:
         recomputed = self.rematerialiser.value(v) if self.first_phase.get(v, phase) < phase else None
         return self.storage.load(v, at) if recomputed is None else recomputed
 
@@ -207,7 +207,7 @@ class Region:
     def _accumulate(self, phase: int, acc: Tensor, index: tuple[Expr, ...], form: Reduction, value: Expr) -> None:
         self._phase(phase).per_element.append(Store(acc, index, binary(form.op, Load(acc, index), value)))
 
-    def _accumulator(self, out: int, at: tuple[Coord, ...], dtype: DType, *, continues: bool) -> Element:
+    def _accumulator(self, out: int, at: Coords, dtype: DType, *, continues: bool) -> Element:
         """The result itself if it has this dtype, is stored in rows and begins here; else a temporary."""
         v = self.storage.g.value(out)
         is_contiguous = self._has_contiguous_axes(out)

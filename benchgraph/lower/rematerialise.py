@@ -11,7 +11,7 @@ from collections.abc import Callable
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import Op
-from benchgraph.lower.storage import Coord, Storage, broadcast, right_aligned
+from benchgraph.lower.storage import Coords, Storage, broadcast, right_aligned
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import cast
@@ -28,7 +28,7 @@ class Rematerialiser:
     """
 
     def __init__(
-        self, storage: Storage, domain: Domain, private: frozenset[int], at: Callable[[Axes], tuple[Coord, ...]], most_instructions: int
+        self, storage: Storage, domain: Domain, private: frozenset[int], at: Callable[[Axes], Coords], most_instructions: int
     ) -> None:
         self.storage, self.domain, self.private, self.at, self.most_instructions = storage, domain, private, at, most_instructions
         self.producer: dict[int, Op] = {}
@@ -44,12 +44,12 @@ class Rematerialiser:
         if v not in self._values:
             loaded: set[int] = set()
             value = self._recomputed(v, loaded, {})
-            is_cheap = value is not None and len(loaded) <= MOST_LOADS and self._cost(v, value) <= self.most_instructions
-            self._values[v] = value if is_cheap else None
+            self._values[v] = value if value is not None and len(loaded) <= MOST_LOADS and self._is_cheap(v, value) else None
         return self._values[v]
 
-    def _cost(self, v: int, value: Expr) -> int:
-        return instructions(Store(*self.storage.element(v, self.at(self.domain.axes[v])), value))
+    def _is_cheap(self, v: int, value: Expr) -> bool:
+        store = Store(*self.storage.element(v, self.at(self.domain.axes[v])), value)
+        return instructions(store) <= self.most_instructions
 
     def _varies(self, axes: Axes) -> bool:
         """Per element, not per row."""

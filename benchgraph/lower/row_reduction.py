@@ -18,9 +18,9 @@ from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import Accumulator
 from benchgraph.lower.microkernel import Microkernel
 from benchgraph.lower.region import Span
-from benchgraph.lower.storage import ZERO, Coord
+from benchgraph.lower.storage import ZERO, Coord, Coords
 from benchgraph.tir.build import f32, seq
-from benchgraph.tir.ir import Brgemm, Const, Expr, For, Stmt, Store
+from benchgraph.tir.ir import Brgemm, Const, Expr, Stmt
 
 
 class RowReduction:
@@ -33,16 +33,11 @@ class RowReduction:
         self.m, self.n = self.task.g.value(self.op.outs[0]).shape[-2:]
         self.acc = Accumulator.of(self.task, self.op)
 
-    def _at(self, i: Expr, no: Expr, nb: int, j: Expr = ZERO) -> tuple[Coord, ...]:
-        return (*map(Coord, self.task.batch), Coord(i), Coord(j, no, nb))
+    def _row(self, i: Expr) -> Coords:
+        return (*map(Coord, self.task.batch), Coord(i))
 
     def clear(self) -> Stmt:
-        i, j, nb = self.task.storage.var("i"), self.task.storage.var("j"), self.stage.nb
-
-        def columns(no: Expr, width: int) -> Stmt:
-            return For(j, Const(width), Store(*self.acc.element(self._at(i, no, nb, j)), f32(0.0)))
-
-        return For(i, Const(self.m), self.task.by_columns(self.n, nb, columns))
+        return self.acc.update(self._row, Const(self.m), self.stage.nb, lambda *_: f32(0.0))
 
     def add_task(self) -> Stmt:
         """Add the part of the task's rows."""
@@ -50,7 +45,7 @@ class RowReduction:
         rows = Coord(ZERO, task.mo, task.mb)
 
         def columns(no: Expr, width: int) -> Stmt:
-            start = self._at(ZERO, no, nb)
+            start = (*self._row(ZERO), Coord(ZERO, no, nb))
             acc, wei = self.acc.slice(start), task.operand(self.op, 1, start, rows)
             if packed is not None:
                 return task.for_rows(lambda k: packed.multiply(wei, acc, start, self.m, width, rows, k, accumulate=True))
@@ -60,12 +55,11 @@ class RowReduction:
         added = task.by_columns(self.n, nb, columns)
         if packed is None:
             return added
-        return seq(task.for_rows(lambda k: packed.pack(self._at(ZERO, ZERO, nb), self.m, rows, k)), added)
+        start = (*self._row(ZERO), Coord(ZERO, ZERO, nb))
+        return seq(task.for_rows(lambda k: packed.pack(start, self.m, rows, k)), added)
 
     def finish(self) -> Stmt:
         """The post-ops, on all rows of the batch entry."""
         spans = (*self.task.batch_spans, Span(Const(self.m), tile=max(self.m, 1)))
-        return self.epilogue.emit(self.stage, self._copy, spans)
-
-    def _copy(self, no: Expr, width: int) -> Stmt:
-        return self.acc.copy(lambda i, j: self._at(i, no, self.stage.nb, j), Const(self.m), width)
+        nb = self.stage.nb
+        return self.epilogue.emit(self.stage, lambda no, width: self.acc.copy(self._row, Const(self.m), no, nb, width), spans)

@@ -15,7 +15,7 @@ from math import ceil
 from benchgraph.gir.ir import Op
 from benchgraph.gir.product import Axis, k_group, product, transposed_src_axes
 from benchgraph.lower.gemm_task import GemmTask
-from benchgraph.lower.storage import ZERO, Coord
+from benchgraph.lower.storage import ZERO, Coord, Coords
 from benchgraph.tir.build import add, floordiv, mul, seq
 from benchgraph.tir.ir import Brgemm, Expr, Pack, Prefetch, Slice, Stmt, Tensor
 
@@ -40,7 +40,7 @@ class PackedSrc:
         *batch, m, k = v.shape
         return cls(task, op, axes, group, task.storage.temporary(v.dtype, (*batch, ceil(k / group), m, group)))
 
-    def pack(self, start: tuple[Coord, ...], rows: int, k: Coord, size: int) -> Stmt:
+    def pack(self, start: Coords, rows: int, k: Coord, size: int) -> Stmt:
         """Pack `rows` rows of dst from `start` on, and `size` elements of k from k on, which is the start of a group."""
         last = len(self.buffer.shape) - 1
         dst = Slice(self.buffer, self._index(start, k, 0), ((last - 2, 1), (last - 1, 1)))
@@ -50,7 +50,7 @@ class PackedSrc:
         self,
         wei: Slice,
         acc: Slice,
-        start: tuple[Coord, ...],
+        start: Coords,
         rows: int,
         width: int,
         k: Coord,
@@ -73,11 +73,11 @@ class PackedSrc:
             calls.append(Brgemm(a, b, acc, rows, width, rest, (), accumulate or groups > 0))
         return seq(*calls)
 
-    def _slice(self, start: tuple[Coord, ...], k: Coord, groups: int) -> Slice:
+    def _slice(self, start: Coords, k: Coord, groups: int) -> Slice:
         last = len(self.buffer.shape) - 1
         return Slice(self.buffer, self._index(start, k, groups), ((last - 1, 1), (last, 1)))
 
-    def _index(self, start: tuple[Coord, ...], k: Coord, groups: int) -> tuple[Expr, ...]:
+    def _index(self, start: Coords, k: Coord, groups: int) -> tuple[Expr, ...]:
         """The first element of the group that is `groups` groups after the one that begins at k."""
         p = product(self.task.g, self.op)
         src = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -43,14 +43,21 @@ class Coord:
         return self.inner if self.tile == size else mod(self.value, size)
 
 
-ElementAt: TypeAlias = Callable[[tuple[Coord, ...]], Element]
+Coords: TypeAlias = tuple[Coord, ...]  # one per axis
+ElementAt: TypeAlias = Callable[[Coords], Element]
 
 
-def physical_index(layout: Layout, coords: tuple[Coord, ...]) -> tuple[Expr, ...]:
+def physical_index(layout: Layout, coords: Coords) -> tuple[Expr, ...]:
     """The index in the buffer of the value's element at coords."""
     size = dict(layout.blocks)
     outer = [coords[a].quotient(size[a]) if a in size else coords[a].value for a in layout.order]
     return (*outer, *(coords[a].remainder(s) for a, s in layout.blocks))
+
+
+def layout_block(g: Graph, values: Iterable[int]) -> int:
+    """The outermost block size of the first value whose layout is blocked; 0 where none is."""
+    layouts = (g.value(v).layout for v in values)
+    return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
 
 class Storage:
@@ -96,7 +103,7 @@ class Storage:
         """A loop variable with a unique name."""
         return Var(f"{stem}{next(self._numbers)}")
 
-    def element(self, id: int, coords: tuple[Coord, ...]) -> Element:
+    def element(self, id: int, coords: Coords) -> Element:
         """A value's element; coordinates along dims of size 1 count as 0."""
         v = self.g.value(id)
         coords = tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(v.shape, coords, strict=True))
@@ -117,7 +124,7 @@ class Storage:
             for id in elements:
                 del self.redirected[id]
 
-    def load_raw(self, id: int, coords: tuple[Coord, ...]) -> Expr:
+    def load_raw(self, id: int, coords: Coords) -> Expr:
         """The element in the value's own dtype; compile-time scalars become literals."""
         v = self.g.value(self.g.root(id))
         if v.literal is not None and prod(v.shape) == 1:
@@ -125,14 +132,14 @@ class Storage:
             return Const(float(item) if v.dtype.is_float else int(item), v.dtype)
         return Load(*self.element(id, coords))
 
-    def load(self, id: int, coords: tuple[Coord, ...]) -> Expr:
+    def load(self, id: int, coords: Coords) -> Expr:
         """The element as it is computed with: floats of any width as f32, everything else in its own dtype."""
         raw = self.load_raw(id, coords)
         if not self.g.value(id).dtype.is_float:
             return raw
         return Const(float(raw.value), DType.f32) if isinstance(raw, Const) else cast(raw, DType.f32)
 
-    def store(self, id: int, coords: tuple[Coord, ...], value: Expr) -> Store:
+    def store(self, id: int, coords: Coords, value: Expr) -> Store:
         where, index = self.element(id, coords)
         return Store(where, index, cast(value, where.dtype))
 
@@ -142,7 +149,7 @@ def right_aligned(at: tuple[T, ...], rank: int, zero: T) -> tuple[T, ...]:
     return (zero,) * (rank - len(at)) + at[max(len(at) - rank, 0) :]
 
 
-def broadcast(shape: Shape, coords: tuple[Coord, ...]) -> tuple[Coord, ...]:
+def broadcast(shape: Shape, coords: Coords) -> Coords:
     """The coordinates of an operand of this shape, numpy-broadcast to a result at coords: right-aligned, 0 along dims of size 1."""
     tail = right_aligned(coords, len(shape), Coord(ZERO))
     return tuple(Coord(ZERO) if extent == 1 else c for extent, c in zip(shape, tail, strict=True))

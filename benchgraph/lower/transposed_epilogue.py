@@ -18,7 +18,7 @@ from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Op
 from benchgraph.lower.gemm_task import GemmTask, transposed
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.storage import Coord, Element
+from benchgraph.lower.storage import Coords, Element
 from benchgraph.lower.store_order import stores_columns
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Expr, Pack, Slice, Stmt, Tensor
@@ -47,7 +47,7 @@ class TransposedEpilogue:
             body = Region(storage, domain, spans, inner=len(spans) - 2).emit(ops)
         return seq(self._transpose(no, nb, width), body)
 
-    def _element(self, coords: tuple[Coord, ...]) -> Element:
+    def _element(self, coords: Coords) -> Element:
         *batch, row, column = (c.value for c in coords)
         return self.buffer, (*batch, column, row)
 
