@@ -17,10 +17,7 @@ from benchgraph.tir.ir import Const, Expr, Prefetch, Stmt
 
 
 class Epilogue:
-    """The post-ops of a nest's products.
-
-    The first post-ops on whole rows prefetch the cache lines that the nest's result is written to, where the nest prefetches at all.
-    """
+    """The post-ops of a nest's products. In a nest that prefetches, the first ones on whole rows prefetch the result's cache lines."""
 
     def __init__(self, task: GemmTask) -> None:
         self.task = task

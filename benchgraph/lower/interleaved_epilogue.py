@@ -6,8 +6,8 @@
         dst[n % C, o, i*P + n // C % P] = acc[i, n]      for n in nb:
                                                            for i in mb*P: dst[n, o, i] = t[n, i]
 
-All phases of a row of dst are computed together, so that the row is stored contiguously. Otherwise each phase would store every P-th
-element by itself, without vectors. docs/measurements/lowering.md says what that saves.
+All phases of a row of dst are computed together, and the row is stored contiguously. Otherwise each phase would store every P-th element by
+itself, without vectors (docs/measurements/lowering.md).
 """
 
 from __future__ import annotations

@@ -78,11 +78,8 @@ class LoopOrder:
         return tuple(axes[: len(axes) - count]), tuple(axes[len(axes) - count :])
 
     def tiled_axes(self, outer: tuple[int, ...], inner: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of the outer axes, as one loop, along which something is read contiguously that the inner axes read with a stride.
-
-        Channels last to channels first, 57 x 57 of 58 x 58: a row of 57 of one channel reads an element of 57 cache lines each, and so does
-        the row of the next channel.
-        """
+        """Those of the outer axes, as one loop, along which something is read contiguously that the inner axes read with a stride: from
+        channels last to channels first, each row of a channel would read one element of each cache line, and the next row again."""
         if not outer or prod(self.domain.extents[a] for a in inner) < FEWEST_TILED:
             return ()
         accesses, axes = self._memory_accesses, tuple[int, ...]()
@@ -95,8 +92,8 @@ class LoopOrder:
     def inner_axis(self, reduced: tuple[tuple[int, ...], ...]) -> int:
         """The axis of the innermost loop of a nest with reductions: the one along which most elements are contiguous; the last in a tie.
 
-        reduced: `reduced_axes`, whose loops are as long as all axes of a group. For softmax over axis 1 of f32[8,384,1024] by
-        [393216,1,384] it is axis 1, along which rows of 384 are contiguous: vectors along the last axis would be gathered.
+        reduced: `reduced_axes`. For softmax over axis 1 of f32[8,384,1024] by [393216,1,384] it is axis 1: vectors along the last axis
+        would be gathered.
         """
         domain, last = self.domain, len(self.domain.extents) - 1
 
@@ -109,10 +106,8 @@ class LoopOrder:
         return best if prod(domain.extents[a] for a in loop) >= FEWEST_INNER else last
 
     def kept_axes(self, inner: int) -> tuple[int, ...]:
-        """Kept axes that collapse with `inner`, the last of them, in all memory that is not the nest's own: temporaries can follow them.
-
-        Softmax over the channels of f32[64,512,7,7] then runs over 49 elements instead of 7, which fill half a vector.
-        """
+        """Kept axes that collapse with `inner`, the last of them, in all memory but private temporaries, which can follow them: softmax
+        over the channels of f32[64,512,7,7] runs over 49 elements instead of 7, which fill half a vector."""
         domain, axes = self.domain, [inner]
 
         def can_extend(longer: list[int]) -> bool:
@@ -126,11 +121,8 @@ class LoopOrder:
         return tuple(axes)
 
     def reduced_axes(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of reduced axes that collapse, so that short rows, and masked ends of rows, become one long loop.
-
-        Axes are in the order of the largest access. `inner_axis` is the last of its group: some memory is contiguous along it, so none is
-        along an axis before it.
-        """
+        """Groups of reduced axes that collapse, in the order of the largest access: short rows, and masked ends of rows, become one long
+        loop. `inner_axis` is the last of its group: where memory is contiguous along it, none is along an axis before it."""
         domain = self.domain
         accesses = self._accesses if _has_second_pass(domain, self.node) else self._memory_accesses
         axes = [a for a in self._axes() if a in domain.reduced]

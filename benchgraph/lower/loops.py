@@ -20,7 +20,7 @@ from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Collapsed, Region, Span
-from benchgraph.lower.split_reduction import Split, lower_split_reduction
+from benchgraph.lower.split_reduction import Split, SplitRegion
 from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block, unravel
 from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
@@ -88,7 +88,7 @@ class _LoopNest:
         contiguous = kept if len(kept) > 1 or inner < last else ()
         split = Split.of(self.domain, inner, collapsed, is_shared=self._shares_input())
         if split is not None:
-            return lower_split_reduction(self.storage, self.node, self.domain, split, contiguous, self.order.private)
+            return SplitRegion(self.storage, self.domain, split, contiguous, self.order.private).emit(self.node.ops)
         outer = self._outer(inner, *kept)
         if contiguous or self._stores_too_much(outer, kept):
             return self._column_blocks(outer, kept, self._columns_per_task(outer, kept), collapsed)

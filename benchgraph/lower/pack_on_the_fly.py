@@ -60,7 +60,11 @@ class PackOnTheFly:
             blocks.append(For(ko, Const(last - is_last_apart), block))
         if is_last_apart:
             blocks.append(self._block((Const(last), so), rest, width, next_columns, accumulate=True))
-        return seq(*blocks, self._by_panels(so, width, lambda no, columns: seq(self._copy(no, columns), then(no, columns))))
+
+        def finish(no: Expr, columns: int) -> Stmt:
+            return seq(self.task.for_rows(lambda rows: self.acc.copy_tile(no, self.nb, rows, columns)), then(no, columns))
+
+        return seq(*blocks, self._by_panels(so, width, finish))
 
     def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
         return self.task.by_panels(so, width, self.ns, self.nb, body)
@@ -89,9 +93,6 @@ class PackOnTheFly:
             yield self.prefetched.prefetch(Coord(mul(call, rows), ko, self.ks), Coord(ZERO, so, self.ns), rows, self.ns)
         else:
             yield self.prefetched.prefetch(Coord(ZERO, ko, self.ks), Coord(mul(call, self.nb), so, self.ns), self.ks, self.nb)
-
-    def _copy(self, no: Expr, columns: int) -> Stmt:
-        return self.task.for_rows(lambda rows: self.acc.copy_tile(no, self.nb, rows, columns))
 
     def _make(self, maker: Stage, packing: PanelPacking | None, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
         """A stage on the rows and columns of a block."""

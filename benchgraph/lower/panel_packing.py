@@ -41,9 +41,11 @@ class PanelPacking:
         rank, blocks = len(dst.shape), dst.layout.blocks
         if rank < 2 or dst.view is not None or not blocks or 0 in dst.shape or dst.dtype not in WEI_GROUPS:
             return None
-        if src.dtype not in PACKED_FROM[dst.dtype] or g.value(g.root(src.id)).layout.blocks:
-            return None
-        if dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype]):
+        if (
+            src.dtype not in PACKED_FROM[dst.dtype]
+            or g.value(g.root(src.id)).layout.blocks
+            or dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype])
+        ):
             return None
         if not (spec(op.kind).lowering.is_data_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
             return None

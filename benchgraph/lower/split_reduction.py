@@ -6,10 +6,8 @@
     for t in tasks: for c in C: acc[c] += part[t, c]
     parallel for t in tasks: for r ..: for c in C: dst[..] = (x[..] - mean[c]) * acc[c]
 
-Where columns are reduced, too, a part is one number. Axes that all accesses step through evenly are then one row, cut into tasks.
-
-The tasks follow from the shape alone, and their parts are added in order: a result's bits do not depend on threads. A value per element
-that a later phase reads is recomputed there if that is cheaper than memory.
+Where columns are reduced, too, a part is one number. Axes that all accesses step through evenly are then one row, cut into tasks. The tasks
+follow from the shape alone, and their parts are added in order: a result's bits do not depend on threads.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from math import prod
 from benchgraph.core.divisors import divisor_from
 from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
-from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.region import Collapsed, Region, Span
 from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
 from benchgraph.ops.spec import Reduction
@@ -78,15 +75,8 @@ class Split:
         return cls(row_axes, column_axes, per_task, bool(kept)) if rows > per_task else None
 
 
-def lower_split_reduction(
-    storage: Storage, node: FusedOp, domain: Domain, split: Split, contiguous: tuple[int, ...], private: frozenset[int]
-) -> Stmt:
-    """contiguous, private: see Region."""
-    return _SplitRegion(storage, domain, split, contiguous, private).emit(node.ops)
-
-
-class _SplitRegion(Region):
-    """A region of one row and one column, with its own loops around the phases."""
+class SplitRegion(Region):
+    """A region of one row and one column, with its own loops around the phases. contiguous, private: see Region."""
 
     def __init__(self, storage: Storage, domain: Domain, split: Split, contiguous: tuple[int, ...], private: frozenset[int]) -> None:
         task, row, column = (storage.var(stem) for stem in ("o", "r", "i"))

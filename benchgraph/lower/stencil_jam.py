@@ -5,9 +5,8 @@ for y in 112: for x in 32:                       for g in 28: for x in 32:
             + src[y + 1, x] * w[1, x]      ->      dst[4g + 1, x] = src[4g + 1, x] * w[0, x] + src[4g + 2, x] * w[1, x] + ...
             + src[y + 2, x] * w[2, x]              dst[4g + 2, x] = ...
 
-Their sums are independent, too, so none waits for another. y is the last axis along which neighbouring windows share elements. Windows at
-its borders have constant y, and taps outside of src are left out; taps along other axes are loops, under their conditions. All sums of a
-vector of x stay in registers (vectorize vectorises over x outside of the loops over taps):
+y is the last axis along which neighbouring windows share elements. Windows at its borders have constant y, and taps outside of src are left
+out; taps along other axes are loops, under their conditions. All sums of a vector of x stay in registers, and none waits for another:
 
     for x: acc_0 .. acc_3 = init;  for taps along other axes: if they count: acc_0 = acc_0 op tap_0 op tap_1 ..., acc_1 = ...;  finish
 
@@ -175,7 +174,7 @@ class _WindowGroup:
 
     @cached_property
     def x(self) -> Var:
-        return self._var("x")
+        return self.jam.nest.storage.var("x")
 
     @cached_property
     def _nests(self) -> tuple[WindowNest, ...]:
@@ -193,13 +192,13 @@ class _WindowGroup:
         head, tail = ([_TapGroup([(Const(k),) for k in part]) for part in parts] for parts in borders)
         if count < 1 or len(head) + len(tail) > MOST_BORDER_GROUPS:
             return []
-        k = self._var("k")
+        k = self.jam.nest.storage.var("k")
         tap = add(mul(k, TAP_GROUP), first)
         return [*head, _TapGroup([(add(tap, i),) for i in range(TAP_GROUP)], k, count), *tail]
 
     def _common_taps(self) -> Interval:
         """The interval of taps along y that all windows have, by the conditions on these taps."""
-        size, k = self.jam.nest.taps[self.jam.y_taps[0]], self._var("k")
+        size, k = self.jam.nest.taps[self.jam.y_taps[0]], self.jam.nest.storage.var("k")
         tap = tuple(k if loop is None else loop for loop in self.jam.tap_loops)
         first, end = 0, size
         for nest in self._nests:
@@ -269,6 +268,3 @@ class _WindowGroup:
 
     def _over_x(self, *stmts: Stmt) -> Stmt:
         return For(self.x, Const(self.jam.nest.x_size), seq(*stmts))
-
-    def _var(self, stem: str) -> Var:
-        return self.jam.nest.storage.var(stem)

@@ -5,8 +5,8 @@
       for j in nb: dst[j, i] = ReLU(acc[i, j])         for j in nb:
                                                          for i in mb: dst[j, i] = ReLU(t[j, i])
 
-With channels first in memory, neighbouring columns of a product are an image apart. Vectors along columns would have to be scattered;
-after the transposition (16 x 16 at a time) all post-ops and stores are contiguous. docs/measurements/lowering.md says what that saves.
+With channels first, neighbouring columns of a product are an image apart in memory: vectors along columns would be scattered. After the
+transposition, 16 x 16 at a time, all post-ops and stores are contiguous (docs/measurements/lowering.md).
 """
 
 from __future__ import annotations

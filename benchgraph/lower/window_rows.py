@@ -12,10 +12,8 @@ outside of the one over x, which only conditions on x itself are inside of:
         acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
 
 Where taps depend on x // 2 or x % 2, even and odd x are two rows, and indices are affine in each. Where they depend on x // 21, the row is
-gathered first, and post-ops, if there are any, run over it in vectors.
-
-Taps whose indices are clamped to src have no conditions and are unrolled everywhere. In the interior of x they are read unclamped along x
-where vectors would else be gathered.
+gathered first, and post-ops run over it in vectors. Taps whose indices are clamped to src have no conditions and are unrolled everywhere;
+in the interior of x they are read unclamped along x.
 """
 
 from __future__ import annotations
@@ -171,14 +169,10 @@ def interval_of(form: Linear, axes: Indices, sizes: list[int], ranges: Ranges) -
 def as_non_negative(condition: Expr) -> list[Linear]:
     """Linear forms that are all >= 0 exactly where the condition holds; for a condition that is not linear, one that is never."""
     match condition:
-        case Binary(BinOp.lt, a, b):
+        case Binary(BinOp.lt, a, b) | Binary(BinOp.gt, b, a):
             return [linear(b).minus(linear(a)).plus(Linear({}, -1))]
-        case Binary(BinOp.le, a, b):
+        case Binary(BinOp.le, a, b) | Binary(BinOp.ge, b, a):
             return [linear(b).minus(linear(a))]
-        case Binary(BinOp.gt, a, b):
-            return [linear(a).minus(linear(b)).plus(Linear({}, -1))]
-        case Binary(BinOp.ge, a, b):
-            return [linear(a).minus(linear(b))]
         case Binary(BinOp.eq, a, b):
             return [linear(a).minus(linear(b)), linear(b).minus(linear(a))]
     return [Linear({}, -1)]

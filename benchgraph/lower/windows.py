@@ -74,14 +74,11 @@ class _EarlierResult:
     tensor: Tensor
     order: tuple[int, ...]
 
-    def _index(self, index: Indices) -> Indices:
-        return tuple(index[axis] for axis in self.order)
-
     def load(self, index: Indices) -> Expr:
-        return Load(self.tensor, self._index(index))
+        return Load(self.tensor, tuple(index[axis] for axis in self.order))
 
     def store(self, index: Indices, value: Expr) -> Stmt:
-        return Store(self.tensor, self._index(index), value)
+        return Store(self.tensor, tuple(index[axis] for axis in self.order), value)
 
 
 def _densest_axis(g: Graph, id: int, axes: Axes) -> int:

@@ -209,14 +209,14 @@ def test_little_work_stays_on_one_thread() -> None:
 
 @pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = split_reduction._SplitRegion._parallel_tasks
+    spread = split_reduction.SplitRegion._parallel_tasks
 
-    def broken(self: split_reduction._SplitRegion, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
+    def broken(self: split_reduction.SplitRegion, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
         return spread(self, body, [(replace(first, value=f32(1.0)), added) for first, added in parts if isinstance(first, Store)])
 
     if fault == "a part that is not added":
-        monkeypatch.setattr(split_reduction._SplitRegion, "_add_parts", lambda self, phase: [])
+        monkeypatch.setattr(split_reduction.SplitRegion, "_add_parts", lambda self, phase: [])
     else:
-        monkeypatch.setattr(split_reduction._SplitRegion, "_parallel_tasks", broken)
+        monkeypatch.setattr(split_reduction.SplitRegion, "_parallel_tasks", broken)
     columns = 20 + len(fault)  # another shape for each fault, because compiled code is cached
     assert not matches_reference(op("ReduceSum", (3, 53, 41, columns), axes=[0, 1, 2]))
