@@ -1,4 +1,4 @@
-"""Where minima and maxima are decided."""
+"""Where minima and maxima of indices are known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RANGES = {"i": (0, 49), "j": (0, 49), "k": (0, 1)}
 
 
 def window(at: Expr, size: int) -> Expr:
-    """How many elements of a row are held by a window of six that begins at 4 * at - 1."""
+    """The elements of a row in a window of six from 4 * at - 1 on."""
     begin = sub(mul(at, 4), 1)
     inside = sub(binary(BinOp.min, add(begin, 6), index(size)), binary(BinOp.max, begin, index(0)))
     return binary(BinOp.max, inside, index(0))
@@ -41,13 +41,13 @@ def window(at: Expr, size: int) -> Expr:
     ],
     ids=["both ends", "begin", "nowhere", "of windows two further back", "beyond the end", "another axis", "of both axes", "no clamp"],
 )
-def test_stretch(e: Expr, stretch: tuple[int, int]) -> None:
+def test_known_interval(e: Expr, stretch: tuple[int, int]) -> None:
     assert known_interval(e, i, frozenset("j"), RANGES) == stretch
 
 
 @pytest.mark.parametrize(("extent", "size", "first"), list(product((1, 2, 3, 7, 64), (30, 100, 258), (0, 1, 5))))
-def test_it_is_as_long_as_can_be(extent: int, size: int, first: int) -> None:
-    """Around the middle, as far as windows are cut off in the same way as there."""
+def test_interval_has_maximal_length(extent: int, size: int, first: int) -> None:
+    """Around the middle, as far as windows are cut off in the same way."""
     begins = [4 * (at + first) - 1 for at in range(extent)]
     cut = [(begin < 0, begin + 6 > size, begin > size) for begin in begins]
     middle = cut[extent // 2]

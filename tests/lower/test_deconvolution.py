@@ -1,4 +1,4 @@
-"""Deconvolutions as products: no more of them than the result has."""
+"""Transposed convolutions as products: only what the result needs is multiplied."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def deconvolution(kernel: Shape, strides: Shape, begin: Shape, end: Shape, out: 
     [((0, 0), (0, 0), (9, 7)), ((0, 0), (10, 8), (4, 3)), ((5, 0), (3, 9), (6, 3))],
     ids=["all", "cut behind", "cut on both sides"],
 )
-def test_windows_that_the_result_has_not_are_not_multiplied(begin: Shape, end: Shape, windows: Shape) -> None:
+def test_windows_outside_the_result_are_not_multiplied(begin: Shape, end: Shape, windows: Shape) -> None:
     main = with_padding_multiplied(deconvolution((2, 2), (2, 2), begin, end))
     assert multiplications(main.body) == prod(windows) * 4 * OUT * 16
 
@@ -55,7 +55,7 @@ def test_windows_that_the_result_has_not_are_not_multiplied(begin: Shape, end: S
     [((1, 1), (2, 3), 1), ((1, 2), (2, 2), 2), ((2, 1), (3, 2), 2), ((1, 3), (2, 2), 2)],
     ids=["one", "two of four", "two of six", "two, one of them half empty"],
 )
-def test_phases_that_no_tap_meets_are_not_multiplied(kernel: Shape, strides: Shape, phases: int) -> None:
+def test_phases_without_taps_are_not_multiplied(kernel: Shape, strides: Shape, phases: int) -> None:
     main = with_padding_multiplied(deconvolution(kernel, strides, (0, 0), (0, 0)))
     assert {s.n for s in walk(main.body) if isinstance(s, Brgemm)} == {phases * OUT}
 
@@ -65,10 +65,8 @@ def test_phases_that_no_tap_meets_are_not_multiplied(kernel: Shape, strides: Sha
     [(3, 1, 0, (9, 7), 2), (4, 1, 1, (10, 8), 2), (5, 2, 1, (9, 7), 3), (5, 1, 2, (9, 7), 3)],
     ids=["an odd kernel", "an even one, where zeros ahead would cost a tap", "even padding", "more taps"],
 )
-def test_the_result_begins_with_the_first_phase_where_no_tap_pays_for_it(
-    kernel: int, begin: int, end: int, windows: Shape, taps: int
-) -> None:
-    """Of a result twice as large as src no more is computed than it has."""
+def test_result_starts_at_the_first_phase_that_has_taps(kernel: int, begin: int, end: int, windows: Shape, taps: int) -> None:
+    """Of a result twice as large as src, nothing outside of it is computed."""
     main = with_padding_multiplied(deconvolution((kernel, kernel), (2, 2), (begin, begin), (end, end)))
     assert multiplications(main.body) == prod(windows) * taps * taps * 4 * OUT * 16
 
@@ -82,8 +80,8 @@ STRIDED = pytest.mark.parametrize(
 
 @STRIDED
 @pytest.mark.parametrize("out", [64, 128])
-def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, begin: Shape, out: int) -> None:
-    """Where each phase has panels of its own: every window by as many matrices as the kernel has."""
+def test_only_kernel_taps_are_multiplied(kernel: Shape, strides: Shape, begin: Shape, out: int) -> None:
+    """Where each phase has its own panels, every window is multiplied by as many matrices as the kernel has."""
     end = tuple(k - s - b for k, s, b in zip(kernel, strides, begin, strict=True))  # for strides times the windows of src
     main = with_padding_multiplied(deconvolution(kernel, strides, begin, end, out))
     windows = (
@@ -93,7 +91,7 @@ def test_only_taps_of_the_kernel_are_multiplied(kernel: Shape, strides: Shape, b
 
 
 def test_dilation_leaves_phases_with_one_tap() -> None:
-    """Taps 0, 2 and 4 are of phase 0 all three; of phase 1 there is none, and one is multiplied to write zeros."""
+    """Phase 0 has taps 0, 2 and 4; phase 1 has none, and one is multiplied to write zeros."""
     main = with_padding_multiplied(deconvolution((3, 3), (2, 2), (0, 0), (0, 0), 64, dilations=(2, 2)))
     windows = prod(size + 2 for size in SPATIAL)
     assert multiplications(main.body) == windows * (9 + 3 + 3 + 1) * 64 * 16
@@ -102,8 +100,8 @@ def test_dilation_leaves_phases_with_one_tap() -> None:
 @STRIDED
 @pytest.mark.parametrize("dilations", [(1, 1), (2, 1), (3, 2)])
 @pytest.mark.parametrize("out", [64, 20])
-def test_taps_that_are_not_multiplied_are_not_missed(out: int, kernel: Shape, strides: Shape, begin: Shape, dilations: Shape) -> None:
-    """Of integers, whose sums are exact, with panels of its own for each phase, and with panels across phases."""
+def test_skipped_taps_leave_results_right(out: int, kernel: Shape, strides: Shape, begin: Shape, dilations: Shape) -> None:
+    """With integers, whose sums are exact; with panels for each phase, and with panels across phases."""
     rng = np.random.default_rng(7)
     attrs = Attrs(strides=strides, pads_begin=begin, pads_end=(0, 0), dilations=dilations, data_format="NXC", weights_format="XOI")
     src, wei = rng.integers(-3, 4, (1, 4, 3, 16)), rng.integers(-3, 4, (*kernel, out, 16))
@@ -114,8 +112,8 @@ def test_taps_that_are_not_multiplied_are_not_missed(out: int, kernel: Shape, st
     assert np.array_equal(dst, want)
 
 
-def test_too_many_stretches_of_columns_multiply_by_all_taps() -> None:
-    """Branches cost as well: 25 phases, of two kinds along each dim."""
+def test_too_many_column_cases_multiply_all_taps() -> None:
+    """25 phases, of two kinds along each dim, would need too many branches."""
     main = with_padding_multiplied(deconvolution((6, 6), (5, 5), (0, 0), (1, 1), 64))
     assert multiplications(main.body) == prod(SPATIAL) * 4 * 25 * 64 * 16
     products = [s for s in walk(main.body) if isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s))]
@@ -123,7 +121,7 @@ def test_too_many_stretches_of_columns_multiply_by_all_taps() -> None:
 
 
 @pytest.mark.parametrize(("stride", "data_format", "is_product"), [(8, "NCX", True), (4, "NCX", False), (8, "NXC", False)])
-def test_a_depthwise_one_of_many_phases_is_a_product_where_channels_come_first(stride: int, data_format: str, is_product: bool) -> None:
+def test_depthwise_with_many_phases_is_a_product_for_channels_first(stride: int, data_format: str, is_product: bool) -> None:
     channels, kernel, size = 3, 2 * stride, 4
     attrs = Attrs(
         strides=(stride,) * 2, pads_begin=(stride // 2,) * 2, pads_end=(stride // 2,) * 2, dilations=(1, 1), groups=channels,

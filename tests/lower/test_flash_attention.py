@@ -1,4 +1,4 @@
-"""Attention in one pass over the scores: against the reference, and against the form that holds whole rows."""
+"""Attention in one pass over the scores: against the reference, and against the form with full rows of scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Inputs = dict[int, np.ndarray]
 
 
 def small(l2_bytes: int = 24 << 10) -> Target:
-    """This machine with an L2 that a few rows of scores fill."""
+    """This machine, with an L2 that a few rows of scores fill."""
     return replace(current(), l2_bytes=l2_bytes, cores=2)
 
 
@@ -64,12 +64,12 @@ def random(graph: ApiGraph, seed: int = 1) -> Inputs:
 
 
 def assert_forms_agree(graph: ApiGraph, data: Inputs | None = None, target: Target | None = None, *, are_right: bool = True) -> Inputs:
-    """Both forms compute the reference, and nearly the same numbers; the results of the online one."""
+    """Check that both forms compute the reference and nearly the same numbers; return flash attention's results."""
     return assert_they_agree(graph, both_forms(graph, target), data or random(graph), are_right=are_right)
 
 
 def both_forms(graph: ApiGraph, target: Target | None = None) -> tuple[Executable, Executable]:
-    """The partition in one pass over the scores, and with whole rows of them."""
+    """The partition as flash attention, and with full rows of scores."""
     partition, few = partition_of(graph), target or small()
     assert step_of(partition, few)
     many = replace(few, l2_bytes=whole().l2_bytes)
@@ -138,19 +138,19 @@ def test_both_forms_compute_the_reference(mask: Callable[..., LogicalTensor], dt
 
 
 @pytest.mark.parametrize("mask", [scaled, causal])
-def test_both_forms_do_where_the_machine_multiplies_bf16(mask: Callable[..., LogicalTensor]) -> None:
+def test_both_forms_compute_the_reference_with_bf16_products(mask: Callable[..., LogicalTensor]) -> None:
     assert_forms_agree(built(mask, dtype=BF16), target=replace(small(), emulated=frozenset({BF16})))
 
 
 @pytest.mark.parametrize("mode", ["none", "inf_as_zero"])
-def test_in_either_mode_of_softmax(mode: str) -> None:
+def test_both_softmax_modes(mode: str) -> None:
     assert_forms_agree(built(scaled, mode=mode))
 
 
 @pytest.mark.parametrize("mode", ["none", "inf_as_zero"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_row_with_nan_or_infinity_is_nan(mode: str, value: float) -> None:
-    """Wherever it stands: in the first columns of scores, which the running maximum begins with, or in the last ones."""
+    """In the first columns of scores, which initialise the running maximum, or in the last."""
     graph = built(scaled, mode=mode, stats=True)
     forms, data = both_forms(graph), random(graph)
     mask = next(t for t in graph.inputs if t.known_shape == (2, 1, 1, 331))
@@ -163,7 +163,7 @@ def test_a_row_with_nan_or_infinity_is_nan(mode: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, DType.f16])
-def test_statistics_leave_with_the_result(dtype: DType) -> None:
+def test_statistics_are_an_output(dtype: DType) -> None:
     assert_forms_agree(built(scaled, dtype=dtype, stats=True))
 
 
@@ -173,11 +173,11 @@ def test_heads_share_keys_and_values() -> None:
 
 @pytest.mark.parametrize("keys", [64 * 5, 64 * 5 + 1, 997])
 @pytest.mark.parametrize("rows", [1, 32, 33])
-def test_columns_and_rows_that_nothing_divides(keys: int, rows: int) -> None:
+def test_ragged_columns_and_rows(keys: int, rows: int) -> None:
     assert_forms_agree(built(q=(2, 3, rows, 16), keys=keys), target=small(1 << 10))
 
 
-def test_dropout_between_the_softmax_and_the_values() -> None:
+def test_dropout_between_softmax_and_values() -> None:
     b = GraphBuilder()
     s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
     p = b.op("Dropout", b.op("SoftMax", s, axis=-1, mode="inf_as_zero"), b.input((), S64), b.input((), S64), b.input(()))
@@ -188,7 +188,7 @@ def test_dropout_between_the_softmax_and_the_values() -> None:
     assert_forms_agree(graph, data)
 
 
-def test_a_result_of_other_strides_is_summed_elsewhere() -> None:
+def test_strided_result_is_summed_in_a_temporary() -> None:
     b = GraphBuilder()
     s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
     o = b.op("MatMul", b.op("SoftMax", s, axis=-1), b.input((2, 3, 331, 16)))
@@ -204,7 +204,7 @@ def masked(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
 
 
 def with_mask(hidden: np.ndarray, **options: object) -> tuple[ApiGraph, Inputs]:
-    """A mask of -inf where `hidden` says so."""
+    """A mask of -inf where `hidden` is true."""
     graph = built(masked, q=(2, 3, *hidden.shape[:1], 16), keys=hidden.shape[1], **options)
     data = random(graph)
     (mask,) = (t.id for t in graph.inputs if t.known_shape == (1, 1, *hidden.shape))
@@ -212,21 +212,21 @@ def with_mask(hidden: np.ndarray, **options: object) -> tuple[ApiGraph, Inputs]:
     return graph, data
 
 
-def test_columns_hidden_at_the_beginning_leave_no_trace() -> None:
-    """The running maximum is the lowest number while there is nothing to see, and nothing is divided by it."""
+def test_masked_first_columns_do_not_matter() -> None:
+    """The running maximum is the lowest number while all columns are masked, and nothing is divided by it."""
     cases = {f"{n} columns hidden": with_mask(np.broadcast_to(np.arange(331) < n, (37, 331))) for n in (0, 1, 64, 330)}
     ((graph, _), *_) = cases.values()
     forms = both_forms(graph)
     all_hold(lambda _, data: assert_they_agree(graph, forms, data), cases)
 
 
-def test_columns_hidden_at_random() -> None:
+def test_randomly_masked_columns() -> None:
     hidden = np.random.default_rng(3).random((37, 331)) < 0.9
     hidden[:, -1] = False
     assert_forms_agree(*with_mask(hidden))
 
 
-def test_rows_that_see_nothing_are_zero_and_their_statistics_too() -> None:
+def test_fully_masked_rows_and_their_statistics_are_zero() -> None:
     hidden = np.zeros((37, 331), bool)
     hidden[5:9] = True
     graph, data = with_mask(hidden, stats=True)
@@ -235,7 +235,7 @@ def test_rows_that_see_nothing_are_zero_and_their_statistics_too() -> None:
         assert np.all(out[:, :, :5] != 0)
 
 
-def test_rows_that_see_nothing_are_no_numbers_in_the_plain_mode() -> None:
+def test_fully_masked_rows_are_nan_in_plain_mode() -> None:
     hidden = np.zeros((37, 331), bool)
     hidden[5:9] = True
     graph, data = with_mask(hidden, mode="none", stats=True)
@@ -244,8 +244,8 @@ def test_rows_that_see_nothing_are_no_numbers_in_the_plain_mode() -> None:
             assert np.array_equal(np.isnan(out).any(axis=(0, 1, 3)), hidden.all(axis=1))
 
 
-def test_scores_that_grow_and_shrink_by_thousands() -> None:
-    """Sums of earlier columns vanish as the maximum grows, and nothing overflows. f32 holds such scores to 1e-4 only, in both forms."""
+def test_scores_of_very_different_sizes() -> None:
+    """Sums of earlier columns vanish as the maximum grows, and nothing overflows. f32 has such scores to 1e-4 only, in both forms."""
     graph = built(masked, q=(2, 3, 37, 16), keys=331)
     data = random(graph)
     (mask,) = (t.id for t in graph.inputs if t.known_shape == (1, 1, 37, 331))
@@ -256,7 +256,7 @@ def test_scores_that_grow_and_shrink_by_thousands() -> None:
 # ---- when --------------------------------------------------------------------------------------------------------------
 
 
-def test_whole_rows_where_they_fit() -> None:
+def test_rows_that_fit_are_kept_in_full() -> None:
     graph = built(scaled)
     assert step_of(partition_of(graph), replace(whole(), l2_bytes=1 << 20)) == 0
 
@@ -271,7 +271,7 @@ def test_temporaries_do_not_grow_with_the_square_of_the_sequence(seq: int) -> No
     assert main.thread_bytes <= 64 * seq * 4 + target.l2_bytes  # the packed keys of an entry, and tiles
 
 
-def test_scores_that_leave_are_whole_rows() -> None:
+def test_scores_that_are_outputs_are_kept_in_full() -> None:
     b = GraphBuilder()
     s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
     p = b.op("SoftMax", s, axis=-1)
@@ -280,7 +280,7 @@ def test_scores_that_leave_are_whole_rows() -> None:
     assert step_of(partition_of(b.graph()), small()) == 0
 
 
-def test_weights_that_do_not_scale_are_whole_rows() -> None:
+def test_weights_that_do_not_rescale_keep_full_rows() -> None:
     b = GraphBuilder()
     s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
     b.op("MatMul", b.op("Round", b.op("SoftMax", s, axis=-1)), b.input((2, 3, 331, 16)))
@@ -312,8 +312,8 @@ SHIFTS = {"top left": (0, 0), "bottom right": (331, 150), "nothing to see": (0, 
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-def test_a_causal_mask_hides_by_minus_infinity_alone(inverted: bool) -> None:
-    """Any other number that stands for hidden scores is a score: what the partition was compiled of does not say which it is."""
+def test_causal_mask_must_be_minus_infinity(inverted: bool) -> None:
+    """Any other number in place of masked scores is a score: it is not known at compile time."""
     cases = {
         f"{name}, {hiding}": triangular(shift, hiding, inverted=inverted)
         for name, shift in SHIFTS.items()
@@ -324,8 +324,8 @@ def test_a_causal_mask_hides_by_minus_infinity_alone(inverted: bool) -> None:
     all_hold(lambda _, data: assert_they_agree(graph, forms, data), cases)
 
 
-def test_hidden_columns_are_not_even_read() -> None:
-    """Keys and values that no query may see can be anything."""
+def test_masked_columns_are_not_read() -> None:
+    """Keys and values that are masked for all queries can be anything."""
     graph, data = triangular((0, 0), -np.inf)
     target = small(1 << 10)
     (want,) = run(partition_of(graph), target, data).values()
@@ -339,8 +339,8 @@ def test_hidden_columns_are_not_even_read() -> None:
     assert np.array_equal(got, want)
 
 
-def test_a_mask_of_data_leaves_nothing_out() -> None:
-    """A condition that is no matter of rows and columns."""
+def test_data_dependent_mask_skips_nothing() -> None:
+    """A condition that does not follow from rows and columns."""
     graph = built(lambda b, s: b.op("Select", b.input((1, 1, *s.known_shape[-2:]), DType.boolean), s, b.input((1,))))
     assert_forms_agree(graph)
 
@@ -349,7 +349,7 @@ def test_a_mask_of_data_leaves_nothing_out() -> None:
 
 
 @pytest.mark.parametrize("fault", ["sums do not shrink", "results do not shrink", "columns are hidden too early"])
-def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     nest = flash_attention.FlashAttentionNest
     update_acc = nest._update_acc
     if fault == "sums do not shrink":

@@ -1,4 +1,4 @@
-"""Products of one column or few rows: right however their operands lie, and in vectors along k or along rows, not one lane wide."""
+"""Products of one column or few rows: right for any strides, and in vectors along k or along rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIES = {
 
 
 def lying(shape: Shape, how: str) -> Shape:
-    """The strides of a stack of matrices, one matrix behind the other."""
+    """The strides of contiguous matrices, one after the other."""
     *batch, m, k = shape
     rows, columns = LIES[how](m, k)
     step = (m - 1) * rows + (k - 1) * columns + 1
@@ -94,11 +94,11 @@ def built(**options: object) -> ApiGraph:
 
 
 def random(t: LogicalTensor, rng: np.random.Generator, *, whole: bool = False) -> np.ndarray:
-    """Numbers for a tensor, lying as it says. whole: few whole ones, whose sums are exact."""
+    """Data for a tensor, with its strides. whole: small integers, whose sums are exact."""
     shape, strides = t.known_shape, t.known_strides
     size = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    held = np.full(size, 77).astype(t.dtype.numpy)
-    view = np.lib.stride_tricks.as_strided(held, shape, tuple(s * held.itemsize for s in strides))
+    buffer = np.full(size, 77).astype(t.dtype.numpy)
+    view = np.lib.stride_tricks.as_strided(buffer, shape, tuple(s * buffer.itemsize for s in strides))
     least = -9 if t.dtype is DType.s8 or whole else 0
     view[...] = (rng.normal(size=shape) if t.dtype.is_float and not whole else rng.integers(least, 9, shape)).astype(t.dtype.numpy)
     return view
@@ -127,7 +127,7 @@ def assert_right(graph: ApiGraph, target: Target, *, whole: bool = False) -> Non
     post=st.sampled_from(["", "sigmoid", "per row", "transposed"]),
 )
 @settings(max_examples=25, derandomize=True)
-def test_however_operands_lie_the_product_is_right(**options: object) -> None:
+def test_product_is_right_for_any_strides(**options: object) -> None:
     assert_right(built(**options), NARROW)
 
 
@@ -147,8 +147,8 @@ def test_however_operands_lie_the_product_is_right(**options: object) -> None:
     cores=st.sampled_from([1, 2, 3]),
 )
 @settings(max_examples=60, derandomize=True, deadline=None)
-def test_few_rows_for_weights_that_change_are_right(isa: str, l2_bytes: int, llc_bytes: int, cores: int, **options: object) -> None:
-    """Wherever the weights come from: caches are small so that small weights do not fit."""
+def test_few_rows_by_variable_weights_are_right(isa: str, l2_bytes: int, llc_bytes: int, cores: int, **options: object) -> None:
+    """With weights in any level of memory: caches are so small that small weights do not fit."""
     assert_right(built(**options), replace(LEVELS[isa], l2_bytes=l2_bytes, llc_bytes=llc_bytes, cores=cores), whole=True)
 
 
@@ -196,16 +196,16 @@ def forms(g: Graph) -> Iterator[Gemv | None]:
     ],
     ids=str,
 )
-def test_vectors_run_where_elements_follow_each_other(options: dict[str, object], form: Gemv | None) -> None:
+def test_vectors_run_along_contiguous_elements(options: dict[str, object], form: Gemv | None) -> None:
     assert list(forms(scheduled(built(**{"m": 33, "k": 48} | options), replace(AVX512, emulated=frozenset({DType.bf16}))))) == [form]
 
 
-@pytest.mark.parametrize(("isa", "m", "abreast"), [("avx512_core", 1, 8), ("avx512_core", 5, 3), ("avx2", 1, 8), ("avx2", 5, 1)])
-def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abreast: int) -> None:
-    """Those that are left over come after. The passes over Tensor IR leave it at that."""
+@pytest.mark.parametrize(("isa", "m", "columns"), [("avx512_core", 1, 8), ("avx512_core", 5, 3), ("avx2", 1, 8), ("avx2", 5, 1)])
+def test_columns_computed_together_fill_the_registers(isa: str, m: int, columns: int) -> None:
+    """The remaining columns come after, and Tensor IR passes do not change that."""
     target = replace(AVX512, isa=ISAS[isa], cores=1)
     g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
-    want = [m * width for width in (abreast, 13 % abreast) if width]
+    want = [m * width for width in (columns, 13 % columns) if width]
     main = lower(g).main
     for f in (main, unroll_and_interleave(shrink_tensors(main, target), target)):
         folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
@@ -213,8 +213,8 @@ def test_as_many_columns_go_abreast_as_registers_hold_sums(isa: str, m: int, abr
 
 
 @pytest.mark.parametrize("stored", [DType.f32, DType.u8])
-def test_a_fold_reads_whole_vectors_of_four_rows(stored: DType) -> None:
-    """And no microkernel is called, whose vectors would hold one column."""
+def test_dot_products_read_whole_vectors_of_four_rows(stored: DType) -> None:
+    """No microkernel is called: its vectors would hold one column."""
     g = scheduled(built(m=64, k=256, stored=stored, constant=True), AVX512)
     main = tir_passes.run(lower(g).main, AVX512)
     assert not any(isinstance(s, Brgemm) for s in walk(main.body))
@@ -225,14 +225,14 @@ def test_a_fold_reads_whole_vectors_of_four_rows(stored: DType) -> None:
     assert len(sums) >= 4
 
 
-def test_a_turned_product_has_rows_for_columns() -> None:
+def test_transposed_product_has_rows_for_columns() -> None:
     main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512)).main
     (call,) = (s for s in walk(main.body) if isinstance(s, Brgemm))
     assert (call.m, call.n, call.k) == (1, 32, 48)
 
 
-def test_what_is_read_whole_is_not_cut_into_blocks() -> None:
-    """The layers before a narrow last one hand it rows."""
+def test_src_that_is_read_by_rows_is_not_blocked() -> None:
+    """The layers before a narrow last one store rows."""
     b = GraphBuilder()
     x = b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 128))))
     x = b.op("ReLU", b.op("MatMul", x, b.constant((128, 128))))

@@ -1,4 +1,4 @@
-"""Phases of a transposed convolution whose results lie side by side: rows of all of them are stored from end to end."""
+"""Interleaved phases of a transposed convolution: rows of dst are stored contiguously."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def alone(b: GraphBuilder) -> None:
 
 
 def one_dim(b: GraphBuilder) -> None:
-    """Three phases, none of which has others above it."""
+    """Three phases that are the outermost digit of a column's number."""
     transposed(b, (2, 20, 40), stride=3)
 
 
@@ -59,7 +59,7 @@ def phases_narrower_than_a_panel(b: GraphBuilder) -> None:
 
 
 def post_ops(b: GraphBuilder) -> None:
-    """One number per channel, and an operand that lies as the result does."""
+    """One number per channel, and an operand with the result's strides."""
     x = b.op("BiasAdd", transposed(b), b.constant((64,)), data_format="NCX")
     b.op("Add", b.op("ReLU", x), b.input((2, 64, 10, 24)))
 
@@ -86,23 +86,23 @@ def stores_of_result(f: Func) -> list[Store]:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_it_is_right(name: str) -> None:
+def test_results_are_right(name: str) -> None:
     assert matches_reference(GRAPHS[name])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_rows_are_stored_from_end_to_end(name: str) -> None:
+def test_rows_are_stored_contiguously(name: str) -> None:
     stores = stores_of_result(tir(GRAPHS[name]))
     assert stores
     assert {s.index[0].stride if isinstance(s.index[0], Ramp) else 0 for s in stores} == {1}
 
 
-def test_a_block_of_each_phase_at_a_time(golden) -> None:
+def test_one_block_of_each_phase_at_a_time(golden) -> None:
     golden(print_tir(lowered(alone).main))
 
 
-def test_each_phase_meets_its_taps_alone() -> None:
-    """Of 3x3 taps, four phases meet 1, 2, 2 and 4."""
+def test_each_phase_has_only_its_own_taps() -> None:
+    """Four phases have 1, 2, 2 and 4 of 3x3 taps."""
     body = tir(alone).body
     assert {s.batch for s in walk(body) if isinstance(s, Brgemm)} == {(1, 1), (1, 2), (2, 1), (2, 2)}
 
@@ -116,11 +116,11 @@ def channels_last(b: GraphBuilder) -> None:
 
 
 def cut_off(b: GraphBuilder) -> None:
-    """The last phase of the last window is not in dst, so that all phases are made before dst is."""
+    """The last phase of the last window is outside of dst, so all phases are computed before dst is written."""
     b.op("ConvTranspose", b.input((2, 20, 5, 12)), b.constant((20, 64, 3, 3)), **attributes(pads_end=(0, 0)))
 
 
 @pytest.mark.parametrize("make", [phases_that_fill_no_panels, channels_last, cut_off])
-def test_others_stay(make: Callable[[GraphBuilder], None]) -> None:
+def test_other_products_are_not_interleaved(make: Callable[[GraphBuilder], None]) -> None:
     assert not any(isinstance(s, For) and s.var.name.startswith("o") for s in walk(lowered(make).main.body))
     assert matches_reference(make)

@@ -1,4 +1,4 @@
-"""Products whose batch entries all go past a part of a panel of weights, then the next: when, how their loops stand, and results."""
+"""L2 blocking of weights: when it is used, its loops, and results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def convolution(
 
 
 def quantised(columns: int = 136) -> Graph:
-    """u8 by s8, with a zero point that padding has to have, to s8."""
+    """u8 by s8, to s8, with padding equal to the zero point."""
     b = GraphBuilder()
     wei = b.input((columns, 1024, 3, 3), DType.s8, property_type=PropertyType.constant)
     src = b.op("Dequantize", b.input((4, 7, 7, 1024), DType.u8), scales=[0.1], zps=[3], qtype="per_tensor")
@@ -87,7 +87,7 @@ def chosen(graph: Graph, target: Target) -> Parameters:
         "short sums", "no taps", "no windows",
     ],
 )  # fmt: skip
-def test_when(graph: Graph, parts: int, groups: int) -> None:
+def test_blocked_products(graph: Graph, parts: int, groups: int) -> None:
     found = chosen(graph, replace(TARGET, l2_bytes=SMALL_L2, cores=2))
     assert (found.l2_parts, found.entry_groups) == (parts, groups)
     assert not groups or found.panels_first
@@ -95,19 +95,19 @@ def test_when(graph: Graph, parts: int, groups: int) -> None:
     assert ("parts" in {r.parameter for r in found.why}, "prefetch" in {r.parameter for r in found.why}) == (parts > 1, found.prefetch)
 
 
-def test_weights_that_l2_holds_stay_whole() -> None:
+def test_weights_that_fit_l2_are_not_cut() -> None:
     assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=SMALL_L2)).l2_parts > 1
     assert chosen(convolution(columns=64), replace(TARGET, l2_bytes=600 << 10)).l2_parts == 1
 
 
-def test_sums_that_cannot_wait_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No op over windows leaves such any more: casts and transpositions are ops of their own behind it."""
+def test_sums_without_memory_are_not_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No convolution has such results any more: casts and transpositions are ops behind it."""
     monkeypatch.setattr(import_module("benchgraph.gir.passes.schedule"), "acc_axes", lambda *_: None)
     assert chosen(convolution(), replace(TARGET, l2_bytes=SMALL_L2)).l2_parts == 1
 
 
-def test_entries_go_past_a_part_inside_one_task() -> None:
-    """Two panels are two tasks; in each, all four images' rows go past the first 64 channels, then past the next ones."""
+def test_a_task_multiplies_all_entries_by_one_part() -> None:
+    """Two panels are two tasks; in each, all four images' rows are multiplied by the first 64 channels, then by the next."""
     main = lower(scheduled(partition(convolution()), replace(TARGET, l2_bytes=SMALL_L2, cores=2))).main
     task = next(s for s in walk(main.body) if isinstance(s, For) and s.var.name.startswith("no"))
     assert (task.kind, task.extent) == (LoopKind.parallel, Const(2))

@@ -1,4 +1,4 @@
-"""Nests without a tunable op: how their loops come out."""
+"""Nests without a tunable op: their loops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.tensor_ir import before, lowered, tir
 
 
 @pytest.mark.parametrize("shape", [(4096,), (5, 7, 33), (2, 3, 3, 16), (5, 6, 33, 33), (3, 2, 5, 7, 96), (64, 2, 3, 32)])
-def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> None:
+def test_dense_pointwise_nests_are_vectorised(shape: Shape) -> None:
     b = GraphBuilder()
     b.op("Add", b.op("Exp", b.input(shape)), b.input(shape))
     main = tir(b.graph())
@@ -32,7 +32,7 @@ def test_a_dense_pointwise_nest_of_any_rank_runs_in_vectors(shape: Shape) -> Non
 
 @pytest.mark.parametrize("elements", [16400, 25088, 40001, 70000, 1 << 20])
 @pytest.mark.parametrize("threads", [2, 4])
-def test_no_thread_gets_much_more_of_a_pointwise_nest_than_another(elements: int, threads: int) -> None:
+def test_pointwise_nests_are_load_balanced(elements: int, threads: int) -> None:
     b = GraphBuilder()
     b.op("Exp", b.input((elements,)))
     chunks, _ = (s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For))
@@ -55,7 +55,7 @@ CHANNELS_LAST = (1800, 1, 90, 3)
     ],
     ids=["dense", "channels last", "from channels last", "to channels last", "gaps"],
 )
-def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | None, order: str) -> None:
+def test_loops_follow_stores(x: Shape | None, y: Shape | None, order: str) -> None:
     b = GraphBuilder()
     b.op("Exp", b.op("ReLU", b.input((8, 3, 20, 30), strides=x)))
     graph = b.graph() if y is None else with_strides(b.graph(), t2=y)
@@ -76,8 +76,8 @@ def test_loops_follow_the_memory_that_is_written(x: Shape | None, y: Shape | Non
     ],
     ids=["to channels first", "to channels last", "gaps between images", "gaps between rows", "a prime", "of one image"],
 )
-def test_what_lies_across_goes_in_tiles(shape: Shape, x: Shape, y: Shape, tiles: list[int | None]) -> None:
-    """Parallel loops around, over rows of tiles and over tiles; then what is read densely, then what is written so."""
+def test_transposed_copies_are_tiled(shape: Shape, x: Shape, y: Shape, tiles: list[int | None]) -> None:
+    """Parallel loops over rows of tiles and over tiles; inside, the axis of contiguous reads, then that of contiguous stores."""
     b = GraphBuilder()
     b.op("ReLU", b.input(shape, strides=x))
     found = [s.extent for s in walk(lowered(with_strides(b.graph(), t1=y)).main.body) if isinstance(s, For)]
@@ -104,7 +104,7 @@ def test_tiles_of_any_size_are_copied(shape: Shape, dtypes: tuple[DType, DType])
     ],
     ids=["closer than the last axis", "dense", "first axis", "too short"],
 )
-def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides: Shape | None, order: str) -> None:
+def test_reductions_run_along_contiguous_axes(kind: str, axis: int, shape: Shape, strides: Shape | None, order: str) -> None:
     b = GraphBuilder()
     b.op(kind, b.input(shape, strides=strides), axis=axis)
     graph = b.graph() if strides is None else with_strides(b.graph(), t1=strides)
@@ -134,9 +134,7 @@ def test_folds_run_along_the_memory(kind: str, axis: int, shape: Shape, strides:
         *("columns that are closer", "all, channels last", "images, channels last", "columns of rows, with gaps"),
     ],
 )
-def test_axes_that_are_folded_one_after_the_other_are_one_loop(
-    shape: Shape, strides: Shape | None, axes: tuple[int, ...], extents: list[int]
-) -> None:
+def test_neighbouring_reduced_axes_collapse(shape: Shape, strides: Shape | None, axes: tuple[int, ...], extents: list[int]) -> None:
     b = GraphBuilder()
     b.op("ReduceMax", b.input(shape, strides=strides), axes=axes, keep_dims=True)
     loops = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
@@ -156,7 +154,7 @@ def test_axes_that_are_folded_one_after_the_other_are_one_loop(
     ],
     ids=["rows of an image", "long rows", "a rest", "alike", "one image", "gaps between rows", "three axes"],
 )
-def test_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Shape | None, extents: list[str]) -> None:
+def test_neighbouring_kept_axes_collapse(shape: Shape, strides: Shape | None, extents: list[str]) -> None:
     b = GraphBuilder()
     b.op("ReduceMax", b.input(shape, strides=strides), axes=[1], keep_dims=True)
     loops = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For) and any(map(is_fold, walk(s.body)))]
@@ -166,7 +164,7 @@ def test_rows_beside_each_other_are_one_loop_of_a_fold(shape: Shape, strides: Sh
 @pytest.mark.parametrize("shape", [(16, 5, 7, 9), (20, 3, 3, 5), (2, 16, 6, 1, 7), (2, 5, 30, 31), (3, 70, 24, 26)], ids=str)
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16], ids=str)
 @pytest.mark.parametrize("kind", ["SoftMax", "LogSoftmax", "ReduceMean"])
-def test_a_fold_of_rows_beside_each_other_is_right(shape: Shape, dtype: DType, kind: str) -> None:
+def test_reductions_over_collapsed_kept_axes_are_right(shape: Shape, dtype: DType, kind: str) -> None:
     b = GraphBuilder()
     axis = len(shape) - 3
     x = b.input(shape, dtype)
@@ -175,18 +173,18 @@ def test_a_fold_of_rows_beside_each_other_is_right(shape: Shape, dtype: DType, k
 
 
 @pytest.mark.parametrize(
-    ("dtype", "columns", "held"),
+    ("dtype", "columns", "stored"),
     [(DType.f32, 64, 100 * 64), (DType.bf16, 128, 100 * 128)],
     ids=str,
 )
-def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: int, held: int) -> None:
-    """Pieces of 256 bytes of memory, and nothing but the exponentials of one is kept for another pass, and three rows of folds."""
+def test_temporaries_hold_one_block_of_columns(dtype: DType, columns: int, stored: int) -> None:
+    """Blocks of 256 bytes of memory; only the exponentials of a block are stored for a second pass, and three rows of reductions."""
     b = GraphBuilder()
     b.op("SoftMax", b.input((8, 100, 32, 32), dtype), axis=1)
     main = tir(b.graph())
     spread = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert prod(s.extent.value for s in spread if isinstance(s.extent, Const)) == 8 * 32 * 32 // columns
-    assert main.thread_bytes <= (held + 3 * columns) * 4
+    assert main.thread_bytes <= (stored + 3 * columns) * 4
 
 
 @pytest.mark.parametrize(
@@ -194,7 +192,7 @@ def test_what_rows_across_are_held_in_is_a_piece_of_them(dtype: DType, columns: 
     [((4, 100, 1000), 2, False), ((4, 100, 1024), 2, False), ((4, 100, 1024), 1, True)],
     ids=["rows with a rest", "rows of whole vectors", "rows across"],
 )
-def test_what_is_converted_is_converted_again_rather_than_kept_across_rows(shape: Shape, axis: int, again: bool) -> None:
+def test_conversions_are_repeated_rather_than_stored(shape: Shape, axis: int, again: bool) -> None:
     b = GraphBuilder()
     b.op("SoftMax", b.input(shape, DType.bf16), axis=axis)
     main = lowered(b.graph()).main
@@ -204,7 +202,7 @@ def test_what_is_converted_is_converted_again_rather_than_kept_across_rows(shape
     assert matches_reference(b.graph())
 
 
-def test_what_is_gathered_is_not_gathered_again() -> None:
+def test_gathers_are_not_repeated() -> None:
     b = GraphBuilder()
     b.op("SoftMax", b.input((64, 4, 10), DType.bf16, strides=(40, 1, 4)), axis=2)
     main = lowered(with_strides(b.graph(), t1=(40, 1, 4))).main
@@ -215,8 +213,8 @@ def test_what_is_gathered_is_not_gathered_again() -> None:
 @pytest.mark.parametrize("folded", [0, 5, 4097])
 @pytest.mark.parametrize("kind", ["SoftMax", "LogSoftmax", "ReduceL2"])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_fold_runs_through_rows_that_lie_along_a_kept_axis(columns: int, folded: int, kind: str, batch: int) -> None:
-    """f32[batch, columns, folded], columns side by side: no vector is a gather, of what is given or of what is made of it."""
+def test_reductions_run_along_a_contiguous_kept_axis(columns: int, folded: int, kind: str, batch: int) -> None:
+    """f32[batch, columns, reduced] with contiguous columns: no vector is gathered, from inputs or from temporaries."""
     b = GraphBuilder()
     strides = (columns * folded, 1, columns)
     x = b.input((batch, columns, folded), strides=strides)
@@ -231,7 +229,7 @@ def test_a_fold_runs_through_rows_that_lie_along_a_kept_axis(columns: int, folde
     assert matches_reference(graph)
 
 
-def test_pieces_of_rows_across_are_tasks() -> None:
+def test_blocks_of_columns_are_tasks() -> None:
     b = GraphBuilder()
     strides = (300 * 4096, 1, 300)
     b.op("SoftMax", b.input((2, 300, 4096), strides=strides), axis=2)
@@ -244,8 +242,8 @@ def test_pieces_of_rows_across_are_tasks() -> None:
 
 
 @pytest.mark.parametrize(("kept", "extents"), [(False, ["945"]), (True, ["3", "5", "63"])])
-def test_what_is_held_for_another_pass_lies_in_rows(kept: bool, extents: list[str]) -> None:
-    """A run through the memory of src would step through what is held."""
+def test_temporaries_of_a_second_pass_are_row_major(kept: bool, extents: list[str]) -> None:
+    """Loops along the memory of src would step through temporaries."""
     b = GraphBuilder()
     strides = (315, 1, 45, 5)
     squares = b.op("Square", b.input((3, 5, 7, 9), strides=strides))
@@ -257,7 +255,7 @@ def test_what_is_held_for_another_pass_lies_in_rows(kept: bool, extents: list[st
     assert [print_tir(s.extent) for s in loops][: len(extents)] == extents
 
 
-def test_what_is_folded_may_go_to_a_part_of_a_tensor() -> None:
+def test_reductions_can_write_a_part_of_a_tensor() -> None:
     b = GraphBuilder()
     total = b.op("ReduceSum", b.input((3, 5, 7)), axes=(1, 2), keep_dims=True)
     b.op("Concat", total, total, axis=0)
@@ -269,7 +267,7 @@ def is_fold(s: Stmt) -> bool:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_an_index_nest_runs_in_vectors(axis: int) -> None:
+def test_index_nests_are_vectorised(axis: int) -> None:
     b = GraphBuilder()
     b.op("GenIndex", b.input((5, 7, 48)), axis=axis)
     main = tir(b.graph())
@@ -279,8 +277,8 @@ def test_an_index_nest_runs_in_vectors(axis: int) -> None:
     assert not list(loads(main.body)), "of src only the shape matters"
 
 
-def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() -> None:
-    """Only what was folded is written there, element by element, once."""
+def test_reductions_with_strided_results_are_vectorised() -> None:
+    """Only the reduced values are written there, element by element, once."""
     b = GraphBuilder()
     b.op("StaticTranspose", b.op("ReduceSum", b.input((5, 48, 64)), axes=(0,), keep_dims=False), order=(1, 0))
     graph = b.graph()
@@ -291,7 +289,7 @@ def test_a_fold_whose_result_lies_across_its_loops_runs_in_vectors_of_its_own() 
 
 
 @pytest.mark.parametrize("shape", [(16, 36864), (3, 40001), (1, 20, 5003), (1, 7, 1, 20000)])
-def test_one_row_of_folds_is_cut_into_tasks(shape: Shape) -> None:
+def test_one_row_of_reductions_is_cut_into_tasks(shape: Shape) -> None:
     b = GraphBuilder()
     b.op("ReduceSum", b.op("Abs", b.input(shape)), axes=[len(shape) - 2 if len(shape) < 4 else 1])
     spread = [s for s in walk(lowered(b.graph()).main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]

@@ -1,4 +1,4 @@
-"""Lowered functions mean what the graph says: the Tensor IR interpreter against the float64 reference, after every pass."""
+"""Lowered functions compute what the graph does: the Tensor IR interpreter against the float64 reference, after every pass."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lowerings(graph: Graph, policy: Policy) -> Lowerings:
 
 
 def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module]) -> None:
-    """Every partition as its module has it, data flowing from one to the next."""
+    """Every partition's module, with data flowing from one to the next."""
     tensors = load_inputs(graph, fill(graph, seed=1))
     want = evaluate(graph, fill(graph, seed=1))
     for (p, low), module in zip(lowerings, modules, strict=True):
@@ -61,15 +61,15 @@ def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module]) 
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("policy", Policy)
-def test_lowering_keeps_the_meaning(name: str, policy: Policy) -> None:
+def test_lowering_preserves_semantics(name: str, policy: Policy) -> None:
     graph = GRAPHS[name]()
     found = lowerings(graph, policy)
     assert_right(graph, found, [Module(*low.functions()) for _, low in found])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_every_tensor_ir_pass_keeps_the_meaning(name: str) -> None:
-    """Functions that a pass leaves as they are mean what they meant."""
+def test_every_tensor_ir_pass_preserves_semantics(name: str) -> None:
+    """Functions that a pass does not change are not run again."""
     graph = GRAPHS[name]()
     found = lowerings(graph, Policy.fused)
     modules = [Module(*low.functions()) for _, low in found]
@@ -80,7 +80,7 @@ def test_every_tensor_ir_pass_keeps_the_meaning(name: str) -> None:
         modules = after
 
 
-def test_constant_weights_of_four_bits_are_dequantised_by_init_alone() -> None:
+def test_constant_four_bit_weights_are_dequantised_by_init_only() -> None:
     main, init = (
         {t.dtype for t in used_tensors(tir_passes.run(f, TARGET).body)}
         for f in lowered(GRAPHS["constant_weights_of_four_bits"]()).functions()
@@ -89,8 +89,8 @@ def test_constant_weights_of_four_bits_are_dequantised_by_init_alone() -> None:
     assert main == {DType.f32}
 
 
-def test_init_is_lowered_when_it_is_asked_for() -> None:
-    """Whoever compiles main by then does not wait for it."""
+def test_init_is_lowered_on_demand() -> None:
+    """Compiling main does not wait for it."""
     asked = list[str]()
     low = lowered(GRAPHS["constant_weights_of_four_bits"]())
     assert low.lower_init is not None
@@ -101,7 +101,7 @@ def test_init_is_lowered_when_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["weights_of_four_bits", "compressed_keys_and_values"])
-def test_four_bit_operands_that_change_are_dequantised_at_every_execution(name: str) -> None:
+def test_variable_four_bit_operands_are_dequantised_at_every_execution(name: str) -> None:
     low = lowered(GRAPHS[name]())
     assert low.lower_init is None
     assert DType.s4 in {t.dtype for t in used_tensors(low.main.body)}

@@ -1,4 +1,4 @@
-"""Weights that are converted in pieces: right for every shape, in temporaries that do not grow with the weights."""
+"""Weights that are converted block by block: right for every shape, with temporaries that do not grow with the weights."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def s8_per_channel(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor
 
 @kind()
 def u8_per_row(b: GraphBuilder, k: int, n: int, group: int) -> LogicalTensor:
-    """Scales along k, which no product of integers takes."""
+    """Scales along k, which integer products do not support."""
     scales, zps = tuple(0.25 * (1 + i % 3) for i in range(k)), tuple(i % 5 for i in range(k))
     return b.op("Dequantize", b.input((k, n), DType.u8), qtype="per_channel", axis=0, scales=scales, zps=zps)
 
@@ -103,7 +103,7 @@ def s4_groups_transposed(b: GraphBuilder, k: int, n: int, group: int) -> Logical
 
 
 class Constants(GraphBuilder):
-    """Takes every input but src for a constant."""
+    """Make every input but src a constant."""
 
     def input(self, *args: Any, **options: Any) -> LogicalTensor:
         return self.constant(*args, **options) if self._tensors else super().input(*args, **options)
@@ -124,7 +124,7 @@ def compiled(g: Graph, target: Target, off: tuple[str, ...] = ()) -> Executable:
 
 
 def temporaries(g: Graph, off: tuple[str, ...] = ()) -> int:
-    """Bytes, of two threads together, on cores whose L2 holds a small part of the weights."""
+    """Bytes of two threads together, on cores whose L2 fits a small part of the weights."""
     main = compiled(g, replace(host(), cores=2, l2_bytes=1 << 20, llc_bytes=32 << 20), off).module.main
     return main.shared_bytes + 2 * main.thread_bytes
 
@@ -169,14 +169,14 @@ BEYOND_CACHES = {  # of L2, which holds 256 bytes then
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=5, deadline=None)
 @given(m=st.sampled_from([1, 2, 7, 70]), **BEYOND_CACHES)
-def test_constants_that_no_cache_holds_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
+def test_constants_larger_than_caches_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     assert_right(graph(name, m, groups, group, n, constant=True), replace(host(), cores=cores, l2_bytes=256))
 
 
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=6, deadline=None)
 @given(m=st.sampled_from([1, 9, 16, 70]), **BEYOND_CACHES)
-def test_weights_that_no_cache_holds_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
+def test_weights_larger_than_caches_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     small = replace(host(), cores=cores, l2_bytes=256, llc_bytes=256, emulated=frozenset({DType.bf16}))
     assert_right(graph(name, m, groups, group, n), small)
 
@@ -191,6 +191,6 @@ def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:
 
 @pytest.mark.parametrize("name", ["f16", "f8", "s8_per_channel", "u8_per_row", "u4_groups"])
 def test_temporaries_grow_without_the_pass(name: str) -> None:
-    """What the test above would see: those of one piece take the place of all weights."""
+    """Without the pass a temporary holds all weights, so the test above can fail."""
     g = graph(name, 9, 32, 32, 4096)
     assert temporaries(g, off=("pack-on-the-fly",)) > 8 * temporaries(g)

@@ -1,4 +1,4 @@
-"""Planes with their padding laid out: where that is done, and that what stands for nothing changes nothing."""
+"""Windows over padded planes: where they are used, and that padding does not change results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lowered(graph: Graph) -> Func:
 
 
 def lays_out(graph: Graph) -> bool:
-    """Whether a plane is filled before windows are folded."""
+    """Whether a plane is filled before its windows are computed."""
     stores = [s for s in walk(lowered(graph).body) if isinstance(s, Store) and s.tensor.scope is not Scope.param]
     return any(isinstance(s.value, Load | Cast) and any(load.tensor.scope is Scope.param for load in loads(s)) for s in stores)
 
@@ -77,7 +77,7 @@ def test_nest(golden: Callable[[str], None]) -> None:
     ],
     ids=lambda graph: f"{graph.ops[0].kind} {graph.ops[0].inputs[0].shape}",
 )
-def test_what_is_laid_out_is_right(graph: Graph) -> None:
+def test_padded_windows_are_right(graph: Graph) -> None:
     assert lays_out(graph)
     assert matches_reference(graph)
 
@@ -97,17 +97,17 @@ def test_what_is_laid_out_is_right(graph: Graph) -> None:
         (pooled("AvgPoolBackward", (2, 16, 9, 14), (3, 3), stride=(2, 1)), "the same along another axis"),
     ],
 )
-def test_what_is_not(graph: Graph, why: str) -> None:
+def test_windows_that_are_not_padded(graph: Graph, why: str) -> None:
     assert not lays_out(graph), why
 
 
-def test_narrow_elements_are_laid_out_for_fewer_borders() -> None:
-    """They are converted once."""
+def test_narrow_elements_are_padded_for_fewer_borders() -> None:
+    """Their conversion is done once."""
     wide, narrow = (pooled("MaxPool", (2, 16, 112, 112), (3, 3), dtype=dtype) for dtype in (DType.f32, DType.bf16))
     assert (lays_out(wide), lays_out(narrow)) == (False, True)
 
 
-def test_a_task_is_a_plane_and_holds_no_more() -> None:
+def test_a_task_stores_one_plane() -> None:
     main = tir(pooled("MaxPool", (4, 16, 30, 30), (3, 3)))
     assert main.thread_bytes <= 2 * 32 * 32 * 4
     (tasks,) = (s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel)

@@ -1,4 +1,4 @@
-"""Products whose batch entries all go past one panel of weights after the other: when, how their loops stand, and that they are right."""
+"""Products with panels of weights as the outermost loop: when, their loops, and results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def convolution(images: int = 3, side: int = 7, dtype: DType = f32, channels: in
 
 
 def widened(entries: int, rows: int, columns: int = 712) -> Graph:
-    """By weights that change, which few rows widen as they load them; those of src are made f32 first."""
+    """Variable weights that are widened as they are loaded, and a src that is converted to f32 first."""
     b = GraphBuilder()
     b.op("MatMul", b.input((entries, rows, 216), DType.f16), b.input((216, columns), DType.f16))
     return b.graph()
@@ -61,7 +61,7 @@ def widened(entries: int, rows: int, columns: int = 712) -> Graph:
     ],
     ids=["windows", "of bf16", "entries", "few windows", "long rows", "few entries", "weights of their own", "no entries"],
 )
-def test_when(graph: Graph, panels_first: bool) -> None:
+def test_products_with_panels_first(graph: Graph, panels_first: bool) -> None:
     found = nest(scheduled(partition(graph), FEW))
     assert found.panels_first == panels_first
     if panels_first:
@@ -69,7 +69,7 @@ def test_when(graph: Graph, panels_first: bool) -> None:
         assert (found.parameters.nb, found.split_n) == (32, True)
 
 
-def test_weights_that_l2_holds_go_past_each_entry() -> None:
+def test_weights_that_fit_l2_are_the_inner_loop() -> None:
     assert not nest(scheduled(partition(convolution()), TARGET)).panels_first
 
 
@@ -82,8 +82,8 @@ def test_panels_are_the_outermost_loop() -> None:
     assert [s.extent for s in inside] == [Const(3), Const(7), Const(1)]  # images, windows along y, blocks of rows
 
 
-def test_panels_that_l2_holds_together_are_one_task() -> None:
-    """712 columns are 12 panels, in groups of two: a group may take as much of L2 as leaves room for what goes past it."""
+def test_panels_that_fit_l2_together_are_one_task() -> None:
+    """712 columns are 12 panels, in groups of two: a group leaves room in L2 for the rows it is multiplied by."""
     g = scheduled(partition(matmul(60, 3, columns=712)), replace(TARGET, l2_bytes=MEDIUM_L2))
     found = nest(g)
     assert found.parameters is not None
@@ -93,7 +93,7 @@ def test_panels_that_l2_holds_together_are_one_task() -> None:
 
 
 @pytest.mark.parametrize(("cores", "columns", "ns"), [(1, 704, 128), (2, 704, 64), (2, 768, 128)], ids=["one core", "not alike", "alike"])
-def test_groups_are_as_wide_as_gives_the_cores_alike(cores: int, columns: int, ns: int) -> None:
+def test_groups_of_panels_balance_the_load(cores: int, columns: int, ns: int) -> None:
     """Eleven panels by twos: of 60 entries one of two cores would have 360 panels and the other 300."""
     found = nest(scheduled(partition(matmul(60, 3, columns=columns)), replace(TARGET, l2_bytes=MEDIUM_L2, cores=cores)))
     assert found.parameters is not None
@@ -123,8 +123,8 @@ def test_results_are_right_and_the_same_for_any_number_of_threads(graph: Graph, 
     assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
 
 
-def test_weights_that_few_rows_would_read_in_pieces_are_read_whole() -> None:
-    """And nothing is fetched ahead of pieces; each task makes its rows of src itself, all of them."""
+def test_weights_are_not_read_block_by_block() -> None:
+    """Nothing is prefetched for blocks, and each task converts all of its rows of src."""
     g = scheduled(partition(widened(60, 1)), replace(TARGET, l2_bytes=WIDENED_L2))
     p = nest(g).parameters
     assert p is not None
@@ -133,10 +133,10 @@ def test_weights_that_few_rows_would_read_in_pieces_are_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nb", "split_n", "panels_first"), [(32, True, True), (32, False, False), (48, True, False)], ids=["held", "whole rows", "not held"]
+    ("nb", "split_n", "panels_first"), [(32, True, True), (32, False, False), (48, True, False)], ids=["blocked", "all rows", "not blocked"]
 )
-def test_what_is_forced_holds(nb: int, split_n: bool, panels_first: bool) -> None:
-    """So that tuning measures the schedule's own choice as what it is."""
+def test_forced_parameters_hold(nb: int, split_n: bool, panels_first: bool) -> None:
+    """Tuning can measure the schedule's own choice."""
     p = partition(matmul(60, 3))
     forced = Forced("f32:f32 60x3x216x72 constant", mb=2, nb=nb, split_n=split_n)
     found = nest(scheduled(replace(p, options=replace(p.options, forced=(forced,))), FEW))

@@ -1,4 +1,4 @@
-"""What microkernel calls fetch ahead: all of what comes next, and nothing else. No other test would notice: prefetches mean nothing."""
+"""What microkernel calls prefetch: all of what comes next, and nothing else. Prefetches do not affect results of other tests."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def attention(rows: int, keys: int, dtype: DType) -> Graph:
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
 @pytest.mark.parametrize(("rows", "keys"), [(64, 128), (80, 96)])
-def test_calls_fetch_the_next_entrys_keys_and_values_and_the_next_tasks_rows(rows: int, keys: int, dtype: DType) -> None:
-    """Each line once, but for what rounding up adds behind them, and for rows that the last task of an entry has fewer of."""
+def test_calls_prefetch_the_next_entry_and_the_next_rows(rows: int, keys: int, dtype: DType) -> None:
+    """Each line once, except where sizes are rounded up, and where an entry's last task has fewer rows."""
     g = scheduled(attention(rows, keys, dtype), TARGET)
     (nest,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.prefetched_entries)
     tensors: dict[str, Tensor] = {}
@@ -133,13 +133,13 @@ def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
     assert set(found.values()) == {1}
 
 
-def test_rows_are_fetched_where_keys_and_values_leave_no_room_for_the_next_ones() -> None:
+def test_rows_are_prefetched_where_the_next_entry_does_not_fit() -> None:
     (nest,) = (n for n in scheduled(attention(128, 768, DType.f32), TARGET).nodes if isinstance(n, FusedOp) and n.prefetched_rows)
     assert not nest.prefetched_entries
 
 
 @pytest.mark.parametrize(("rows", "is_fetched"), [(64, False), (320, True)])
-def test_masks_of_each_entry_are_fetched_where_l2_does_not_keep_them(rows: int, is_fetched: bool) -> None:
+def test_masks_are_prefetched_where_l2_does_not_keep_them(rows: int, is_fetched: bool) -> None:
     b = GraphBuilder()
     q, k, mask = b.input((2, 4, rows, 64)), b.input((2, 4, 64, 128)), b.input((2, 4, rows, 128))
     b.op("SoftMax", b.op("Add", b.op("MatMul", q, k), mask), axis=-1)
@@ -155,7 +155,7 @@ def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
     return b.graph()
 
 
-def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> None:
+def test_calls_prefetch_the_next_panel_of_weights() -> None:
     g = scheduled(mlp(128, 512), TARGET)
     seen = 0
     for at, call in calls(lower(g).main.body, {}):
@@ -171,8 +171,8 @@ def test_a_call_fetches_the_next_panel_of_weights_that_l2_does_not_keep() -> Non
 @pytest.mark.parametrize(
     ("rows", "llc_bytes", "is_fetched"), [(7, 1 << 20, True), (6, 1 << 20, False), (7, 4 << 20, False), (24, 4 << 20, True)]
 )
-def test_fewer_rows_do_where_weights_come_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
-    """Two MiB are twice what half of a last-level cache of one has."""
+def test_few_rows_prefetch_weights_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
+    """The weights have 2 MiB, more than half of the last-level cache."""
     g = scheduled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
     found = {bool(call.prefetches) for _, call in calls(lower(g).main.body, {})}
     assert found == {is_fetched}
@@ -181,8 +181,8 @@ def test_fewer_rows_do_where_weights_come_from_memory(rows: int, llc_bytes: int,
 @pytest.mark.parametrize(("k", "pieces"), [(512, 1), (1024, 2), (1280, 3)])
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed: bool, k: int, pieces: int) -> None:
-    """Behind the last piece of some columns the first one of the next columns, and nothing twice."""
+def test_calls_prefetch_what_the_next_block_is_packed_from(dtype: DType, transposed: bool, k: int, pieces: int) -> None:
+    """After the last block of some columns, the first block of the next columns; nothing twice."""
     n = 4096
     b = GraphBuilder()
     b.op("MatMul", b.input((32, k), dtype), b.input((n, k) if transposed else (k, n), dtype), transpose_b=transposed)
@@ -205,8 +205,8 @@ def test_calls_fetch_what_the_next_piece_is_packed_from(dtype: DType, transposed
         assert len(fetched) == p.ks * p.ns // per_line
 
 
-def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
-    """The order of constants is that of their places in memory."""
+def test_the_next_weights_follow_the_last_panel_in_memory() -> None:
+    """Constants are in memory in the order in which they are read."""
     low = lowered(mlp(128, 512), TARGET)
     read = dict.fromkeys(call.wei.tensor for _, call in calls(low.main.body, {}))
     assert [t for t in low.constants if t in read] == list(read)
@@ -223,14 +223,14 @@ def test_beyond_the_last_panel_lie_the_weights_that_are_read_next() -> None:
         (mlp(96, 2048, DType.f16), "pieces of the weights are made, and are in cache then"),
     ],
 )
-def test_nothing_is_fetched_where_it_does_not_pay(graph: Graph, why: str) -> None:
+def test_nothing_is_prefetched_where_it_does_not_pay(graph: Graph, why: str) -> None:
     written = [s for s in walk(lowered(graph, TARGET).main.body) if isinstance(s, Brgemm)]
     assert written
     assert not any(call.prefetches for call in written), why
 
 
-def test_what_init_multiplies_fetches_no_weights_that_it_has_packed_itself() -> None:
-    """They are temporaries of its own there, which no call may fetch."""
+def test_init_does_not_prefetch_its_own_temporaries() -> None:
+    """Temporaries of init are not parameters, so no call may prefetch them."""
     b = GraphBuilder()
     b.op("Add", b.op("MatMul", b.constant((128, 512)), b.constant((512, 512))), b.input((128, 512)))
     lower_init = lowered(b.graph(), TARGET).lower_init

@@ -1,4 +1,4 @@
-"""Rows that do not come out even: each number of rows that tasks have goes through the columns in a branch of its own, with post-ops."""
+"""Ragged rows: each number of rows that tasks have is a branch of its own around the columns and their post-ops."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def partition(dtype: DType, constant: bool, split: bool) -> Partition:
 
 
 @pytest.mark.parametrize(("dtype", "constant", "split"), CASES)
-def test_it_is_right(dtype: DType, constant: bool, split: bool) -> None:
+def test_results_are_right(dtype: DType, constant: bool, split: bool) -> None:
     assert matches_reference(layer(dtype, constant), partition(dtype, constant, split))
 
 
 @pytest.mark.parametrize(("dtype", "constant", "split"), CASES)
-def test_all_microkernels_of_whole_panels_have_the_post_ops(dtype: DType, constant: bool, split: bool) -> None:
-    """One for tasks of 32 rows and one for that of 13."""
+def test_microkernels_of_full_panels_have_fused_post_ops(dtype: DType, constant: bool, split: bool) -> None:
+    """One for tasks of 32 rows, and one for the task of 13."""
     body = run(lowered(partition(dtype, constant, split)).main, TARGET, lambda *_: None).body
     calls = [s for s in walk(body) if isinstance(s, Brgemm) and s.n == 64]
     assert {s.m for s in calls} == {32, 13}
@@ -52,14 +52,14 @@ def test_all_microkernels_of_whole_panels_have_the_post_ops(dtype: DType, consta
 
 
 def test_columns_that_are_tasks_stay_tasks() -> None:
-    """The branch stands inside, where the loops of rows and columns are one."""
+    """The branch is inside, where the loops of rows and columns are one."""
     body = run(lowered(partition(DType.f32, True, split=True)).main, TARGET, lambda *_: None).body
     (loop,) = (s for s in walk(body) if isinstance(s, For) and s.kind is LoopKind.parallel)
     assert loop.extent == Const(9)
 
 
-def test_several_products_share_their_branches() -> None:
-    """Only microkernels are in them then, not whole rows of columns."""
+def test_several_products_get_branches_around_calls_only() -> None:
+    """They then contain microkernel calls only, not all columns."""
     b = GraphBuilder()
     hidden = b.op("ReLU", b.op("MatMul", b.input((M, K)), b.constant((K, N))))
     b.op("ReLU", b.op("MatMul", hidden, b.constant((N, K))))

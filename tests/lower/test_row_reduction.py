@@ -1,4 +1,4 @@
-"""The backward graph of attention: sums over queries go into the gradients of keys and values while the queries' rows are in cache."""
+"""The backward graph of attention: gradients of keys and values are summed while the queries' rows are in cache."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_backward_is_one_nest_and_one_region(options: dict[str, object]) -> None
     assert [isinstance(s, For) and s.kind is LoopKind.parallel for s in top] == [True]
 
 
-def test_groups_are_summed_in_the_same_region() -> None:
+def test_head_groups_are_summed_in_the_same_region() -> None:
     partition = partition_of(built(batch=(2, 2, 3), groups=(2, 2, 1), queries=128, keys=128, d=64))
     assert len(nests(scheduled(partition, TARGET))) == 3
     main = compile_partition(partition, TARGET).module.main
@@ -66,13 +66,13 @@ def test_temporaries_grow_neither_with_the_batch_nor_with_the_square_of_the_sequ
 
 
 def test_one_entry_keeps_its_rows_parallel() -> None:
-    """Threads cannot add to one sum."""
+    """Threads cannot add to the same sum."""
     found = nests(scheduled(built(batch=(1, 1), queries=256, keys=256), TARGET))
     assert not any(stage.reduces_rows for nest in found for stage in nest.stages)
     assert_right(built(batch=(1, 1), queries=256, keys=256))
 
 
-def test_gradients_of_weights_sum_over_tasks_of_all_threads_and_stay_apart() -> None:
+def test_weight_gradients_are_not_fused() -> None:
     b = GraphBuilder()
     x, dy = b.input((256, 32)), b.input((256, 48))
     b.op("MatMul", x, b.op("Tanh", b.op("MatMul", x, b.input((32, 48)))), transpose_a=True)
@@ -81,13 +81,13 @@ def test_gradients_of_weights_sum_over_tasks_of_all_threads_and_stay_apart() -> 
     assert not any(stage.reduces_rows for nest in nests(scheduled(partition, TARGET)) for stage in nest.stages)
 
 
-def test_sums_begin_at_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_clear_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RowReduction, "clear", lambda self: seq())
     with pytest.raises(AssertionError):
         assert_right(built())
 
 
-def test_every_task_adds_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_the_wrong_rows_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     add_task = RowReduction.add_task
 
     def add_first_task(self: RowReduction) -> object:

@@ -1,4 +1,4 @@
-"""Folds of everything, or of all axes but the last (per channel, on vectors of channels): rows spread over tasks."""
+"""Reductions of everything, or of all axes but the last (vectors of channels): rows are split into tasks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CASES: dict[str, Build] = {
 
 
 def distance(b: GraphBuilder) -> None:
-    """The sum of squares of what is left of src when its channels' own numbers are taken off: rows are not one run for both."""
+    """The sum of squares of src minus a number per channel: the rows of the two operands do not collapse."""
     b.op("ReduceL2", b.op("Subtract", b.input(RAGGED), b.input(RAGGED[-1:])), axes=[0, 1, 2, 3])
 
 
@@ -102,13 +102,13 @@ def main(build: Build, target: Target = TARGET) -> Func:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_fold_is_right(name: str) -> None:
+def test_reductions_are_right(name: str) -> None:
     assert matches_reference(CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rows_are_tasks_of_a_number_that_the_machine_does_not_change(name: str) -> None:
-    """So the order in which numbers are added up, and with it every bit, is one for all machines and numbers of threads."""
+def test_number_of_tasks_does_not_depend_on_the_machine(name: str) -> None:
+    """So the order of additions, and every bit, is the same for all machines and numbers of threads."""
     one, many = (print_tir(lowered(CASES[name], replace(TARGET, cores=cores)).main) for cores in (1, 16))
     assert one == many
     assert "parallel for" in one
@@ -118,7 +118,7 @@ PASSES = {"backward": 2, "training": 3, "gradient of a bias": 1, "sum": 1, "L2":
 
 
 @pytest.mark.parametrize(("name", "passes"), PASSES.items())
-def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) -> None:
+def test_each_pass_over_the_data_is_parallel(name: str, passes: int) -> None:
     f = main(CASES[name])
     spread = [s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert len(spread) == passes
@@ -127,8 +127,8 @@ def test_each_pass_over_the_data_is_spread_over_threads(name: str, passes: int) 
     assert not {x.tensor.name for s in outside for c in walk(s) for x in loads(c)} & large
 
 
-def test_what_another_nest_reads_too_is_cut_finer() -> None:
-    """So that a task's share of both inputs stays in L2 between the two."""
+def test_shared_inputs_are_cut_finer() -> None:
+    """So a task's part of both inputs stays in L2 between the two nests."""
 
     def build(b: GraphBuilder) -> None:
         shape, stats = (64, 64, 20, 112), (64, 64, 20)
@@ -140,14 +140,14 @@ def test_what_another_nest_reads_too_is_cut_finer() -> None:
 
 
 @pytest.mark.parametrize("build", [backward(EVEN), training(EVEN), backward((8, 32, 32, 64)), backward(EVEN, DType.bf16)])
-def test_temporaries_hold_parts_of_sums_alone(build: Build) -> None:
-    """What the second pass reads again of the first it computes again."""
+def test_temporaries_hold_only_partial_sums(build: Build) -> None:
+    """The second pass recomputes values of the first."""
     assert main(build).shared_bytes <= 4 * 64 * (2 * split_reduction.MOST_TASKS + 16)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
-    """Cores that write to one line take it from each other."""
+def test_partial_sums_have_cache_lines_of_their_own(name: str) -> None:
+    """Cores that write to the same line would wait for it."""
     f = lowered(CASES[name]).main
     small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * split_reduction.MOST_TASKS)
     parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
@@ -156,14 +156,14 @@ def test_parts_of_one_number_lie_in_lines_of_their_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_folds_to_one_number_run_in_vectors(name: str) -> None:
+def test_full_reductions_are_vectorised(name: str) -> None:
     f = main(CASES[name])
     (task, *_) = (s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel)
     assert any(type_of(x)[1] == TARGET.lanes for s in walk(task) for x in loads(s) if x.tensor.scope is Scope.param)
 
 
-def test_what_is_made_of_much_is_kept() -> None:
-    """Reading three vectors again would cost more than one."""
+def test_values_of_three_loads_are_stored() -> None:
+    """Loading three vectors again costs more than loading one."""
 
     def build(b: GraphBuilder) -> None:
         x = b.op("Multiply", b.op("Multiply", b.input((100003,)), b.input((100003,))), b.input((100003,)))
@@ -172,14 +172,14 @@ def test_what_is_made_of_much_is_kept() -> None:
     assert main(build).shared_bytes >= 4 * 100003
 
 
-def test_what_costs_a_function_is_kept() -> None:
-    """A softmax of columns finds its exponentials once, in whole vectors and in the masked rest."""
+def test_expensive_values_are_stored() -> None:
+    """A softmax of columns computes its exponentials once, in full vectors and in the masked rest."""
     text = print_tir(main(CASES["softmax of columns"]))
     assert text.count("exp(") == 1 + bool(RAGGED[-1] % TARGET.lanes)
 
 
-def test_a_long_chain_is_kept() -> None:
-    """Not computed again, nor walked through to the end for each of its readers."""
+def test_results_of_long_chains_are_stored() -> None:
+    """It is not recomputed, nor searched to its end for each reader."""
 
     def build(b: GraphBuilder) -> None:
         x = b.input((6000, 19))
@@ -197,18 +197,18 @@ def test_vectors_run_along_the_channels() -> None:
     assert all(type_of(s.value)[1] == TARGET.lanes for s in stores)
 
 
-def test_sums_of_what_is_read_once_share_a_nest() -> None:
-    """One of dy, one of dy times x."""
+def test_sums_of_the_same_input_share_a_nest() -> None:
+    """The sums of dy and of dy times x."""
     folding = [n for n in nests(scheduled(backward(EVEN))) if any(o.kind == "ReduceSum" for o in n.ops)]
     assert [sum(o.kind == "ReduceSum" for o in n.ops) for n in folding] == [2]
 
 
-def test_little_work_stays_on_one_thread() -> None:
+def test_small_nests_are_serial() -> None:
     assert "parallel for" not in print_tir(main(op("ReduceSum", (500, 64), axes=[0])))
 
 
 @pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
-def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spread = split_reduction.SplitRegion._parallel_tasks
 
     def broken(self: split_reduction.SplitRegion, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:

@@ -1,4 +1,4 @@
-"""Src that lies by columns is packed by each task, where dot products take several elements of k."""
+"""A column-major src is packed by each task, where dot products take groups of k."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gradients(**options: object) -> Graph:
 
 
 def assert_close(graph: Graph, target: Target = TARGET) -> None:
-    """To within what bf16 holds between the ops."""
+    """To within the precision of bf16 between ops."""
     assert_right(graph, target, tolerance=0.03, spread=0.5)
 
 
@@ -42,7 +42,7 @@ def kernels(graph: Graph, target: Target = TARGET) -> Iterator[Brgemm]:
 
 
 def alone(m: int, k: int, n: int, batch: tuple[int, ...] = (3,)) -> Graph:
-    """tanh(A B)^T C, of which the first product's rows are what the second one sums over: [k, m]."""
+    """tanh(A B)^T C, where the second product reduces over the first one's rows: [k, m]."""
     b = GraphBuilder()
     made = b.op("Tanh", b.op("MatMul", b.input((*batch, k, 8), BF16), b.input((*batch, 8, m), BF16)))
     b.op("MatMul", made, b.input((*batch, k, n), BF16), transpose_a=True)
@@ -67,7 +67,7 @@ def test_gradients_are_right(options: dict[str, object]) -> None:
     assert_close(gradients(**options))
 
 
-def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
+def test_backward_is_one_nest_of_bf16_products() -> None:
     graph = gradients(queries=128, keys=96)
     (nest,) = nests(scheduled(graph, TARGET))
     assert sum(stage.reduces_rows for stage in nest.stages) == 2
@@ -77,8 +77,8 @@ def test_backward_is_one_nest_and_all_of_its_products_are_of_bf16() -> None:
     assert [k.batch for k in kernels(graph) if k.accumulate] == [(nest.mb // 2,)] * 2 * calls
 
 
-def test_scores_are_packed_and_not_copied_by_elements() -> None:
-    """Each task packs its rows of both operands that lie by columns, whatever else it packs."""
+def test_scores_are_packed_not_copied() -> None:
+    """Each task packs its rows of both column-major operands."""
     partition = partition_of(gradients(queries=128, keys=96))
     (nest,) = nests(scheduled(partition, TARGET))
     packs = [(p.k, p.n) for p in walk(compile_partition(partition, TARGET).module.main.body) if isinstance(p, Pack)]
@@ -86,7 +86,7 @@ def test_scores_are_packed_and_not_copied_by_elements() -> None:
 
 
 @pytest.mark.parametrize("queries", [5, 37, 131])
-def test_tasks_have_whole_groups_of_rows_but_for_the_last(queries: int) -> None:
+def test_tasks_have_full_groups_of_rows(queries: int) -> None:
     for target in (TARGET, replace(TARGET, cores=1), replace(TARGET, l2_bytes=20 << 10)):
         graph = gradients(queries=queries)
         (nest,) = nests(scheduled(graph, target))
@@ -96,8 +96,8 @@ def test_tasks_have_whole_groups_of_rows_but_for_the_last(queries: int) -> None:
 
 @pytest.mark.parametrize(("m", "k", "n"), [(48, 64, 64), (33, 31, 70), (64, 2, 64), (5, 3, 257), (200, 9, 64)])
 @pytest.mark.parametrize("batch", [(3,), (1,)], ids=str)
-def test_a_product_that_stays_apart_packs_its_src_too(m: int, k: int, n: int, batch: tuple[int, ...]) -> None:
-    """With one entry on two cores nothing is summed over the rows of tasks."""
+def test_separate_products_pack_their_src_too(m: int, k: int, n: int, batch: tuple[int, ...]) -> None:
+    """With one entry on two cores, no product reduces over rows of tasks."""
     graph = alone(m, k, n, batch)
     assert_close(graph)
     if batch == (1,):
@@ -105,8 +105,8 @@ def test_a_product_that_stays_apart_packs_its_src_too(m: int, k: int, n: int, ba
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_groups_of_columns_read_channels_of_their_own(groups: int) -> None:
-    """What a nest has made with the channels first, and both gradients of a convolution of groups read."""
+def test_convolution_groups_read_their_own_channels(groups: int) -> None:
+    """A channels-first result that both gradients of a grouped convolution read."""
     b, wei = GraphBuilder(), (16, 32 // groups, 1)
     made = b.op("Multiply", b.input((2, 16, 8), BF16), b.input((2, 16, 8), BF16))
     form = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1], "data_format": "NCX", "weights_format": "OIX"}
@@ -115,8 +115,8 @@ def test_groups_of_columns_read_channels_of_their_own(groups: int) -> None:
     assert_close(b.graph())
 
 
-def test_phases_that_are_stored_side_by_side_read_what_is_packed() -> None:
-    """A transposed convolution of what another convolution has made with the channels first (lower/interleaved_epilogue.py)."""
+def test_interleaved_phases_read_packed_src() -> None:
+    """A transposed convolution of another convolution's channels-first result (lower/interleaved_epilogue.py)."""
     b = GraphBuilder()
     form = {"pads_begin": [0, 0], "pads_end": [0, 0], "dilations": [1, 1], "data_format": "NCX"}
     made = b.op("Convolution", b.input((1, 8, 8, 8), BF16), b.constant((16, 8, 1, 1), BF16), strides=[1, 1], weights_format="OIX", **form)
@@ -124,8 +124,8 @@ def test_phases_that_are_stored_side_by_side_read_what_is_packed() -> None:
     assert_close(b.graph())
 
 
-def test_scores_in_one_pass_read_what_is_packed() -> None:
-    """Of queries that a nest has made by columns, and another product reads by rows."""
+def test_flash_attention_reads_packed_src() -> None:
+    """Queries that a nest stores column-major, and another product reads by rows."""
     b = GraphBuilder()
     queries = b.op("Tanh", b.input((2, 3, 32, 64), BF16))
     scores = b.op("MatMul", queries, b.input((2, 3, 32, 513), BF16), transpose_a=True, dtype=DType.f32)
@@ -136,7 +136,7 @@ def test_scores_in_one_pass_read_what_is_packed() -> None:
     assert_close(b.graph(), target)
 
 
-def test_columns_that_are_tasks_pack_for_themselves() -> None:
+def test_column_tasks_pack_for_themselves() -> None:
     """Few rows by many columns."""
     target = replace(TARGET, cores=4)
     graph = alone(3, 64, 640, (1,))
@@ -144,21 +144,21 @@ def test_columns_that_are_tasks_pack_for_themselves() -> None:
     assert_close(graph, target)
 
 
-def test_what_is_given_by_columns_is_copied_once() -> None:
+def test_column_major_inputs_are_copied_once() -> None:
     b = GraphBuilder()
     b.op("MatMul", b.input((3, 64, 48), BF16), b.input((3, 64, 70), BF16), transpose_a=True)
     assert {k.batch for k in kernels(b.graph())} == {()}
 
 
 def test_tile_registers_read_rows_of_src() -> None:
-    """Their gradients stay in f32, which reads columns as they lie."""
+    """Their gradients stay in f32, whose products read columns unpacked."""
     tiles = replace(TARGET, isa=ISAS["avx512_core_amx"])
     found: list[FusedOp] = nests(scheduled(gradients(queries=128, keys=96), tiles))
     assert sum(stage.reduces_rows for nest in found for stage in nest.stages) == 2
 
 
-def test_the_rest_of_k_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Odd rows are multiplied behind the whole groups; without them gradients are wrong."""
+def test_missing_rest_of_k_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd rows are multiplied after the full groups; without them gradients are wrong."""
     multiply = PackedSrc.multiply
 
     def whole_groups(self: PackedSrc, *args: object, **kwargs: object) -> object:
@@ -170,7 +170,7 @@ def test_the_rest_of_k_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(gradients())
 
 
-def test_every_task_packs_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_the_wrong_rows_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     pack = PackedSrc.pack
 
     def of_the_first_rows(self: PackedSrc, start: object, rows: int, k: object, size: int) -> object:
@@ -181,8 +181,8 @@ def test_every_task_packs_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(gradients(queries=128))
 
 
-def test_numbers_behind_k_do_not_count() -> None:
-    """What lies in wei behind an odd k may be NaN."""
+def test_elements_beyond_k_do_not_matter() -> None:
+    """Elements of wei beyond an odd k may be NaN."""
     graph = alone(16, 3, 16)
     partition = partition_of(graph)
     rng = np.random.default_rng(0)

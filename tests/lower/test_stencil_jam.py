@@ -1,4 +1,4 @@
-"""Windows beside each other: which are taken together, what that shares, and that every border of theirs is right."""
+"""Unroll and jam of windows: which are jammed, what they share, and that results at every border are right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.targets import TARGET
 from tests.support.tensor_ir import before, tir
 
 AVX2 = replace(TARGET, isa=ISAS["avx2"])
-TOGETHER = 8  # a fourth of the registers of the target here
+JAM = 8  # a fourth of the registers of the target here
 
 
 def lowered(graph: Graph) -> Func:
@@ -70,8 +70,8 @@ def test_narrow_floats_are_right_too(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "data_format"), [(DType.u8, "NXC"), (DType.s8, "NXC"), (DType.u8, "NCX")])
-def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -> None:
-    """Padding stands for the zero point."""
+def test_quantised_results_are_right_at_padding(dtype: DType, data_format: str) -> None:
+    """Padding is the zero point."""
     b = GraphBuilder()
     shape = (2, 9, 14, 35) if data_format == "NXC" else (2, 35, 9, 14)
     src = b.op("Dequantize", b.input(shape, dtype), scales=[0.25], zps=[3], qtype="per_tensor")
@@ -85,7 +85,7 @@ def test_stored_bytes_are_right_beside_padding(dtype: DType, data_format: str) -
 
 
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
-def test_no_images_have_windows_too(kind: str) -> None:
+def test_empty_batches_are_right(kind: str) -> None:
     graph = depthwise(kind, (5, 5), (3, 3), images=0)
     assert matches_reference(graph)
 
@@ -94,15 +94,15 @@ def test_no_images_have_windows_too(kind: str) -> None:
 @pytest.mark.parametrize(("data_format", "weights_format"), [("NXC", "XIO"), ("NCX", "OIX")])
 @pytest.mark.parametrize("stride", [1, 5])
 def test_long_kernels_are_right(taps: int, data_format: str, weights_format: str, stride: int) -> None:
-    """Taps that one expression holds, and those that go so many at a time: with some left over at either end, and with none."""
+    """Taps in one expression, and taps in groups: with some left over at either end, and with none."""
     formats = {"data_format": data_format, "weights_format": weights_format}
     graph = depthwise(FORWARD, (40, 21), (taps, 3), stride=(stride, 2), pad=0, channels=5, **formats)
     assert matches_reference(graph)
 
 
 @pytest.mark.parametrize("spatial", [(60, 40), (3, 8400)])
-def test_gradients_along_which_vectors_have_conditions_are_right(spatial: Shape) -> None:
-    """Channels first: x is along the kernel, and what it meets depends on the block too, of rows or of a piece of one."""
+def test_gradients_with_conditions_on_x_are_right(spatial: Shape) -> None:
+    """Channels first: x is along the kernel, and its taps depend on the group of windows too."""
     graph = depthwise(BY_WEIGHTS, spatial, (3, 5), pad=2, channels=16, data_format="NCX", weights_format="OIX")
     assert matches_reference(graph)
 
@@ -111,26 +111,26 @@ def test_fewer_registers_hold_fewer_sums() -> None:
     assert stored_at_once(tir(depthwise(FORWARD, (40, 60), (3, 3)), before("merge-parallel"), AVX2)) == 4
 
 
-@pytest.mark.parametrize(("stride", "llc", "together"), [(2, 1 << 30, TOGETHER), (2, 1 << 20, 1), (1, 1 << 20, TOGETHER)])
-def test_windows_that_wait_for_memory_go_one_by_one(stride: int, llc: int, together: int) -> None:
-    """Where they take few taps for each element they read."""
+@pytest.mark.parametrize(("stride", "llc", "jam"), [(2, 1 << 30, JAM), (2, 1 << 20, 1), (1, 1 << 20, JAM)])
+def test_memory_bound_windows_are_not_jammed(stride: int, llc: int, jam: int) -> None:
+    """Where they have few taps for each element that they read."""
     graph = depthwise(FORWARD, (80, 80), (3, 3), stride=stride, channels=32)
     f = tir(graph, before("merge-parallel"), replace(TARGET, llc_bytes=llc))
-    assert stored_at_once(f) == together
-    assert any(isinstance(s, For) and s.var.name.startswith("g") for s in walk(f.body)) is (together > 1)
+    assert stored_at_once(f) == jam
+    assert any(isinstance(s, For) and s.var.name.startswith("g") for s in walk(f.body)) is (jam > 1)
 
 
-def test_what_windows_share_is_read_once() -> None:
-    """Eight windows of 3x3 meet ten elements of src and three weights in each of three rows, where each on its own meets three of both."""
+def test_shared_elements_are_loaded_once() -> None:
+    """Eight windows of 3x3 load ten elements of src and three weights in each of three rows; each window alone loads three of both."""
     f = lowered(depthwise(FORWARD, (40, 60), (3, 3)))
-    assert stored_at_once(f) == TOGETHER
+    assert stored_at_once(f) == JAM
     found = {(load.tensor.name, load.index) for load in loads(middle(f)) if load.tensor.scope is Scope.param}
-    assert len(found) == (TOGETHER + 2) + 3
+    assert len(found) == (JAM + 2) + 3
 
 
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA])
 def test_sums_are_vectors_in_registers(kind: str) -> None:
-    """The loop over taps along the other axis is inside of the one over vectors of channels, and nothing is kept in memory."""
+    """The loop over taps along the other axis is inside of the one over vectors of channels, and no sum is in memory."""
     main = tir(depthwise(kind, (40, 60), (3, 3), channels=64))
     assert main.thread_bytes == main.shared_bytes == 0
     vectors = [s for s in walk(main.body) if isinstance(s, For) and s.var.name.endswith("_v")]
@@ -141,8 +141,8 @@ def test_sums_are_vectors_in_registers(kind: str) -> None:
         assert all(s.tensor.lanes == 16 for s in walk(taps) if isinstance(s, Store))
 
 
-def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
-    """The gradient of 3x3 weights: rows of 57 windows, of which a group adds to three sums at a time, but for the first and the last."""
+def test_gradients_are_stored_once_per_group_of_taps() -> None:
+    """The gradient of 3x3 weights: rows of 57 windows; each group of taps updates three sums."""
     f = lowered(depthwise(BY_WEIGHTS, (40, 57), (3, 3)))
     groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (57 - 2) // TAP_GROUP]
     assert len(groups) == 1
@@ -151,28 +151,28 @@ def test_a_gradient_is_stored_once_for_so_many_windows() -> None:
     assert all(len({load.index for load in loads(s)}) == 1 + 2 * TAP_GROUP for s in sums)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "together"), [(3, 2, TOGETHER), (2, 2, 1), (1, 2, 1)])
-def test_windows_that_share_nothing_go_one_by_one(kernel: int, stride: int, together: int) -> None:
+@pytest.mark.parametrize(("kernel", "stride", "jam"), [(3, 2, JAM), (2, 2, 1), (1, 2, 1)])
+def test_windows_that_share_nothing_are_not_jammed(kernel: int, stride: int, jam: int) -> None:
     b = GraphBuilder()
     b.op("MaxPool", b.input((2, 40, 60, 16)), kernel=(kernel,) * 2, strides=(stride,) * 2, pads_begin=(0, 0), pads_end=(0, 0))
-    assert stored_at_once(lowered(b.graph())) == together
+    assert stored_at_once(lowered(b.graph())) == jam
 
 
-@pytest.mark.parametrize(("kernel", "together"), [(3, TOGETHER), (2, 1)])
-def test_nor_do_elements_that_one_window_holds(kernel: int, together: int) -> None:
+@pytest.mark.parametrize(("kernel", "jam"), [(3, JAM), (2, 1)])
+def test_elements_of_one_window_are_not_jammed(kernel: int, jam: int) -> None:
     b = GraphBuilder()
     attrs = {"kernel": (kernel,) * 2, "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (kernel % 2,) * 2, "src_shape": (2, 40, 60, 16)}
     b.op("AvgPoolBackward", b.input((2, 20, 30, 16)), exclude_pad=False, **attrs)
-    assert stored_at_once(lowered(b.graph())) == together
+    assert stored_at_once(lowered(b.graph())) == jam
 
 
-def test_rows_with_borders_go_one_by_one() -> None:
-    """Channels first: x, along a row of the image, has conditions of its own."""
+def test_rows_with_borders_are_not_jammed() -> None:
+    """Channels first: x, along a row of the image, has conditions."""
     assert stored_at_once(lowered(depthwise(FORWARD, (40, 60), (3, 3), data_format="NCX"))) == 1
 
 
-@pytest.mark.parametrize(("spatial", "parallel"), [((900,), ["t", "g"]), ((40, 60), ["t", "t"])])
-def test_groups_are_shared_out_where_other_axes_have_few_places(spatial: Shape, parallel: list[str]) -> None:
+@pytest.mark.parametrize(("spatial", "parallel"), [((900,), ["o", "g"]), ((40, 60), ["o", "o"])])
+def test_groups_are_tasks_where_other_axes_are_short(spatial: Shape, parallel: list[str]) -> None:
     f = lowered(depthwise(FORWARD, spatial, (3,) * len(spatial), channels=32))
     loops = [s.var.name[0] for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert loops == parallel

@@ -41,7 +41,7 @@ def convolution(
 
 
 def met(size: int, kernel: int, pad: int, stride: int = 1, dilation: int = 1) -> int:
-    """How many pairs of a window and a tap along one dim meet an element; a window that meets none counts for one."""
+    """The pairs of a window and a tap along one dim that read an element; a window without any counts as one."""
     windows = range(-pad, size + pad - (kernel - 1) * dilation, stride)
     return sum(max(sum(0 <= first + t * dilation < size for t in range(kernel)), 1) for first in windows)
 
@@ -60,14 +60,14 @@ def of(graph: Graph) -> int:
     [(3, 1, 1, 1), (5, 2, 1, 1), (7, 3, 2, 1), (3, 2, 1, 2), (2, 1, 2, 1), (1, 1, 1, 1), (3, 4, 1, 1), (3, 0, 1, 1)],
     ids=["one row", "two", "under a stride", "dilated", "even", "results of padding alone", "more padding than kernel", "no padding"],
 )
-def test_rows_of_results_leave_out_taps_of_padding(kernel: int, pad: int, stride: int, dilation: int) -> None:
+def test_rows_of_results_skip_taps_of_padding(kernel: int, pad: int, stride: int, dilation: int) -> None:
     graph = convolution((9, 20), (kernel, 3), (pad, 0), strides=(stride, 1), dilations=(dilation, 1))
     assert of(graph) == 2 * met(9, kernel, pad, stride, dilation) * 18 * 3 * 16 * OUT
 
 
 @pytest.mark.parametrize(("pad", "stride", "dilation"), [(0, 1, 1), (1, 1, 1), (2, 2, 1), (2, 1, 2), (4, 1, 1)])
 def test_flops_count_no_padding(pad: int, stride: int, dilation: int) -> None:
-    """As benchdnn has it; so no share of the peak is above 1 for what is left out."""
+    """As benchdnn counts, so skipped taps do not yield more than the peak."""
     src, wei = TensorType(DType.f32, (2, 9, 8, 16)), TensorType(DType.f32, (3, 5, 16, OUT))
     attrs = with_defaults("Convolution", Attrs(**attributes(2, (pad, 1), (stride, 1), (dilation, 1))))
     (shape,) = spec("Convolution").semantics.infer(attrs, (src, wei))
@@ -78,29 +78,29 @@ def test_flops_count_no_padding(pad: int, stride: int, dilation: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [7, 21, 22])
-def test_the_ends_of_short_rows_do_so_too_where_sums_are_long(columns: int) -> None:
+def test_ends_of_short_rows_skip_taps_where_sums_are_long(columns: int) -> None:
     is_short = columns < 22
     along = met(columns, 3, 1) if is_short else columns * 3
     assert of(convolution((9, columns), (3, 3), (0, 1), LEAST_TERMS)) == 2 * 7 * 3 * along * LEAST_TERMS * OUT
     assert of(convolution((9, columns), (3, 3), (0, 1), LEAST_TERMS - 1)) == 2 * 7 * 3 * columns * 3 * (LEAST_TERMS - 1) * OUT
 
 
-def test_both_ways() -> None:
+def test_rows_and_columns_skip_taps() -> None:
     assert of(convolution((7, 7), (3, 3), (1, 1), LEAST_TERMS)) == 2 * met(7, 3, 1) ** 2 * LEAST_TERMS * OUT
 
 
-def test_of_three_dims_the_outermost() -> None:
+def test_three_dims_skip_taps_of_the_outermost() -> None:
     assert of(convolution((4, 5, 20), (3, 3, 3), (1, 1, 1))) == 2 * met(4, 3, 1) * 5 * 3 * 20 * 3 * 16 * OUT
 
 
-def test_too_many_branches_multiply_all() -> None:
+def test_too_many_branches_multiply_all_taps() -> None:
     pad = MOST_BRANCHES // 2 + 1
     graph = convolution((20, 20), (2 * pad + 1, 1), (pad, 0))
     assert of(graph) == 2 * 20 * (2 * pad + 1) * 20 * 16 * OUT
     assert not any(isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s)) for s in walk(lowered(graph).main.body))
 
 
-def test_a_border_of_other_numbers_is_multiplied() -> None:
+def test_padding_other_than_zero_is_multiplied() -> None:
     """Zero points of u8 are padding, too, but not zero."""
     b = GraphBuilder()
     src = b.op("Dequantize", b.input((2, 7, 7, 16), DType.u8), qtype="per_tensor", scales=[0.5], zps=[3])
@@ -110,8 +110,8 @@ def test_a_border_of_other_numbers_is_multiplied() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pads"), [(5, 2, (2, 2)), (5, 2, (3, 0)), (5, 3, (0, 2)), (3, 2, (1, 1)), (6, 2, (1, 2))])
-def test_columns_that_meet_some_taps_are_summed_once(kernel: int, stride: int, pads: Shape) -> None:
-    """Of a transposed convolution's phases some meet only taps that not all rows meet."""
+def test_columns_with_few_taps_are_summed_once(kernel: int, stride: int, pads: Shape) -> None:
+    """Some phases of a transposed convolution have only taps that not all rows need."""
     b = GraphBuilder()
     src, wei = b.input((1, 3, 6, LEAST_TERMS)), b.constant((1, kernel, 64, LEAST_TERMS))
     given = attributes(2, (0, 0), (1, stride), (1, 1)) | {"pads_begin": (0, pads[0]), "pads_end": (0, pads[1]), "weights_format": "XOI"}

@@ -1,4 +1,4 @@
-"""Results whose rows lie side by side: they are turned before post-ops, and everything is stored in vectors."""
+"""Results stored column by column: tiles are transposed before post-ops, and all stores are vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def convolution(b: GraphBuilder, size: int = 16, channels: int = 48) -> LogicalT
 
 
 def chain(b: GraphBuilder) -> None:
-    """With an operand that lies as the result does, and one number per channel."""
+    """With an operand with the result's strides, and one number per channel."""
     x = b.op("BiasAdd", convolution(b), b.constant((48,)), data_format="NCX")
     b.op("Add", b.op("GELU", x), b.input((2, 48, 16, 16)))
 
@@ -61,7 +61,7 @@ GRAPHS: dict[str, Callable[[GraphBuilder], None]] = {f.__name__: f for f in (cha
 
 
 def written_apart(f: Func) -> Iterator[Stmt]:
-    """Stores of single elements to the result, or of vectors whose elements lie far apart."""
+    """Stores of single elements to the result, or of vectors with large strides."""
     (result,) = (t for t in f.params if t.name in {s.tensor.name for s in walk(f.body) if isinstance(s, Store)})
     for s in walk(f.body):
         if isinstance(s, Store) and s.tensor.name == result.name and not (isinstance(s.index[0], Ramp) and s.index[0].stride <= CLOSE):
@@ -69,16 +69,16 @@ def written_apart(f: Func) -> Iterator[Stmt]:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_it_is_right(name: str) -> None:
+def test_results_are_right(name: str) -> None:
     assert matches_reference(GRAPHS[name])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_all_is_stored_in_vectors(name: str) -> None:
+def test_all_stores_are_vectors(name: str) -> None:
     assert [*written_apart(tir(GRAPHS[name]))] == []
 
 
-def test_a_product_alone_is_turned_into_its_place() -> None:
+def test_a_product_without_post_ops_is_transposed_into_its_result() -> None:
     b = GraphBuilder()
     dst = b.op("MatMul", b.input((33, 40)), b.constant((40, 70)))
     (op,) = b.graph().ops

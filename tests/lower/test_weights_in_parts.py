@@ -109,7 +109,7 @@ def partial(g: Gir) -> Op:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_sum_of_the_parts_is_the_gradient(name: str) -> None:
+def test_parts_sum_to_the_gradient(name: str) -> None:
     case = CASES[name]
     sizes = partial(scheduled(case.append)).attrs.integers("blocks")
     assert prod(sizes) < prod(case.problem.dst[:-1]), "a case of several parts"
@@ -117,8 +117,8 @@ def test_the_sum_of_the_parts_is_the_gradient(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "bf16" in name])
-def test_bf16_is_multiplied_as_it_is(name: str) -> None:
-    """Windows along x are what its dot products take several of."""
+def test_bf16_products_stay_bf16(name: str) -> None:
+    """Its dot products take several windows along x."""
     g = scheduled(CASES[name].append, NARROW)
     op = partial(g)
     assert (op.kind, {g.value(v).dtype for v in op.ins}) == ("_TransposedPartialWeights", {DType.bf16})
@@ -141,14 +141,14 @@ def test_a_block_fits_a_cache_where_windows_are_many() -> None:
 
 
 @pytest.mark.parametrize("dst", [(1, 14, 14, 128), (1, 1, 1, 4), (2, 127, 131, 8)], ids=["little", "one window", "primes, large weights"])
-def test_windows_stay_together_where_parts_would_cost_more(dst: Shape) -> None:
+def test_windows_are_not_split_where_parts_cost_more(dst: Shape) -> None:
     p = replace(CASES["plain"].problem, dst=dst, wei=(3, 3, 2048, dst[-1]))
     assert weights_in_parts.blocks(p) == dst[:-1]
 
 
 @pytest.mark.parametrize("name", MERGED)
 def test_few_channels_and_taps_are_rows_together(name: str) -> None:
-    """By the reference: a source laid out so has the same gradient, element for element. And they are what is multiplied."""
+    """By the reference: a src with that layout has the same gradient, element for element."""
     case = CASES[name]
     p = case.problem
     none = (0,) * len(p.kernel)
@@ -166,15 +166,15 @@ def test_few_channels_and_taps_are_rows_together(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "groups of one channel"])
-def test_many_channels_and_groups_are_rows_of_their_own(name: str) -> None:
+def test_many_channels_and_groups_have_rows_of_their_own(name: str) -> None:
     case = CASES[name]
     rows = {s.m for s in walk(with_padding_multiplied(case.graph()).body) if isinstance(s, Brgemm)}
     assert rows == {case.problem.group_in}
 
 
 @pytest.mark.parametrize("name", ["plain", "few channels"])
-def test_blocks_do_not_follow_the_machine(name: str) -> None:
-    """So the order in which numbers are added up, and with it every bit, is one for all numbers of threads."""
+def test_blocks_do_not_depend_on_the_machine(name: str) -> None:
+    """So the order of additions, and every bit, is the same for all numbers of threads."""
     one, many = (partial(scheduled(CASES[name].append, replace(TARGET, cores=cores))) for cores in (1, 16))
     assert one.attrs == many.attrs
 
@@ -192,7 +192,7 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 
 @pytest.mark.parametrize("fault", ["windows of another block", "taps elsewhere"])
-def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     index = weights_in_parts.contraction
 
     def first_block(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_transposed: bool) -> tuple[Indices, Indices]:

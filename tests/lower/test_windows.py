@@ -1,4 +1,4 @@
-"""Window nests: what shares one, how its loops run, and which instructions they become."""
+"""Window nests: which ops share one, its loops, and their instructions."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_nest(data_format: str, golden: Callable[[str], None]) -> None:
 
 
 def test_rows_of_even_and_odd_elements(golden: Callable[[str], None]) -> None:
-    """x // 4 and x % 4 of 2x - 1 move evenly from every second x to the next: two rows, each with weights of its own."""
+    """x // 4 and x % 4 of 2x - 1 are affine in every second x: two rows, each with its own weights."""
     b = GraphBuilder()
     b.op("Interpolate", b.input((2, 3, 40)), mode="linear", sizes=(80,), data_format="NCX")
     golden(print_tir(tir(b.graph(), before("merge-parallel"))))
 
 
-def test_rows_that_would_be_gathered_anyway_have_no_interior() -> None:
-    """17 elements to 21: what x reads moves evenly from every 42nd x to the next. One vector, or two, are all of the row."""
+def test_gathered_rows_have_no_interior() -> None:
+    """17 elements to 21: taps are affine in every 42nd x only. A row is one vector or two."""
     b = GraphBuilder()
     b.op("Interpolate", b.input((2, 3, 17)), mode="linear", sizes=(21,), data_format="NCX")
     rows = [constant(s.extent) for s in walk(tir(b.graph(), before("merge-parallel")).body) if isinstance(s, For)]
@@ -60,7 +60,7 @@ def test_rows_that_would_be_gathered_anyway_have_no_interior() -> None:
     ],
 )
 def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict[str, object]) -> None:
-    """With x a spatial axis: no loop is left whose index is divided, and every long one is a vector's."""
+    """With x a spatial axis: no loop divides its index, and every long one is vectorised."""
     b = GraphBuilder()
     b.op(kind, *map(b.input, shapes), data_format="NCX", **attrs)
     main = tir(b.graph())
@@ -79,13 +79,13 @@ def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict
         ("two_pools", [["MaxPool"], ["AvgPool"], ["AvgPool", "ReLU"]]),
     ],
 )
-def test_post_ops_share_the_nest_and_nothing_else_does(name: str, kinds: list[list[str]]) -> None:
+def test_only_post_ops_share_the_nest(name: str, kinds: list[list[str]]) -> None:
     assert [[op.kind for op in node.ops] for node in nests(scheduled(GRAPHS[name]()))] == kinds
 
 
 @pytest.mark.parametrize(("data_format", "taps"), [("NXC", 3), ("NCX", 9)])
-def test_there_is_one_parallel_loop_and_the_interior_runs_in_vectors(data_format: str, taps: int) -> None:
-    """On the interior the taps of a row, or all nine, meet in one expression, without a condition or a temporary in memory."""
+def test_one_parallel_loop_and_a_vectorised_interior(data_format: str, taps: int) -> None:
+    """In the interior the taps of a row, or all nine, are one expression, without a condition or a temporary in memory."""
     main = tir(pool((2, 30, 30, 64) if data_format == "NXC" else (2, 8, 60, 80), data_format))
     assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(main.body)) == 1
     lines = {line.strip() for line in print_tir(main).splitlines() if line.count(":+16") == taps and "_v*" in line}
@@ -93,8 +93,8 @@ def test_there_is_one_parallel_loop_and_the_interior_runs_in_vectors(data_format
     assert all(re.match(r"\w+ = maximum", line) for line in lines), "the value goes on in a register"
 
 
-def test_channels_last_in_memory_run_along_the_channels() -> None:
-    """Whatever data_format names them: x is the axis whose elements lie side by side."""
+def test_vectors_run_along_channels_that_are_last_in_memory() -> None:
+    """For any data_format: x is the axis with contiguous elements."""
     graph = pool((2, 64, 9, 9), "NCX", strides=(64 * 81, 1, 9 * 64, 64))
     *others, last = graph.ops
     (dst,) = last.outputs
@@ -104,8 +104,8 @@ def test_channels_last_in_memory_run_along_the_channels() -> None:
     assert ":+16*" in print_tir(tir(pool((2, 64, 9, 80), "NCX"))), "which there would be otherwise"
 
 
-def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None:
-    """Else which of a window's elements is the largest would be scattered along channels, and gathered."""
+def test_the_first_of_two_nests_stores_in_the_order_of_both() -> None:
+    """Otherwise the index of a window's largest element would be scattered along channels, and gathered."""
     b, channels_last = GraphBuilder(), (2 * 48 * 60 * 16, 1, 60 * 16, 16)
     src, diff_dst = b.input((2, 16, 48, 60), strides=channels_last), b.input((2, 16, 24, 30), strides=(24 * 30 * 16, 1, 30 * 16, 16))
     b.op("MaxPoolBackward", src, diff_dst, data_format="NCX", **POOL)
@@ -115,8 +115,8 @@ def test_what_the_first_of_two_nests_leaves_lies_as_both_go_through_it() -> None
 
 
 @pytest.mark.parametrize(("size", "count"), [(210, 170), (41, 59), (61, 99)])
-def test_post_ops_run_in_vectors_where_src_is_read_here_and_there(size: int, count: int) -> None:
-    """The row is filled first. On its own that is all there is to do, and nothing else is made."""
+def test_post_ops_of_gathered_rows_are_vectorised(size: int, count: int) -> None:
+    """The row is gathered first; without post-ops nothing else is needed."""
     b = GraphBuilder()
     resampled = b.op("Interpolate", b.input((4, 8, size)), mode="nearest", sizes=(count,), data_format="NCX")
     alone = tir(b.graph(), before("merge-parallel"))
