@@ -13,7 +13,6 @@ from benchgraph.core.target import ISAS, PAGE_BYTES, Target
 from benchgraph.gir.gemv import unrolled_columns
 from benchgraph.gir.ir import Graph, Stage
 from benchgraph.gir.packed_blocks import unpacked_block_limit
-from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.tir.groups import SIDE_BY_SIDE
@@ -47,15 +46,6 @@ def is_read_as_given(g: Graph) -> bool:
     given = {v for v in g.ins if g.value(v).type.elements == K * N}
     readers = [op for n in nests(g) for op in n.ops if given & {g.root(v) for v in op.ins}]
     return all(spec(op.kind).lowering.is_contraction for op in readers)
-
-
-def test_a_gated_perceptron_of_one_row(golden) -> None:
-    def gated(b: GraphBuilder) -> None:
-        x = b.input((1, 256), DType.bf16)
-        gate, up = (b.op("MatMul", x, b.input((256, 2048), DType.bf16)) for _ in range(2))
-        b.op("MatMul", b.op("Multiply", b.op("GELU", gate), up), b.input((256, 2048), DType.bf16), transpose_b=True)
-
-    golden(print_gir(scheduled(gated, replace(MULTIPLIES, l2_bytes=1 << 16))))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,9 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.passes import run
 from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.ir import FusedOp, Graph, Op
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.dead_op import dead_op
-from benchgraph.gir.text import print_gir
-from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE, TOTAL
@@ -24,22 +20,6 @@ from tests.support.targets import EMULATED_DOTS, TARGET
 
 FLOATS = DType.f32, DType.f32, DType.f32
 IN_WORDS = replace(TARGET, emulated=frozenset({DType.s16}))
-
-
-def linear(b: GraphBuilder) -> None:
-    b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 3), per_column(b, b.constant((8, 2), DType.s8), 2))
-
-
-def test_low_precision(golden) -> None:
-    golden(print_gir(up_to(gir(linear), "dead-op", EMULATED_DOTS)))
-
-
-def test_zero_points_on_both_sides_and_operands_of_the_other_sign(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        src = quantised(b, b.input((4, 8), DType.s8), 0.25, -7)
-        b.op("MatMul", src, per_column(b, b.constant((8, 2), DType.u8), 2, zp=100))
-
-    golden(print_gir(up_to(gir(build), "dead-op", EMULATED_DOTS)))
 
 
 def test_a_transposed_weight_takes_its_scales_along() -> None:
@@ -244,13 +224,6 @@ def test_weights_are_not_reordered_for_channels_first() -> None:
     assert g.root(windows.ins[1]) == g.ins[1]
 
 
-def test_zero_points_beside_padding(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        conv(b, quantised(b, b.input((2, 5, 5, 8), DType.s8), 0.25, 3), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 0))
-
-    golden(print_gir(up_to(gir(build), "dead-op", EMULATED_DOTS)))
-
-
 def test_zero_points_of_a_convolutions_weights_leave_it_in_floats() -> None:
     def build(b: GraphBuilder) -> None:
         conv(b, quantised(b, b.input((2, 5, 5, 8), DType.u8), 0.25, 0), quantised(b, b.constant((3, 3, 8, 2), DType.s8), 0.5, 1))
@@ -317,14 +290,6 @@ def test_inputs_are_copied_at_any_cost() -> None:
     assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [(DType.bf16, DType.bf16, DType.f32)]
 
 
-def test_widen_intermediates(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        x = b.op("TypeCast", b.op("Exp", b.input((4, 8))), dtype=DType.bf16)
-        b.op("StaticTranspose", b.op("Square", b.op("Abs", x)), order=[1, 0])
-
-    golden(print_gir(up_to(gir(build), "widen-intermediates", EMULATED_DOTS)))
-
-
 def test_operands_of_a_layout_op_with_a_narrow_border_stay_narrow() -> None:
     """All sources of a Concat have its dtype, and one of them is an input."""
 
@@ -343,23 +308,3 @@ def test_operands_of_a_bf16_product_are_not_widened() -> None:
         b.op("MatMul", x, b.input((4, 2), DType.bf16))
 
     assert products(up_to(gir(build), "dead-op", EMULATED_DOTS)) == [(DType.bf16, DType.bf16, DType.f32)] * 2
-
-
-def test_quantised_attention_is_one_nest(golden) -> None:
-    """Its operands are packed at the batch anchor, recentred on the way; what is written is already quantised and transposed."""
-
-    def build(b: GraphBuilder) -> None:
-        q, k, v = (
-            b.op("TypeCast", quantised(b, b.input((4, 2, *shape), DType.u8), 0.12, 0), dtype=DType.bf16)
-            for shape in ((16, 8), (8, 16), (16, 8))
-        )
-        scores = b.op("Divide", b.op("MatMul", q, k), b.input((1,)))
-        p = b.op("TypeCast", b.op("SoftMax", scores, axis=3), dtype=DType.f32)
-        p = quantised(b, b.op("Quantize", p, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor"), 0.12, 0)
-        dst = b.op("StaticTranspose", b.op("MatMul", b.op("TypeCast", p, dtype=DType.bf16), v), order=[0, 2, 1, 3])
-        dst = b.op("TypeCast", dst, dtype=DType.f32)
-        b.op("Quantize", dst, dtype=DType.u8, scales=[0.12], zps=[0], qtype="per_tensor")
-
-    done = run(PIPELINE, gir(build), EMULATED_DOTS, show=print_gir, verify=verify, observe=lambda *_: None)
-    assert sum(any(spec(op.kind).lowering.is_contraction for op in n.ops) for n in done.nodes if isinstance(n, FusedOp)) == 1
-    golden(print_gir(done))

@@ -11,7 +11,6 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Options
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from tests.gir.quantised import per_column, quantised
 from tests.support.graph_ir import gir, up_to
@@ -39,10 +38,6 @@ def ways(g: Graph) -> list[list[str]]:
             readers = g.consumers.get(readers[0].outs[0], ())
         found.append(kinds)
     return found
-
-
-def test_merge_quantisation(golden) -> None:
-    golden(print_gir(up_to(gir(lambda b: layer(b, b.input((M, K), DType.u8), zp=3)), "dead-op", EMULATED_DOTS)))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from benchgraph.core.target import Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Constness, FusedOp, Graph, Op
-from benchgraph.gir.layouts import column_blocked
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
@@ -36,45 +35,12 @@ def attention(b: GraphBuilder) -> None:
     b.op("StaticTranspose", b.op("MatMul", p, b.input((2, 3, 20, 16))), order=[0, 2, 1, 3])
 
 
-def test_decompose_softmax(golden) -> None:
-    golden(print_gir(up_to(gir(lambda b: b.op("SoftMax", b.input((4, 8)), axis=-1)), "decompose")))
-
-
-def test_decompose_interpolate(golden) -> None:
-    """The dim that grows least first, in f32 between them, and no reason for a dim that stays as it is."""
-    attrs = {"mode": "linear", "sizes": (12, 5, 8), "data_format": "NCX"}
-    golden(print_gir(up_to(gir(lambda b: b.op("Interpolate", b.input((2, 3, 4, 5, 6), DType.bf16), **attrs)), "decompose")))
-
-
 def test_decompose_interpolate_along_the_inner_of_two_dims_first() -> None:
     attrs = {"mode": "linear", "scales": (2.0, 2.0), "data_format": "NCX"}
     first, _ = up_to(gir(lambda b: b.op("Interpolate", b.input((2, 3, 5, 9)), **attrs)), "decompose").nodes
     assert isinstance(first, Op)
     assert first.attrs.integers("sizes") == (5, 18)
     assert "scales" not in first.attrs
-
-
-def test_decompose_matmul_bias_and_transpose(golden) -> None:
-    g = gir(lambda b: b.op("MatMul", b.input((4, 8)), b.input((6, 8)), b.input((6,)), transpose_b=True))
-    golden(print_gir(up_to(g, "decompose")))
-
-
-def test_fold_constants_multiplies_by_exact_reciprocals_only(golden) -> None:
-    def build(b: GraphBuilder) -> None:
-        exact = b.op("Quantize", b.input((4, 8)), dtype=DType.u8, scales=[0.25], zps=[3], qtype="per_tensor")
-        again = b.op("Dequantize", exact, scales=[0.25], zps=[3], qtype="per_tensor")
-        b.op("Quantize", again, dtype=DType.u8, scales=[0.1], qtype="per_tensor")
-
-    golden(print_gir(up_to(gir(build), "fold-constants")))
-
-
-def test_mark_runtime_constants(golden) -> None:
-    g = gir(lambda b: b.op("MatMul", b.input((4, 8)), b.op("Square", b.constant((8, 6)))))
-    golden(print_gir(up_to(g, "mark-runtime-constants")))
-
-
-def test_hoist_division_then_defer_scaling(golden) -> None:
-    golden(print_gir(up_to(gir(attention), "defer-scaling")))
 
 
 def test_what_is_deferred_among_constants_is_left_to_init() -> None:
@@ -210,18 +176,10 @@ def test_quotients_of_factors_are_rounded_to_odd_on_the_way_to_integers() -> Non
         assert abs(float(odd) - exact) < np.spacing(odd)
 
 
-def test_make_views_reads_and_writes_through_movement(golden) -> None:
-    golden(print_gir(up_to(gir(attention), "make-views")))
-
-
 def sources_side_by_side(b: GraphBuilder) -> None:
     x, y = b.input((4, 8)), b.input((4, 3))
     shared = b.op("ReLU", y)
     b.op("Exp", b.op("Concat", b.op("Tanh", x), y, shared, shared, b.op("StaticTranspose", b.input((5, 4)), order=[1, 0]), axis=1))
-
-
-def test_make_views_writes_the_parts_of_an_op_of_several_sources(golden) -> None:
-    golden(print_gir(up_to(gir(sources_side_by_side), "make-views")))
 
 
 CHANNELS_FIRST = {"strides": (2, 2), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1), "data_format": "NCX"}
@@ -312,20 +270,6 @@ def test_verify_wants_every_part_written_once() -> None:
         verify(replace(g, nodes=(*g.nodes[:-2], reader)))
     with pytest.raises(GirError, match=r"writes %\d+, which already has a value"):
         verify(replace(g, nodes=(*g.nodes[:-1], g.nodes[-2], reader)))
-
-
-def test_propagate_layout_blocks_what_flows_between_products(golden) -> None:
-    g = gir(lambda b: linear(b, linear(b, b.input((32, 13)), 13, 128), 128, 64))
-    golden(print_gir(up_to(g, "propagate-layout")))
-
-
-def test_fuse_fine(golden) -> None:
-    g = gir(lambda b: linear(b, linear(b, b.input((32, 13)), 13, 128), 128, 64))
-    golden(print_gir(up_to(g, "fuse-fine")))
-
-
-def test_fuse_coarse_and_schedule(golden) -> None:
-    golden(print_gir(up_to(gir(attention), "schedule")))
 
 
 def nests(g: Graph) -> list[FusedOp]:
@@ -429,19 +373,6 @@ def test_basic_passes_leave_a_basic_graph_alone() -> None:
     g = gir(lambda b: b.op("ReLU", b.input((4, 8))))
     for p in PIPELINE[: [p.name for p in PIPELINE].index("mark-runtime-constants")]:
         assert p.fn(g, TARGET) is g, p.name
-
-
-def test_settle_borders_chooses_what_a_product_makes_anyway(golden) -> None:
-    """src is in blocks of 64, which a product streams; its result is written in blocks, through pointwise ops."""
-    g = gir(lambda b: linear(b, b.input((8, 128)), 128, 192), {0: column_blocked(2, 64), 4: None})
-    golden(print_gir(up_to(g, "propagate-layout")))
-
-
-def test_settle_borders_copies_what_cannot_be_read_or_written_in_blocks(golden) -> None:
-    """Blocks of 24 are no panels of the product's; a reduction goes over rows."""
-    g = gir(lambda b: b.op("SoftMax", b.input((8, 128)), axis=-1), {0: column_blocked(2, 64)})
-    h = gir(lambda b: b.op("MatMul", b.input((8, 16)), b.input((16, 192))), {1: column_blocked(2, 24), 2: column_blocked(2, 24)})
-    golden(print_gir(up_to(g, "settle-borders")) + "\n\n" + print_gir(up_to(h, "settle-borders")))
 
 
 def test_the_pipeline_gives_every_pass_what_it_needs() -> None:

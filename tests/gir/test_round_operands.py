@@ -14,7 +14,6 @@ from benchgraph.core.target import current
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Op
 from benchgraph.gir.passes.round_operands import LEAST_USES, round_operands
-from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.reference import compare, domain, evaluate, tolerance
@@ -36,10 +35,6 @@ def linear(rows: int = LEAST_USES, columns: int = LEAST_USES, dtype: DType = F32
         b.op("MatMul", b.input((rows, 32), dtype), (b.constant if is_constant else b.input)((32, columns), dtype))
 
     return build
-
-
-def test_operands_are_rounded(golden) -> None:
-    golden(print_gir(under("bf16", linear())))
 
 
 @pytest.mark.parametrize("mode", ["bf16", "any"])

@@ -10,7 +10,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.gir.ir import Op
-from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement
@@ -29,21 +28,6 @@ def kinds(build: Build, last: str = "sink-layout-ops") -> list[str]:
 def convolution(b: GraphBuilder, kernel: int = 3) -> LogicalTensor:
     """[2, 6, 4, 5]; by a kernel of 1 of one spatial dim, which a reshape makes two."""
     return b.op("Convolution", b.input((2, 3, kernel + 3, kernel + 4)), b.constant((6, 3, kernel, kernel)), **WINDOWS)
-
-
-def quantise_moved(b: GraphBuilder) -> None:
-    moved = b.op("StaticTranspose", b.op("MatMul", b.input((2, 3, 5, 4)), b.input((2, 3, 4, 6))), order=[0, 2, 1, 3])
-    b.op("Quantize", b.op("Reorder", moved), dtype=DType.u8, scales=[0.1], zps=[3], qtype="per_tensor")
-
-
-def swish_and_add(b: GraphBuilder) -> None:
-    x = b.op("Add", convolution(b), b.input((2, 6, 4, 5)))
-    b.op("Multiply", x, b.op("Sigmoid", x))
-
-
-@pytest.mark.parametrize("build", [quantise_moved, swish_and_add], ids=lambda f: f.__name__)
-def test_sink_movements(build: Build, golden) -> None:
-    golden(print_gir(up_to(gir(build), "sink-layout-ops", EMULATED_DOTS)))
 
 
 # ---- what is moved back ----------------------------------------------------------------------------------------------

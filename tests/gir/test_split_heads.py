@@ -11,7 +11,6 @@ from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.split_heads import split_heads
-from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.reference.compare import compare, tolerance
@@ -56,12 +55,6 @@ def attention(
 
 def before(build: Build) -> Graph:
     return given_to("split-heads", build, TARGET)
-
-
-def test_golden(golden) -> None:
-    g = split_heads(before(lambda b: attention(b, divided="wide")), TARGET)
-    verify(g)
-    golden(print_gir(g))
 
 
 FORMS = {

@@ -10,7 +10,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.passes.split_reductions import FEWEST, MOST, MOST_REMATERIALISED, split_reductions
-from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.reference.compare import compare, tolerance
@@ -53,12 +52,6 @@ def group_norm(
 
 def before(build: Build) -> Graph:
     return given_to("split-reductions", build, TARGET)
-
-
-def test_golden(golden) -> None:
-    g = split_reductions(before(group_norm), TARGET)
-    verify(g)
-    golden(print_gir(g))
 
 
 def test_only_dst_has_the_size_of_src() -> None:

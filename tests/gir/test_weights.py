@@ -14,7 +14,6 @@ from benchgraph.gir.packed_blocks import CONVERTED, MOST_ROWS_PACKED, block_size
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.low_precision import ROWS_COMPRESSED
 from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
-from benchgraph.gir.text import print_gir
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -38,18 +37,6 @@ def grouped(b: GraphBuilder, rows: int = 1, k: int = 256, group: int = 32, dtype
 def per_channel(b: GraphBuilder, rows: int = 1) -> None:
     wei = b.op("Dequantize", b.input((256, 1024), DType.s8), qtype="per_channel", axis=1, scales=(0.5,) * 1024, zps=(3,) * 1024)
     b.op("MatMul", b.input((rows, 256)), wei)
-
-
-def test_f16_weights_of_a_gated_perceptron(golden) -> None:
-    golden(print_gir(scheduled(gated)))
-
-
-def test_s4_weights_in_groups(golden) -> None:
-    golden(print_gir(scheduled(grouped)))
-
-
-def test_s8_weights_per_channel(golden) -> None:
-    golden(print_gir(scheduled(per_channel)))
 
 
 @pytest.mark.parametrize("build", [gated, grouped, per_channel], ids=lambda f: f.__name__)
@@ -90,16 +77,6 @@ def constant_s8(b: GraphBuilder, rows: int = 1) -> None:
 
 
 CONSTANT = (constant_s4, constant_f16, constant_s8)
-
-
-@pytest.mark.parametrize("build", CONSTANT, ids=lambda f: f.__name__)
-def test_large_constant_weights_stay_compressed(build: Callable[..., None], golden) -> None:
-    rows = ROWS_COMPRESSED + 1 if build is constant_f16 else 1
-    golden(print_gir(scheduled(lambda b: build(b, rows), SMALL)))
-
-
-def test_large_constant_weights_of_f16_are_widened_as_few_rows_load_them(golden) -> None:
-    golden(print_gir(scheduled(constant_f16, SMALL)))
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,6 @@ from benchgraph.tir.visit import tensors, walk
 from tests.support.tir_programs import PROGRAMS, TARGET, ZERO, assert_same, at, batch_reduce, param, put, transpose
 
 
-@pytest.mark.parametrize("program", [transpose, batch_reduce], ids=lambda p: p.__name__)
-def test_function(program, golden) -> None:
-    golden(print_tir(flatten_index(program(), TARGET)))
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_every_tensor_is_one_dimensional_and_means_the_same(program) -> None:
     f = flatten_index(simplify(program(), TARGET), TARGET)

@@ -8,7 +8,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, f32, mod, mul, seq
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, If, InplacePair, Load, LoopKind, Scope, Store, Tensor
 from benchgraph.tir.passes.interchange_loops import interchange_loops
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
@@ -39,10 +38,6 @@ def after(f: Func) -> Func:
 
 def loops(f: Func) -> list[str]:
     return [s.var.name for s in walk(after(f).body) if isinstance(s, For)]
-
-
-def test_loops_change_places_in_blocks(golden) -> None:
-    golden(print_tir(after(nest(256, 77, at_columns(256), at(X, at_rows(77))))))
 
 
 @pytest.mark.parametrize(

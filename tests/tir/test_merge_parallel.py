@@ -55,16 +55,6 @@ def use(a: Expr, b: Expr, x: Expr) -> Stmt:
     return put(Y, a, b, value=binary(BinOp.add, x, f32(1.0)))
 
 
-def test_nest_becomes_one_loop(golden) -> None:
-    golden(print_tir(merged(parallel(i, 8, parallel(j, 8, copy(at(X, i, j), i, j))))))
-
-
-def test_siblings_merge_at_every_level(golden) -> None:
-    first = parallel(i, 8, parallel(j, 8, copy(at(X, i, j), i, j)))
-    second = parallel(p, 8, parallel(q, 8, use(p, q, at(T, p, q))))
-    golden(print_tir(merged(first, second)))
-
-
 def test_second_loop_that_reads_whole_rows_keeps_the_inner_loops_apart() -> None:
     """Rows are 8 wide, four cores: the outer loops alone are wide enough, and the inner ones become serial."""
     first = parallel(i, 8, parallel(j, 8, copy(at(X, i, j), i, j)))

@@ -13,7 +13,6 @@ from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.vectorize import vectorize
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import loads, walk
 from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
@@ -54,11 +53,6 @@ def padded(f: Func) -> Func:
     assert_same(after, f)
     assert_same(after_pipeline(f), f)
     return after
-
-
-def test_before_and_after(golden) -> None:
-    f = exponentials(rows_of(7))
-    golden(print_tir(padded(f)) + "\n\n" + print_tir(after_pipeline(f)))
 
 
 @pytest.mark.parametrize(("n", "padding"), [(3, 1), (4, 0), (5, 3), (7, 1), (8, 0), (9, 7), (16, 0), (20, 12), (28, 4), (64, 0), (77, 3)])

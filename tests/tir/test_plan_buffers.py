@@ -11,7 +11,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import binary, f32, seq
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, FlatSlice, Func, Scope, Stmt, Tensor, tensor
 from benchgraph.tir.passes.plan_buffers import ALIGN_BYTES, Arena, PlanReport, plan_buffers, plan_report
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import map_tensors, tensors, walk
 from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, j, loop, parallel, param, put, results
@@ -40,10 +39,6 @@ def offsets(f: Func) -> dict[str, int]:
 
 
 a, b, c, d = (buffer(name) for name in "abcd")
-
-
-def test_chain_needs_two_buffers(golden) -> None:
-    golden(print_tir(planned(Alloc(a), Alloc(b), Alloc(c), step(a, X), step(b, a), step(c, b), step(Y, c))))
 
 
 def test_report_counts_bytes_with_and_without_reuse() -> None:

@@ -12,7 +12,6 @@ from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq, unary
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Prefetch, Scope, Slice, Stmt, Store, Tensor, UnOp, tensor
 from benchgraph.tir.passes import run
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, statements, substitute, walk
 from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
 
@@ -45,10 +44,6 @@ def scaled(
     value = binary(BinOp.mul, of(then, x), binary(BinOp.mul, *map(at, accs)))
     folds = [largest(x, acc, op, columns) for acc, op in zip(accs, (None, largest_of), strict=True)]
     return Func("scaled", (x, y), parallel(i, rows, *map(Alloc, accs), *folds, loop(j, columns, put(y, i, j, value=value))))
-
-
-def test_the_next_row_is_fetched_meanwhile(golden) -> None:
-    golden(print_tir(run(scaled(), SMALL)))
 
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.u8])

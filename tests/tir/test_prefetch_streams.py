@@ -13,7 +13,6 @@ from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.prefetch_streams import DISTANCE_BYTES
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
@@ -40,10 +39,6 @@ def fetched(f: Func, target: Target = ONE_STREAM) -> list[tuple[For, Prefetch]]:
     after = run(f, target)
     assert_same(after, f)
     return [(s, c) for s in walk(after.body) if isinstance(s, For) for c in statements(s.body) if isinstance(c, Prefetch)]
-
-
-def test_columns_abreast_are_fetched_ahead(golden) -> None:
-    golden(print_tir(run(largest(2, LONG), ONE_STREAM)))
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])

@@ -14,7 +14,6 @@ from benchgraph.machine.table import table
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
 from benchgraph.tir.passes.privatise import privatise
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk
 from tests.support.partitions import partition_of
 from tests.support.reference_check import matches_reference
@@ -46,15 +45,6 @@ def private(*body: Stmt) -> Func:
     after = privatise(given(*body), replace(TARGET, cores=2))
     assert_same(after, given(*body))
     return after
-
-
-def test_what_all_tasks_read(golden) -> None:
-    golden(print_tir(private(made(), tasks())))
-
-
-def test_what_is_made_of_what_is_made(golden) -> None:
-    """For a number of tasks that cores do not divide."""
-    golden(print_tir(private(made(), made(U, T), tasks(U, 5))))
 
 
 def test_a_second_pass_finds_nothing() -> None:

@@ -21,12 +21,10 @@ from tests.support.tir_programs import (
     ZERO,
     assert_same,
     at,
-    attention,
     i,
     j,
     k,
     loop,
-    matmul_relu,
     mo,
     no,
     parallel,
@@ -58,11 +56,6 @@ def declared(f: Func) -> dict[str, tuple[tuple[int, ...], Scope]]:
 def shape(t: Tensor, *body: Stmt) -> tuple[int, ...]:
     (found, _) = declared(shrunk(t, *body))["t"]
     return found
-
-
-@pytest.mark.parametrize("program", [matmul_relu, attention], ids=lambda p: p.__name__)
-def test_function(program, golden) -> None:
-    golden(print_tir(shrink_tensors(one_level(program()), TARGET)))
 
 
 def test_temporary_of_one_loop_body_becomes_a_register() -> None:

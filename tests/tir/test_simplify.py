@@ -124,10 +124,6 @@ def value(e: Expr) -> int:
     }[e.op]()  # fmt: skip
 
 
-def test_function(golden) -> None:
-    golden(print_tir(simplify(split_and_join(), TARGET)))
-
-
 def test_nothing_to_do_returns_the_same_function() -> None:
     once = simplify(split_and_join(), TARGET)
     assert simplify(once, TARGET) is once

@@ -11,7 +11,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, block_size, cast, f32, floordiv, minimum, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, If, InplacePair, Load, LoopKind, Pack, Store
 from benchgraph.tir.passes.transpose_copies import transpose_copies
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import substitute_all, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put, q
 
@@ -58,14 +57,6 @@ def both(*conditions: Expr) -> Expr:
 WITHIN = binary(BinOp.ge, i, Const(1)), binary(BinOp.lt, i, Const(7))
 
 
-def test_a_copy_is_one_statement(golden) -> None:
-    golden(print_tir(after(copy())))
-
-
-def test_borders_are_told_apart(golden) -> None:
-    golden(print_tir(after(padded(both(binary(BinOp.ge, k, Const(1)), *WITHIN)))))
-
-
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
 def test_of_all_widths(dtype: DType) -> None:
     (found,) = transpositions(copy(dtype=dtype))
@@ -97,10 +88,6 @@ def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
     stored = put(y, add(matrix, add(mul(row, 20), j)), value=at(x, add(matrix, add(row, mul(j, 13)))))
     found = transpositions(Func("blocks", (x, y), loop(k, 4, loop(i, block_size(13, 8, mod(k, 2)), loop(j, 20, stored)))))
     assert [(pack.k, pack.n) for pack in found] == [(5, 20), (8, 20)]
-
-
-def test_blocks_of_two_dims_have_four_forms(golden) -> None:
-    golden(print_tir(after(in_blocks(21, 40, 16))))
 
 
 def test_extents_of_more_values_stay() -> None:

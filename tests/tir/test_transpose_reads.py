@@ -8,7 +8,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, block_size, cast, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
 from benchgraph.tir.passes.transpose_reads import transpose_reads
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.transposition import MOST_BYTES
 from benchgraph.tir.visit import loads, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
@@ -33,10 +32,6 @@ def after(f: Func) -> Func:
 
 def tiles(f: Func) -> list[Alloc]:
     return [s for s in walk(after(f).body) if isinstance(s, Alloc)]
-
-
-def test_a_tile_is_transposed_first(golden) -> None:
-    golden(print_tir(after(scaled())))
 
 
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32])

@@ -13,7 +13,6 @@ from benchgraph.core.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES, LONGEST, MOST_REDUCTIONS, ROWS, STREAMED, unroll_and_interleave
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
@@ -47,10 +46,6 @@ def interleaved(f: Func) -> Func:
     after = unroll_and_interleave(f, TARGET)
     assert_same(after, f)
     return after
-
-
-def test_rows_go_together(golden) -> None:
-    golden(print_tir(interleaved(softmax(2 * ROWS, 20))))
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 3 * ROWS - 1])

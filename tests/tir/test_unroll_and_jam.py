@@ -12,7 +12,6 @@ from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
 from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES
 from benchgraph.tir.passes.unroll_and_jam import LONGEST, ROWS, unroll_and_jam
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, loop, param, put
 
@@ -37,10 +36,6 @@ def jammed(f: Func) -> Func:
     after = unroll_and_jam(f, TARGET)
     assert_same(after, f)
     return after
-
-
-def test_a_columns_rows_are_one_sum(golden) -> None:
-    golden(print_tir(jammed(sums(2 * ROWS + 1, 20))))
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 3 * ROWS - 1, minimum(7, sub(40, 3))])

@@ -7,7 +7,6 @@ import pytest
 from benchgraph.tir.build import add, binary, f32, floordiv, minimum, mod, mul, seq, sub
 from benchgraph.tir.ir import BinOp, Expr, For, Func, If, LoopKind, Store
 from benchgraph.tir.passes.unroll_divisions import MOST_STORES, unroll_divisions
-from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import exprs, walk, walk_expr
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
@@ -39,14 +38,6 @@ def divides(f: Func) -> bool:
 
 def stores(f: Func) -> list[Store]:
     return [s for s in walk(f.body) if isinstance(s, Store)]
-
-
-def test_a_short_line_has_its_places_as_numbers(golden) -> None:
-    golden(print_tir(unrolled(lookup(5, 7))))
-
-
-def test_a_long_line_repeats_after_as_many_as_its_digits_do(golden) -> None:
-    golden(print_tir(unrolled(lookup(96, 48, step=2, unit=4))))
 
 
 @pytest.mark.parametrize("outputs", [2, 3, MOST_STORES])

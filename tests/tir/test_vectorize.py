@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import ISAS
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, minimum, mod, mul, seq, sub, type_of, unary
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, type_of, unary
 from benchgraph.tir.ir import FOLDS, Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorize import vectorize
@@ -50,16 +50,6 @@ def total(n: int, op: BinOp = BinOp.add) -> Stmt:
     return loop(j, n, put(Y, 7, value=binary(op, at(Y, 7), at(X, j))))
 
 
-@pytest.mark.parametrize("n", [2, 15, 16, 17, 64, 67])
-def test_pointwise(n: int, golden) -> None:
-    golden(text(double(n)))
-
-
-@pytest.mark.parametrize("n", [3, 16, 40, 64, 150])
-def test_sum(n: int, golden) -> None:
-    golden(text(total(n)))
-
-
 @by_row(
     (isa, f"{op.value} of {n}", (op, n, isa))
     for isa in ("avx512_core", "avx2", "portable")
@@ -68,11 +58,6 @@ def test_sum(n: int, golden) -> None:
 )
 def test_reduction_of_any_length(op: BinOp, n: int, isa: str) -> None:
     vectorized(total(n, op), isa=isa)
-
-
-def test_extent_that_is_an_expression(golden) -> None:
-    rest = minimum(40, sub(100, mul(i, 40)))
-    golden(text(loop(i, 3, loop(j, rest, put(Y, add(mul(i, 40), j), value=unary(UnOp.exp, at(X, add(mul(i, 40), j))))))))
 
 
 def test_registers_in_the_body_widen() -> None:
