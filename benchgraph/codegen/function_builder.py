@@ -31,7 +31,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target, on_line
 from benchgraph.tir.affine import Range
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor, Var
-from benchgraph.tir.vector_loops import CLOSE, LINE_LANES, closest
+from benchgraph.tir.vector_loops import LINE_LANES, MOST_STRIDE, largest_store_stride
 from benchgraph.tir.visit import tensor_names
 
 SHARED_ARENA, THREAD_ARENA = "shared arena", "thread arena"
@@ -150,7 +150,7 @@ class FunctionBuilder:
 
     def _load_at(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
         """`lanes` units of the memory type from an address on, `stride` of them apart; nothing past the last one is read."""
-        if 1 < stride <= CLOSE and lanes > stride:
+        if 1 < stride <= MOST_STRIDE and lanes > stride:
             return self._strided_load(t, at, stride, lanes, mask)
         b = self.builder
         if mask is None and (stride == 1 or lanes == 1):
@@ -195,7 +195,7 @@ class FunctionBuilder:
             b.store(new, register, memory=memory)
             return
         at = self.address(t, index)
-        if 1 < stride <= closest(t.dtype) and lanes > stride:
+        if 1 < stride <= largest_store_stride(t.dtype) and lanes > stride:
             stored, mask = _spread(b, stored, mask, stride)
             lanes, stride = lanes * stride, 1
         if non_temporal:

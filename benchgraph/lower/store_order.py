@@ -14,7 +14,7 @@ from benchgraph.ops.spec import DataMovement, Indices
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Var
-from benchgraph.tir.vector_loops import closest
+from benchgraph.tir.vector_loops import largest_store_stride
 from benchgraph.tir.visit import variables
 
 
@@ -25,7 +25,7 @@ def stores_columns(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[i
     if stored is None:
         return False
     row, column = (_stride(g, domain, *stored, axis) for axis in (len(domain.extents) - 2, len(domain.extents) - 1))
-    return row is not None and column is not None and 1 <= row <= closest(g.value(stored[1]).dtype) and row < column
+    return row is not None and column is not None and 1 <= row <= largest_store_stride(g.value(stored[1]).dtype) and row < column
 
 
 @dataclass(frozen=True)

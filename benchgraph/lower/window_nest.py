@@ -15,7 +15,7 @@ from benchgraph.ops.spec import Call, Indices, Source, Tap, Window
 from benchgraph.tir.affine import Range, Ranges, period
 from benchgraph.tir.build import Loop, binary, f32, nest
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, LoopKind, Stmt, Var
-from benchgraph.tir.vector_loops import CLOSE
+from benchgraph.tir.vector_loops import MOST_STRIDE
 from benchgraph.tir.visit import variables, walk_expr
 
 Finish: TypeAlias = Callable[[Indices, Expr], Stmt]  # (index of dst, reduced value) -> its store, and post-ops
@@ -52,7 +52,7 @@ class WindowNest:
         self.outer: Indices = self.loops
         self.x_size = dst.shape[x_axis] if dst.shape else 1
         period = self._period()
-        self.has_affine_taps, self.period = period <= CLOSE, period if period <= CLOSE else 1
+        self.has_affine_taps, self.period = period <= MOST_STRIDE, period if period <= MOST_STRIDE else 1
 
     def at_index(self, axis: int, index: Expr, ranges: Ranges) -> WindowNest:
         """The nest at this index along an axis. ranges: of the variables in the index."""

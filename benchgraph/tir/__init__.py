@@ -6,7 +6,7 @@ The language
     ir.py                the nodes (frozen dataclasses)
     build.py             constructors that fold constants
     text.py              printing
-    parse.py             and back
+    parse.py             parsing of what text.py prints
     operands.py          the operands of microkernels and packings, and how far they reach
     post_ops.py          how post-ops of a microkernel iterate
     module.py            main and init functions of a partition
@@ -21,6 +21,7 @@ Analyses and rewriting that passes share
     index.py             simplification of index expressions
     accesses.py          which elements statements access; independence of iterations
     def_before_use.py    whether elements are stored before they are loaded
+    aliasing.py          which tensors may share memory
     cost.py              estimated time of a statement
     tasks.py             parallel loops cut into tasks
     unrolling.py         copies of a loop's body

@@ -1,4 +1,4 @@
-"""How long a statement takes on one thread, roughly: enough to tell what is too short to be shared out among threads."""
+"""Estimated time of a statement on one thread, to tell loops that are too short to run in parallel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchgraph.tir.post_ops import loops
 from benchgraph.tir.visit import children, parts
 
 FUNCTION = 15  # instructions of exp; others take more
-RANDOM = 200  # of a random number: ten rounds
+RANDOM = 200  # of a random number: ten rounds of Philox
 
 
 def pays_in_parallel(loop: For, target: Target, step: float | None = None) -> bool:
-    """Whether sharing a loop out among all cores saves more time than it costs. step: as for `nanoseconds`."""
+    """Whether running a loop on all cores saves more time than fork and join take. step: as for `nanoseconds`."""
     saved = 1 - 1 / target.cores
     if target.shares_all or saved <= 0:
         return target.shares_all
@@ -25,9 +25,9 @@ def pays_in_parallel(loop: For, target: Target, step: float | None = None) -> bo
 
 
 def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None = None) -> float:
-    """Of data in cache; inf where an extent is not known. Nothing is counted beyond `enough`.
+    """Time with data in cache; inf if an extent is not constant. Stops counting at `enough`.
 
-    step: of one instruction; where loops are not in vectors yet, of a lane's part of one.
+    step: ns of one instruction (of one lane of it, before vectorize).
     """
     rates = table(target)
     step = rates.vector_step_ns if step is None else step
@@ -56,7 +56,7 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None
 
 
 def instructions(s: Store, function: int = FUNCTION) -> int:
-    """Instructions of a store, but for those that find out where elements lie. function: of a unary operation."""
+    """Instructions of a store, without address computation. function: those of a unary operation."""
     return _instructions(s.value, function) + (s.tensor.scope is not Scope.register)
 
 

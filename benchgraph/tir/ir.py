@@ -13,7 +13,7 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, dense_strides, reach
 from benchgraph.tir.groups import GROUPS, WEI_GROUPS, DTypes
-from benchgraph.tir.operators import FOLDS as FOLDS
+from benchgraph.tir.operators import REDUCING_OPS as REDUCING_OPS
 from benchgraph.tir.operators import BinOp as BinOp
 from benchgraph.tir.operators import UnOp as UnOp
 
@@ -145,7 +145,7 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class ReduceLanes:
-    """Fold the lanes of a vector, by one of FOLDS, to a scalar. In no defined order."""
+    """Fold the lanes of a vector, by one of REDUCING_OPS, to a scalar. In no defined order."""
 
     op: BinOp
     a: Expr

@@ -1,4 +1,4 @@
-"""What expressions compute with: operators of two operands and of one."""
+"""Operators of expressions, with two operands and with one."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class BinOp(Enum):
 
     @cached_property
     def is_extreme(self) -> bool:
-        """Whether it gives the smaller, or the larger, of two numbers."""
+        """Whether it is a minimum or maximum."""
         return self in _EXTREMES
 
     @cached_property
     def by_order(self) -> BinOp:
-        """The op without a rule for NaN: min for minimum, max for maximum, itself for others."""
+        """min for minimum, max for maximum, which differ in NaN alone; itself for others."""
         return {BinOp.minimum: BinOp.min, BinOp.maximum: BinOp.max}.get(self, self)
 
 
 _COMPARISONS = frozenset({BinOp.eq, BinOp.ne, BinOp.lt, BinOp.le, BinOp.gt, BinOp.ge})
 _EXTREMES = frozenset({BinOp.min, BinOp.max, BinOp.minimum, BinOp.maximum})
-FOLDS = frozenset({BinOp.add, BinOp.mul}) | _EXTREMES  # what reductions fold with
+REDUCING_OPS = frozenset({BinOp.add, BinOp.mul}) | _EXTREMES  # operators of reductions
 
 
 class UnOp(Enum):

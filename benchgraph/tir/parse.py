@@ -14,8 +14,8 @@ from benchgraph.core.errors import did_you_mean
 from benchgraph.core.tensor import dense_strides
 from benchgraph.core.tokens import BOOLEANS, Tokens
 from benchgraph.tir.ir import (
-    FOLDS,
     INDEX,
+    REDUCING_OPS,
     Alloc,
     Binary,
     BinOp,
@@ -60,7 +60,7 @@ _CALLS: dict[str, tuple[int, Callable[..., Expr]]] = {  # by name: how many oper
     "random": (3, Random),
     **{op.value: (2, partial(Binary, op)) for op in BinOp if op not in PRECEDENCE},
     **{op.value: (1, partial(Unary, op)) for op in UnOp},
-    **{reduction_name(op): (1, partial(ReduceLanes, op)) for op in FOLDS},
+    **{reduction_name(op): (1, partial(ReduceLanes, op)) for op in REDUCING_OPS},
 }
 
 

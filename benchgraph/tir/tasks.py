@@ -1,4 +1,4 @@
-"""Parallel loops, and what becomes of one that is cut into tasks."""
+"""Parallel loops, and their division into tasks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def serialised(s: Stmt) -> Stmt:
 
 
 def iterations_of_task(loop: For, task: Var, count: int, each: int) -> For:
-    """The iterations of a loop that one of its tasks does, on one thread: so many of count, fewer in the last."""
+    """The serial loop over the `each` of `count` iterations of a loop that one task runs; the last task runs fewer."""
     body = substitute_all(loop.body, {loop.var.name: add(mul(task, each), loop.var)})
     return For(loop.var, block_size(count, each, task), body)

@@ -15,8 +15,8 @@ from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.groups import GROUPS, PACKED_FROM, TRANSPOSED_TO
 from benchgraph.tir.ir import (
-    FOLDS,
     INDEX,
+    REDUCING_OPS,
     Alloc,
     Binary,
     BinOp,
@@ -185,8 +185,8 @@ def _expr(s: Stmt, e: Expr, scope: VerifierState) -> None:
             if e.lanes < 2 or type_of(e.a)[1] != 1:
                 fail(s, scope, f"the broadcast `{print_tir(e)}` needs a scalar and at least two lanes")
         case ReduceLanes():
-            if e.op not in FOLDS or type_of(e.a)[1] < 2:
-                fail(s, scope, f"`{print_tir(e)}` needs a vector and one of {', '.join(op.name for op in BinOp if op in FOLDS)}")
+            if e.op not in REDUCING_OPS or type_of(e.a)[1] < 2:
+                fail(s, scope, f"`{print_tir(e)}` needs a vector and one of {', '.join(op.name for op in BinOp if op in REDUCING_OPS)}")
 
 
 def _binary(s: Stmt, e: Binary, scope: VerifierState) -> None:

@@ -12,7 +12,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.tir import passes
 from benchgraph.tir.ir import Func, Pack, Ramp, Stmt, Store
-from benchgraph.tir.vector_loops import CLOSE
+from benchgraph.tir.vector_loops import MOST_STRIDE
 from benchgraph.tir.visit import walk
 from tests.support.reference_check import matches_reference
 from tests.support.targets import TARGET
@@ -64,7 +64,11 @@ def written_apart(f: Func) -> Iterator[Stmt]:
     """Stores of single elements to the result, or of vectors with large strides."""
     (result,) = (t for t in f.params if t.name in {s.tensor.name for s in walk(f.body) if isinstance(s, Store)})
     for s in walk(f.body):
-        if isinstance(s, Store) and s.tensor.name == result.name and not (isinstance(s.index[0], Ramp) and s.index[0].stride <= CLOSE):
+        if (
+            isinstance(s, Store)
+            and s.tensor.name == result.name
+            and not (isinstance(s.index[0], Ramp) and s.index[0].stride <= MOST_STRIDE)
+        ):
             yield s
 
 

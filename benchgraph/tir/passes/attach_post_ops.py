@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.target import Target, lanes_for
 from benchgraph.tir.affine import Linear, linear
+from benchgraph.tir.aliasing import may_alias
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions
 from benchgraph.tir.ir import (
@@ -47,7 +48,6 @@ from benchgraph.tir.ir import (
     Var,
 )
 from benchgraph.tir.post_ops import place_in_acc
-from benchgraph.tir.vector_loops import may_meet
 from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, variables, walk
 
 # Per vector, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8, a mask computed from the position 15.
@@ -195,12 +195,12 @@ class _Check:
         operands = (self.g.src.tensor, self.g.wei.tensor)
         others = [load for load in loads if load.tensor.name != self.g.acc.tensor.name]
         for s in results:
-            if any(may_meet(self.f, s.tensor, t) for t in operands):
+            if any(may_alias(self.f, s.tensor, t) for t in operands):
                 return False
-            aliases = [load for load in others if may_meet(self.f, s.tensor, load.tensor)]
+            aliases = [load for load in others if may_alias(self.f, s.tensor, load.tensor)]
             if aliases and (len(results) > 1 or any(self.position(load.index) != self.position(s.index) for load in aliases)):
                 return False
-        return not any(may_meet(self.f, a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
+        return not any(may_alias(self.f, a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
 
     def position(self, index: tuple[Expr, ...]) -> Linear | None:
         """The first element of an access; None unless it is linear in row and vector."""

@@ -25,10 +25,10 @@ from typing import TypeAlias
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import linear
+from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import Loop, add, block_size, constant, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
 from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, is_strided_read, only_statement
-from benchgraph.tir.vector_loops import any_meet
 from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
 
 SIDE = isqrt(MOST_BYTES // DType.f32.nbytes(1))  # of a block, so that a tile of 32-bit elements has MOST_BYTES
@@ -78,7 +78,7 @@ class _Interchanger:
         """Whether no iteration reads what another may store."""
         if any(s.mask is not None for s in stored) or any(x.mask is not None for x in read):
             return False
-        return not any_meet(self.f, (s.tensor for s in stored), (x.tensor for x in read))
+        return not any_alias(self.f, (s.tensor for s in stored), (x.tensor for x in read))
 
     def in_blocks(self, rows: Axis, columns: Axis, read: list[Load], body: Stmt) -> Stmt | None:
         """Loops over blocks around those within a block; None if no strided read covers more than a tile."""

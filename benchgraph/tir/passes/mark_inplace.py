@@ -1,17 +1,16 @@
-"""mark-inplace: which parameter may be given up to another, so that the caller may pass one piece of memory for both.
+"""mark-inplace: pairs of parameters for which the caller may pass the same memory.
 
     func f(x: f32[64], y: f32[64]) {         ->  func f(x: f32[64], y: f32[64]) y over x {
       for i in 64 { y[i] = exp(x[i]) }             for i in 64 { y[i] = exp(x[i]) }
 
-That is right when nothing is loaded from x after the store to y that lies on the same element:
+That is legal if no element of x is loaded after the store to the same element of y:
 
     for i in 64 { y[i] = x[i]; z[i] = x[i] }            z over x, but not y over x
-    for i in 4 { for j in 16 { s = s + x[i*16 + j] }    y over x: rows are apart, and a row is read before it is overwritten
+    for i in 4 { for j in 16 { s = s + x[i*16 + j] }    y over x: rows are disjoint, and each is read before it is overwritten
                  for j in 16 { y[i*16 + j] = s } }
-    brgemm y = x @ w                                    not y over x: a microkernel may store before it has loaded everything
+    brgemm y = x @ w                                    not y over x: a microkernel may store before its last load
 
-What cannot be proven is not marked. Later passes must keep the order of loads and stores of one iteration, and code generation must not
-take marked parameters for separate memory.
+Later passes must keep the order of loads and stores of one iteration, and code generation must not take marked parameters for disjoint.
 """
 
 from __future__ import annotations
@@ -31,29 +30,29 @@ BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its nei
 
 def mark_inplace(f: Func, target: Target) -> Func:
     if f.runs_once:
-        return f  # its parameters are constants, which are never given up
+        return f  # its parameters are constants, which must not be overwritten
     stored = {t.name for t in written(f.body)}
     loaded = _loaded(f.body) - stored
     sources = [src for src in f.params if src.name in loaded]
-    found = (
+    pairs = (
         InplacePair(dst.name, src.name)
         for dst in f.params
         if dst.name in stored
         for src in sources
         if _are_alike(src, dst) and _loads_first(f.body, src.name, dst.name, {})
     )
-    marked = tuple(dict.fromkeys((*f.inplace, *found)))  # what was proven before later passes rewrote the loops stays true
+    marked = tuple(dict.fromkeys((*f.inplace, *pairs)))  # pairs proven in an earlier run stay legal
     return f if marked == f.inplace else replace(f, inplace=marked)
 
 
 def _loaded(body: Stmt) -> set[str]:
     """Names of the tensors that it loads from."""
-    found = set[str]()
+    names = set[str]()
     for s in walk(body):
-        found.update(load.tensor.name for e in exprs(s) for load in loads_of(e))
+        names.update(load.tensor.name for e in exprs(s) for load in loads_of(e))
         if isinstance(s, Brgemm | Pack):
-            found.update(o.piece.tensor.name for o in operands(s)[:-1])
-    return found
+            names.update(o.piece.tensor.name for o in operands(s)[:-1])
+    return names
 
 
 def _are_alike(a: Tensor, b: Tensor) -> bool:
@@ -61,7 +60,7 @@ def _are_alike(a: Tensor, b: Tensor) -> bool:
 
 
 def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
-    """True when no load from src in s follows a store to dst on the same element, if both begin at one address."""
+    """Whether no load from src in s follows a store to the same element of dst, if both have one address."""
     if not {src, dst} <= tensor_names(s):
         return True
     match s:
@@ -73,7 +72,7 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
             return then and (s.orelse is None or _loads_first(s.orelse, src, dst, assume(s.cond, ranges, holds=False)))
         case Store():
             return True  # its value is complete before it stores
-    loads, stores = _touching(s, src, dst, ranges)
+    loads, stores = _loads_and_stores(s, src, dst, ranges)
     if not loads or not stores:
         return True
     if not isinstance(s, For) or not is_partitioned([*loads, *stores], s.var.name, inner_names(s)):
@@ -81,14 +80,14 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
     return _loads_first(s.body, src, dst, inside(s, ranges))
 
 
-def _touching(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access], list[Access]]:
+def _loads_and_stores(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access], list[Access]]:
     """(loads from src, stores to dst) inside s."""
     loads = [a for a in accesses_of(src, s, ranges, is_lasting=True) if not a.is_store]
     return loads, [a for a in accesses_of(dst, s, ranges, is_lasting=True) if a.is_store]
 
 
 def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:
-    """True when no statement loads an element that one before it has stored to."""
+    """Whether no statement loads an element that an earlier one has stored to."""
     of_src, of_dst = (users(s).get(name, ()) for name in (src, dst))
     if not of_src or not of_dst or of_src[-1] <= of_dst[0]:
         return True
@@ -96,14 +95,14 @@ def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:
     for at in sorted({*of_src, *of_dst}):
         if at < of_dst[0]:
             continue
-        loads, stores = _touching(s.stmts[at], src, dst, ranges)
-        if not all(_never_meet(a, b, inner) for a in stored for b in loads):
+        loads, stores = _loads_and_stores(s.stmts[at], src, dst, ranges)
+        if not all(_are_disjoint(a, b, inner) for a in stored for b in loads):
             return False
         stored += stores
     return True
 
 
-def _never_meet(a: Access, b: Access, inner: frozenset[str]) -> bool:
-    """True when the two touch different elements, wherever the variables named `inner` stand in each of them."""
+def _are_disjoint(a: Access, b: Access, inner: frozenset[str]) -> bool:
+    """Whether two accesses are to different elements, whatever the values of the variables named `inner` in each."""
     (base_a, first_a, last_a), (base_b, first_b, last_b) = extent(a, 0, inner), extent(b, 0, inner)
     return base_a == base_b and (last_a < first_b or last_b < first_a)

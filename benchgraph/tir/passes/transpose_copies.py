@@ -36,13 +36,13 @@ from functools import partial, reduce
 
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Ranges, inside, linear
+from benchgraph.tir.aliasing import may_alias
 from benchgraph.tir.build import add, binary, constant
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Pack, Stmt, Var
 from benchgraph.tir.passes.simplify import simplified
 from benchgraph.tir.transposition import as_last_block, as_transposition, only_statement
 from benchgraph.tir.unrolling import copy_of
-from benchgraph.tir.vector_loops import may_meet
 from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensor_names, variables
 
 
@@ -71,7 +71,7 @@ class _Transposer:
 
     def transposed(self, loop: For, ranges: Ranges) -> Pack | None:
         new = as_transposition(loop, ranges)
-        return None if new is None or may_meet(self.f, new.dst.tensor, new.src.tensor) else new
+        return None if new is None or may_alias(self.f, new.dst.tensor, new.src.tensor) else new
 
     def in_blocks(self, loop: For, ranges: Ranges) -> If | None:
         """The loops over a whole block and over the last block, under a condition; None if neither can be transposed."""

@@ -22,10 +22,10 @@ from benchgraph.core.memoise import memoised
 from benchgraph.core.philox import BLOCK
 from benchgraph.core.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
+from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import add, mul, seq
 from benchgraph.tir.ir import Alloc, Broadcast, Const, Expr, For, Func, Load, LoopKind, Ramp, Random, Scope, Stmt, Store, Tensor, Var
 from benchgraph.tir.transposition import largest_extent, only_statement
-from benchgraph.tir.vector_loops import any_meet
 from benchgraph.tir.visit import (
     bound_names,
     children,
@@ -87,7 +87,7 @@ class _Generator:
             count *= extents[atom]
         stands = variables(e.seed).union(variables(e.offset)).isdisjoint(bound_names(s))
         read = [load.tensor for part in (e.seed, e.offset) for load in loads_of(part)]
-        if not stands or any_meet(self.f, read, written(s)):
+        if not stands or any_alias(self.f, read, written(s)):
             return None
         return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= MOST else None
 

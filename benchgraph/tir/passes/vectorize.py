@@ -1,20 +1,20 @@
-"""vectorize: serial loops, the innermost or nearly so, run in vectors of target.lanes elements, and one masked vector for what is left.
+"""vectorize: serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the remainder.
 
     for j in 20 {                      ->  for j_v in 1 { y[j_v*16:+16] = exp(x[j_v*16:+16]) }
       y[j] = exp(x[j])                     y[16:+16] = exp((x[16:+16] where 0:+16 < x16(4))) where 0:+16 < x16(4)
     }
-    for j in 64 { s = s + x[j] }       ->  four vector accumulators, added up and reduced into s after the loop
-    for j in 20 {                      ->  for j_v in 1 { r = 0, a vector of 16
-      r = 0                                  for k in 3 { r = r + x[k*64 + j_v*16:+16] }
-      for k in 3 { r = r + x[k*64 + j] }     y[j_v*16:+16] = r } and so on: a loop that all iterations have alike is taken along
-      y[j] = r
+    for j in 64 { s = s + x[j] }       ->  four vector accumulators, which are added up and reduced into s after the loop
+    for j in 20 {                      ->  for j_v in 1 { r = 0, a vector of 16      (a nested loop that all iterations
+      r = 0                                  for k in 3 {                             share runs on vectors)
+      for k in 3 {                             r = r + x[k*64 + j_v*16:+16]
+        r = r + x[k*64 + j]                  }
+      }                                      y[j_v*16:+16] = r
+      y[j] = r                             } ...
     }
 
-Narrow numbers that are only moved, and narrow results that are stored past the caches (non-temporal-stores), fill the register with more
-lanes, where the lanes divide the loop.
-
-A loop stays as it is when a store is neither to neighbours (or to wider elements that are close) nor a reduction, or when an iteration
-depends on another in any other way.
+Copies of narrow numbers, and narrow results that are stored past the caches (non-temporal-stores), use more lanes, so that they fill a
+register, if the lanes divide the loop. A loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction,
+or if an iteration depends on another in any other way.
 """
 
 from __future__ import annotations
@@ -51,29 +51,29 @@ from benchgraph.tir.non_temporal import map_nests
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
 
-ACCUMULATORS = 4  # an FMA has 4 cycles of latency and at least one starts each cycle
-FEWEST_ROUNDS = 16  # of a loop whose count is found as it runs, that its shorter end may take longer
-MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for what is done besides
+ACCUMULATORS = 4  # per reduction: an FMA has 4 cycles of latency, and at least one starts each cycle
+FEWEST_ROUNDS = 16  # of a loop of unknown extent, so that its longer remainder pays
+MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for other values
 
 
 def vectorize(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
-    multiplies = any(isinstance(s, Brgemm) for s in walk(f.body))  # post-ops go by the vectors of the microkernel that they join
-    body = map_nests(f, target, lambda nest, unkept: _stmt(nest, target, taken, frozenset() if multiplies else unkept))
+    multiplies = any(isinstance(s, Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
+    body = map_nests(f, target, lambda nest, uncached: _stmt(nest, target, taken, frozenset() if multiplies else uncached))
     return f if body == f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, target: Target, taken: set[str], unkept: frozenset[str]) -> Stmt:
-    """unkept: results that no cache keeps."""
+def _stmt(s: Stmt, target: Target, taken: set[str], uncached: frozenset[str]) -> Stmt:
+    """uncached: names of results that no cache holds."""
     if isinstance(s, For) and s.kind is LoopKind.serial:
-        loop = loop_of(s, target.lanes, unkept)
+        loop = loop_of(s, target.lanes, uncached)
         if loop is not None:
             return _vectors(loop, target, taken)
-    return map_children(s, lambda c: _stmt(c, target, taken, unkept))
+    return map_children(s, lambda c: _stmt(c, target, taken, uncached))
 
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
-    """The vector form of a loop: accumulators, full vectors, the masked rest, and what the accumulators hold."""
+    """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
     count, lanes = constant(loop.extent), loop.lanes
     copies = _copies(loop, target)
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
@@ -91,37 +91,35 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
 
 
 def _copies(loop: Loop, target: Target) -> int:
-    """How many independent accumulators hide the latency of the reduction.
+    """How many accumulators of each reduction hide its latency.
 
-    One where several folds side by side hide it already: of integers, whose sums take a cycle, and of anything beside other work. But sums
-    of floats keep theirs, since they depend on the order. A loop that does nothing but fold what is given from outside may fill more
-    registers with them: the more of a row is read at a time, the fewer streams the hardware's prefetching must follow. Products of 512
-    rows of 256 f32 by one column, four rows at a time, one Zen 5 core, medians: 4.67 us by 2 vectors of a row at a time, 3.02
-    by 4; from L1 the same.
+    One if several reductions hide each other's: of integers, whose additions take a cycle, and of any among other work. But float sums keep
+    several, as results depend on the order. A loop that only reduces parameters may use more registers: the more vectors of a row are read
+    at a time, the fewer streams the hardware must prefetch (docs/measurements/vectorisation.md).
     """
-    if not loop.reductions or not _fills(loop):
+    if not loop.reductions or not _has_vectors_for_all(loop):
         return 1
-    if len(loop.reductions) >= ACCUMULATORS and all(_hides(loop, r) for r in loop.reductions):
+    if len(loop.reductions) >= ACCUMULATORS and all(_has_short_latency(loop, r) for r in loop.reductions):
         return 1
-    live = target.isa.registers // 2 if _streams(loop) else MAX_LIVE_ACCUMULATORS
+    live = target.isa.registers // 2 if _only_reduces_params(loop) else MAX_LIVE_ACCUMULATORS
     return ACCUMULATORS if len(loop.reductions) * ACCUMULATORS <= live else 2
 
 
-def _fills(loop: Loop) -> bool:
-    """Whether there are vectors for several accumulators; where it is not known how many, for as many rounds of them as may be."""
+def _has_vectors_for_all(loop: Loop) -> bool:
+    """Whether there are vectors for ACCUMULATORS accumulators; of an unknown number of vectors whether there may be enough rounds."""
     count = constant(loop.extent)
     if count is not None:
         return count // loop.lanes >= ACCUMULATORS
     return FEWEST_ROUNDS * ACCUMULATORS * loop.lanes <= bounds(loop.extent, {})[1] < inf
 
 
-def _streams(loop: Loop) -> bool:
-    """Whether a loop folds what is given from outside and does nothing else."""
+def _only_reduces_params(loop: Loop) -> bool:
+    """Whether all statements of a loop reduce loads of parameters."""
     scopes = {load.tensor.scope for r in loop.reductions for load in loads_of(r.value)}
     return len(loop.stmts) == len(loop.reductions) and scopes == {Scope.param}
 
 
-def _hides(loop: Loop, r: Reduction) -> bool:
+def _has_short_latency(loop: Loop, r: Reduction) -> bool:
     if r.store.tensor.dtype.is_float:
         return r.op.is_extreme and len(loop.stmts) >= 2 * len(loop.reductions)
     return r.op is not BinOp.mul
@@ -149,7 +147,7 @@ def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[
 
 
 def _unknown_count(loop: Loop, var: Var, single: Var, accs: list[list[Tensor]]) -> list[Stmt]:
-    """single: counts the vectors that are left of rounds of all accumulators."""
+    """single: variable of the loop over full vectors that the rounds of all accumulators leave."""
     lanes, copies = loop.lanes, len(accs[0]) if accs else 1
     full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
     tail = _body(loop, mul(full, lanes), accs, 0, _mask(rest, lanes))
@@ -167,14 +165,14 @@ def _mask(active: Expr, lanes: int) -> Expr:
 
 def _body(loop: Loop, base: Expr, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
     """One vector of iterations, base .. base + lanes - 1, as a block of its own."""
-    folds = {id(r.store): (r, group[copy]) for r, group in zip(loop.reductions, accs, strict=True)}  # by identity: one of loop.stmts
+    reductions = {id(r.store): (r, group[copy]) for r, group in zip(loop.reductions, accs, strict=True)}  # by identity: one of loop.stmts
 
     def widened(s: Stmt) -> Stmt:
         match s:
             case Alloc(t):
                 return Alloc(replace(t, lanes=loop.lanes))
-            case Store() if id(s) in folds:
-                return _accumulate(loop, *folds[id(s)], base, mask)
+            case Store() if id(s) in reductions:
+                return _accumulate(loop, *reductions[id(s)], base, mask)
             case Store():
                 return _store(loop, s, base, mask)
         return map_children(s, widened)
@@ -184,11 +182,7 @@ def _body(loop: Loop, base: Expr, accs: list[list[Tensor]], copy: int, mask: Exp
 
 
 def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, mask: Expr | None) -> Stmt:
-    """Lanes that the mask leaves out keep what they hold.
-
-    Nothing neutral is selected for them: of 6, 10, 12 or 14 lanes of 16 LLVM 22 makes an expansion, with which LayerNorm of f32 rows of 28
-    took 1.8 times as long, of 60 2.2 times (one Zen 5 core; of 27 as long as now).
-    """
+    """A masked store: a select of identities for the other lanes makes LLVM 22 expand vectors (docs/measurements/vectorisation.md)."""
     return Store(acc, (), r.combine(Load(acc, ()), widen(loop, r.value, base, mask)), mask)
 
 
@@ -200,7 +194,7 @@ def _store(loop: Loop, s: Store, base: Expr, mask: Expr | None) -> Stmt:
 
 
 def _finish(r: Reduction, group: list[Tensor]) -> Stmt:
-    """Fold the accumulators into the place the loop reduced into."""
+    """Reduce the accumulators into the element that the loop reduced into."""
     total: Expr = Load(group[0], ())
     for t in group[1:]:
         total = Binary(r.op, total, Load(t, ()))
