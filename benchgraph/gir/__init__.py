@@ -1,38 +1,39 @@
 """Graph IR: DNN ops with layouts, then fused ops with anchors. In reading order:
 
-the IR
-    ir.py                   values with views and layouts, ops, fused ops of stages, the graph
-    parameters.py           the GEMM template's parameters, and what the Graph Compiler paper calls them
-    build.py                from a partition, and op by op
-    text.py                 the IR as text
-    parse.py                the text as IR
-    verify.py               what every graph satisfies
+ir.py                   values with views and layouts, ops, fused ops of stages, the graph
+parameters.py           the GEMM template's parameters, and what the Graph Compiler paper calls them
+build.py                from a partition, and op by op
+text.py                 the IR as text
+parse.py                the text as IR
+verify.py               what every graph satisfies
 
-analyses
-    views.py                the index into a buffer that a chain of views is
-    strides.py              the strides of a value's elements along loops
-    data_movement.py        questions about layout ops
-    closure.py              everything that is reached along a relation
-    domain.py               the iteration space that ops can share
-    nest_graph.py           fused ops as a graph: borders, order, merging pairs
-    product.py              a contraction as a product: its axes in the buffers of its operands
-    gemv.py                 products of one column, or of few rows by weights stored by columns
-    padding.py              which terms of sums are products with padding
-    batch_invariants.py     what a nest computes once per batch entry
-    flash_attention.py      nests that can use an online softmax
-    on_the_fly_packing.py   stages that convert or pack a block of weights right before it is read
-    compressed_weights.py   constant weights packed in their own dtype (weight-only quantisation)
+Analyses:
 
-decisions
-    layouts.py              blocked layouts, the width of a B panel
-    load_balance.py         how evenly tasks are distributed over cores
-    column_blocks.py        columns of a microkernel call and of a packed panel
-    row_blocks.py           rows of a task, blocks of scores, one nest or two
-    l2_blocking.py          batch entries that share weights while L2 holds them
-    packed_blocks.py        the size of a block of weights that is packed on the fly
-    anchors.py              where post-ops run: the anchor cost table
-    task_grid.py            rows and columns of a lone product as tasks
-    search_space.py         every legal choice, for tuning
+views.py                the index into a buffer that a chain of views is
+strides.py              the strides of a value's elements along loops
+data_movement.py        questions about layout ops
+closure.py              everything that is reached along a relation
+domain.py               the iteration space that ops can share
+nest_graph.py           fused ops as a graph: borders, order, merging pairs
+product.py              a contraction as a product: its axes in the buffers of its operands
+gemv.py                 products of one column, or of few rows by weights stored by columns
+padding.py              which terms of sums are products with padding
+batch_invariants.py     what a nest computes once per batch entry
+flash_attention.py      nests that can use an online softmax
+on_the_fly_packing.py   stages that convert or pack a block of weights right before it is read
+compressed_weights.py   constant weights packed in their own dtype (weight-only quantisation)
 
-passes/                     one file per pass; its __init__.py has the PIPELINE
+Decisions:
+
+layouts.py              blocked layouts, the width of a B panel
+load_balance.py         how evenly tasks are distributed over cores
+column_blocks.py        columns of a microkernel call and of a packed panel
+row_blocks.py           rows of a task, blocks of scores, one nest or two
+l2_blocking.py          batch entries that share weights while L2 holds them
+packed_blocks.py        the size of a block of weights that is packed on the fly
+anchors.py              where post-ops run: the anchor cost table
+task_grid.py            rows and columns of a lone product as tasks
+search_space.py         every legal choice, for tuning
+
+passes/                 one file per pass, and the PIPELINE
 """

@@ -1,4 +1,28 @@
-"""The Graph IR pipeline, in order. One file per pass; see CONTRIBUTING.md for how to add one."""
+"""The Graph IR pipeline. One file per pass (CONTRIBUTING.md, Add a pass), in the order in which they run:
+
+decompose.py              complex ops become basic ones
+fold_batch.py             batch entries of few rows become rows of one product
+split_heads.py            heads in adjacent columns become a batch of products
+low_precision.py          products of quantised and bf16 operands multiply what is stored
+round_operands.py         products of f32 in bf16, where the math mode allows it
+widen_intermediates.py    no rounding to bf16 or f16 between ops
+sink_layout_ops.py        pointwise ops run before layout ops
+hoist_division.py         divisions become multiplications by reciprocals
+fold_constants.py         ops on compile-time constants are computed
+merge_quantisation.py     chains of scalings and shifts before 8 bits become one of each
+mark_runtime_constants.py what depends on constants alone moves to init
+keep_compressed.py        large constant weights stay compressed
+defer_scaling.py          rows are scaled after a product instead of before
+make_views.py             layout ops become views
+settle_borders.py         layouts of border tensors
+propagate_layout.py       layouts of operands and activations
+split_reductions.py       reductions along a short dense axis become two
+dead_op.py                ops and values that nothing uses are dropped
+fuse_fine.py              ops join the nest of their producer
+fuse_coarse.py            nests over the same rows become one
+pack_on_the_fly.py        conversions and packing of weights join the product
+schedule.py               template parameters and anchors
+"""
 
 from __future__ import annotations
 
