@@ -137,9 +137,7 @@ KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; meas
 # The families of cores to which one stream comes as fast, by vendor and from which number on: Zen 5; docs/measurements/gemv.md.
 ONE_STREAM = {"AuthenticAMD": 26}
 
-# The vendors whose cores sum products of words in pairs faster than they do fmas, sums included: 1.6 times as many products a second on a
-# Zen 3 (AVX2). One thread of it, times of bytes as words over those in f32: a 1x1 convolution 0.41, 16 rows of 1024 by 1024 columns 0.55,
-# the paper's MLP_1 0.65, MLP_2 0.60, MHA 0.65 to 0.70. On Intel's it was not measured.
+# The vendors whose cores multiply words in pairs faster than f32. docs/measurements/low-precision.md, Products of words.
 SUMS_PAIRS = {"AuthenticAMD"}
 
 # LLVM's names of features, where Linux has another.
@@ -214,8 +212,8 @@ def last_level_bytes() -> int:
 def pays_in_words(isa: Isa) -> bool:
     """Whether products of bytes take less time as words, summed in pairs, than in f32, where one instruction does not do all of it.
 
-    The portable level has no fma: f32 takes a product and a sum for half of what a product of words and a sum do. Times on a Zen 3: MLP_1
-    0.45, MLP_2 0.41, MHA_1 0.51 of those in f32.
+    The portable level has no fma, so f32 needs two instructions for half of the products. docs/measurements/low-precision.md, Products of
+    words.
     """
     return not isa.has_vnni and ("fma" in isa.without or _cpu_info().get("vendor_id") in SUMS_PAIRS)
 
