@@ -54,6 +54,7 @@ class MachineTable:
     # streams of memory
     unrolled_columns: int
     unrolled_columns_one_stream: int
+    stream_prefetch_bytes: int
 
 
 def table(target: Target) -> MachineTable:

@@ -41,8 +41,7 @@ PACKED_FROM: dict[DType, frozenset[DType]] = {
     DType.s32: frozenset({DType.s32}),
 }
 
-
-SIDE_BY_SIDE = 8
+SIDE_BY_SIDE = 8  # rows of row-major weights that are read together. docs/measurements/on-the-fly-packing.md, Rows read together
 
 # What is turned into another dtype, beside each into itself.
 TRANSPOSED_TO = {(DType.s8, DType.u8)}

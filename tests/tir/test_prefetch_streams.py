@@ -8,6 +8,7 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.table import table
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor
@@ -17,6 +18,7 @@ from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
 ONE_STREAM = replace(TARGET, one_stream=True, l2_bytes=32 << 10)
+DISTANCE_BYTES = table(TARGET).stream_prefetch_bytes
 LONG = DISTANCE_BYTES  # elements of 16 bits of a column that is just long enough
 
 

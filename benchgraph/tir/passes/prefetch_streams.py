@@ -16,13 +16,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.target import Target
+from benchgraph.machine.table import table
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.groups import WIDENED
 from benchgraph.tir.ir import For, Func, Scope, Stmt, Store
 from benchgraph.tir.streams import Stream, streams
 from benchgraph.tir.visit import block, map_children, statements
-
-DISTANCE_BYTES = 2048
 
 
 def prefetch_streams(f: Func, target: Target) -> Func:
@@ -38,10 +37,11 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
     within = inside(s, ranges)
     if not _is_reduction(s):
         return map_children(s, lambda c: _stmt(c, within, target))
-    streams_to_prefetch = [stream for stream in streams(s, ranges, target) if _needs_prefetch(stream)]
+    distance = table(target).stream_prefetch_bytes
+    streams_to_prefetch = [stream for stream in streams(s, ranges, target) if _needs_prefetch(stream, distance)]
     if len(streams_to_prefetch) < 2:
         return s
-    return replace(s, body=block(*(_at_distance(stream, within).prefetch_in(s) for stream in streams_to_prefetch), s.body))
+    return replace(s, body=block(*(_at_distance(stream, distance, within).prefetch_in(s) for stream in streams_to_prefetch), s.body))
 
 
 def _is_reduction(loop: For) -> bool:
@@ -49,10 +49,10 @@ def _is_reduction(loop: For) -> bool:
     return all(isinstance(c, Store) and c.tensor.scope is Scope.register for c in statements(loop.body))
 
 
-def _needs_prefetch(stream: Stream) -> bool:
+def _needs_prefetch(stream: Stream, distance: int) -> bool:
     """Whether a stream is of 16-bit floats, and long enough for most of it to be prefetched."""
-    return stream.tensor.dtype in WIDENED and stream.nbytes >= 2 * DISTANCE_BYTES
+    return stream.tensor.dtype in WIDENED and stream.nbytes >= 2 * distance
 
 
-def _at_distance(stream: Stream, ranges: Ranges) -> Stream:
-    return stream.shifted(DISTANCE_BYTES * 8 // stream.tensor.dtype.bits, ranges)
+def _at_distance(stream: Stream, distance: int, ranges: Ranges) -> Stream:
+    return stream.shifted(distance * 8 // stream.tensor.dtype.bits, ranges)
