@@ -62,7 +62,7 @@ def entry_writes(g: Graph, stage: Stage, batch: int) -> dict[int, Dims]:
 def batch_axes_of(g: Graph, stage: Stage, read_dims: dict[int, Dims], batch: int) -> Along | None:
     """`along` of a stage at the batch anchor, when readers select their entries of its buffers by these dims; None: it cannot be there."""
     domain = trace(g, stage.ops)
-    if domain is None or not domain.is_whole or domain.scattered:
+    if domain is None or not domain.has_whole_rows or domain.scattered:
         return None
     axes_of: list[set[int | None]] = [set() for _ in range(batch)]
     for op in stage.ops:

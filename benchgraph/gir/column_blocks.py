@@ -57,7 +57,7 @@ def _is_narrow(p: Product, block: int, target: Target) -> bool:
 
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:
-    """Why `column_block` is what it is."""
+    """The reason of `column_block`, in words."""
     vectors = ceil(nb / target.lanes)
     if nb == p.columns:
         return f"all {nb} columns, in {vectors} vectors"

@@ -17,7 +17,7 @@ Axes: TypeAlias = tuple[int | None, ...]
 class Domain:
     """extents: the nest's axes. axes[v]: for each dim of v the axis that runs along it, None for dims of size 1; values from outside of the
     nest have no entry. reduced: the axes that are reduced. scattered: values that a layout op writes. written: buffers that the ops write.
-    is_whole: one loop runs through each row, so that axes may be reduced; a window cuts its rows into borders and interior.
+    has_whole_rows: one loop runs through each row, so that axes may be reduced; a window cuts its rows into borders and interior.
     """
 
     extents: Shape
@@ -25,7 +25,7 @@ class Domain:
     reduced: frozenset[int] = frozenset()
     scattered: set[int] = field(default_factory=set)
     written: set[int] = field(default_factory=set)
-    is_whole: bool = True
+    has_whole_rows: bool = True
 
 
 def reduction_axes(op: Op, rank: int) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ def _axes(shape: Shape) -> Axes:
 def _begin(g: Graph, op: Op) -> Domain:
     out, src = g.value(op.outs[0]), g.value(op.ins[0])
     if not isinstance(op.lowering.form, Reduction):
-        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), is_whole=not op.lowering.is_window)
+        return Domain(out.shape, dict.fromkeys(op.outs, _axes(out.shape)), has_whole_rows=not op.lowering.is_window)
     reduced = reduction_axes(op, len(src.shape))
     domain = Domain(src.shape, reduced=frozenset(reduced))
     domain.axes[out.id] = _after_reduction(op, _axes(src.shape), reduced)
@@ -125,7 +125,7 @@ def _join_reduction(g: Graph, d: Domain, op: Op) -> bool:
     axes = d.axes.get(src)
     if axes is None and d.reduced and g.value(src).shape == d.extents:
         axes = _axes(d.extents)  # an operand from outside, reduced along with those that this nest reduces already
-    if axes is None or not d.is_whole:
+    if axes is None or not d.has_whole_rows:
         return False
     reduced = reduction_axes(op, len(axes))
     over = {axes[i] for i in reduced if g.value(src).shape[i] != 1}

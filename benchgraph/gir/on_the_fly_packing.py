@@ -48,7 +48,7 @@ def packing_stages(node: FusedOp, kernel: Stage) -> tuple[Stage, ...]:
 def cuts_of(g: Graph, maker: Stage, readers: Iterable[Reader]) -> Cuts | None:
     """The cuts of a stage that makes blocks for these readers: a product, or stages at its panel anchor. None: it cannot make blocks."""
     domain = trace(g, maker.ops)
-    if domain is None or not domain.is_whole or domain.scattered or domain.reduced:
+    if domain is None or not domain.has_whole_rows or domain.scattered or domain.reduced:
         return None
     by_reader = [_cuts_for(g, maker, domain, reader) for reader in readers]
     known = [c for c in by_reader if c is not None]

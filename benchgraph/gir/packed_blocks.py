@@ -25,7 +25,7 @@ MOST_COLUMNS_READ = 16384  # of weights stored by rows and read as they are: lon
 ROWS_FOR_UNPACKED = 2, 8  # rows of dst up to which they are read so: for weights beyond L2, and beyond all caches
 PACKED_BY_ROWS, LARGE_WEIGHTS = (256, 2048), 4  # a block packed from rows, of weights so many times L2: hardware prefetches its rows
 PREFETCHED_BY_ROWS = 512, 256  # the same where calls fetch the source of the next block: both fit into L2
-ROWS_OF_ONE_PANEL = 512  # of a block of one panel, which is what a transposition makes
+ROWS_OF_ONE_PANEL = 512  # of a block of one panel, as a transposition makes it
 MOST_ROWS_PACKED = 256  # rows of a task that packs each block for itself
 MOST_CONVERSIONS = 4  # of the same weights, once by each block of rows: still cheaper than an f32 more in memory and back
 
@@ -68,7 +68,7 @@ def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Targ
 def packed_block_of(
     g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, kb: int, target: Target, *, is_prefetched: bool
 ) -> tuple[int, int]:
-    """Rows and columns of a block of wei, in whole blocks of src and whole groups of what makes the block; 0, 0 where wei is not blocked.
+    """Rows and columns of a block of wei, in whole blocks of src and whole groups of its makers; 0, 0 where wei is not blocked.
 
     makers: the stages that make blocks; is_prefetched: see `prefetches_source`.
     """

@@ -36,7 +36,7 @@ class Product:
     """
 
     call: Call
-    how: Contraction
+    form: Contraction
     has_constant_wei: bool = False
     has_input_src: bool = False
     forced: Forced | None = None
@@ -55,7 +55,7 @@ class Product:
 
     @cached_property
     def reduced(self) -> Shape:
-        return self.how.reduced(self.call)
+        return self.form.reduced(self.call)
 
     @property
     def over(self) -> Index:
@@ -70,14 +70,14 @@ class Product:
     @cached_property
     def operands(self) -> tuple[Index, Index]:
         """The indices of src and of wei, 0 along their dims of size 1."""
-        indices = self.how.index(self.call, self.at, self.over)
+        indices = self.form.index(self.call, self.at, self.over)
         src, wei = (zeroed(t.shape, index) for index, t in zip(indices, self.call.ins, strict=True))
         return src, wei
 
     @property
     def columns(self) -> int:
         """Columns of one group."""
-        return self.how.group_columns(self.call)
+        return self.form.group_columns(self.call)
 
     @property
     def full_box(self) -> Box:
@@ -86,12 +86,12 @@ class Product:
 
     def summed_box(self, first: int, count: int) -> Box:
         """The indices of the reduced axes but k that `count` columns from `first` on sum over."""
-        return self.full_box if self.how.nonzero is None else self.how.nonzero(self.call, first, count)
+        return self.full_box if self.form.nonzero is None else self.form.nonzero(self.call, first, count)
 
     def column_runs(self, nb: int) -> tuple[tuple[int, Box], ...]:
         """Neighbouring blocks of nb columns that sum over the same box: the end of their numbers, and the box."""
         n = self.call.outs[0].shape[-1]
-        if self.how.nonzero is None:
+        if self.form.nonzero is None:
             return ((-(-n // nb), self.full_box),)
         return runs([self.summed_box(first, min(nb, n - first)) for first in range(0, n, nb)])
 
@@ -136,10 +136,10 @@ def runs(values: Sequence[T]) -> tuple[tuple[int, T], ...]:
 
 
 def product(g: Graph, op: Op) -> Product:
-    how = op.lowering.form
-    assert isinstance(how, Contraction), op.kind
+    form = op.lowering.form
+    assert isinstance(form, Contraction), op.kind
     call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-    p = Product(call, how, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
+    p = Product(call, form, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
     if not g.forced or p.columns != call.outs[0].shape[-1]:  # tuning does not cover groups of columns
         return p
     return replace(p, forced=next((f for f in g.forced if f.problem == p.problem), None))

@@ -27,7 +27,7 @@ SHORT_SUM, ROWS_OF_SHORT_SUMS = 31, 16  # terms, and rows of a task: tall blocks
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """mb: rows of a task. split_n: each panel is a task. cost: of one core, in the unit of what decided."""
+    """mb: rows of a task. split_n: each panel is a task. cost: of one core, in weighted bytes or rows times vectors."""
 
     mb: int
     split_n: bool

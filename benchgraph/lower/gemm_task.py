@@ -127,7 +127,7 @@ class GemmTask:
     def address(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Element:
         """The first element of such a slice."""
         p = product(self.g, op)
-        index = p.how.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
+        index = p.form.index(p.call, tuple(c.value for c in start), (*(taps or (ZERO,) * (len(p.over) - 1)), k.value))[port]
         known: dict[Expr, Coord] = {**dict(zip(p.at, start, strict=True)), K: k}
         coords = tuple(known.get(symbol, Coord(e)) for symbol, e in zip(p.operands[port], index, strict=True))
         return self.storage.element(op.ins[port], coords)

@@ -80,7 +80,7 @@ class PackedSrc:
     def _index(self, start: Coords, k: Coord, groups: int) -> tuple[Expr, ...]:
         """The first element of the group that is `groups` groups after the one that begins at k."""
         p = product(self.task.g, self.op)
-        src = p.how.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]
+        src = p.form.index(p.call, tuple(c.value for c in start), (*(ZERO,) * (len(p.over) - 1), k.value))[0]
         *batch, row, _ = (ZERO if extent == 1 else e for extent, e in zip(p.call.ins[0].shape, src, strict=True))
         is_tile_start = k.inner == ZERO and k.tile % self.group == 0
         first = mul(k.outer, k.tile // self.group) if is_tile_start else floordiv(k.value, self.group)

@@ -3,14 +3,14 @@
 decompose.py              complex ops become basic ones
 fold_batch.py             batch entries of few rows become rows of one product
 split_heads.py            heads in adjacent columns become a batch of products
-low_precision.py          products of quantised and bf16 operands multiply what is stored
+low_precision.py          products of quantised and bf16 operands multiply stored values
 round_operands.py         products of f32 in bf16, where the math mode allows it
 widen_intermediates.py    no rounding to bf16 or f16 between ops
 sink_layout_ops.py        pointwise ops run before layout ops
 hoist_division.py         divisions become multiplications by reciprocals
 fold_constants.py         ops on compile-time constants are computed
 merge_quantisation.py     chains of scalings and shifts before 8 bits become one of each
-mark_runtime_constants.py what depends on constants alone moves to init
+mark_runtime_constants.py values computed from constants alone move to init
 keep_compressed.py        large constant weights stay compressed
 defer_scaling.py          rows are scaled after a product instead of before
 make_views.py             layout ops become views

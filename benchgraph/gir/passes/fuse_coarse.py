@@ -44,7 +44,7 @@ def fuse_coarse(g: Graph, target: Target) -> Graph:
     nests = merge_pairs(g, nodes, lambda nests, i, j: _merged(g, nests, i, j, target))
     for i, j in nests.pairs() if is_recorded() else ():
         merged = _merged(g, nests, i, j, target)
-        why = merged if isinstance(merged, str) else "what a third nest makes of one is needed by the other"
+        why = merged if isinstance(merged, str) else "a third nest reads one of them and is read by the other"
         note(nests[i].name, nests[j].name, why=why)
     return g if len(nests.order) == len(nodes) else replace(g, nodes=tuple(nests.nodes))
 
@@ -162,7 +162,7 @@ def _rows(g: Graph, node: FusedOp) -> Shape | None:
 def _rows_of(g: Graph, ops: tuple[Op, ...]) -> Shape | None:
     """The extents of a stage's row axes, None when it has no such form."""
     domain = trace(g, ops)
-    if domain is None or not domain.is_whole or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
+    if domain is None or not domain.has_whole_rows or len(domain.extents) < 2 or not domain.reduced <= {len(domain.extents) - 1}:
         return None
     return domain.extents[:-1]
 

@@ -77,7 +77,7 @@ def _pointwise_merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target
         reader = next(k for k, op in enumerate(second.ops) if any(g.root(v) in nests[i].outs for v in op.ins))
         head, tail, rest = second.ops[:reader], first.ops, second.ops[reader:]
     domain = trace(g, head)
-    if domain is None or domain.reduced or not domain.is_whole or not _is_pointwise(tail):
+    if domain is None or domain.reduced or not domain.has_whole_rows or not _is_pointwise(tail):
         return None
     if any(prod(g.value(op.outs[0]).shape) != prod(domain.extents) for op in tail):
         return None

@@ -1,4 +1,4 @@
-"""low-precision: products of quantised or bf16 operands are computed from what is stored, and scaled afterwards.
+"""low-precision: products of quantised or bf16 operands multiply the stored values, and the results are scaled afterwards.
 
 %2 = TypeCast(%0: u8)   %3 = Subtract(%2, za)   %4 = Multiply(%3, sa)        %8: s32 = MatMul(%0, %1)
 %5 = TypeCast(%1: s8)   %6 = Multiply(%5, sb[N])                       ->    %9 = Subtract(%8, za * sum of %1 over K)

@@ -70,9 +70,9 @@ def make_views(g: Graph, target: Target) -> Graph:
 
 def _parts(g: Graph, op: Op) -> tuple[Attrs, ...] | None:
     """The attributes of each source's part of the result; None for an op of one source."""
-    how = op.lowering.form
-    assert isinstance(how, DataMovement)
-    return None if how.parts is None else how.parts(op.attrs, tuple(g.value(v).shape for v in op.ins))
+    form = op.lowering.form
+    assert isinstance(form, DataMovement)
+    return None if form.parts is None else form.parts(op.attrs, tuple(g.value(v).shape for v in op.ins))
 
 
 def _view(g: Graph, op: Op, position: int, attrs: Attrs, *, inverse: bool) -> View:
@@ -102,8 +102,8 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     """Whether the producer has no other reader, and still writes efficiently: a microkernel needs rows of unit stride."""
     src, dst = g.value(op.ins[position]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
-    how = op.lowering.form
-    if isinstance(how, DataMovement) and how.target is None:
+    form = op.lowering.form
+    if isinstance(form, DataMovement) and form.target is None:
         return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False

@@ -1,4 +1,4 @@
-"""mark-runtime-constants: what is computed from constants alone is constant, and moves to the init function.
+"""mark-runtime-constants: values computed from constants alone are constants, and the init function computes them.
 
     %1: f32[64,64] constant                     %1: f32[64,64] constant
     %2 = StaticTranspose(%1)             ->     %2 = StaticTranspose(%1)  constant

@@ -93,15 +93,15 @@ def _number(g: Graph, step: Op) -> float | None:
 
 def _merged(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:
     """All steps of a chain before a cast to this dtype as one."""
-    how = Rescaling()
+    rescaling = Rescaling()
     for step in chain:
         if step.semantics.is_conversion:
-            how = how.in_f32(d)
+            rescaling = rescaling.in_f32(d)
         elif step.semantics.lower_bound is not None:
-            how = replace(how, least=step.semantics.lower_bound)
+            rescaling = replace(rescaling, least=step.semantics.lower_bound)
         elif step.semantics.is_product:
-            how = how.scaled(d, step.ins[1], _number(g, step))
+            rescaling = rescaling.scaled(d, step.ins[1], _number(g, step))
         else:
-            how = how.shifted(d, step.ins[1], _number(g, step), down=step.semantics.computes is Computes.difference)
-    is_redundant = how.least is not None and how.least <= dtype.range[0]
-    return replace(how, least=None) if is_redundant else how
+            rescaling = rescaling.shifted(d, step.ins[1], _number(g, step), down=step.semantics.computes is Computes.difference)
+    is_redundant = rescaling.least is not None and rescaling.least <= dtype.range[0]
+    return replace(rescaling, least=None) if is_redundant else rescaling

@@ -119,10 +119,10 @@ def _can_move_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
 
 def _back(g: Graph, move: Op, shape: Shape) -> Attrs | None:
     """The attributes with which the op moves back an operand of this shape, expanded to as many dims; None if it cannot."""
-    how, src, dst = movement(move), g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-    if how is None or how.inverse is None or len(shape) > len(dst):
+    form, src, dst = movement(move), g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+    if form is None or form.inverse is None or len(shape) > len(dst):
         return None
-    return how.inverse(move.attrs, src, dst, _with_dims(shape, len(dst)))
+    return form.inverse(move.attrs, src, dst, _with_dims(shape, len(dst)))
 
 
 def _with_dims(shape: Shape, rank: int) -> Shape:

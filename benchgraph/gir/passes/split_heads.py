@@ -124,11 +124,11 @@ def _steps_to_joined_wei(g: Graph, op: Op) -> Steps:
 def _step(g: Graph, op: Node) -> Step | None:
     assert isinstance(op, Op)
     large = [i for i, v in enumerate(op.ins) if g.value(v).type.elements != 1]
-    how = op.lowering.form
+    form = op.lowering.form
     if len(large) != 1 or len(op.outs) != 1:
         return None
-    if isinstance(how, DataMovement):
-        return Step(op, 0) if len(op.ins) == 1 and how.target is not None else None
+    if isinstance(form, DataMovement):
+        return Step(op, 0) if len(op.ins) == 1 and form.target is not None else None
     return Step(op, large[0]) if op.lowering.is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
 
 
@@ -138,9 +138,9 @@ def _splits_heads(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
         return False
     at, is_first = any_element(shape), g.value(steps[0].src).shape == shape
     for step in steps if is_first else reversed(steps):
-        how = step.op.lowering.form
-        if isinstance(how, DataMovement):
-            place = how.target if is_first else how.source
+        form = step.op.lowering.form
+        if isinstance(form, DataMovement):
+            place = form.target if is_first else form.source
             assert place is not None
             at = place(step.op.attrs, g.value(step.src).shape, g.value(step.dst).shape, at)
     return at == side_by_side(shape)
