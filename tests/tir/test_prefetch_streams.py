@@ -13,7 +13,6 @@ from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor
 from benchgraph.tir.passes import run
-from benchgraph.tir.passes.prefetch_streams import DISTANCE_BYTES
 from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
