@@ -39,8 +39,8 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Targ
     at_rows = anchor_cost(Anchor.rows, mb, nb, n, feeds_reduction=feeds_reduction, target=target)
     prefer = Anchor.tile if at_tile <= at_rows else Anchor.rows
     anchors = (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
-    why = f"{prefer.value}, where pointwise ops cost a task {min(at_tile, at_rows):.3g} weighted bytes"
-    return AnchorChoice(anchors, f"{why}, not {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else "")
+    why = f"at {prefer.value}, pointwise ops move {min(at_tile, at_rows):.3g} weighted bytes per task"
+    return AnchorChoice(anchors, f"{why} instead of {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else "")
 
 
 def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bool, target: Target) -> float:

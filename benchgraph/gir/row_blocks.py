@@ -45,12 +45,12 @@ def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_
         nbytes, enough = F32_BYTES, MOST_ROWS_WORKED_ON
     fits = max(1, target.l2_bytes // 2 // (nbytes * columns))
     most = min(m, enough, fits)
-    why = f"all {m} rows" if most == m else f"more than {enough} gain nothing" if most == enough else f"{most} rows fill half of L2"
+    why = f"all {m} rows" if most == m else f"more than {enough} rows are no faster" if most == enough else f"{most} rows fill half of L2"
     tasks = ceil(m / most)
     if batch * tasks < 4 * target.cores:
         per_batch = ceil(target.cores / batch)
         even = ceil(tasks / per_batch) * per_batch
-        why += f"; cut so that {target.cores} cores have the same" if even > tasks else ""
+        why += f"; cut so that {target.cores} cores get equal shares" if even > tasks else ""
         return RowBlock(ceil(m / min(even, m)), why)
     mb = ceil(m / tasks)
     close = range(ceil(mb * (1 - SPREAD)), min(int(mb * (1 + SPREAD)), fits) + 1)

@@ -50,7 +50,7 @@ def _nest(out: Console, nest: Nest) -> None:
     _paragraph(out, "writes " + ", ".join(nest.writes), "    ")
     for values, what in ((nest.next_entry, "next batch entry"), (nest.next_rows, "next task's rows")):
         if values:
-            _paragraph(out, f"fetches ahead {', '.join(values)}, of the {what}", "    ")
+            _paragraph(out, f"prefetches {', '.join(values)} of the {what}", "    ")
     for i, section in enumerate(nest.sections):
         _section(out, section, i)
     for other, why in nest.apart:

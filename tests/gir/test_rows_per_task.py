@@ -39,4 +39,4 @@ def test_few_tasks_are_shared_evenly_instead() -> None:
     """50 rows would be three tasks for two cores."""
     found = rows_per_task(1, 150, 64, TARGET, works_on_rows=False)
     assert found.mb == 38
-    assert "2 cores have the same" in found.why
+    assert "2 cores get equal shares" in found.why
