@@ -59,9 +59,9 @@ from benchgraph.tir.ir import Alloc, Func, Stmt, Tensor
 class Lowered:
     """A partition as Tensor IR, and how its functions are called.
 
-    main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants are buffers of ours
-    that outlive the call; literals[i] is the data constants[i] starts with, None for those that init fills. layouts: of the outputs.
-    lower_init: None where nothing runs once.
+    main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants: buffers that the
+    executable owns; literals[i] is the initial data of constants[i], None where init computes it. layouts: of the outputs. lower_init:
+    None where nothing runs once.
     """
 
     main: Func
@@ -74,7 +74,7 @@ class Lowered:
     layouts: tuple[Layout, ...]
 
     def functions(self) -> Iterator[Func]:
-        """main, then init if there is one, which is lowered only when it is asked for: LLVM can be at main by then."""
+        """main, then init if there is one, which is lowered on demand: LLVM can compile main meanwhile."""
         yield self.main
         if self.lower_init is not None:
             yield self.lower_init()
@@ -83,15 +83,15 @@ class Lowered:
 def lower(g: Graph) -> Lowered:
     """Nests whose results are constant go to init, the others to main."""
     nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
-    once = [n for n in nodes if g.value(n.outs[0]).is_constant]
-    always = [n for n in nodes if not g.value(n.outs[0]).is_constant]
-    made = {v for n in once for v in n.outs}
-    literal = {r: None for n in nodes for v in n.ins if _is_table(g, r := g.root(v))}
-    kept = tuple(dict.fromkeys(v for n in always for v in n.ins if v in made))
-    constants = (*literal, *kept)
-    init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in once))
-    main = _function("main", g, always, (*g.ins, *g.outs, *constants))
-    init = partial(_function, "init", g, once, (*(g.ins[i] for i in init_inputs), *constants), runs_once=True) if once else None
+    init_nodes = [n for n in nodes if g.value(n.outs[0]).is_constant]
+    main_nodes = [n for n in nodes if not g.value(n.outs[0]).is_constant]
+    init_results = {v for n in init_nodes for v in n.outs}
+    literals = dict.fromkeys(root for n in nodes for v in n.ins if _is_table(g, root := g.root(v)))
+    constants = (*literals, *dict.fromkeys(v for n in main_nodes for v in n.ins if v in init_results))
+    init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in init_nodes))
+    init_params = (*(g.ins[i] for i in init_inputs), *constants)
+    main = _function("main", g, main_nodes, (*g.ins, *g.outs, *constants))
+    init = partial(_function, "init", g, init_nodes, init_params, runs_once=True) if init_nodes else None
     storage = Storage(g)
     return Lowered(
         main,

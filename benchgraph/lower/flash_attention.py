@@ -42,12 +42,12 @@ LOWEST = DType.f32.range[0]
 
 
 class FlashAttentionNest(GemmNest):
-    """Lowers a FusedOp node with a step."""
+    """Lowers a FusedOp with score_columns: the columns of scores that are computed at a time."""
 
     def __init__(self, storage: Storage, node: FusedOp) -> None:
         super().__init__(storage, node)
         plan = flash_attention(self.g, node)
-        assert plan is not None, "schedule gives a step only to nests of this form"
+        assert plan is not None, "schedule sets score_columns only in nests of this form"
         self.plan: FlashAttention = plan
         self.step = node.score_columns
         domain = trace(self.g, plan.scores.ops)

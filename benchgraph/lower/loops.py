@@ -28,9 +28,9 @@ from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 # docs/measurements/lowering.md has the measurements behind these.
 CHUNK = 4096  # most elements of one task of a pointwise nest: 16 KiB of f32, half of a common L1
 FEWEST_ELEMENTS = 1024  # of such a task
-TASKS = 16  # as many at least, so that threads have nearly equal shares
+TASKS = 16  # of a nest at least, where its chunks can be that small: threads then have nearly equal shares
 TILE = 64  # most rows and columns of a tile: of f32, 16 KiB are read and 16 written
-LANES = 16  # the columns of a task of a reduction across rows are a multiple
+LANES = 16  # a task of a reduction across rows has a multiple of these columns
 # Of such a task that stores elements for a second pass: vectors of LANES elements (256 KiB of f32), and bytes of a row of memory. Of
 # others: columns, as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py).
 MOST_STORED_VECTORS, MOST_STORED_BYTES, MOST_COLUMNS = 4096, 256, 768

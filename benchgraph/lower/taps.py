@@ -68,7 +68,7 @@ def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
 
 
 def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
-    """The call for a task's rows, or several calls that skip the taps which only padding meets. call: (rows, taps, accumulate)."""
+    """The call for a task's rows, or several calls that skip the taps that read only padding. call: (rows, taps, accumulate)."""
     needs = rows_by_tap(task.g, op)
     if needs is None or rows != task.m or needs.saved < LEAST_SAVED or product(task.g, op).reduced[-1] < LEAST_TERMS:
         return call(rows, taps, False)
