@@ -53,7 +53,7 @@ class InterleavedEpilogue:
         """The product on the task's rows, and its post-ops."""
         task, blocks = self.kernel.task, self.phases.distance // self.width
         *_, n = self.domain.extents
-        o, block = task.storage.var("o"), task.storage.var("no")
+        o, block = task.storage.var("po"), task.storage.var("no")
         body = task.for_rows(lambda rows: self._block(rows, o, block))
         return nest(((o, Const(n // (self.phases.count * self.phases.distance))), (block, Const(blocks))), body)
 

@@ -242,4 +242,4 @@ def test_init_does_not_prefetch_its_own_temporaries() -> None:
 
 def test_explain_gives_the_reason() -> None:
     (nest,) = (n for n in scheduled(mlp(128, 512), TARGET).nodes if isinstance(n, FusedOp) and len(n.stages) > 1)
-    assert all(any(r.parameter == "ahead" and "64 rows" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)
+    assert all(any(r.parameter == "prefetch" and "64 rows" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)
