@@ -33,8 +33,8 @@ def full(commit: str) -> str:
 
     Warns in a repository that lacks the commit. Raises UsageError for names that are relative to a repository, as HEAD~1.
     """
-    if found := resolve(commit, Path()):
-        return found
+    if full_hash := resolve(commit, Path()):
+        return full_hash
     is_checkout = git(Path(), "rev-parse", "--git-dir") is not None
     what = "the repository in this folder has no such commit" if is_checkout else "this folder is in no repository that git can read"
     where = f"--commit={printable(commit)}"

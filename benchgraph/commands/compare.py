@@ -35,7 +35,6 @@ class Request:
 
 
 def read_words(given: list[str]) -> Request:
-    """Parse the command's words. Raises UsageError."""
     request, left = Request(), list(given)
     while left:
         word = left.pop(0)

@@ -245,7 +245,7 @@ def overview() -> str:
     )
     page.text(f"Drivers: {', '.join(names('drivers'))}")
     page.rows("Commands", [(name, command.about) for name, command in COMMANDS.items()], brief=True)
-    used_most = [(f"{option} {value}", said) for option, (value, said) in USED_MOST.items()]
+    used_most = [(f"{option} {value}", text) for option, (value, text) in USED_MOST.items()]
     page.rows("Options used most", [("--batch NAME|FILE", "read options from a file: see `benchgraph list`"), *used_most])
     page.examples(EXAMPLES)
     page.text(
@@ -284,7 +284,7 @@ def of_driver(name: str) -> str:
 def variables() -> str:
     page = _Page()
     page.text("Environment variables, with their defaults")
-    page.rows("", [(f"{name}={default}".rstrip("="), said) for name, default, said in table()])
+    page.rows("", [(f"{name}={default}".rstrip("="), text) for name, default, text in table()])
     return page.done()
 
 
@@ -308,7 +308,7 @@ def everything() -> str:
         _list_unsupported(page, [k.option for k in knobs if k.lacks], driver.inert)
     page.rows("Taken for benchdnn's sake, changing nothing", list(INERT.items()))
     page.rows("Reports", [(name, about("reports", name)) for name in names("reports")])
-    page.rows("Environment", [(f"{name}={default}".rstrip("="), said) for name, default, said in table()])
+    page.rows("Environment", [(f"{name}={default}".rstrip("="), text) for name, default, text in table()])
     return page.done()
 
 
@@ -359,7 +359,7 @@ class _Page:
         self._out.indent()
         if brief:
             left = max(len(form) for form, _ in rows) + 2
-            rows = [(form, _cut(said, self._width - left - 4)) for form, said in rows]
+            rows = [(form, _cut(text, self._width - left - 4)) for form, text in rows]
         self._out.write_dl(rows, col_max=24)
         self._out.dedent()
 

@@ -37,7 +37,6 @@ def listing(given: Sequence[str]) -> str:
 
 
 def batches() -> str:
-    """All batch files, by driver."""
     return "\n\n".join(filter(None, map(_batches_of, names("drivers"))))
 
 
@@ -50,7 +49,7 @@ def reports() -> str:
 
 
 def policies() -> str:
-    return _table("Policies: --policy=NAME[:no-PASS+...][,...]", [(name, f"{said}{_only(name)}") for name, said in POLICIES.items()])
+    return _table("Policies: --policy=NAME[:no-PASS+...][,...]", [(name, f"{text}{_only(name)}") for name, text in POLICIES.items()])
 
 
 def _only(policy: str) -> str:
@@ -86,9 +85,9 @@ def _table(title: str, rows: Sequence[tuple[str, str]], heads: str = "") -> str:
 
 def _lines(rows: Sequence[tuple[str, str]], left: int, width: int, *, is_cut: bool) -> Iterator[str]:
     room = width - left - 4
-    for form, said in rows:
-        first, *more = wrap(said, room, break_long_words=False, break_on_hyphens=False) or [""]
+    for form, text in rows:
+        first, *more = wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
         if more and is_cut:
-            first, more = said[: room - 3].rpartition(" ")[0] + "...", []
+            first, more = text[: room - 3].rpartition(" ")[0] + "...", []
         yield f"  {form:{left}}  {first}"
         yield from (f"  {'':{left}}  {line}" for line in more)

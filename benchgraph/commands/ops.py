@@ -75,7 +75,6 @@ def in_full(kind: str) -> str:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """A line wrapped between words with a hanging indent."""
     return wrap(text, width, subsequent_indent=" " * 9, drop_whitespace=True, break_long_words=False, break_on_hyphens=False)
 
 

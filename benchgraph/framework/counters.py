@@ -41,7 +41,6 @@ _current = _Current()
 
 
 def counters() -> Counters:
-    """The present counters of this thread."""
     return _current.counters
 
 

@@ -164,7 +164,6 @@ class Executor:
     # ---- preparation ------------------------------------------------------------------------------------------------
 
     def _bound(self, inputs: Mapping[int, NDArray]) -> dict[int, NDArray]:
-        """The array of every graph input."""
         env = {**self.params, **inputs}
         for id, t in self._inputs.items():
             reader = self._graph.consumers[id][0].label

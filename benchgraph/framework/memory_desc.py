@@ -81,12 +81,10 @@ class MemoryDesc:
 
     @cached_property
     def inside(self) -> tuple[slice, ...]:
-        """The slice of the padded dims without padding."""
         return tuple(map(slice, self.shape))
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether two elements share a byte."""
         return self.dtype.is_packed
 
     @cached_property

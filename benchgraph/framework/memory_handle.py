@@ -45,7 +45,6 @@ class Memory:
 
     @property
     def data(self) -> Bytes:
-        """The bytes."""
         if not self._scope.is_running:
             self._scope.check(f"the handle of {self.name} is used")
         if not isinstance(self._of, str) and self._of.chunk.current is None:
@@ -55,7 +54,6 @@ class Memory:
 
     @property
     def array(self) -> Values:
-        """The bytes as an array of the physical dims."""
         return self.desc.array(self.data)
 
     def as_desc(self, desc: MemoryDesc) -> Memory:

@@ -194,9 +194,8 @@ class NDArray:
         return NDArray(self.chunk, (end - begin, *self.shape[1:]), self.dtype, f"{self.name}[{begin}:{end}]", byte_offset=at)
 
     def at(self, index: int) -> NDArray:
-        """One row, without its dim."""
-        found = self.slice(index, index + 1)
-        return NDArray(self.chunk, self.shape[1:], self.dtype, f"{self.name}[{index}]", byte_offset=found.byte_offset)
+        row = self.slice(index, index + 1)
+        return NDArray(self.chunk, self.shape[1:], self.dtype, f"{self.name}[{index}]", byte_offset=row.byte_offset)
 
     def reshape(self, shape: Shape) -> NDArray:
         """The same elements with other dims, sharing memory. Raises InvalidShape."""
@@ -219,41 +218,41 @@ class NDArray:
 
     # ---- handles, for ops ------------------------------------------------------------------------------------------
 
-    def memory(self, scope: Scope, found: Store | None = None) -> Memory:
-        """The memory as it is stored. found: the Store that the op has seen; by default the published one.
+    def memory(self, scope: Scope, published: Store | None = None) -> Memory:
+        """The memory as it is stored. published: the Store that the op has seen; by default the published one.
 
         Raises InvalidArguments for a view of an opaque chunk, which has no memory of its own.
         """
-        found = found or self.readable(scope.label)
-        if found.desc.is_plain:
-            return Memory(self.flat, self.window(found), scope, self)
+        published = published or self.readable(scope.label)
+        if published.desc.is_plain:
+            return Memory(self.flat, self.window(published), scope, self)
         if self.is_view:
-            what = f"it is a view of memory in layout {found.desc.layout}"
+            what = f"it is a view of memory in layout {published.desc.layout}"
             raise InvalidArguments(what, where=self.where(scope.label), fix="use reordered(), or convert the array with to_default_()")
-        return Memory(found.desc, found.data, scope, self)
+        return Memory(published.desc, published.data, scope, self)
 
-    def try_memory(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory | None:
+    def try_memory(self, desc: MemoryDesc, scope: Scope, published: Store | None = None) -> Memory | None:
         """The memory if it has this desc, or both are row-major; else None. The chunk does not change."""
-        found = found or self.readable(scope.label)
+        published = published or self.readable(scope.label)
         self.check_desc(desc, scope.label)
-        if not found.desc.is_plain and (self.is_view or found.desc != desc):
+        if not published.desc.is_plain and (self.is_view or published.desc != desc):
             return None
-        memory = self.memory(scope, found)
+        memory = self.memory(scope, published)
         if memory.desc is desc or memory.desc == desc:
             return memory
         return memory.as_desc(desc) if desc.is_plain and memory.desc.is_plain else None
 
-    def reordered(self, desc: MemoryDesc, scope: Scope, found: Store | None = None) -> Memory:
+    def reordered(self, desc: MemoryDesc, scope: Scope, published: Store | None = None) -> Memory:
         """The memory if it has this desc, else a temporary copy with it. The chunk does not change."""
-        found = found or self.readable(scope.label)
-        memory = self.try_memory(desc, scope, found)
+        published = published or self.readable(scope.label)
+        memory = self.try_memory(desc, scope, published)
         if memory is not None:
             return memory
         temp = scope.alloc(desc, self.name)
-        if self.is_view and not found.desc.is_plain:
-            convert(self._default(found), self.flat, temp.data, desc)
+        if self.is_view and not published.desc.is_plain:
+            convert(self._default(published), self.flat, temp.data, desc)
         else:
-            mine = self.memory(scope, found)
+            mine = self.memory(scope, published)
             convert(mine.data, mine.desc, temp.data, desc)
         return temp
 
@@ -282,25 +281,24 @@ class NDArray:
         """Whether memory with this desc can be this array's."""
         return desc.dtype is self.dtype and desc.elements == self.flat.elements
 
-    def window(self, found: Store) -> Bytes:
+    def window(self, published: Store) -> Bytes:
         """The window of row-major memory; the same array object while the buffer is the same."""
         window = self._window  # read once: another thread may replace it
-        if window is None or window[0] is not found.buffer:
-            window = self._window = found.buffer, self.part(found.buffer)
+        if window is None or window[0] is not published.buffer:
+            window = self._window = published.buffer, self.part(published.buffer)
         return window[1]
 
     def part(self, memory: Bytes) -> Bytes:
-        """The window of a row-major buffer."""
         is_whole = self.byte_offset == 0 and self.flat.nbytes == memory.size
         return memory if is_whole else memory[self.byte_offset : self.byte_offset + self.flat.nbytes]
 
-    def _default(self, found: Store) -> Bytes:
+    def _default(self, published: Store) -> Bytes:
         """The window in row-major bytes: memory, or a copy. Raises InvalidArguments for a window beyond what an opaque chunk holds."""
-        if found.desc.is_plain:
-            return self.window(found)
-        flat = default(found.data, found.desc)
+        if published.desc.is_plain:
+            return self.window(published)
+        flat = default(published.data, published.desc)
         if self.byte_offset + self.flat.nbytes > flat.size:
-            what = f"it lies beyond the {found.desc} that its memory holds"
+            what = f"it lies beyond the {published.desc} that its memory holds"
             raise InvalidArguments(what, where=self.where(), fix="write the whole array first")
         return self.part(flat)
 

@@ -64,7 +64,6 @@ def prepack_(weight: NDArray, desc: MemoryDesc) -> bool:
 
 
 def unpack_(weight: NDArray) -> bool:
-    """Convert a weight back, for training."""
     done = weight.to_default_()
     counters().weight_reorders += done
     return done

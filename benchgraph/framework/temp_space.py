@@ -93,7 +93,6 @@ class TempSpace:
         return self._used
 
     def end(self, begin: int, spilled: list[Bytes]) -> None:
-        """Release what an op used."""
         if self.poisoned:
             for memory in (self._buffer[begin : min(self._used, self.size)], *spilled):
                 memory.fill(POISON)
@@ -124,5 +123,4 @@ _spaces = _PerThread()
 
 
 def temp_space() -> TempSpace:
-    """The current thread's."""
     return _spaces.space

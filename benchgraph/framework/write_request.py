@@ -34,8 +34,6 @@ from benchgraph.framework.temp_space import Scope
 
 
 class OpReq(Enum):
-    """MXNet's OpReqType."""
-
     null = "null"
     write_to = "write_to"
     write_inplace = "write_inplace"
@@ -43,8 +41,6 @@ class OpReq(Enum):
 
 
 class Action(Enum):
-    """What commit does."""
-
     nothing = "nothing"
     publish = "publish"
     copy_back = "copy_back"

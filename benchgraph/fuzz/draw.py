@@ -102,7 +102,6 @@ def _sample(rng: Random, row: OpSpec, fit: Fit) -> Call:
 
 @cache
 def ranks(kind: str, port: int) -> frozenset[int]:
-    """The ranks of a row's samples at this input."""
     return frozenset(len(s.shapes[port]) for s in spec(kind).testing.samples if port < len(s.shapes))
 
 

@@ -30,11 +30,11 @@ def generate(seed: int, index: int, max_ops: int = MAX_OPS, tally: Tally | None 
     for attempt in range(ATTEMPTS):
         name = f"{seed}:{index}:{max_ops}:{attempt}"
         growth = Growth(Random(name), max_ops, tally or Tally(), _fpmath(Random(f"fpmath {name}"), release), release)
-        wanted = max(1, round(max_ops * growth.rng.random() ** 1.5))  # more small graphs than large ones
+        n_ops = max(1, round(max_ops * growth.rng.random() ** 1.5))  # more small graphs than large ones
         for _ in range(ROUNDS):
-            growth.grow(wanted)
+            growth.grow(n_ops)
             _prune(growth, name)
-            if len(growth.ops) >= wanted:
+            if len(growth.ops) >= n_ops:
                 break
         growth.finish()
         _prune(growth, name)  # outputs of the graph are checked more strictly

@@ -53,10 +53,10 @@ class Growth:
         """All of them, in order of creation."""
         return list({t.id: t for op in self.ops for t in (*op.inputs, *op.outputs)}.values())
 
-    def grow(self, wanted: int) -> None:
+    def grow(self, count: int) -> None:
         """Append ops until there are so many, or too many draws failed."""
-        for _ in range(2 * wanted):
-            if len(self.ops) >= wanted:
+        for _ in range(2 * count):
+            if len(self.ops) >= count:
                 return
             self._append_one()
 
@@ -93,27 +93,27 @@ class Growth:
         self.next_op += 1
         return op
 
-    def _operand(self, row: OpSpec, port: int, wanted: TensorType) -> LogicalTensor:
+    def _operand(self, row: OpSpec, port: int, type_: TensorType) -> LogicalTensor:
         """A tensor of this type: an existing one, a new input, or one converted from a new input."""
-        same = [t for t in self.tensors if t.type == wanted and not t.is_host_scalar]
+        same = [t for t in self.tensors if t.type == type_ and not t.is_host_scalar]
         if same and self.rng.random() < JOINS:
             return same[-1 - int(len(same) * self.rng.random() ** 2)]
-        if self.rng.random() < SANDWICH and (converted := self._converted(wanted)) is not None:
+        if self.rng.random() < SANDWICH and (converted := self._converted(type_)) is not None:
             return converted
-        if wanted.shape == () and wanted.dtype in HOST_SCALARS and self.rng.random() < 0.5:
-            return self._tensor(wanted, (), PropertyType.host_scalar)
+        if type_.shape == () and type_.dtype in HOST_SCALARS and self.rng.random() < 0.5:
+            return self._tensor(type_, (), PropertyType.host_scalar)
         is_constant = self.rng.random() < (0.5 if port else 0.1)
         property_type = PropertyType.constant if is_constant else self.rng.choice((PropertyType.variable, PropertyType.undef))
-        return self._tensor(wanted, self._strides(wanted.shape, STRANGE), property_type)
+        return self._tensor(type_, self._strides(type_.shape, STRANGE), property_type)
 
-    def _converted(self, wanted: TensorType) -> LogicalTensor | None:
+    def _converted(self, type_: TensorType) -> LogicalTensor | None:
         """A new tensor of this type made by a cast or dequantisation; None if none was found or only one more op is allowed."""
-        known = _conversions(wanted.dtype)
+        known = _conversions(type_.dtype)
         if not known or len(self.ops) + 2 > self.most:
             return None
         row, sources = self.rng.choice(known)
-        call = draw(self.rng, row, Fit(0, TensorType(self.rng.choice(sources), wanted.shape), wanted.dtype), self.tally)
-        if call is None or call.outs[0] != wanted:
+        call = draw(self.rng, row, Fit(0, TensorType(self.rng.choice(sources), type_.shape), type_.dtype), self.tally)
+        if call is None or call.outs[0] != type_:
             return None
         op = self._append(row, call, {})
         return None if op is None else op.outputs[0]

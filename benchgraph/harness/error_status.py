@@ -18,7 +18,6 @@ STATUS_OF = {
 
 
 def failure(bad: Exception, problem: Problem) -> Result:
-    """The status and one-line reason of an exception."""
     if isinstance(bad, CannotOverride | WrongCount):
         return Result(Status.UNTESTED, _one_line(bad, problem))
     if isinstance(bad, CannotExpress | Unavailable):
@@ -37,5 +36,5 @@ def failure(bad: Exception, problem: Problem) -> Result:
 
 def _one_line(bad: BenchgraphError, problem: Problem) -> str:
     """The error in one line, with the file named as in the repro line: paths of packaged files differ between machines."""
-    said, file = bad.line, printable(f"{problem.file}: ")
-    return f"{printable(problem.knobs.case)}: {said.removeprefix(file)}" if problem.file and said.startswith(file) else said
+    line, file = bad.line, printable(f"{problem.file}: ")
+    return f"{printable(problem.knobs.case)}: {line.removeprefix(file)}" if problem.file and line.startswith(file) else line

@@ -87,12 +87,12 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
     inputs = {id: a for id, a in arrays.items() if id not in params}
 
     def call(_: int) -> tuple[list[Run], list[dict[int, Array]]]:
-        runs, found = [], []
+        runs, outputs = [], []
         for _ in range(k.iters):
             outs = executor.forward(inputs, is_train=k.train)
-            found.append({id: a.numpy() for id, a in outs.items()})
+            outputs.append({id: a.numpy() for id, a in outs.items()})
             runs.append(executor.last)
-        return runs, found
+        return runs, outputs
 
     if k.callers > most_threads():
         raise _too_many(k.callers)
@@ -103,7 +103,7 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
             raise _too_many(k.callers) from bad
         every = [each.result() for each in begun]
     runs, first = every[0][0], every[0][1][0]
-    complaint = next((c for _, found in every for outs in found if (c := _unlike(first, outs))), "")
+    complaint = next((c for _, outputs in every for outs in outputs if (c := _unlike(first, outs))), "")
     if not complaint and k.cache_capacity >= DEFAULT_CAPACITY:
         complaint = next((c for done, _ in every for r in done[1:] if (c := _made_anew(r))), "")
     return runs, first, complaint
@@ -127,8 +127,8 @@ def _made_anew(run: Run) -> str:
         "temporaries allocated": c.spills,
         "lazy": c.lazy_reorders,
     }
-    told = ", ".join(f"{n} {what}" for what, n in made.items() if n)
-    return f"a later run is not as cheap as it should be: {told}" if told else ""
+    texts = ", ".join(f"{n} {what}" for what, n in made.items() if n)
+    return f"a later run is not as cheap as it should be: {texts}" if texts else ""
 
 
 def _beside(graph: Graph, policy: Policy, inputs: dict[int, Array], outputs: dict[int, Array]) -> str:
@@ -143,8 +143,8 @@ def _beside(graph: Graph, policy: Policy, inputs: dict[int, Array], outputs: dic
     if not unequal:
         return "equal to the library used directly, to the bit"
     pairs = [(elements(direct[t.id], t), outputs[t.id]) for t in graph.outputs]
-    largest, strange = max(_distance(*pair) for pair in pairs), sum(int(differ_in_kind(*pair).sum()) for pair in pairs)
-    kind = f"in NaN or infinity at {strange} values, elsewhere " if strange else ""
+    largest, nonfinite = max(_distance(*pair) for pair in pairs), sum(int(differ_in_kind(*pair).sum()) for pair in pairs)
+    kind = f"in NaN or infinity at {nonfinite} values, elsewhere " if nonfinite else ""
     return f"off from the library used directly {kind}by up to {largest:.3g}, in tensors {', '.join(map(str, unequal))}"
 
 

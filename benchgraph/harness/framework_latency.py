@@ -33,7 +33,6 @@ Ways: TypeAlias = dict[str, Callable[[], object]]
 
 
 def mlp(rows: int) -> Graph:
-    """An MLP: products with biases and ReLUs."""
     b = GraphBuilder()
     x = b.input((rows, WIDTHS[0]))
     for n, k in pairwise(WIDTHS):

@@ -96,7 +96,6 @@ class _WorkerPool:
             yield problem, FinishedCase(CaseResult(problem.index, problem.repro, 0.0, Result(Status.FAILED, why)))
 
     def dismiss(self) -> None:
-        """End all processes."""
         for worker in self.workers:
             worker.close()
         self.workers.clear()
@@ -132,5 +131,5 @@ class _WorkerPool:
 def _ready_workers(busy: list[Worker]) -> list[Worker]:
     """Wait for messages or timeouts of workers; returns these workers."""
     soonest = min(w.deadline for w in busy)
-    heard = wait([w.pipe for w in busy], None if soonest == NEVER else max(soonest - time.monotonic(), 0.0))
-    return [w for w in busy if w.pipe in heard or w.deadline <= time.monotonic()]
+    ready = wait([w.pipe for w in busy], None if soonest == NEVER else max(soonest - time.monotonic(), 0.0))
+    return [w for w in busy if w.pipe in ready or w.deadline <= time.monotonic()]

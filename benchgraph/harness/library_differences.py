@@ -14,20 +14,22 @@ def differences(graph: Graph, given: dict[int, Array], got: dict[str, dict[int, 
     Two libraries that are both within tolerance may differ by twice that, which says nothing against either. given, want: elements.
     """
     rtol = tolerance(graph)
-    found = []
+    result = []
     for t in graph.outputs:
         arrays = {label: elements(outputs[t.id], t) for label, outputs in got.items() if t.id in outputs}
-        held = {label: compare_output(graph, given, t, array, want[t.id], rtol) for label, array in arrays.items()}
-        if any(not c.ok for c in held.values()):
-            index = _worst(held)
+        comparisons = {label: compare_output(graph, given, t, array, want[t.id], rtol) for label, array in arrays.items()}
+        if any(not c.ok for c in comparisons.values()):
+            index = _worst(comparisons)
             values = {label: float(array[index]) for label, array in arrays.items()}
-            errors = {label: c.errors for label, c in held.items()}
-            offs = {label: c.max_abs for label, c in held.items()}
-            strange = {label: c.nonfinite for label, c in held.items() if c.nonfinite}
-            found.append(Difference(t.id, t.dtype.value, t.type.elements, errors, offs, index, float(want[t.id][index]), values, strange))
-    return tuple(found)
+            errors = {label: c.errors for label, c in comparisons.items()}
+            offs = {label: c.max_abs for label, c in comparisons.items()}
+            nonfinite = {label: c.nonfinite for label, c in comparisons.items() if c.nonfinite}
+            result.append(
+                Difference(t.id, t.dtype.value, t.type.elements, errors, offs, index, float(want[t.id][index]), values, nonfinite)
+            )
+    return tuple(result)
 
 
-def _worst(held: dict[str, Comparison]) -> tuple[int, ...]:
+def _worst(comparisons: dict[str, Comparison]) -> tuple[int, ...]:
     """The first wrong point of who has most of them, and of those with a NaN or an infinity in the wrong place if anybody has."""
-    return max(held.values(), key=lambda c: (c.nonfinite, c.errors)).points[0].index
+    return max(comparisons.values(), key=lambda c: (c.nonfinite, c.errors)).points[0].index

@@ -33,8 +33,8 @@ def describe(settings: Globals, bench: Bench) -> Machine:
             return facts
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
         probes = [probe for a in ARITHMETICS for probe in (bench.probe(target.cores, a), bench.probe(1, a), bench.kernel(a))]
-        *found, read = _best([*probes, memory])
-        peaks, ones, kernels = (dict(zip(ARITHMETICS, found[i::3], strict=True)) for i in range(3))
+        *rates, read = _best([*probes, memory])
+        peaks, ones, kernels = (dict(zip(ARITHMETICS, rates[i::3], strict=True)) for i in range(3))
         return replace(facts, peak_flops=peaks, peak_flops_1_thread=ones, microkernel=kernels, memory_bandwidth=read)
 
 

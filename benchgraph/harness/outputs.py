@@ -72,8 +72,8 @@ def need_folder(path: Path, where: str) -> None:
 
 
 def _refused(bad: OSError, where: str) -> UsageError:
-    found = unwritable(bad, where)
-    return UsageError(found.what, where=found.where, fix=found.fix)
+    error = unwritable(bad, where)
+    return UsageError(error.what, where=error.where, fix=error.fix)
 
 
 def _try_folder(path: Path) -> None:

@@ -38,23 +38,23 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     except OSError as bad:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
     with within(f"--resume={file}"):
-        found, made_by = parse(text)
-    if other := _differences(found.machine, made_by, machine):
+        results, made_by = parse(text)
+    if other := _differences(results.machine, made_by, machine):
         fix = "run the cases anew into another file"
         raise InvalidArguments(f"its results come from elsewhere: {other}", where=f"--resume={file}", fix=fix)
     left = defaultdict[str, deque[CaseResult]](deque)
-    for case in found.cases:
+    for case in results.cases:
         left[case.repro].append(case)
-    _need_all_asked(file, found, problems)
+    _need_all_asked(file, results, problems)
     written = file.stat().st_mtime
     same = [p for p in problems if not (p.file and p.file.stat().st_mtime > written)]
-    return tuple(replace(left[p.repro].popleft(), index=p.index) for p in same if left[p.repro]), found.origin
+    return tuple(replace(left[p.repro].popleft(), index=p.index) for p in same if left[p.repro]), results.origin
 
 
-def _need_all_asked(file: Path, found: ResultSet, problems: Sequence[Problem]) -> None:
+def _need_all_asked(file: Path, results: ResultSet, problems: Sequence[Problem]) -> None:
     """Raise UsageError if the file has more results of a repro line than there are problems of it."""
-    asked = Counter(p.repro for p in problems)
-    if not (lost := Counter(case.repro for case in found.cases) - asked):
+    requested = Counter(p.repro for p in problems)
+    if not (lost := Counter(case.repro for case in results.cases) - requested):
         return
     what = f"it has {counted(lost.total(), 'case')} that this line does not ask for, such as '{next(iter(lost))}'"
     fix = "give it the options of its own run, or name another file"

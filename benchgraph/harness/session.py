@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The result of a run."""
-
     code: int
     failures: tuple[CaseResult, ...] = ()
 
@@ -63,7 +61,7 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
 def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOutcome:
     """out: where reports to - go."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
-    kept, code, why = GrowingReports(warn), ExitCode.refused, ""
+    reports, code, why = GrowingReports(warn), ExitCode.refused, ""
     stopped: KeyboardInterrupt | None = None
     begun: StartedRun | None = None
     is_in_vain = not line.globals.history and all(file in ("", STDOUT) for _, file in line.globals.reports)  # but for what is printed
@@ -74,15 +72,15 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
                 begin_item("the machine's peaks")
             with awaiting("the machine to be measured"):
                 machine = machine_of(line, bench)
-            begun = begin(line, machine, kept)
+            begun = begin(line, machine, reports)
             code = ExitCode.failed  # of what goes wrong from here on: cases run
             screen.take_over(begun.held, line.globals.resume, begun.is_resumed)
             for _ in begun.held:
                 step()
-            with awaiting("the case to return"), closing(_results(begun.todo, bench, jobs)) as found:
-                for done in found:
+            with awaiting("the case to return"), closing(_results(begun.todo, bench, jobs)) as finished:
+                for done in finished:
                     ran.append(done.case)
-                    kept.add(done.case, bench.clock() - started)
+                    reports.add(done.case, bench.clock() - started)
                     screen.add(done)
                     step()
                     if line.globals.fail_fast and done.case.result.status.is_failure:
@@ -97,7 +95,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
         warn(str(bad))
         return RunOutcome(code)
     finally:
-        kept.close()
+        reports.close()
     if begun is None:  # the reports of earlier runs stay as they are
         assert stopped is not None
         click.echo(f"{why} after 0 of {len(line.problems)} cases")
@@ -119,18 +117,17 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
 
 
 def _in_order(line: CommandLine, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-    """The results in the order of their problems."""
-    found = {case.index: case for case in cases}
-    return tuple(found[p.index] for p in line.problems if p.index in found)
+    by_index = {case.index: case for case in cases}
+    return tuple(by_index[p.index] for p in line.problems if p.index in by_index)
 
 
 def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
     """Whether cases have a status that --fail-on names, which is then printed."""
-    found = {name: results.counts[UNWANTED[name]] for name in settings.fail_on if results.counts[UNWANTED[name]]}
-    if found:
-        said = ", ".join(f"{count} {name}" for name, count in found.items())
-        warn(f"--fail-on={','.join(settings.fail_on)}: {said}; exit code {ExitCode.failed:d}")
-    return bool(found)
+    counts = {name: results.counts[UNWANTED[name]] for name in settings.fail_on if results.counts[UNWANTED[name]]}
+    if counts:
+        text = ", ".join(f"{count} {name}" for name, count in counts.items())
+        warn(f"--fail-on={','.join(settings.fail_on)}: {text}; exit code {ExitCode.failed:d}")
+    return bool(counts)
 
 
 def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[FinishedCase]:

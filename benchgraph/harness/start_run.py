@@ -42,20 +42,20 @@ def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
     return describe(line.globals, bench)
 
 
-def begin(line: CommandLine, machine: Machine | None, kept: GrowingReports) -> StartedRun:
+def begin(line: CommandLine, machine: Machine | None, reports: GrowingReports) -> StartedRun:
     """Take over results of --resume, check the history, and begin the growing reports. Raises BenchgraphError."""
-    held, found = tuple[CaseResult, ...](), None
+    resumed, found = tuple[CaseResult, ...](), None
     is_resumed = bool(line.globals.resume) and exists(Path(line.globals.resume))
     if machine and line.globals.resume:
-        held, found = earlier(Path(line.globals.resume), machine, line.problems)
+        resumed, found = earlier(Path(line.globals.resume), machine, line.problems)
     origin = found or (_origin(line.globals) if machine else None)
     recording = _recording(line.globals, origin)
-    begun = ResultSet(line.globals.mode, machine, held, 0.0, origin, len(line.problems))
-    kept.open(line.globals, begun)
+    begun = ResultSet(line.globals.mode, machine, resumed, 0.0, origin, len(line.problems))
+    reports.open(line.globals, begun)
     if recording:
-        kept.open_one(recording.files, begun)
-    done = {case.index for case in held}
-    return StartedRun([p for p in line.problems if p.index not in done], held, origin, recording, is_resumed)
+        reports.open_one(recording.files, begun)
+    done = {case.index for case in resumed}
+    return StartedRun([p for p in line.problems if p.index not in done], resumed, origin, recording, is_resumed)
 
 
 def _origin(settings: Globals) -> Origin:

@@ -13,11 +13,10 @@ SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are unre
 
 
 def distrust(result: Result) -> list[str]:
-    """The warnings for a result's timings."""
-    found = [line for t in result.timings for line in (*_samples(t, result), *_shares(t, result))]
+    warnings = [line for t in result.timings for line in (*_samples(t, result), *_shares(t, result))]
     if (moved := spread(result.peak_samples)) >= SPREAD_LIMIT:
-        found.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")
-    return found
+        warnings.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")
+    return warnings
 
 
 def _samples(t: PolicyTiming, result: Result) -> Iterator[str]:

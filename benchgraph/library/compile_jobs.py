@@ -84,13 +84,13 @@ def settle() -> None:
 
 def _orders(partitions: Sequence[Partition], target: Target | None) -> list[Order]:
     """Up to the first one that is refused."""
-    found = []
+    orders = []
     for p in partitions:
         try:
-            found.append(order(p, target))
+            orders.append(order(p, target))
         except BenchgraphError:
             break
-    return found
+    return orders
 
 
 class WorkerPool:

@@ -207,7 +207,6 @@ def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
 
 
 def _is_memory(logical: LogicalTensor, handle: Array) -> bool:
-    """Whether the handle is the tensor's bytes."""
     is_bytes = isinstance(handle, np.ndarray) and handle.dtype == np.uint8
     return is_bytes and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous
 

@@ -46,8 +46,6 @@ def log_compilation(partition: Partition, made: Executable, seconds: float, *, i
 
 
 class Logged:
-    """A call that writes a line each time. call: the wrapped call."""
-
     def __init__(self, call: Callable[[], None], about: str) -> None:
         self.call, self._about = call, about
 
@@ -105,7 +103,6 @@ def _tensor(t: LogicalTensor) -> str:
 
 @cache
 def _write_header() -> None:
-    """Once per process."""
     target = current()
     _write(f"info,benchgraph v{__version__}")
     _write(f"info,cpu,runtime:{resolved(config().runtime)},nthr:{target.cores}")

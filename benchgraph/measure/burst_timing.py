@@ -9,7 +9,6 @@ BURST_S = 1e-3  # of one sample: short enough to fit between two timings
 
 
 def seconds(function: Any, *arguments: int) -> float:
-    """The time of one call."""
     start = time.perf_counter_ns()
     function(*arguments)
     return max(1, time.perf_counter_ns() - start) / 1e9

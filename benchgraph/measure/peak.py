@@ -85,7 +85,6 @@ class KernelProbe:
         self._times = calibrated(self._run, BURST_S, *self._addresses)
 
     def sample(self) -> float:
-        """Operations/s over about a millisecond."""
         return self._times * 2 * _BLOCK**3 / seconds(self._run, self._times, *self._addresses)
 
 
@@ -108,10 +107,10 @@ def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: st
 
 def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Function, int]:
     """The parallel task: so many iterations for each of its shares, a step of every accumulator in each; operations per iteration."""
-    wanted = ARITHMETIC[arithmetic]
-    if target.in_tiles(wanted[0]):
-        return _burst_of_tiles(module, wanted), 2 * GROUPS[wanted] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
-    dtypes = wanted if is_native(wanted, target.isa) else _INSTEAD[arithmetic]
+    requested = ARITHMETIC[arithmetic]
+    if target.in_tiles(requested[0]):
+        return _burst_of_tiles(module, requested), 2 * GROUPS[requested] * len(_SUMS) * tiles.TILE_ROWS * tiles.LANES**2
+    dtypes = requested if is_native(requested, target.isa) else _INSTEAD[arithmetic]
     accumulators = _MOST_ACCUMULATORS if target.isa.registers > _MOST_ACCUMULATORS else _LEAST_ACCUMULATORS
     return _burst_of_vectors(module, target, dtypes, accumulators), 2 * GROUPS[dtypes] * accumulators * target.lanes
 
@@ -154,7 +153,6 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
 
 
 def _burst_of_tiles(module: ir.Module, dtypes: DTypes) -> ir.Function:
-    """Sums of products of two tile registers."""
     factor = ir.GlobalVariable(module, constant(vector(I32, tiles.LANES), _FACTOR[dtypes[0]]), "factor")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), "burst")
     function.linkage = "internal"

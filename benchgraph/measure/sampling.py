@@ -16,8 +16,6 @@ LEAST_ROUNDS = 5  # benchdnn's
 
 
 class Sampler(Protocol):
-    """One thing to time."""
-
     @property
     def executions(self) -> int:
         """The number in one sample."""

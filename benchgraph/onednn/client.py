@@ -125,7 +125,6 @@ class Process(Child):
         self._forgotten.append(number)
 
     def close(self) -> None:
-        """Kill it and close its output."""
         self.kill()
         self._stderr.file.close()
 
@@ -171,7 +170,6 @@ _processes: dict[str, Process] = {}
 
 @atexit.register
 def close_all() -> None:
-    """End every process that `process` has started."""
     while _processes:
         _processes.popitem()[1].close()
 

@@ -49,8 +49,8 @@ def _in_wheels() -> Iterator[Path]:
         except PackageNotFoundError:
             continue
         for file in files:
-            if file.name == SONAME and (found := Path(str(file.locate())).resolve()).is_file():
-                yield found
+            if file.name == SONAME and (library := Path(str(file.locate())).resolve()).is_file():
+                yield library
 
 
 def surroundings(path: str, threads: int) -> dict[str, str]:

@@ -81,15 +81,14 @@ class OneDnn:
             raise Unavailable(f"{bad.what}, which oneDNN {known} takes", where=WHERE, fix="use a newer oneDNN") from bad
         return parts
 
-    def _partition(self, graph: Graph, part: messages.Part, ops: list[Op], kept: frozenset[int]) -> Partition:
+    def _partition(self, graph: Graph, part: messages.Part, ops: list[Op], fixed_layouts: frozenset[int]) -> Partition:
         self._parts[part.number] = Remote(self.process, part.number)
         ins, outs = (tuple(graph.tensors[id] for id in side) for side in (part.inputs, part.outputs))
         reason = "" if part.is_supported else f"oneDNN {self.process.version} has nothing to compute it with"
-        self._open[part.number] = frozenset(part.outputs) - kept
+        self._open[part.number] = frozenset(part.outputs) - fixed_layouts
         return Partition(part.number, KIND, tuple(ops), ins, outs, reason, graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int)
 
     def compile(self, partition: Partition) -> Compiled:
-        """Compile for strided tensors."""
         if not partition.is_supported:
             raise Unimplemented(partition.reason, where=WHERE)
         if partition.options.off:
@@ -147,12 +146,10 @@ class Buffer(Remote):
         self.nbytes, self.array = nbytes, array
 
     def put(self, array: Array, tensor: LogicalTensor) -> None:
-        """Copy the array there."""
         view(self.process.window(tensor.nbytes), tensor)[...] = array
         self.process.ask("put", self.number, tensor.nbytes)
 
     def get(self, array: Array, tensor: LogicalTensor) -> None:
-        """Copy its contents to the array."""
         window = self.process.window(tensor.nbytes)
         self.process.ask("get", self.number, tensor.nbytes)
         array[...] = view(window, tensor)
@@ -233,7 +230,6 @@ class Chain:
 
     @property
     def constants(self) -> Sequence[Array]:
-        """Not visible to this process."""
         return ()
 
     def run(self, times: int) -> float:

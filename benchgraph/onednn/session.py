@@ -76,8 +76,6 @@ class BoundStep:
 
 
 class Chain:
-    """The table of steps for the loop."""
-
     def __init__(self, steps: list[BoundStep]) -> None:
         self.steps = steps
         words = [word for step in steps for word in step.words]
@@ -141,7 +139,6 @@ class Session:
                 removed.close()
 
     def cut(self, graph: Graph, policy: int) -> list[Part]:
-        """Build, finalise and partition a graph."""
         value = c_void_p()
         self._check(self._lib.dnnl_graph_graph_create_with_fpmath_mode(byref(value), capi.CPU, graph.fpmath), "creating the graph")
         handle = Handle(value.value, self._lib.dnnl_graph_graph_destroy)
@@ -187,7 +184,6 @@ class Session:
         self._window = Window(self._receive(), nbytes)
 
     def allocate(self, nbytes: int) -> int:
-        """The number of a new buffer."""
         try:
             return self._keep(Buffer(nbytes))
         except OSError as bad:
@@ -204,7 +200,6 @@ class Session:
         memmove(self._window.address, self.object(buffer).address, nbytes)
 
     def execute(self, step: Step) -> None:
-        """Execute once."""
         bound = BoundStep(self, step)
         try:
             compiled, n_inputs, ins, n_outputs, outs = bound.compiled.value, bound.n_inputs, bound.inputs, bound.n_outputs, bound.outputs
@@ -214,7 +209,6 @@ class Session:
             bound.close()
 
     def chain(self, steps: tuple[Step, ...]) -> int:
-        """The number of a new chain of steps."""
         return self._keep(Chain([BoundStep(self, step) for step in steps]))
 
     def run(self, chain: int, times: int) -> float:
@@ -321,7 +315,6 @@ def _loader_says(path: str, bad: OSError) -> str:
 
 
 def load(path: str) -> tuple[Any, tuple[int, int, int], str]:
-    """The library, its version and the runtime of its threads."""
     try:
         library = CDLL(path)
     except OSError as bad:
@@ -350,7 +343,6 @@ def load(path: str) -> tuple[Any, tuple[int, int, int], str]:
 
 
 def structure(tensor: Tensor) -> capi.LogicalTensor:
-    """The C structure of a tensor."""
     lt = capi.LogicalTensor(id=tensor.id, ndims=len(tensor.dims), data_type=tensor.dtype, property=tensor.property)
     lt.layout_type = tensor.layout
     lt.dims[: len(tensor.dims)] = tensor.dims

@@ -64,13 +64,13 @@ def _words(line: str, where: str) -> Iterator[tuple[str, bool]]:
         if line[at] == "#":
             return
         text, continues = "", False
-        while found := PARTS.match(line, at):
-            if found["open"]:
-                what = f"the quotation that begins with {found['open']} at character {at + 1} has no end"
+        while match := PARTS.match(line, at):
+            if match["open"]:
+                what = f"the quotation that begins with {match['open']} at character {at + 1} has no end"
                 raise ParseError(what, where=where, fix="close it on the same line, or put the mark itself into quotation marks")
-            text += found["single"] or unescaped(found["bytes"] or "") or ESCAPED.sub(r"\1", found["double"] or "") or found["plain"] or ""
-            continues = bool(found["plain"]) and text.endswith("\\")
-            at = found.end()
+            text += match["single"] or unescaped(match["bytes"] or "") or ESCAPED.sub(r"\1", match["double"] or "") or match["plain"] or ""
+            continues = bool(match["plain"]) and text.endswith("\\")
+            at = match.end()
         yield text.removesuffix("\\") if continues else text, continues
 
 

@@ -294,7 +294,6 @@ class Globals:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The policies of the library under test."""
         return self._policies_of(self.library[0])
 
     @property

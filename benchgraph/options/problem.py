@@ -127,7 +127,6 @@ class Problem:
 
 
 def _line(words: Iterable[str]) -> str:
-    """Words quoted for a shell, on one line."""
     return " ".join(printable(shell_word(word)) for word in words)
 
 

@@ -48,7 +48,6 @@ class Repro:
 
     @property
     def identity(self) -> str:
-        """These words as one line."""
         return " ".join(self.identity_words)
 
 

@@ -18,7 +18,6 @@ WHEN = {"init": "once, by init", "main": "at every execution"}
 
 
 def text(repro: str, policy: str, partitions: Sequence[Explanation]) -> str:
-    """Headings are bold on a terminal."""
     out = text_console(min(columns(), MOST))
     _paragraph(out, repro)
     out.print(f"policy {policy}: {counted(len(partitions), 'partition')}")

@@ -14,7 +14,6 @@ STATISTICS: dict[str, tuple[str, Callable[[tuple[float, ...]], float]]] = {"-": 
 
 
 def header(template: str) -> str:
-    """Two lines: the template, and its column names."""
     text = TEMPLATES.get(template, template)
     return f"Template entries: {text}\n{TOKEN.sub(_column, text)}"
 

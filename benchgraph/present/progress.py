@@ -74,7 +74,6 @@ class Line:
                 sys.stdout, sys.stderr = (_above(self._bar.console, stream) for stream in self._streams)
 
     def advance(self) -> None:
-        """One more item is done."""
         self._bar.advance(self._task)
 
     def show(self, step: Step) -> None:
@@ -86,7 +85,6 @@ class Line:
             self._last, self._kind = now, kind
 
     def end(self) -> None:
-        """Remove it."""
         self._timer.cancel()
         with self._lock:
             self._is_over = True

@@ -89,7 +89,6 @@ def progress(problems: Sequence[Problem]) -> AbstractContextManager[Callable[[],
 
 
 def summarise(settings: Globals, results: ResultSet, phases: str) -> None:
-    """benchdnn's closing lines."""
     failures = results.failures
     if failures and "failures" not in settings.summary.split("+"):
         click.echo("=== Failed cases summary (--summary=no-failures to disable) ===")

@@ -39,7 +39,6 @@ def table_text(table: Table, width: int = WIDE) -> str:
 
 
 def grid(style: box.Box = box.ASCII2) -> Table:
-    """A table without a frame."""
     return Table(box=style, show_edge=False, pad_edge=False)
 
 

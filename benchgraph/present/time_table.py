@@ -112,5 +112,4 @@ def compilation(p: PolicyTiming | PartitionTiming) -> str:
 
 
 def ratio(one: PolicyTiming, other: PolicyTiming) -> str:
-    """The ratio of median times."""
     return f"{ratio_of(one, other):.2f}"

@@ -14,7 +14,6 @@ def folded(text: str, width: int, indent: int = 0) -> str:
 
 
 def for_stderr(text: str) -> str:
-    """Wrapped if stderr is a terminal."""
     if not sys.stderr.isatty():
         return text
     from benchgraph.present.terminal import columns

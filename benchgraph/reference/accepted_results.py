@@ -95,8 +95,8 @@ def _nearer(got: Array, a: Array, b: Array) -> Array:
 
     def distance(x: Array) -> NDArray[np.float64]:
         with np.errstate(invalid="ignore"):
-            apart = np.abs(g - x.astype(np.float64))
-        return np.where((g == x) | (np.isnan(g) & np.isnan(x)), 0.0, np.where(np.isnan(apart), np.inf, apart))
+            difference = np.abs(g - x.astype(np.float64))
+        return np.where((g == x) | (np.isnan(g) & np.isnan(x)), 0.0, np.where(np.isnan(difference), np.inf, difference))
 
     return np.where(distance(b) < distance(a), b, a)
 

@@ -50,8 +50,6 @@ SAMPLED = 1 << 16  # values that the median is estimated from
 
 @dataclass(frozen=True)
 class Point:
-    """A point that failed."""
-
     index: tuple[int, ...]
     want: float
     got: float
@@ -168,8 +166,6 @@ def fpmath_tolerance(op: Op, mode: str) -> float:
 
 @dataclass
 class _Sums:
-    """Running results over chunks."""
-
     errors: int = 0
     off_by_one: int = 0
     max_abs: float = 0.0
@@ -292,7 +288,6 @@ def _failing_points(
 def _failing(
     got: Array, want: NDArray[np.float64], dtype: DType, rtol: float, scale: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """|got - want| and whether the point fails."""
     exact = got.astype(np.float64)
     diff = np.abs(exact - want)
     if not dtype.is_float:

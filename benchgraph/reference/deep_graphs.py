@@ -122,19 +122,19 @@ def scaled_inputs(graph: Graph, claimed: Collection[int]) -> tuple[ScaledInput, 
     """The scaled inputs of a deep graph, in topological order; each tensor belongs to the first op that computes with it. claimed: tensors
     that cannot be scaled.
     """
-    wanted, used, found, sizes = _wanted(graph, claimed), set(claimed), list[ScaledInput](), dict[int, list[float]]()
+    wanted, used, result, sizes = _wanted(graph, claimed), set(claimed), list[ScaledInput](), dict[int, list[float]]()
     for op in graph.order:
         inputs = [(port, *_origin(graph, t)) for port, t in enumerate(op.inputs)]
         given = [(port, t, path) for port, t, path in inputs if t.id not in graph.producers]
         if not is_transparent(op):
-            found += _scaled_input(op, [(port, t, path) for port, t, path in given if t.id not in used], wanted)
+            result += _scaled_input(op, [(port, t, path) for port, t, path in given if t.id not in used], wanted)
             used |= {t.id for _, t, _ in given}
             if sums_products(op):
                 for _, t, _ in given:
                     sizes.setdefault(t.id, []).append(wanted.get(op.outputs[0].id, SIZE))
-    read = {d.tensor.id: sizes[d.tensor.id] for d in found if sums_products(d.op)}
+    read = {d.tensor.id: sizes[d.tensor.id] for d in result if sums_products(d.op)}
     tied = {id for id, wanted_sizes in read.items() if len(wanted_sizes) > 1}
-    return tuple(replace(d, size=min(read[d.tensor.id]), slack=inf, is_tied=True) if d.tensor.id in tied else d for d in found)
+    return tuple(replace(d, size=min(read[d.tensor.id]), slack=inf, is_tied=True) if d.tensor.id in tied else d for d in result)
 
 
 def _scaled_input(

@@ -77,16 +77,16 @@ def evaluate(
     take a gigabyte. in_f32: ops return what rows accept of f32 arithmetic instead. Raises InvalidArguments for a missing input or one of
     the wrong shape, Unimplemented for an op without a reference.
     """
-    wanted = {t.id for t in graph.outputs} | set(keep)
+    requested = {t.id for t in graph.outputs} | set(keep)
     values = {t.id: _exact(inputs, t.id, t.known_shape) for t in graph.inputs}
-    kept = {id: array for id, array in values.items() if id in wanted}
+    kept = {id: array for id, array in values.items() if id in requested}
     last_use = {t.id: n for n, op in enumerate(graph.order) for t in (*op.outputs, *op.inputs)}
     for n, op in enumerate(graph.order):
         ins = tuple(values[t.id] for t in op.inputs)
         results = _results(op, noise.operands(op, ins) if noise else ins, rounds=stored is None, in_f32=in_f32)
         results = noise.results(op, results) if noise else results
         made = {t.id: (t, result) for t, result in zip(op.outputs, results, strict=True)}
-        kept |= {id: result for id, (_, result) in made.items() if id in wanted}
+        kept |= {id: result for id, (_, result) in made.items() if id in requested}
         values |= {id: _as_stored(result, t, rounds=stored is None or id in stored) for id, (t, result) in made.items() if last_use[id] > n}
         for id in {t.id for t in op.inputs}:
             if last_use[id] == n:

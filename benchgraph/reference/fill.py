@@ -115,7 +115,6 @@ def settled(graph: Graph, scaled: Sequence[ScaledInput], made: Mapping[int, Arra
 
 
 def _small_integers(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
-    """The strategy of the op that reads the input."""
     return spec(dial.op.kind).testing.fill(call_of(dial.op), dial.port).make(t, noise)
 
 

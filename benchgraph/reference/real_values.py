@@ -28,8 +28,6 @@ SHARPNESS = 6.0  # spread of the inputs of a quantised softmax; with spread 1 th
 
 @dataclass(frozen=True)
 class _Use:
-    """An input port of an op."""
-
     op: Op
     port: int
 

@@ -41,7 +41,6 @@ class RoundingNoise:
         return self._moved(arrays, _allowed(op))
 
     def some(self, ids: Collection[int]) -> frozenset[int]:
-        """A random subset."""
         return frozenset(id for id in sorted(ids) if self._rng.random() < 0.5)
 
     def _moved(self, arrays: tuple[Array, ...], steps: float) -> tuple[Array, ...]:

@@ -62,8 +62,8 @@ class _Scaling:
             if sums_products(op):
                 with_base = self._turned(dial, given, 1.0)
                 other = max(_size(given[1 - dial.port]), dial.size / sqrt(2) if dial.is_tied else 0.0)
-                found = other * _size(with_base[dial.port]) * sqrt(reduction_length(op))
-                given = self._turned(dial, given, dial.size / found) if found else with_base
+                expected_size = other * _size(with_base[dial.port]) * sqrt(reduction_length(op))
+                given = self._turned(dial, given, dial.size / expected_size) if expected_size else with_base
             self._given = given
         return given
 
@@ -127,7 +127,6 @@ class _Scaling:
 
 
 def _exact(values: Array) -> Array:
-    """Floats as float64, as the reference reads them."""
     return values if values.dtype.kind in "biu" else values.astype(np.float64, copy=False)
 
 

@@ -63,12 +63,10 @@ READABLE = (2, 3, SCHEMA_VERSION)
 
 
 def render(results: ResultSet) -> str:
-    """The whole document."""
     return assemble(head(results), map(line, results.cases), results.elapsed_s, results.summary)
 
 
 def assemble(head: str, lines: Iterable[str], elapsed_s: float, counted: str = "") -> str:
-    """The document with these parts."""
     return f'{head[:-1]}, "cases": [' + ",".join(f"\n{text}" for text in lines) + _tail(elapsed_s, counted)
 
 
@@ -223,7 +221,6 @@ def parse(text: str) -> tuple[ResultSet, str]:
 
 
 def is_whole(text: str) -> bool:
-    """Whether the document is complete."""
     try:
         json.loads(text)
     except (json.JSONDecodeError, RecursionError):
@@ -280,7 +277,7 @@ def _read_case(d: Json) -> CaseResult:
         errors=d["errors"],
         total=d["total"],
         n_partitions=d["n_partitions"],
-        partitions={policy: tuple(map(tuple, found)) for policy, found in d["partitions"].items()},
+        partitions={policy: tuple(map(tuple, probe)) for policy, probe in d["partitions"].items()},
         flops=d["flops"],
         bytes=d["bytes"],
         input_bytes=d["input_bytes"],
@@ -289,14 +286,14 @@ def _read_case(d: Json) -> CaseResult:
         peak_samples=tuple(d["peak_samples"]),
         arithmetic=d.get("arithmetic", "f32"),
         arithmetic_samples=tuple(d.get("arithmetic_samples", ())),
-        bandwidth_samples={found["bytes"]: tuple(found["samples"]) for found in d.get("bandwidth_samples", ())},
+        bandwidth_samples={probe["bytes"]: tuple(probe["samples"]) for probe in d.get("bandwidth_samples", ())},
         cold_cache=d.get("cold_cache", "none"),
         num_streams=d.get("num_streams", 1),
         outcomes=tuple(ContenderOutcome(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
         differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
         warnings=tuple(d["warnings"]),
         notes=tuple(d.get("notes", ())),
-        graph=_read_graph(found) if (found := d.get("graph")) else None,
+        graph=_read_graph(probe) if (probe := d.get("graph")) else None,
     )
     return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])
 

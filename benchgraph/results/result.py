@@ -248,7 +248,6 @@ class CaseResult:
 
     @property
     def line(self) -> str:
-        """benchdnn's status line."""
         r = self.result
         reason = f" ({r.reason})" if r.reason else ""
         errors = f" (errors:{r.errors} total:{r.total})" if r.errors else ""

@@ -22,9 +22,9 @@ def validate(what: str, part: CaseResult | Machine | Origin) -> None:
         raise ParseError(f"{what}: {problem}", fix=_REMEDY)
 
 
-def _mistyped(wanted: Any, value: object, where: str) -> Iterator[str]:
+def _mistyped(expected: Any, value: object, where: str) -> Iterator[str]:
     """Values of the wrong type, also inside of tuples, dicts and dataclasses."""
-    origin, inner = get_origin(wanted), get_args(wanted)
+    origin, inner = get_origin(expected), get_args(expected)
     if origin in (Union, UnionType):
         if value is not None or NoneType not in inner:
             yield from _mistyped(next(kind for kind in inner if kind is not NoneType), value, where)
@@ -35,17 +35,17 @@ def _mistyped(wanted: Any, value: object, where: str) -> Iterator[str]:
         for key, each in value.items():
             yield from _mistyped(inner[0], key, where)
             yield from _mistyped(inner[1], each, where)
-    elif is_dataclass(wanted) and isinstance(value, wanted):  # type: ignore[arg-type]
+    elif is_dataclass(expected) and isinstance(value, expected):  # type: ignore[arg-type]
         for name, kind in _hints(type(value)):
             yield from _mistyped(kind, getattr(value, name), name)
-    elif not _is_a(value, origin or wanted):
+    elif not _is_a(value, origin or expected):
         yield f"{where} is {quoted(value)}"
 
 
-def _is_a(value: object, wanted: type) -> bool:
+def _is_a(value: object, expected: type) -> bool:
     if isinstance(value, bool):
-        return wanted is bool
-    return isinstance(value, (int, float) if wanted is float else wanted)
+        return expected is bool
+    return isinstance(value, (int, float) if expected is float else expected)
 
 
 @cache

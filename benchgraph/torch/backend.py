@@ -56,17 +56,17 @@ def backend(
 def _name(placeholder: fx.Node) -> str:
     """The name in the model: L_fn_modules_0_parameters_weight_ is 0.weight."""
     words = str(placeholder.target).strip("_").removeprefix("L_")
-    for said in ("self_", "fn_", "args_", "modules_"):
-        words = words.removeprefix(said)
-    for said in ("_modules_", "_parameters_", "_buffers_"):
-        words = words.replace(said, ".")
+    for prefix in ("self_", "fn_", "args_", "modules_"):
+        words = words.removeprefix(prefix)
+    for prefix in ("_modules_", "_parameters_", "_buffers_"):
+        words = words.replace(prefix, ".")
     return words.replace("parameters_", "").replace("buffers_", "")
 
 
 def _compiled(options: Options, names: Sequence[str], module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
     context = TracingContext.try_get()
-    found = None if context is None else context.fw_metadata
-    static = frozenset(found.static_input_indices or ()) if options.constants and found is not None else frozenset()
+    metadata = None if context is None else context.fw_metadata
+    static = frozenset(metadata.static_input_indices or ()) if options.constants and metadata is not None else frozenset()
     placeholders = module.graph.find_nodes(op="placeholder")
     ours = list(names) if len(names) == len(placeholders) else [n.name for n in placeholders]
     compiled = Compiled(module, options, static, tuple(ours))

@@ -37,8 +37,6 @@ class NotConstant(Exception):
 
 @dataclass(frozen=True)
 class _WeightState:
-    """A weight's state: the tensor, its address, its version."""
-
     tensor: weakref.ref[torch.Tensor]
     address: int
     version: int
@@ -66,7 +64,6 @@ class Epoch:
         return cls(dict.fromkeys(constant), -1, {}, fresh)
 
     def fits(self, env: Env) -> bool:
-        """Whether the weights have not changed."""
         return self._explicit_changes == _explicit_changes and all(
             seen is not None and seen.fits(env[key]) for key, seen in self._watched.items()
         )

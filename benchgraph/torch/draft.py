@@ -138,9 +138,9 @@ class Draft:
         given = fx.node.map_arg(arguments(node), self.operand)
         made = row(self, **given)
         results = made if isinstance(made, tuple) else (made,)
-        wanted = described(node)
+        expected = described(node)
         used = {user.args[1] for user in node.users if user.users} if isinstance(node.meta["val"], tuple | list) else {0}
-        for i, want in enumerate(wanted):
+        for i, want in enumerate(expected):
             got = results[i] if i < len(results) else None
             if i in used:
                 _check_elements(node, (want,))
@@ -148,7 +148,7 @@ class Draft:
                     raise Unmapped(f"its result {i} is read, which the library does not make")
             if got is not None and want is not None and (got.dtype, got.shape) != want:
                 raise Unmapped(f"PyTorch makes {want[0].value}{list(want[1])} of it, the library {got.dtype.value}{list(got.shape or ())}")
-        return results + (None,) * (len(wanted) - len(results))
+        return results + (None,) * (len(expected) - len(results))
 
     def _leave(self, node: fx.Node) -> None:
         """Add a Wildcard for a node that PyTorch runs. Nodes with side effects stay in order."""
@@ -180,7 +180,6 @@ class Draft:
         return made
 
     def literal(self, data: Literal | float, dtype: DType = DType.f32) -> LogicalTensor:
-        """A constant of the graph."""
         array = np.asarray(data, dtype.numpy)
         made = self._new(dtype, array.shape, property_type=PropertyType.constant)
         self.literals[made.id] = array
@@ -270,7 +269,6 @@ class Draft:
         return LogicalTensor(next(self._ids), dtype, shape, property_type=property_type)
 
     def _record_strides(self, node: fx.Node) -> None:
-        """Record PyTorch's strides of a node's results."""
         vals = node.meta.get("val")
         for t, val in zip(self.value[node], vals if isinstance(vals, tuple | list) else (vals,), strict=True):
             if t is not None and isinstance(val, torch.Tensor):

@@ -187,7 +187,6 @@ class _Compiling:
         self.fresh: dict[PartitionStep, CompiledPartition] = {}
 
     def step(self, p: Partition) -> PartitionStep:
-        """Raises the errors of compilation."""
         ins = tuple(map(self._described, p.description.inputs))
         declared = tuple(map(self._declared, p.output_ports))
         compiled = p.compile(ins, declared, self._engine)
@@ -227,7 +226,6 @@ def _node_step(draft: Draft, node: fx.Node) -> NodeStep:
 
 
 def refer(draft: Draft, node: fx.Node) -> Ref:
-    """A reference to a node's value at run time."""
     place = draft.view(node)
     return Ref(draft.keys(node)[0]) if place is None else Ref(place.base, place)
 
@@ -242,7 +240,6 @@ def _input(node: fx.Node, name: str, draft: Draft) -> Input | None:
 
 
 def _attribute(module: fx.GraphModule, path: str) -> Any:
-    """An attribute of a graph module."""
     value: Any = module
     for part in path.split("."):
         value = getattr(value, part)

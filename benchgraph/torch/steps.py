@@ -110,9 +110,9 @@ class NodeStep:
 
     @property
     def reads(self) -> tuple[Key, ...]:
-        found = list[Key]()
-        fx.node.map_aggregate((self.args, dict(self.kwargs)), lambda a: found.append(a.key) if isinstance(a, Ref) else None)
-        return tuple(dict.fromkeys(found))
+        keys = list[Key]()
+        fx.node.map_aggregate((self.args, dict(self.kwargs)), lambda a: keys.append(a.key) if isinstance(a, Ref) else None)
+        return tuple(dict.fromkeys(keys))
 
     def __call__(self, env: Env, states: States) -> None:
         made = self.node.target(*resolved(self.args, env), **resolved(dict(self.kwargs), env))
@@ -121,7 +121,6 @@ class NodeStep:
 
 
 def resolved(given: Any, env: Env) -> Any:
-    """Arguments with Refs replaced by their values."""
     return fx.node.map_aggregate(given, lambda a: a(env) if isinstance(a, Ref) else a)
 
 

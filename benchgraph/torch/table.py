@@ -47,11 +47,11 @@ class Line:
     def cells(self) -> list[str]:
         """The model, what was offloaded, and the smallest sample and the median of each contender in ms."""
         s = self.summary
-        found = [self.model, self.dtype, str(self.batch), f"{len(s.offloaded)} / {s.total}", str(len(s.partitions))]
+        cells = [self.model, self.dtype, str(self.batch), f"{len(s.offloaded)} / {s.total}", str(len(s.partitions))]
         for name in CONTENDERS:
             times = self.seconds.get(name)
-            found += ["n/a", "n/a"] if times is None else [f"{min(times) * 1e3:.3f}", _median(times)]
-        return found
+            cells += ["n/a", "n/a"] if times is None else [f"{min(times) * 1e3:.3f}", _median(times)]
+        return cells
 
 
 def _median(times: Sequence[float]) -> str:
@@ -113,7 +113,6 @@ def _samples(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
 
 
 def _often(call: Call) -> int:
-    """The number of calls in a sample."""
     call()
     begin = time.perf_counter()
     call()
@@ -134,7 +133,6 @@ def render(lines: Sequence[Line]) -> Table:
 
 
 def where() -> str:
-    """Processor, threads and version of PyTorch."""
     info = Path("/proc/cpuinfo")
     names = (
         [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []

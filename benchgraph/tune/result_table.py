@@ -47,11 +47,11 @@ def heading(machine: str, width: int) -> str:
 
 def line(o: Outcome, width: int) -> str:
     """width: of the terminal; a longer case is wrapped by it."""
-    found, tried = o.found, f"{o.found.tried}" if o.found.tried >= o.legal else f"{o.found.tried}/{o.legal}"
-    rate = o.flops / found.chosen.min_s
-    share = f"{rate / median(found.peaks):.0%}" if found.peaks else ""
-    times = f"{found.ratio:.3f}", f"{found.median_ratio:.3f}"
-    choices = _parameters(found.chosen.choice), _parameters(found.best.choice)
+    result, tried = o.found, f"{o.found.tried}" if o.found.tried >= o.legal else f"{o.found.tried}/{o.legal}"
+    rate = o.flops / result.chosen.min_s
+    share = f"{rate / median(result.peaks):.0%}" if result.peaks else ""
+    times = f"{result.ratio:.3f}", f"{result.median_ratio:.3f}"
+    choices = _parameters(result.chosen.choice), _parameters(result.best.choice)
     return _row(dict(zip(_FORMS, (*choices, *times, f"{rate / 1e9:.1f}", share, tried), strict=True)), o.repro, width)
 
 

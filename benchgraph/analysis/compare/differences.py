@@ -150,7 +150,6 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """One line."""
         counts = [(verdict.value, len(self.of(verdict))) for verdict in Verdict] if self.rows else []
         counts += [("newly failing", len(self.broken)), ("mended", len(self.mended)), ("missing", len(self.missing))]
         counts += [("added", len(self.added))]
@@ -166,7 +165,7 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
     timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.identity, before, after)]
     judged = judge([pair for _, _, pair in timed], threshold)
     rows = tuple(Row(key, policy, _typical(p.a), _typical(p.b), j) for (key, policy, p), j in zip(timed, judged, strict=True))
-    changes = [_status(*found) for found in both]
+    changes = [_status(*case) for case in both]
     failing = [(_worst(before).is_failure, _worst(after).is_failure) for _, before, after in both]
 
     def statuses(was: bool, now: bool) -> tuple[Change, ...]:
@@ -192,8 +191,8 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
         broken=statuses(False, True),
         mended=statuses(True, False),
         statuses=(*statuses(False, False), *statuses(True, True)),
-        accuracy=tuple(c for found in both for c in _accuracy(*found)),
-        compile=tuple(c for found in both for c in _compile(*found)),
+        accuracy=tuple(c for case in both for c in _accuracy(*case)),
+        compile=tuple(c for case in both for c in _compile(*case)),
         missing=tuple(_lacking(a, b)),
         added=tuple(_lacking(b, a)),
         threshold=threshold,

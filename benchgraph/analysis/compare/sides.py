@@ -118,7 +118,6 @@ def _differences(a: Machine | None, b: Machine | None) -> str:
 
 
 def notes(a: Side, b: Side) -> Iterator[str]:
-    """Caveats of a comparison."""
     for file in (*a.files, *b.files):
         if file.cut:
             yield file.cut

@@ -239,8 +239,8 @@ class _Signs:
         total, count = 0.0, 0
         for x in series:
             n, signs = len(x), np.sign(x - np.median(x))
-            found = float((signs[1:] * signs[:-1]).mean())
-            total, count = total + (n - 1) * (n * found + 1) / (n - 3), count + n - 1
+            correlation = float((signs[1:] * signs[:-1]).mean())
+            total, count = total + (n - 1) * (n * correlation + 1) / (n - 3), count + n - 1
         return cls(total / max(count, 1), count)
 
     def or_clearly(self, own: _Signs) -> float:
@@ -289,20 +289,20 @@ def _median_error(x: Array, first: float) -> tuple[float, float, float]:
 # ---- all pairs -------------------------------------------------------------------------------------------------------
 
 
-def _between(found: list[_Estimate]) -> float:
+def _between(estimates: list[_Estimate]) -> float:
     """The variance between runs over all pairs, beyond what their samples explain; at least ALLOWANCE squared.
 
     It is that for which the median of the standardised squares equals the median of chi square.
     """
-    repeated = [e for e in found if e.df]
+    repeated = [e for e in estimates if e.df]
     if repeated:
         squares = np.array([e.observed * e.df / float(chdtri(e.df, 0.5)) for e in repeated])
         within, count = np.array([e.core for e in repeated]), 1.0
     else:
-        ratios = np.array([e.log_ratio for e in found])
-        few = len(found) / max(len(found) - 1, 1)  # one of them was spent on the middle
+        ratios = np.array([e.log_ratio for e in estimates])
+        few = len(estimates) / max(len(estimates) - 1, 1)  # one of them was spent on the middle
         squares = (ratios - np.median(ratios)) ** 2 / float(chdtri(1, 0.5)) * few
-        within, count = np.array([e.core * e.weight + e.drift for e in found]), 2.0
+        within, count = np.array([e.core * e.weight + e.drift for e in estimates]), 2.0
     low, high = 0.0, float(squares.max()) / count
     for _ in range(60):  # halvings: as exact as the numbers are
         middle = (low + high) / 2
@@ -310,15 +310,15 @@ def _between(found: list[_Estimate]) -> float:
     return max(low, ALLOWANCE**2)
 
 
-def _prior_df(found: list[_Estimate], between: float) -> float:
+def _prior_df(estimates: list[_Estimate], between: float) -> float:
     """Prior degrees of freedom of the variance of all pairs: large if the variances of single pairs hardly differ.
 
     Smyth's moments: log(s^2) of equal variances has variance trigamma(df / 2), of others trigamma(prior / 2) more.
     """
-    logs = [np.log(e.observed / (between + e.within)) for e in found if e.df and e.observed > 0]
+    logs = [np.log(e.observed / (between + e.within)) for e in estimates if e.df and e.observed > 0]
     if len(logs) < 3:
         return PRIOR_DF
-    excess = float(np.var(logs, ddof=1)) - float(np.mean([polygamma(1, e.df / 2) for e in found if e.df]))
+    excess = float(np.var(logs, ddof=1)) - float(np.mean([polygamma(1, e.df / 2) for e in estimates if e.df]))
     few, many = 1e-3, 1e6
     for _ in range(60):
         middle = (few * many) ** 0.5

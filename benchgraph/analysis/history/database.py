@@ -150,7 +150,6 @@ def _url(where: str) -> URL:
 
 
 def _printable(url: URL) -> str:
-    """The URL without secrets."""
     if url.drivername == "sqlite":
         return url.database or ""
     public = url.difference_update_query([name for name in url.query if name in SECRETS])

@@ -114,17 +114,17 @@ def _timings(connection: Connection) -> None:
     )
     timing.create(connection)
     for id in connection.execute(select(case.c.id).order_by(case.c.id)).scalars().all():  # one document at a time: all may be gigabytes
-        found = json.loads(connection.execute(select(case.c.document).where(case.c.id == id)).scalar_one())
-        peaks = found["peak_samples"]
+        document = json.loads(connection.execute(select(case.c.document).where(case.c.id == id)).scalar_one())
+        peaks = document["peak_samples"]
         rows = [
             {
                 "case_id": id,
                 "policy": policy,
                 "median_s": median(timed["samples_s"]),
                 "peak_flops": median(peaks) if peaks else 0.0,
-                "flops": found["flops"],
+                "flops": document["flops"],
             }
-            for policy, timed in found["timings"].items()
+            for policy, timed in document["timings"].items()
         ]
         if rows:
             connection.execute(timing.insert(), rows)

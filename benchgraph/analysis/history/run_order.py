@@ -34,8 +34,8 @@ def repository(runs: Sequence[RunRow]) -> Repository:
     """The repository of these runs' commits: the present directory's, else this checkout of benchgraph."""
     commits = {r.commit for r in runs if r.commit}
     for where in (Path(), Path(benchgraph.__file__).parent) if commits else ():
-        if commits & set(found := lineage(where)):
-            return Repository(found, lambda ref, where=where: resolve(ref, where))  # type: ignore[misc]
+        if commits & set(ancestors := lineage(where)):
+            return Repository(ancestors, lambda ref, where=where: resolve(ref, where))  # type: ignore[misc]
     return Repository()
 
 
@@ -95,5 +95,4 @@ def short(run: RunRow) -> str:
 
 
 def date(run: RunRow) -> str:
-    """Its start in local time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))

@@ -79,7 +79,6 @@ def _insert_case(connection: Connection, run: int, c: CaseResult) -> None:
 
 
 def _key(made: Sequence[int] | None) -> int:
-    """The id that the database assigned."""
     if made is None:
         raise BenchgraphError("the database gave a row no number")
     return int(made[0])

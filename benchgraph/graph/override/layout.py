@@ -37,8 +37,10 @@ class NewShape:
             return dense_strides(dims)
         axes = [ord(letter) - ord("a") for letter in self.layout]
         if sorted(axes) != list(range(len(dims))):
-            wanted = "".join(chr(ord("a") + axis) for axis in range(len(dims)))
-            raise InvalidArguments(f"the tag '{self.layout}' for {len(dims)} dims", where=where, fix=f"give each letter of '{wanted}' once")
+            letters = "".join(chr(ord("a") + axis) for axis in range(len(dims)))
+            raise InvalidArguments(
+                f"the tag '{self.layout}' for {len(dims)} dims", where=where, fix=f"give each letter of '{letters}' once"
+            )
         return strides_in(dims, axes)
 
 

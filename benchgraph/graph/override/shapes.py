@@ -46,8 +46,8 @@ def set_shapes(draft: Draft, shapes: Mapping[int, NewShape]) -> Draft:
             raise InvalidArguments(what, where=f"tensor {id}", fix=f"set inputs ({_ids(inputs)}) or outputs ({_ids(outputs)})")
         remark(f"--in-shapes: there is no tensor {id}: ignored, as benchdnn does; inputs are {_ids(inputs)}, outputs {_ids(outputs)}")
     new = {id: _changed(inputs[id], change) for id, change in shapes.items() if id in inputs}
-    wanted = {id: change for id, change in shapes.items() if id in outputs and id not in inputs}
-    return replace(draft, inputs={**draft.inputs, **new}, outputs={**draft.outputs, **wanted}, relaid=draft.relaid or bool(shapes))
+    new_outputs = {id: change for id, change in shapes.items() if id in outputs and id not in inputs}
+    return replace(draft, inputs={**draft.inputs, **new}, outputs={**draft.outputs, **new_outputs}, relaid=draft.relaid or bool(shapes))
 
 
 def _ids(tensors: Mapping[int, LogicalTensor]) -> str:

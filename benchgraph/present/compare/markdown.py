@@ -11,7 +11,6 @@ from benchgraph.present.markup import bullets, code, folded, machine, section, t
 
 
 def render(c: Comparison) -> str:
-    """GitHub's Markdown."""
     parts = [f"**benchgraph compare**: {c.summary}", code(c.title)]
     parts += [bullets([code(note) for note in c.notes])] if c.notes else []
     for verdict in (Verdict.regressed, Verdict.improved):

@@ -51,7 +51,6 @@ def _kept(c: Comparison, width: int) -> list[int]:
 
 
 def _least(width: int) -> int:
-    """The least width of the names of cases."""
     return min(LABEL, width // 3)
 
 

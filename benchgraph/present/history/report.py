@@ -26,7 +26,6 @@ def digest(text: str) -> str:
 
 
 def runs(h: History) -> str:
-    """A table of the runs, in order."""
     t = _table("run", "date", "commit", "machine")
     for r in h.runs[max(0, h.start - 1) :]:
         t.add_row(str(r.id), date(r), short(r), h.machines[r.machine])
@@ -44,12 +43,12 @@ def history(h: History, changes: dict[Key, list[Change]]) -> str:
         lines = {key.policy: _times(h, key) for key in keys}
         if not any(lines.values()):
             continue
-        found = [c for key in keys for c in changes.get(key, [])]
+        case_changes = [c for key in keys for c in changes.get(key, [])]
         width = min(CHART, columns() - BESIDE)
         is_line = len({i for line in lines.values() for i in line}) > 1
         parts += [
             f"{case}\n{folded(h.machines[machine], columns())}\n",
-            *([chart(lines, [c.after for c in found], width), ""] if is_line else []),
+            *([chart(lines, [c.after for c in case_changes], width), ""] if is_line else []),
             _case_tables(h, lines, keys, changes),
         ]
     return "\n".join([*parts, *_notes(h)])
@@ -74,8 +73,8 @@ def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key],
     for i in sorted({i for line in lines.values() for i in line}):
         r = h.runs[i]
         cells = [milliseconds(line[i] * 1e-3) if i in line else "" for line in lines.values()]
-        found = [f"{key.policy} {_percent(c.ratio)}" for key in keys for c in changes.get(key, []) if c.after == i]
-        t.add_row(str(r.id), date(r), short(r), *cells, ", ".join(found))
+        texts = [f"{key.policy} {_percent(c.ratio)}" for key in keys for c in changes.get(key, []) if c.after == i]
+        t.add_row(str(r.id), date(r), short(r), *cells, ", ".join(texts))
     return t
 
 
@@ -83,9 +82,11 @@ def _case_table(h: History, lines: dict[str, dict[int, float]], keys: list[Key],
 
 
 def regressions(h: History, changes: dict[Key, list[Change]], threshold: float) -> str:
-    """A table, the largest first, and a closing line."""
-    slower = sorted(((c, key) for key, found in changes.items() for c in found if c.ratio > 1), key=lambda row: (-row[0].ratio, row[1]))
-    faster = sum(c.ratio < 1 for found in changes.values() for c in found)
+    slower = sorted(
+        ((c, key) for key, series_changes in changes.items() for c in series_changes if c.ratio > 1),
+        key=lambda row: (-row[0].ratio, row[1]),
+    )
+    faster = sum(c.ratio < 1 for series_changes in changes.values() for c in series_changes)
     lines = []
     if slower:
         lines += [_slower(h, slower), ""]
@@ -144,7 +145,6 @@ def _version(run: RunRow, library: str) -> str:
 
 
 def _notes(h: History) -> list[str]:
-    """Caveats about runs that are not used."""
     notes = []
     if h.left_out:
         notes.append(f"note: {h.left_out} runs left out: HEAD does not come from their commits")

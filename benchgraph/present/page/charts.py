@@ -77,7 +77,6 @@ class Chart:
 
 
 def charts(run: Run) -> Iterator[Chart]:
-    """The plots that a run has numbers for."""
     timed = [c for c in run.cases if c.result.timings]
     if any(_points(c, run.series) for c in timed):
         yield _roofline(run, timed)
@@ -156,11 +155,11 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
     return _chart("roofline", "Roofline", said, "Whole graphs, at their median time.", paint, 320.0)
 
 
-def ceilings(peaks: Mapping[str, float], apart: float) -> list[tuple[str, float]]:
-    """Labels for the lines of peaks, and the peak at which each is written: one label for peaks within the factor `apart`."""
+def ceilings(peaks: Mapping[str, float], factor: float) -> list[tuple[str, float]]:
+    """Labels for the lines of peaks, and the peak at which each is written: one label for peaks within `factor`."""
     groups = list[list[tuple[float, str]]]()
     for name, roof in sorted(peaks.items(), key=lambda item: item[1]):
-        if groups and roof < apart * groups[-1][-1][0]:
+        if groups and roof < factor * groups[-1][-1][0]:
             groups[-1].append((roof, name))
         else:
             groups.append([(roof, name)])
@@ -272,7 +271,6 @@ def _range(ratios: Sequence[_Ratio]) -> tuple[float, float]:
 
 
 def _decades(ratios: Sequence[_Ratio]) -> tuple[float, float]:
-    """The same for a logarithmic axis."""
     left, right = _limits(ratios, lambda low, high: (low / max(high / low, 1.2), high * max(high / low, 1.2)))
     return left / 1.05, right * 1.05
 
@@ -288,7 +286,6 @@ def _limits(ratios: Sequence[_Ratio], reach: Callable[[float, float], tuple[floa
 
 
 def _partitions(run: Run, several: Sequence[Case]) -> Chart:
-    """Bars of the times of single partitions."""
     rows, shown, series = list[tuple[Case, PolicyTiming]](), 0, _names(run)
     for c in several:
         if len(rows) + len(c.result.timings) > LABELLED:
@@ -374,7 +371,6 @@ def _colour(series: int) -> str:
 
 
 def _names(run: Run) -> list[str]:
-    """Short names of the series for a legend."""
     return apart(run.series, range(len(run.series)), 24)
 
 
@@ -384,7 +380,6 @@ def _marker(series: int) -> str:
 
 
 def _legend(axes: Axes, wide: bool) -> None:
-    """Above the plot, outside of the marks."""
     handles, labels = axes.get_legend_handles_labels()
     room = (90 if wide else 55) // (max(map(len, labels), default=0) + 5)
     axes.get_figure(root=True).legend(handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), room)), columnspacing=1.2)  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ def labels(cases: Sequence[Case], length: int) -> dict[str, str]:
     """By the keys of cases, names of at most `length` letters. Cases that are not distinguished by their words get their numbers."""
     words = [c.words for c in cases]
     shared = set.intersection(*map(set, words)) if words else set()
-    whole = [" ".join(_plain(w) for i, w in enumerate(found, 1) if i == len(found) or w not in shared) for found in words]
+    whole = [" ".join(_plain(w) for i, w in enumerate(case_words, 1) if i == len(case_words) or w not in shared) for case_words in words]
     return dict(zip([c.key for c in cases], apart(whole, [c.index for c in cases], length), strict=True))
 
 

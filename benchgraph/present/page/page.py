@@ -53,7 +53,6 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
 
 
 def _details(case: Case, store: PackedTexts) -> str:
-    """The details of a case, shown when it is opened."""
     pictures = {cut.policy: store.picture(case, cut) for cut in case.cuts}
     template = _templates().get_template("details.html")
     return _dense(
@@ -64,7 +63,6 @@ def _details(case: Case, store: PackedTexts) -> str:
 
 
 def _dense(text: str) -> str:
-    """Without empty lines."""
     return re.sub(r"\n\s*\n+", "\n", text)
 
 

@@ -10,7 +10,7 @@ def themed(svg: str, salt: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", r'<svg xmlns="http://www.w3.org/2000/svg" \1 aria-hidden="true">', svg, count=1)
-    svg = re.sub(r"#00aa(\d\d)", lambda found: f"var(--c{found[1]})", svg)
+    svg = re.sub(r"#00aa(\d\d)", lambda match: f"var(--c{match[1]})", svg)
     svg = re.sub(r'xlink:href="#(\w+)\.s(\d+)"', r'href="#\1" data-series="\2" tabindex="-1"', svg)
     svg = svg.replace("xlink:href", "href").replace(' target="_blank"', "")
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{salt}-\1"', svg)
@@ -24,9 +24,9 @@ def _styled(svg: str, salt: str) -> str:
     """Repeated style attributes replaced by classes, which shortens the text."""
     styles = dict[str, str]()
 
-    def shortened(found: re.Match[str]) -> str:
-        name = styles.setdefault(found[2], f"{salt}-{len(styles)}")
-        return f'{found[1]}class="{name}"'
+    def shortened(match: re.Match[str]) -> str:
+        name = styles.setdefault(match[2], f"{salt}-{len(styles)}")
+        return f'{match[1]}class="{name}"'
 
     svg = re.sub(r'(<(?:use|path) [^>]*?)style="([^"]*)"', shortened, svg)
     svg = re.sub(r'\b(x|y)="(-?\d+\.\d)\d*"', r'\1="\2"', svg)

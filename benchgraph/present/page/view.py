@@ -107,7 +107,6 @@ class Run:
 
     @property
     def summary(self) -> tuple[tuple[str, int], ...]:
-        """benchdnn's nonzero counts."""
         n = self.results.counts
         others = [(s.value.lower(), n[s]) for s in (Status.MISTRUSTED, Status.SKIPPED, Status.LISTED)]
         counts_by_name = (("passed", passed(n)), ("failed", failed(n)), *others)
@@ -115,7 +114,6 @@ class Run:
 
 
 def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
-    """The contents of the page for a run."""
     series = tuple(dict.fromkeys(t.policy for c in results.cases for t in c.result.timings))
     is_checked = any(c.result.accuracy or c.result.total for c in results.cases)
     counts = tuple((s, results.counts[s]) for s in Status if results.counts[s])
@@ -137,7 +135,6 @@ def _origin(results: ResultSet) -> Iterator[str]:
 
 
 def _intervals(results: ResultSet, series: Sequence[str]) -> Intervals:
-    """Of all ratios to the first policy."""
     pairs = dict[tuple[int, str], tuple[PolicyTiming, PolicyTiming]]()
     for c in results.cases:
         timings = {t.policy: t for t in c.result.timings}

@@ -34,8 +34,6 @@ def folded(picture: Picture) -> Picture:
 
 @dataclass(frozen=True)
 class _Ops:
-    """The ops of a picture by position."""
-
     picture: Picture
 
     @cached_property
@@ -81,7 +79,6 @@ class _Ops:
         return best
 
     def _count(self, start: int, period: int) -> int:
-        """The number of equal blocks."""
         first = self._inner(start, period)
         count, between = 1, None
         while start + (count + 1) * period <= len(self.signature):
@@ -133,7 +130,6 @@ class _Ops:
 
 
 def _type(w: Wire) -> str:
-    """Its label without the id."""
     return w.label.partition(" ")[2]
 
 

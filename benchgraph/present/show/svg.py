@@ -53,7 +53,6 @@ def _label(w: Wire) -> str:
 
 
 def _rows(layout: Layout, lines: dict[str, list[str]]) -> tuple[list[float], list[float]]:
-    """Top and height of every layer."""
     count = max(layout.layer.values(), default=-1) + 1
     heights = [max(len(lines[n]) for n, i in layout.layer.items() if i == row) * LINE_HEIGHT + 12 for row in range(count)]
     return [sum(heights[:row]) + ROW * row * 0.7 for row in range(count)], heights

@@ -12,7 +12,6 @@ COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 def text(picture: Picture) -> str:
-    """Coloured by partition on a terminal."""
     out = text_console(columns())
     ops, partitions = (
         counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op"),

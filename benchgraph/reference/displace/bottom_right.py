@@ -28,11 +28,10 @@ def find(graph: Graph) -> Iterator[Displaced]:
                 yield Displaced(t.id, type(filling)(f"{length}, the number of {name}", filling.make))
 
 
-def _made(graph: Graph, t: LogicalTensor, how: Computes) -> Op | None:
+def _made(graph: Graph, t: LogicalTensor, what: Computes) -> Op | None:
     op = graph.producers.get(t.id)
-    return op if op is not None and spec(op.kind).semantics.computes is how else None
+    return op if op is not None and spec(op.kind).semantics.computes is what else None
 
 
 def _given(graph: Graph, op: Op) -> LogicalTensor | None:
-    """The operand that is a graph input."""
     return next((t for t in op.inputs if t.id not in graph.producers), None)

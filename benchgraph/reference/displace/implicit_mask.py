@@ -22,9 +22,9 @@ def find(graph: Graph) -> Iterator[Displaced]:
         computed = [port for port in CHOICES if source(graph, op.inputs[port]) is None]
         if len(computed) != 1 or softmax_behind(graph, op) is None:
             continue
-        (kept,) = computed
-        condition, fill = source(graph, op.inputs[CONDITION]), source(graph, op.inputs[3 - kept])
+        (selected,) = computed
+        condition, fill = source(graph, op.inputs[CONDITION]), source(graph, op.inputs[3 - selected])
         if condition is not None:
-            yield Displaced(condition.tensor.id, Filling("always the computed one", constant(float(kept == CHOICES[0])).make))
+            yield Displaced(condition.tensor.id, Filling("always the computed one", constant(float(selected == CHOICES[0])).make))
         elif fill is not None:
             yield Displaced(fill.tensor.id, constant(-inf))

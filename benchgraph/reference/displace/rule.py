@@ -77,7 +77,6 @@ def first_consumer(graph: Graph, op: Op) -> Op | None:
 
 
 def downstream(graph: Graph, op: Op) -> Iterator[Op]:
-    """The first consumer, its first consumer, and so on."""
     following = first_consumer(graph, op)
     while following is not None:
         yield following

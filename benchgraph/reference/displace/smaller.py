@@ -20,6 +20,6 @@ NUMBERS = (*range(-8, 0), *range(1, 25))
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in computing(graph, Computes.minimum):
-        given = [found for t in op.inputs if (found := source(graph, t)) is not None]
+        given = [origin for t in op.inputs if (origin := source(graph, t)) is not None]
         if len(given) == len(op.inputs) and next_computing(graph, op) is not None:
-            yield from (Displaced(found.tensor.id, choices(NUMBERS)) for found in given if not found.is_dequantised)
+            yield from (Displaced(origin.tensor.id, choices(NUMBERS)) for origin in given if not origin.is_dequantised)
