@@ -1,4 +1,4 @@
-"""`benchgraph compare`: files read and refused, cases paired, what changed told, and the exit code."""
+"""`benchgraph compare`: reading files, pairing cases, reported changes, and the exit code."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_slower_case_is_a_regression_and_exit_code_1(here: Path) -> None:
     assert back.output.splitlines()[-1] == "0 regressed, 1 improved, 7 same, 0 newly failing"
 
 
-def test_a_file_against_itself_is_the_same_and_says_that_this_proves_nothing(here: Path) -> None:
+def test_a_file_compared_with_itself_is_the_same_with_a_caveat(here: Path) -> None:
     save(here / "a.json", QUIET)
     result = run("a.json", "a.json")
     assert result.exit_code == 0
@@ -152,7 +152,7 @@ def test_equal_lines_are_paired_in_their_order(here: Path) -> None:
     ]
 
 
-def test_a_policy_of_one_side_alone_is_told(here: Path) -> None:
+def test_a_policy_of_one_side_is_reported(here: Path) -> None:
     two = timed(1.0, 2.0, policies=("fused", "post_ops"))
     found = both(here, {line(1): two}, {line(1): timed(1.0)})
     assert [row.policy for row in found.rows] == ["fused"]
@@ -199,7 +199,7 @@ def test_too_few_samples_are_not_enough_data(here: Path) -> None:
     assert (found.summary, found.exit_code) == ("0 regressed, 1 not enough data, 0 newly failing", 0)
 
 
-def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> None:
+def test_compile_times_and_accuracy_are_reported_and_fail_nothing(here: Path) -> None:
     def off(l2: float) -> r.Result:
         return replace(OK, accuracy=(Accuracy("whole graph", 5, "f32", 64, 0, 0.5, 0.25, 2.0, l2, 0.0, "fused"),))
 
@@ -219,7 +219,7 @@ def test_compile_times_and_accuracy_are_told_and_fail_nothing(here: Path) -> Non
         assert len(found.accuracy) == count, (before, after)
 
 
-def test_values_wrong_in_nan_or_infinity_are_told_where_no_distance_changes(here: Path) -> None:
+def test_wrong_nan_or_infinity_is_reported_without_a_change_of_distance(here: Path) -> None:
     def off(*nonfinite: int) -> r.Result:
         accuracy = (Accuracy("whole graph", 5, "f32", 64, n, 0.5, 0.25, 2.0, 1e-7, 0.0, "fused", nonfinite=n) for n in nonfinite)
         return replace(FAILED, accuracy=tuple(accuracy))
@@ -230,7 +230,7 @@ def test_values_wrong_in_nan_or_infinity_are_told_where_no_distance_changes(here
     assert not both(here, {"--graph --case=a": off(3)}, {"--graph --case=a": off(3)}, Mode.correctness).accuracy
 
 
-def test_versions_that_differ_are_told(here: Path) -> None:
+def test_different_versions_are_reported(here: Path) -> None:
     save(here / "a.json", QUIET)
     save(here / "b.json", QUIET, machine=replace(MACHINE, versions={"python": "3.12", "numpy": "2"}))
     assert "note: versions differ: python 3.11 -> 3.12, numpy none -> 2" in run("a.json", "b.json").output
@@ -249,7 +249,7 @@ def test_versions_that_differ_are_told(here: Path) -> None:
         ({"machine": None}, "an unknown one"),
     ],
 )
-def test_other_machines_are_refused_unless_told(here: Path, other: dict, said: str) -> None:
+def test_other_machines_are_refused_without_the_option(here: Path, other: dict, said: str) -> None:
     save(here / "a.json", QUIET)
     save(here / "b.json", QUIET, **other)
     for words in (["a.json", "b.json"], ["a.json", "a.json,b.json"]):
@@ -307,7 +307,7 @@ def test_another_schema_is_refused(here: Path) -> None:
     assert result.exit_code == 2
 
 
-def test_a_file_that_was_cut_short_counts_as_far_as_it_goes(here: Path) -> None:
+def test_the_cases_of_an_incomplete_file_count(here: Path) -> None:
     whole = Path(save(here / "a.json", QUIET)).read_text()
     (here / "cut.json").write_text(whole[: whole.index('{"index": 3') + 20])
     result = run("a.json", "cut.json")
@@ -336,7 +336,7 @@ MISTRUSTED = r.Result(r.Status.MISTRUSTED, "zeros")
         ({"x": OK, "y": SKIPPED}, {"missing", "skipped"}),
     ],
 )
-def test_fail_on_makes_worse_what_is_otherwise_only_told(here: Path, after: dict[str, r.Result], bad: set[str]) -> None:
+def test_fail_on_fails_what_is_otherwise_only_reported(here: Path, after: dict[str, r.Result], bad: set[str]) -> None:
     save(here / "a.json", {f"--graph --case={c}.json": OK if c != "s" else SKIPPED for c in "xys"}, Mode.correctness)
     save(here / "b.json", {f"--graph --case={c}.json": found for c, found in after.items()}, Mode.correctness)
     assert run("a.json", "b.json").exit_code == 0
@@ -347,7 +347,7 @@ def test_fail_on_makes_worse_what_is_otherwise_only_told(here: Path, after: dict
     assert run("a.json", "b.json", "--fail-on", "mistrusted,missing,skipped").exit_code == bool(bad)
 
 
-def test_what_failed_and_is_skipped_now_is_newly_skipped(here: Path) -> None:
+def test_a_failure_that_is_now_skipped_is_newly_skipped(here: Path) -> None:
     found = both(here, {"--graph --case=a.json": FAILED}, {"--graph --case=a.json": SKIPPED}, Mode.correctness)
     assert found.exit_code == 0
     assert replace(found, fail_on=("skipped",)).exit_code == 1
@@ -384,7 +384,7 @@ def test_a_ratio_that_is_corrected_for_drift_stands_beside_the_measured_one(here
     assert "(1.040 as measured, before the correction for drift)" in run("a.json", "b.json", "--report=markdown").output
 
 
-def test_a_regression_says_both_ratios_where_there_was_drift(here: Path) -> None:
+def test_a_regression_with_drift_has_both_ratios(here: Path) -> None:
     save(here / "a.json", {line(i): slowed(timed(1.0 + i), 1.0) for i in range(8)})
     save(here / "b.json", {line(i): slowed(timed((1.0 + i) * (1.5 if i == 3 else 1)), 1.04) for i in range(8)})
     result = run("a.json", "b.json")
@@ -448,7 +448,7 @@ def test_at_eighty_columns_the_times_make_way(here: Path) -> None:
     assert "geometric mean, fused" in " ".join(text.split())
 
 
-def test_an_interval_that_says_nothing_is_a_dash(here: Path) -> None:
+def test_a_missing_interval_is_a_dash(here: Path) -> None:
     for low, high, said in ((0.5, 1.9, "0.500 .. 1.900"), (0.5, 2.0, "–"), (0.0, 1.0, "–"), (1.0, float("inf"), "–")):
         assert interval(Judgement(1.0, low, high, Verdict.unknown)) == said
 

@@ -29,7 +29,7 @@ def test_words_may_come_in_any_order_and_graph_is_the_driver() -> None:
     assert "--case=op/relu.json fused 0: ReLU" in result.output
 
 
-def test_what_cannot_be_timed_is_said() -> None:
+def test_cases_that_cannot_be_timed_are_reported() -> None:
     for words, message in (
         (["--runs=0", "--case=mlp.json"], "'0' is no number of runs"),
         (["--runs=x", "--case=mlp.json"], "'x' is no number of runs"),

@@ -1,4 +1,4 @@
-"""`benchgraph fuzz`: its words, what becomes of failures, and the cases that it found."""
+"""`benchgraph fuzz`: its words, shrinking of failures, and cases found by it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_other_words_go_to_every_graph() -> None:
         (["--cuont=3"], "--cuont: unknown option"),
     ],
 )
-def test_words_nobody_can_follow_end_it_at_once(words: list[str], message: str) -> None:
+def test_invalid_words_end_it_at_once(words: list[str], message: str) -> None:
     result = fuzz(*words)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -103,7 +103,7 @@ def tanh_place() -> int:
     return next(i for i in range(999) if {"Tanh"} < {op.kind for op in generate(1, i, 8).ops if op.kind != END})
 
 
-def test_a_failure_becomes_a_case_that_fails_alone(tmp_path: Path) -> None:
+def test_a_failure_becomes_a_case_of_its_own(tmp_path: Path) -> None:
     index = tanh_place()
     library = FakeLibrary(Clock(), spoil=spoilt)
     result = fuzz("--seed=1", "--count=1", f"--start={index}", "--ops=8", "-o", str(tmp_path / "found"), library=library)
@@ -119,7 +119,7 @@ def test_a_failure_becomes_a_case_that_fails_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["benchgraph", "onednn"])
-def test_what_another_library_does_not_implement_is_no_failure_to_look_into(name: str, tmp_path: Path) -> None:
+def test_unimplemented_ops_of_another_library_are_not_shrunk(name: str, tmp_path: Path) -> None:
     problem = parse(["--fuzz", "1:0"]).problems[0]
     problem = replace(problem, globals=replace(problem.globals, library=(name,)))
     refused = CaseResult(0, problem.repro, 0.0, Result(Status.UNIMPLEMENTED, "no kernel"))
@@ -184,7 +184,7 @@ def having(kind: str, least: int = 0) -> Callable[[Graph], bool]:
 
 
 @pytest.mark.parametrize("op", [op for op in LAYERS.ops if op.kind != END], ids=lambda op: op.kind)
-def test_what_is_left_is_the_op_at_fault_and_nothing_else(op: Op) -> None:
+def test_only_the_op_at_fault_remains(op: Op) -> None:
     small = shrink(LAYERS, having(op.kind)).graph
     assert [o.kind for o in small.ops] == [op.kind]
     assert max(t.type.elements for t in small.tensors.values()) == 1
@@ -241,7 +241,7 @@ def test_every_regression_is_in_the_batch() -> None:
         load(path)
 
 
-def test_no_regression_comes_back() -> None:
+def test_known_failures_stay_fixed() -> None:
     done = CliRunner().invoke(main, ["--batch=harness_regressions_ci"])
     count = len(regressions())
     assert f"tests:{count} passed:{count} " in done.output, done.output

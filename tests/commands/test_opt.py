@@ -51,7 +51,7 @@ def test_a_pass_runs_over_every_function_of_tensor_ir() -> None:
     assert out == (FUNCTION + FUNCTION.replace("func f", "func g")).replace("i + 0", "i")
 
 
-def test_a_graph_goes_all_the_way_down() -> None:
+def test_the_smallest_graph_is_reached() -> None:
     code, out, _ = run("--pipeline=gir,lower,tir", *MODEL, "-", given=GRAPH)
     assert code == 0
     assert out.startswith("func main(v0: f32[32], v1: f32[32]) v1 over v0 {")
@@ -65,7 +65,7 @@ def test_the_result_of_every_pass_is_shown_on_request() -> None:
     assert err.split("# ---- after ")[1:] == [f"{name}\n{out}" for name in ("decompose", "fold-constants")]
 
 
-def test_fields_of_the_machine_can_be_said() -> None:
+def test_fields_of_the_machine_are_validated() -> None:
     words = ("--pipeline=decompose", "--isa=avx2", "--cores=3")
     want = Target(ISAS["avx2"], l1_bytes=32 << 10, l2_bytes=1 << 16, cores=3, emulated=frozenset({DType.s16}))
     assert read((*words, "--target=l2_bytes=65536, emulated=[s16]", "-")).target == want
@@ -103,7 +103,7 @@ def test_a_dumped_stage_is_a_file_to_begin_from(tmp_path: Path) -> None:
         (("--pipeline=decompose", "--core=2", "-"), "opt: --core=2: unknown option; did you mean '--cores'?"),
     ],
 )
-def test_words_that_cannot_be_followed_are_refused(words: tuple[str, ...], message: str) -> None:
+def test_invalid_words_are_refused(words: tuple[str, ...], message: str) -> None:
     code, out, err = run(*words, given=GRAPH)
     assert (code, out) == (2, "")
     assert message in err

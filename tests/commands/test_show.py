@@ -86,7 +86,7 @@ ONE = "give one --case, one value per option and one --policy"
         (["--matmul", "2x3"], "2x3: 1 tensor is given where 2 to 3 are needed; join them by ':', as in 128x512:512x256", 1),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_one_line(words: list[str], message: str, code: int) -> None:
+def test_errors_of_show_are_one_line(words: list[str], message: str, code: int) -> None:
     result = show(*words)
     assert (result.stderr, result.stdout, result.exit_code) == (f"benchgraph: {message}\n", "", code)
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_drawn_is_one_line(words: list[str], message: str, code: 
         (LogicalTensor(3, DType.f32, (), ()), "%3 f32 scalar"),
     ],
 )
-def test_a_label_says_id_dtype_dims_and_layout(tensor: LogicalTensor, text: str) -> None:
+def test_a_label_has_id_dtype_dims_and_layout(tensor: LogicalTensor, text: str) -> None:
     assert label(tensor) == text
 
 

@@ -77,7 +77,7 @@ def test_every_choice_is_measured_and_the_best_is_found(count: int) -> None:
     assert found.peaks == (PEAK,) * 3
 
 
-def test_a_choice_that_nothing_beats_is_its_own_best() -> None:
+def test_the_schedules_choice_is_the_best_if_nothing_is_faster() -> None:
     s, made = searcher(lambda c: 1e-3 * c.mb)
     found = s.search(space(1)[0], space(40))
     assert (found.best, found.ratio) == (found.chosen, 1.0)
@@ -154,7 +154,7 @@ def test_findings_are_read_back_for_their_machine_alone(tmp_path: Path) -> None:
     assert findings(file, type(here)(here.isa, here.l1_bytes, here.l2_bytes, here.cores + 1)) == ()
 
 
-def test_a_new_finding_takes_the_place_of_an_older_one_and_leaves_the_rest(tmp_path: Path) -> None:
+def test_a_new_finding_replaces_the_older_one(tmp_path: Path) -> None:
     file, here = tmp_path / "t.json", current()
     other = Finding(Forced("u8:s8 2x3x4x5 variable", 3, 5), 1.0)
     store(file, here, [FINDING, other])
@@ -199,13 +199,13 @@ def test_a_broken_file_is_one_clear_line_before_any_case_runs(text: str, message
         assert message in result.output
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [f"--tuning={tmp_path / 'none.json'}", "--matmul", "24x13:13x40"])
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
     assert "cannot read the tuning file: No such file or directory; name one that `benchgraph tune` wrote" in result.output
 
 
-def test_a_file_that_the_environment_names_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_an_environment_variable_is_reported_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.core.config._current", None)
     monkeypatch.setenv("BENCHGRAPH_TUNING", "none.json")
     result = CliRunner().invoke(main, ["--matmul", "24x13:13x40"])
@@ -282,7 +282,7 @@ def tune(*words: str) -> Result:
     return CliRunner().invoke(main, ["tune", *words], obj=bench)
 
 
-def test_tune_tells_and_stores_what_it_found(tmp_path: Path) -> None:
+def test_tune_reports_and_stores_its_findings(tmp_path: Path) -> None:
     file, table = tmp_path / "t.json", tmp_path / "t.txt"
     result = tune(f"--store={file}", "-o", str(table), "--rounds=2", "--matmul", "24x13:13x40", "48x13:13x40")
     assert result.exit_code == 0, result.output
@@ -295,7 +295,7 @@ def test_tune_tells_and_stores_what_it_found(tmp_path: Path) -> None:
     assert f"tuning: {file}: 2 findings stored\n" in table.read_text()
 
 
-def test_a_best_that_only_its_minimum_says_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_best_choice_by_the_minimum_alone_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lucky = SearchResult(Measured(Forced("p", 1, 1), (3.0, 3.0, 3.0)), Measured(Forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
     monkeypatch.setattr(Searcher, "search", lambda *given: lucky)
     file = tmp_path / "t.json"
@@ -306,14 +306,14 @@ def test_a_best_that_only_its_minimum_says_is_not_stored(tmp_path: Path, monkeyp
     assert replace(lucky, best=lucky.chosen).is_sure
 
 
-def test_a_case_that_cannot_be_tuned_costs_itself_alone() -> None:
+def test_a_case_that_cannot_be_tuned_does_not_affect_others() -> None:
     result = tune("--rounds=1", "--choices=3", "--graph", "--case=mlp.json", "--case=op/matmul.json")
     assert result.exit_code == 1
     assert "it has 3 matrix products" in result.output
     assert "1 case: geometric mean" in result.output
 
 
-def test_fewer_choices_are_said_to_be_fewer() -> None:
+def test_a_subset_of_choices_is_reported() -> None:
     result = tune("--choices=4", "--rounds=1", "--matmul", "24x13:13x40")
     legal = len(candidates(partition(product())).legal)
     assert f" {min(5, legal)}/{legal} " in result.output or f" 4/{legal} " in result.output
@@ -332,7 +332,7 @@ def test_fewer_choices_are_said_to_be_fewer() -> None:
         (["--matmul", "--rounds=1", "-o", f"{os.devnull}/x", "2x3:3x4"], "cannot write the file", 2),
     ],
 )
-def test_what_cannot_be_tuned_is_one_line(words: list[str], message: str, code: int) -> None:
+def test_errors_of_tune_are_one_line(words: list[str], message: str, code: int) -> None:
     result = tune(*words)
     assert result.exit_code == code
     told = [line for line in result.output.splitlines() if line.startswith("benchgraph: ")]

@@ -1,4 +1,4 @@
-"""The page about the framework: its code runs, and computes what it says."""
+"""The page about the framework: its code runs and gives the stated results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--driver framework`: graphs through the framework, beside the library and the reference; what it prints; what it catches."""
+"""`--driver framework`: graphs through the framework, beside the library and the reference; its output and the errors that it detects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def case(tmp_path: Path) -> str:
     return f"--case={tmp_path / 'case.json'}"
 
 
-def test_it_passes_and_says_what_every_run_did(case: str) -> None:
+def test_it_passes_and_reports_every_run(case: str) -> None:
     got = ran("-v1", "--policy=post_ops", case)
     assert got.exit_code == 0, got.output
     told = [line for line in got.output.splitlines() if line.startswith("[FRAMEWORK]: ")]
@@ -70,7 +70,7 @@ def test_ways_to_run_it(options: tuple[str, ...], case: str) -> None:
     assert get_kernel_cache_capacity() == 1024
 
 
-def test_fallbacks_are_told_with_their_reasons(case: str) -> None:
+def test_fallbacks_are_reported_with_their_reasons(case: str) -> None:
     got = ran("-v1", "--fallback=ReLU", case)
     assert "2 partitions of 4 ops, 1 fallbacks; op 1: ReLU: asked for;" in got.output
 
@@ -84,13 +84,13 @@ def test_fallbacks_are_told_with_their_reasons(case: str) -> None:
         ("SoftMax+1", "0:LISTED", 0),
     ],
 )
-def test_a_fallback_that_cannot_be_meant_is_said(word: str, says: str, code: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_fallback_is_reported(word: str, says: str, code: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(case.removeprefix("--case=")).parent)
     got = ran("--mode=L", f"--fallback={word}", "--case=case.json")
     assert (says in got.output, got.exit_code) == (True, code), got.output
 
 
-def test_all_callers_are_judged(case: str) -> None:
+def test_all_callers_are_compared(case: str) -> None:
     assert ran("-v1", "--callers=3", case).output.count("run 0") == 1
 
 
@@ -106,7 +106,7 @@ def test_listing(case: str) -> None:
     assert "LISTED" in ran("--mode=L", case).output
 
 
-def test_the_policy_stands_once_with_what_was_compared(case: str) -> None:
+def test_the_policy_occurs_once_with_the_comparison(case: str) -> None:
     (line,) = [line for line in ran("--policy=post_ops", "-v1", case).output.splitlines() if line.startswith("[COMPARE]")]
     assert line.startswith("[COMPARE]: post_ops: framework: tensor 8 f32: ")
 
@@ -124,7 +124,7 @@ def test_a_wrong_result_fails(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "FAILED (fused: framework: tensor 8: 1 of 256 values differ" in got.output
 
 
-def test_a_nan_is_told_where_the_library_used_directly_has_a_number(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nan_is_reported_if_direct_use_of_the_library_gives_a_number(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Output.commit
 
     def mistaken(o: Output) -> None:

@@ -1,4 +1,4 @@
-"""The executor: graphs through the framework, judged by the reference; steady state; what may be opaque."""
+"""The executor: graphs through the framework, compared with the reference; steady state; opaque values."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch, kind: str, *, after: int = 0) -> N
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["ReLU", "Sigmoid", "MatMul"])
-def test_what_the_library_cannot_compile_numpy_runs(kind: str, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_runs_what_the_library_cannot_compile(kind: str, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its neighbours are cut and compiled without it, so nothing opaque reaches it."""
     refusing(monkeypatch, kind)
     g = mlp()
@@ -133,7 +133,7 @@ def test_what_the_library_cannot_compile_numpy_runs(kind: str, policy: Policy, m
 
 
 @pytest.mark.usefixtures("in_blocks")
-def test_what_it_can_compile_no_more_numpy_runs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_runs_what_the_library_cannot_compile_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled when the program was built, refused at a later run, with opaque values on both sides: they are converted, and counted."""
     refusing(monkeypatch, "ReLU", after=1)
     g = mlp(rows=6)  # which no other test has compiled
@@ -217,7 +217,7 @@ def test_an_output_that_other_steps_read() -> None:
         np.testing.assert_array_equal(outs[z.id].numpy(), np.maximum(values[0], 0) ** 2)
 
 
-def test_what_was_exported_stays() -> None:
+def test_exported_memory_stays_valid() -> None:
     """I18 (B11): numpy() owns its memory; a later run does not change it."""
     g = mlp()
     values, inputs, params = arrays(g)

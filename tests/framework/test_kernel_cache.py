@@ -33,7 +33,7 @@ def relu(rows: int) -> np.ndarray:
     return y.numpy()
 
 
-def test_a_hit_and_what_becomes_of_the_oldest() -> None:
+def test_a_hit_and_the_eviction_of_the_oldest() -> None:
     """I13: two are kept; what was evicted is compiled again, with the same result."""
     set_kernel_cache_capacity(2)
 

@@ -306,7 +306,7 @@ def test_runs_into_arrays_that_do_not_fit(make: Callable[[NDArray], tuple[dict, 
     assert (y.numpy() == 1).all()
 
 
-def test_nothing_to_tell_of_no_run() -> None:
+def test_nothing_is_printed_without_runs() -> None:
     with pytest.raises(InvalidArguments, match="nothing has run on this thread; call forward first"):
         _ = Executor(mlp()).last
 

@@ -1,4 +1,4 @@
-"""Arrays: what they say of themselves, windows, conversions."""
+"""Arrays: their properties, windows, conversions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_default_layout_is_what_numpy_shows() -> None:
 
 
 @pytest.mark.parametrize("other", [(480,), (24, 5, 4), (6, 4, 20)])
-def test_memory_may_lie_in_dims_of_another_rank(other: tuple[int, ...]) -> None:
+def test_memory_may_have_dims_of_another_rank(other: tuple[int, ...]) -> None:
     """I1 (B1): read again and again, nothing changes."""
     a = array()
     layout = Layout((*range(1, len(other)), 0)) if len(other) > 1 else None
@@ -164,7 +164,7 @@ def test_to_default_is_a_copy_only_where_it_must_be() -> None:
 
 @pytest.mark.parametrize("layout", [Layout((1, 0)), BLOCKS, Layout((0, 1), ((0, 16), (1, 8)))], ids=str)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 17), (17, 1), (16, 8), (15, 9), (0, 4)])
-def test_packing_is_what_arithmetic_says(layout: Layout, shape: tuple[int, int]) -> None:
+def test_packing_agrees_with_arithmetic(layout: Layout, shape: tuple[int, int]) -> None:
     """Every element where its index puts it, zeros elsewhere: R6."""
     values = np.arange(1, shape[0] * shape[1] + 1, dtype=np.float32).reshape(shape)
     desc = describe(DType.f32, shape, layout)

@@ -81,7 +81,7 @@ def test_a_weight_that_goes_to_and_fro_under_its_readers() -> None:
     assert all(w.numpy().tobytes() == values[id].tobytes() for id, w in params.items())
 
 
-def test_an_assignment_is_seen_whole() -> None:
+def test_an_assignment_is_atomic_for_readers() -> None:
     """Readers see the old values or the new ones, in whatever layout; never some of each."""
     w = NDArray.of(np.zeros((64, 48), np.float32), name="w", layout=Layout((1, 0), ((1, 16),)))
     stop = threading.Event()

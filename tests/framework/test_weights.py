@@ -188,7 +188,7 @@ def test_gradients_are_row_major(policy: Policy, lies: Layout | None) -> None:
     right(g, executor.forward(inputs, is_train=True), values)
 
 
-def test_a_gradient_in_blocks_goes_through_a_copy() -> None:
+def test_a_blocked_gradient_is_copied() -> None:
     """create_weight_grad: only row-major memory may be the array's own."""
     desc = describe(DType.f32, (8, 16), Layout((1, 0), ((1, 8),)))
     for default_only in (False, True):

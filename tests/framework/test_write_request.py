@@ -1,4 +1,4 @@
-"""Arrays in all states under all requests (tests/framework/matrix.py), and whether the matrix sees what may go wrong.
+"""Arrays in all states under all requests (tests/framework/matrix.py), and whether the matrix detects injected faults.
 
 The faults are those that an integration of this kind had, or may have; each is put into the framework as it is.
 """

@@ -1,4 +1,4 @@
-"""Graphs that contradict themselves are refused with the place and the remedy; what dumps may leave open is not."""
+"""Inconsistent graphs are errors with place and remedy; what dumps may omit is accepted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_views_of_a_tensor_that_exclude_each_other_are_refused() -> None:
     all_hold(refused, cases)
 
 
-def test_what_one_view_leaves_open_another_may_say() -> None:
+def test_views_of_a_tensor_complete_each_other() -> None:
     def is_legal(text: str) -> None:
         validate(loads(text))
 

@@ -1,4 +1,4 @@
-"""The API graph itself: order, producers, outputs, and what it says of graphs that cannot be."""
+"""The API graph: order, producers, outputs, and errors of invalid graphs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_one_tensor_with_two_dtypes_is_an_error() -> None:
         check(Graph((relu(0, 10, 11), cast)))
 
 
-def test_inputs_are_what_nothing_produces() -> None:
+def test_inputs_are_tensors_without_a_producer() -> None:
     g = Graph((add(0, 5, 3, 6), add(1, 6, 3, 7)))
     assert [t.id for t in g.inputs] == [5, 3]
 

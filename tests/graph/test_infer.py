@@ -93,14 +93,14 @@ def test_a_wrong_output_shape_is_an_error_that_shows_both() -> None:
     assert str(bad.value) == want
 
 
-def test_a_row_that_objects_is_heard_with_the_op_in_front() -> None:
+def test_errors_of_a_row_name_the_op() -> None:
     with pytest.raises(InvalidShape, match=r"^op 3: MatMul: ") as bad:
         infer_shapes(graph("%2: f32[*] = MatMul#3(%0: f32[4,3], %1: f32[7,5])"))
     assert "3" in bad.value.what
     assert "7" in bad.value.what
 
 
-def test_what_an_op_says_nothing_about_must_be_given() -> None:
+def test_dtypes_that_cannot_be_inferred_must_be_given() -> None:
     known = graph("%1: f32[4,3] = Wildcard#0(%0: f32[2])")
     assert infer_shapes(known) is known
     with pytest.raises(InvalidShape, match=r"op 0: Wildcard: the shape of output 1 cannot be inferred from the inputs; give its dims"):

@@ -51,7 +51,7 @@ def files(folder: Path) -> set[str]:
     return {str(p) for p in found if p.parts[0] not in ("generate", *FOUND)}
 
 
-def test_what_is_committed_is_what_the_script_writes(tmp_path: Path) -> None:
+def test_committed_files_are_those_that_the_script_writes(tmp_path: Path) -> None:
     write(tmp_path)
     assert files(INPUTS) == files(tmp_path), "run python -m inputs.graph.generate, and remove what no case is called any more"
     for name in files(INPUTS):
@@ -65,7 +65,7 @@ def test_the_cases_are_strict_json_that_loads() -> None:
         assert load(INPUTS / case.path) == case.graph()
 
 
-def test_each_case_is_cut_as_its_line_says() -> None:
+def test_each_case_is_partitioned_as_its_line_says() -> None:
     for case in CASES:
         work = [p for p in partitions(case.graph(), Policy.fused) if p.kind != "end"]
         assert len(work) == case.partitions, case.path
@@ -98,7 +98,7 @@ def test_batches_begin_with_a_reset(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_what_is_run_needs_no_driver_and_every_problem_makes_a_graph(name: str) -> None:
+def test_commands_need_no_driver_and_every_problem_makes_a_graph(name: str) -> None:
     assert parse([f"--batch={name}"]).problems == problems(name)
     for problem in problems(name):
         assert problem.graph().ops

@@ -1,4 +1,4 @@
-"""--mb: which inputs carry the batch, and what follows."""
+"""--mb: which inputs carry the batch, and how other shapes follow."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_reduction_over_the_batch_ends_it() -> None:
     assert shapes(with_batch(g, 16), 1, 3) == [(8,), (8,)]
 
 
-def test_what_aligns_with_something_that_has_no_batch_does_not_carry_it() -> None:
+def test_operands_aligned_with_other_dims_do_not_carry_the_batch() -> None:
     g = graph("%2: f32[*] = MatMul#0(%0: f32[8], %1: f32[8,4])", "%4: f32[*] = Multiply#1(%2, %3: f32[4])")
     with pytest.raises(InvalidArguments, match="no graph input carries a batch"):
         with_batch(g, 16)

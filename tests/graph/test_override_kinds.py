@@ -185,7 +185,7 @@ def test_fpmath_is_a_fact_of_the_graph() -> None:
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_asked_is_nothing_changed() -> None:
+def test_no_options_change_nothing() -> None:
     assert rewrite(SCALED, Overrides()) == SCALED
 
 

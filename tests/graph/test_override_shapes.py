@@ -1,4 +1,4 @@
-"""--in-shapes and --op-attrs: what is set, what follows, what is refused."""
+"""--in-shapes and --op-attrs: changes, their consequences, and errors."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def test_an_input_the_file_leaves_open_gets_its_dims() -> None:
         ({3: NewShape(layout="ba")}, "tensor 3: the tag 'ba' for 4 dims; give each letter of 'abcd' once"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[int, NewShape], message: str) -> None:
+def test_arrays_that_do_not_fit_are_refused(change: dict[int, NewShape], message: str) -> None:
     with pytest.raises(InvalidArguments) as bad:
         with_shapes(CHAIN, change)
     assert str(bad.value).endswith(message)
 
 
-def test_a_tensor_that_is_not_there_is_remarked_on() -> None:
+def test_a_missing_tensor_causes_a_remark() -> None:
     with collected() as remarks:
         assert with_shapes(CHAIN, {9: NewShape((1,))}) == with_shapes(CHAIN, {})
     assert remarks == ["--in-shapes: there is no tensor 9: ignored, as benchdnn does; inputs are 0, 2, outputs 3"]

@@ -1,4 +1,4 @@
-"""Graph text: what it looks like, that it comes back exactly, and what a mistake in it gets."""
+"""Graph text: syntax, exact round trip, and error messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_graph_reads_as_shown_in_the_module() -> None:
     assert print_graph(b.graph()) == renumbered
 
 
-def test_text_comes_back_as_it_was() -> None:
+def test_text_is_read_back() -> None:
     assert print_graph(parse_graph(TEXT)) == TEXT
 
 
@@ -75,13 +75,13 @@ def test_dims_and_strides_show_when_they_are_not_the_usual_ones(shape: Shape | N
 @pytest.mark.parametrize("layout", list(LayoutType))
 @pytest.mark.parametrize("strides", [None, (3, 1), (1, 2)])
 @pytest.mark.parametrize("property_type", [p for p in PropertyType if p is not PropertyType.host_scalar])
-def test_layouts_and_properties_come_back(layout: LayoutType, strides: Shape | None, property_type: PropertyType) -> None:
+def test_layouts_and_properties_are_read_back(layout: LayoutType, strides: Shape | None, property_type: PropertyType) -> None:
     id = 5 if layout is LayoutType.opaque else 0
     g = one_op(LogicalTensor(7, DType.bf16, (2, 3), strides, layout, property_type, id))
     assert parse_graph(print_graph(g)) == g
 
 
-def test_a_host_scalar_comes_back() -> None:
+def test_a_host_scalar_is_read_back() -> None:
     g = one_op(LogicalTensor(7, DType.s64, (), property_type=PropertyType.host_scalar))
     assert parse_graph(print_graph(g)) == g
 
@@ -123,7 +123,7 @@ def test_a_list_with_one_real_is_a_list_of_reals() -> None:
     assert repr(value) == "(1.0, 2.5)"
 
 
-def test_a_nan_out_of_json_comes_back() -> None:
+def test_a_nan_in_json_is_read_back() -> None:
     g = one_op(LogicalTensor(7, DType.f32, (2, 3), (3, 1)), alpha=math.nan)
     g = loads(dumps(replace(g, ops=(replace(g.ops[0], kind="LeakyReLU"),))))
     assert parse_graph(print_graph(g)) == g
@@ -143,14 +143,14 @@ def test_ops_with_several_outputs_come_back() -> None:
 
 
 @pytest.mark.parametrize("kind", OPS)
-def test_every_sample_comes_back(kind: str) -> None:
+def test_every_sample_is_read_back(kind: str) -> None:
     for sample in OPS[kind].testing.samples:
         g = sample_graph(OPS[kind], sample)
         assert parse_graph(print_graph(g)) == g
 
 
 @pytest.mark.parametrize("folder", ["paper", "onednn/op", "onednn/pattern", "onednn/complex_fusion"])
-def test_the_corpus_comes_back(folder: str) -> None:
+def test_the_corpus_is_read_back(folder: str) -> None:
     if not (SHARED / "corpus").is_dir():
         pytest.skip("the corpus is not here")
     loaded = 0

@@ -1,4 +1,4 @@
-"""One thread for numpy's products, unless somebody wants more."""
+"""One thread for numpy's products, unless the user sets more."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ CODE = "from click.testing import CliRunner; from benchgraph.cli import main; im
 
 
 @pytest.mark.parametrize(("given", "want"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
-def test_the_command_leaves_a_choice_alone(given: dict[str, str], want: str) -> None:
+def test_the_command_prints_a_choice_that_stays(given: dict[str, str], want: str) -> None:
     code = CODE.format("os.environ['OPENBLAS_NUM_THREADS']")
     env = {k: v for k, v in environment({}).items() if k not in SINGLE} | given
     assert subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.strip() == want

@@ -139,7 +139,7 @@ def test_repeats_end_at_the_first_that_is_not_a_pass(case: Path) -> None:
         (ZeroDivisionError("oh"), "FAILED", "ZeroDivisionError: oh; run with -v for the traceback"),
     ],
 )
-def test_what_the_library_raises_has_benchdnns_status(case: Path, error: Exception, status: str, reason: str) -> None:
+def test_errors_of_the_library_have_benchdnns_status(case: Path, error: Exception, status: str, reason: str) -> None:
     results, _ = run("--graph", f"--case={case}", library=FakeLibrary(Clock(), fails=error))
     assert statuses(results) == [(status, reason.format(case=case))]
 
@@ -160,7 +160,7 @@ def test_a_case_that_does_not_fit_into_memory_is_skipped(case: Path) -> None:
     assert [s for s, _ in statuses(run(*timed, *streams, free_bytes=3 * int(128 / 0.85) + 3)[0])] == ["EXECUTED"]
 
 
-def test_a_system_that_does_not_tell_its_memory_is_trusted(case: Path) -> None:
+def test_a_system_that_does_not_report_its_memory_is_trusted(case: Path) -> None:
     def unknown() -> int:
         raise OutOfMemory("who knows")
 
@@ -169,7 +169,7 @@ def test_a_system_that_does_not_tell_its_memory_is_trusted(case: Path) -> None:
     assert run_case(problem, bench, print).result.status is Status.PASSED
 
 
-def test_every_level_of_v_says_more(case: Path) -> None:
+def test_every_level_of_v_prints_more(case: Path) -> None:
     def said(level: int) -> list[str]:
         return run(f"-v{level}", "--graph", f"--case={case}")[1]
 
@@ -192,7 +192,7 @@ def test_every_level_of_v_says_more(case: Path) -> None:
         ("f32", 0.0, "0"),
     ],
 )
-def test_the_comparison_says_what_is_allowed(dtype: str, rtol: float, allowed: str) -> None:
+def test_the_comparison_has_the_tolerance(dtype: str, rtol: float, allowed: str) -> None:
     found = Accuracy("whole graph", 3, dtype, 8, 0, 1e-4, 5e-4, 4e3, 1e-7, 0.5, "fused", rtol=rtol)
     assert str(found).endswith(f"max rel 0.0005, 4e+03 ulp, L2 1e-07, 50% zeros; abs allowed {allowed}")
     assert accuracy(found)[-1] == allowed
@@ -202,12 +202,12 @@ def test_no_dumps_unless_asked_for(case: Path) -> None:
     assert [c.dump_dir for c, _ in seen("--graph", f"--case={case}")] == [""]
 
 
-def test_a_result_holds_what_a_picture_of_the_graph_needs(case: Path) -> None:
+def test_a_result_holds_the_sketch_of_the_graph(case: Path) -> None:
     (problem,) = parse(["--graph", f"--case={case}"]).problems
     graph = run_case(problem, fake_bench(FakeLibrary(Clock())), print).result.graph
     assert graph == Sketch((OpSketch(0, "ReLU", "", (), (0,), (1,)),), {0: "%0 f32 16 a", 1: "%1 f32 16 a"}, (0,), (1,))
 
 
-def test_what_was_not_partitioned_holds_no_graph(case: Path) -> None:
+def test_results_without_partitions_have_no_graph(case: Path) -> None:
     (problem,) = parse(["--graph", "--mode=L", f"--case={case}"]).problems
     assert run_case(problem, fake_bench(FakeLibrary(Clock())), print).result.graph is None

@@ -41,7 +41,7 @@ def run(library: FakeLibrary, **settings: object) -> Result:
 ALL = ("fused", "post_ops", "one_op_each")
 
 
-def test_a_right_library_passes_under_every_policy() -> None:
+def test_a_correct_library_passes_under_every_policy() -> None:
     result = run(FakeLibrary(Clock()), policy=ALL)
     assert (result.status, result.reason, result.errors) == (Status.PASSED, "", 0)
     assert result.n_partitions == {"fused": 1, "post_ops": 3, "one_op_each": 3}
@@ -67,7 +67,7 @@ def test_the_partition_that_is_wrong_is_named() -> None:
     assert "first at [0, 0]: want " in result.reason
 
 
-def test_an_element_nobody_writes_is_found() -> None:
+def test_an_unwritten_element_is_detected() -> None:
     def forget(kind: str, a: np.ndarray) -> np.ndarray:
         return np.where(np.arange(a.size).reshape(a.shape) == 5, np.nan, a) if kind == "Add" else a
 
@@ -181,7 +181,7 @@ def test_the_ops_of_every_partition_are_kept() -> None:
     assert result.partitions == {"fused": ((0, 1, 2),), "one_op_each": ((0,), (1,), (2,))}
 
 
-def test_what_is_kept_of_the_first_execution_must_be_constant() -> None:
+def test_only_constants_are_kept_from_the_first_execution() -> None:
     """A library that keeps the result of its first execution, as it may keep packed weights, is wrong."""
 
     class Stale(FakeLibrary):

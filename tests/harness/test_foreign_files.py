@@ -1,4 +1,4 @@
-"""Files that are damaged, or somebody else's, and names that are no UTF-8: each is a line that says what and where."""
+"""Damaged or foreign files, and names that are not UTF-8: each is an error of one line with place and cause."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_workers_that_cannot_be_started_lose_no_case(monkeypatch: pytest.MonkeyP
     assert "no worker process can be started (Resource temporarily unavailable): cases run in " in done.stderr
 
 
-def test_without_any_worker_every_case_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_any_worker_every_case_fails_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write_cases(tmp_path)
 
     def worker(setup: object) -> isolate.Worker:

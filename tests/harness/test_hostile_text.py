@@ -117,7 +117,7 @@ def test_commands_end_in_a_line_or_an_answer(cases: list[Path], command: tuple[s
             assert why in result.output
 
 
-def test_compile_times_says_the_error_without_its_class(cases: list[Path]) -> None:
+def test_compile_times_prints_the_error_without_its_class(cases: list[Path]) -> None:
     result = run("compile-times", "--runs=1", f"--case={cases[3]}")
     assert result.exit_code == 1
     assert "unknown op kind '\\n0:PASSED" in result.output
@@ -144,7 +144,7 @@ def test_names_of_files_are_escaped(tmp_path: Path) -> None:
     assert "bad\\xff.json" in output
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_other_things_than_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
     output = run("--graph", "--mode=L", *(f"--case={p}" for p in (tmp_path / "fifo", tmp_path / "folder", "/dev/zero"))).output

@@ -83,7 +83,7 @@ def lines_until(process: subprocess.Popen[str], start: str) -> None:
     assert any(line.startswith(start) for line in process.stdout)
 
 
-def test_ctrl_c_reports_what_is_done_and_ends_all_processes(start: Start) -> None:
+def test_ctrl_c_reports_finished_cases_and_ends_all_processes(start: Start) -> None:
     process = start("--jobs=2", "--case=good.json", "--case=native_hang.json", "--case=starts_a_process.json", "--case=good.json")
     lines_until(process, "0:PASSED")
     assert wait_until(lambda: len(descendants(process.pid)) == 3)  # two workers, and what the third case starts
@@ -133,7 +133,7 @@ def test_ctrl_c_shows_results_that_waited_for_one_before_them(start: Start, tmp_
     assert len(saved_cases(tmp_path / "out.json")) == 3
 
 
-def test_a_run_that_was_killed_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
+def test_a_killed_run_can_be_resumed(start: Start, tmp_path: Path) -> None:
     words = ["--seed=1,2,3", "--case=good.json", "--seed=4", "--case=loop.json", "--seed=5,6", "--case=good.json", "--case=segfault.json"]
     process = start("--jobs=1", "--report=json:out.json", *words)
     assert wait_until(lambda: len(saved_cases(tmp_path / "out.json")) == 3)
@@ -236,7 +236,7 @@ def test_a_signal_is_raised_once_and_has_its_exit_code(number: signal.Signals, c
     assert signal.getsignal(number) == before
 
 
-def test_sigterm_is_heard_where_ctrl_c_is_ignored() -> None:
+def test_sigterm_works_where_ctrl_c_is_ignored() -> None:
     """As in what a shell has in its background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -263,7 +263,7 @@ def test_sighup_that_is_ignored_stays_so() -> None:
 
 
 @pytest.mark.usefixtures("listens")
-def test_ctrl_c_in_vain_says_what_is_waited_for(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_late_ctrl_c_prints_what_must_end_first(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(interrupt, "PATIENCE_S", 0.0)
     told = list[str]()
     with suppress(KeyboardInterrupt), interruptible(), awaiting("the machine to be measured"):

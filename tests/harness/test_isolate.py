@@ -118,7 +118,7 @@ def test_a_case_too_large_for_a_share_of_the_memory_runs_again_alone() -> None:
     assert result.exit_code == 0
 
 
-def test_what_cases_print_does_not_mix() -> None:
+def test_outputs_of_cases_do_not_mix() -> None:
     result = run("--jobs=2", "--seed=0,1,2,3,4,5", "--case=writes.json")
     blocks = re.findall(r"((?:out \d+ of \d+\n)+)\d+:PASSED", result.stdout)
     assert len(blocks) == 6
@@ -128,7 +128,7 @@ def test_what_cases_print_does_not_mix() -> None:
     assert re.findall(r"err (\d+)", result.stderr) == [str(n) for n in range(50)] * 6
 
 
-def test_what_a_case_started_goes_with_its_worker_and_what_it_printed_stays() -> None:
+def test_child_processes_of_a_case_end_with_its_worker_and_its_output_stays() -> None:
     result = run("--jobs=1", "--timeout=1", "--case=starts_a_process.json")
     started = re.match(r"started (\d+)\n0:FAILED \(no result within 1 s;", result.stdout)
     assert started

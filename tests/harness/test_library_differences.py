@@ -64,7 +64,7 @@ def told(result: Result) -> dict[str, Status]:
     return {t.label: t.status for t in result.outcomes}
 
 
-def test_two_that_are_right_agree() -> None:
+def test_two_right_libraries_agree() -> None:
     result = run(right(), right())
     assert (result.status, result.differences) == (Status.PASSED, ())
     assert told(result) == {OURS: Status.PASSED, THEIRS: Status.PASSED}
@@ -82,7 +82,7 @@ def test_both_run_on_the_same_data() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_witness_that_is_wrong_does_not_fail_the_case_and_is_told_with_its_numbers() -> None:
+def test_a_wrong_witness_is_reported_and_does_not_fail_the_case() -> None:
     result = run(right(), off(0.5, where=21))
     assert (result.status, result.errors, result.right, result.wrong) == (Status.PASSED, 0, (OURS,), (THEIRS,))
     (d,) = result.differences
@@ -91,14 +91,14 @@ def test_a_witness_that_is_wrong_does_not_fail_the_case_and_is_told_with_its_num
     assert str(d).startswith(f"tensor 3 f32: {OURS} is right, {THEIRS} off at 1 of 64 by up to 0.5; at [1, 5] reference ")
 
 
-def test_when_the_library_under_test_is_wrong_the_case_fails_and_the_witness_is_still_heard() -> None:
+def test_a_wrong_library_under_test_fails_and_the_witness_is_still_reported() -> None:
     result = run(off(1.0), right())
     assert (result.status, result.errors, result.right) == (Status.FAILED, 1, (THEIRS,))
     assert told(result) == {OURS: Status.FAILED, THEIRS: Status.PASSED}
     assert result.reason.startswith(f"{OURS}: partition 0 (fake): tensor 3: 1 of 64 values differ")
 
 
-def test_a_nan_in_the_wrong_place_is_told_before_more_and_smaller_errors() -> None:
+def test_a_wrong_nan_is_reported_before_other_errors() -> None:
     result = run(spoilt(lambda a: a + 1), spoilt(lambda a: np.where(np.arange(a.size).reshape(a.shape) == 21, np.nan, a)))
     assert result.reason.startswith(f"{OURS}: partition 0 (fake): tensor 3: 64 of 64 values differ, by up to 1 (")
     (d,) = result.differences
@@ -111,13 +111,13 @@ def test_a_nan_in_the_wrong_place_is_told_before_more_and_smaller_errors() -> No
     assert "64 values, 1 wrong in NaN or infinity, max abs 0.5, " in str(result.accuracy[0])
 
 
-def test_nobody_may_be_right() -> None:
+def test_no_library_may_be_right() -> None:
     result = run(off(1.0), off(2.0, where=7))
     assert (result.right, result.wrong) == ((), (OURS, THEIRS))
     assert result.differences[0].max_abs == {OURS: pytest.approx(1.0), THEIRS: pytest.approx(2.0)}
 
 
-def test_a_witness_that_cannot_run_is_told_and_compared_with_nobody() -> None:
+def test_a_witness_that_cannot_run_is_reported_and_not_compared() -> None:
     lacking = FakeLibrary(Clock(), fails=Unavailable("needs oneDNN 3.5"))
     result = run(right(), lacking)
     assert (result.status, told(result)) == (Status.PASSED, {OURS: Status.PASSED, THEIRS: Status.SKIPPED})
@@ -138,7 +138,7 @@ def test_a_witness_that_breaks_down_while_it_executes_leaves_the_data_as_they_we
     assert (result.right, result.wrong) == ((OURS,), ())
 
 
-def test_what_breaks_down_in_the_library_under_test_is_raised() -> None:
+def test_errors_of_the_library_under_test_are_raised() -> None:
     with pytest.raises(ExecutionFailed):
         run(FakeLibrary(Clock(), fails=ExecutionFailed("it broke")), right())
 
@@ -199,7 +199,7 @@ def test_a_witness_that_breaks_down_while_it_is_measured_leaves_the_others_their
     assert summary([CaseResult(0, "", 0.0, result)]) == "libraries timed in 1 cases, by all in 0; --mode=C compares their results"
 
 
-def test_the_summary_counts_who_is_right() -> None:
+def test_the_summary_counts_which_libraries_are_right() -> None:
     cases = [CaseResult(i, "", 0.0, r) for i, r in enumerate([
         run(right(), right()), run(right(), off(1.0)), run(right(), off(2.0)), run(off(1.0), right()), run(off(1.0), off(1.0)),
         run(right(), FakeLibrary(Clock(), fails=Unavailable("needs oneDNN 3.5"))),
@@ -209,7 +209,7 @@ def test_the_summary_counts_who_is_right() -> None:
     assert summary([CaseResult(0, "", 0.0, Result(Status.PASSED))]) == ""
 
 
-def test_what_was_told_survives_the_file() -> None:
+def test_outcomes_are_read_back_from_the_file() -> None:
     result = run(right(), off(0.5))
     kept, _ = parse(render(ResultSet(Mode.correctness, None, (CaseResult(0, "--graph", 0.0, result),), 0.0)))
     expected = (ContenderOutcome(OURS, Status.PASSED), ContenderOutcome(THEIRS, Status.FAILED, result.outcomes[1].reason))
@@ -217,7 +217,7 @@ def test_what_was_told_survives_the_file() -> None:
     assert kept.cases[0].result.differences == result.differences
 
 
-def test_the_command_says_who_is_right(tmp_path: Path) -> None:
+def test_the_command_prints_which_library_is_right(tmp_path: Path) -> None:
     save(two_ops(), tmp_path / "case.json")
     words = ["--library=benchgraph,onednn", "--graph", f"--case={tmp_path / 'case.json'}"]
     result = CliRunner().invoke(main, words, obj=bench_of(right(), off(0.5)), prog_name="benchgraph")

@@ -1,4 +1,4 @@
-"""Mode P of the real library on the real clock: that the parts fit together. Nothing is said of how long anything takes."""
+"""Mode P with the real library and clock: the parts fit together. No times are checked."""
 
 from __future__ import annotations
 

@@ -55,13 +55,13 @@ def test_the_first_run_starts_the_file() -> None:
     assert "json report: out.json\n" in result.stdout
 
 
-def test_a_file_that_is_not_there_yet_is_said_to_be_none() -> None:
+def test_a_file_that_does_not_exist_yet_is_reported() -> None:
     first, again = (run("--resume=misspelt.json", *WORDS)[0].output.splitlines()[0] for _ in range(2))
     assert first == "misspelt.json: no such file yet; all 4 cases run"
     assert again == "misspelt.json: 4 of 4 cases are done already"
 
 
-def test_what_is_done_is_counted_and_reported_but_not_run() -> None:
+def test_finished_cases_are_counted_and_reported_but_not_run() -> None:
     whole, _ = run(*WORDS, "--report=json:out.json")
     keep("out.json", 3, 1)
     resumed, ran = run(*WORDS, "--resume=out.json")
@@ -165,7 +165,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(monkeypatch: pytest.Monkey
     assert saved_repros("out.json") == REPROS
 
 
-def test_a_disk_that_fills_up_in_a_result_costs_no_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_keeps_earlier_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the third line fits, the rest does not. At the end there is no room for the report either."""
     write, no_room = os.pwrite, OSError(errno.ENOSPC, "No space left on device")
     cut = list[bytes]()
@@ -190,7 +190,7 @@ def test_a_disk_that_fills_up_in_a_result_costs_no_earlier_one(monkeypatch: pyte
     assert saved_repros("out.json") == REPROS[:2]
 
 
-def test_the_phases_are_those_of_what_ran() -> None:
+def test_the_phases_are_those_that_ran() -> None:
     run(*WORDS, "--report=json:out.json")
     keep("out.json", 0, 1)
     result, _ = run(*WORDS, "--resume=out.json")
@@ -222,7 +222,7 @@ def test_a_file_with_cases_that_are_not_asked_for_is_refused_and_stays(words: tu
     assert Path("out.json").read_text() == text
 
 
-def test_code_that_has_changed_is_told_of_where_no_case_matches() -> None:
+def test_changed_code_is_reported_even_if_no_case_matches() -> None:
     run(*WORDS, "--report=json:out.json")
     Path("out.json").write_text(Path("out.json").read_text().replace('"source": "', '"source": "x'))
     result, ran = run("--graph", "--case=good.json", "--resume=out.json")
@@ -257,7 +257,7 @@ def test_ctrl_c_while_earlier_results_are_printed_loses_none(monkeypatch: pytest
     assert result.exit_code == 130
 
 
-def test_a_report_of_an_interrupted_run_says_so_until_the_rest_has_run() -> None:
+def test_a_report_of_an_interrupted_run_has_a_remark_until_it_is_complete() -> None:
     class Interrupted(FakeLibrary):
         def partitions(self, graph, policy):  # type: ignore[no-untyped-def]
             if len(saved_repros("out.json")) == 2:

@@ -39,7 +39,7 @@ def test_every_policy_is_executed_exactly_once() -> None:
     )
 
 
-def test_mode_s_goes_there_and_makes_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mode_s_generates_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("mode S writes no inputs")
 

@@ -37,7 +37,7 @@ def ended(*words: str) -> int:
     return left.value.code
 
 
-def test_a_run_goes_on_for_its_files(out: TextIO, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_run_without_standard_output_continues_for_its_files(out: TextIO, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with redirect_stdout(out):
         reports = {"json": "json", "html": "html", "csv": "csv", "markdown": "md", "junit": "xml"}
         assert ended("--mode=I", *(f"--report={name}:o.{suffix}" for name, suffix in reports.items()), *CASES) == 1

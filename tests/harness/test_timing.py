@@ -1,4 +1,4 @@
-"""Mode P on a fake clock: what is measured, how often, in which order, and when it is not to be believed."""
+"""Mode P on a fake clock: what is measured, how often, in which order, and when it is unreliable."""
 
 import os
 import random
@@ -140,7 +140,7 @@ def test_the_only_partition_takes_the_samples_of_the_whole() -> None:
     assert [p.timing for p in fused.partitions] == [fused.timing]
 
 
-def test_what_python_adds_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_overhead_of_python_is_reported_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.harness.timing.MOST_CALLED_S", 1.0)
     fused, apart = run(Clock(), policy=("fused", "one_op_each")).timings
     assert fused.called is not None
@@ -151,7 +151,7 @@ def test_what_python_adds_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("settings", [{}, {"cold_cache": "all"}, {"num_streams": 2}], ids=str)
-def test_it_is_not_told_where_it_does_not_show(settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmeasurable_overhead_is_not_reported(settings: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     if settings:
         monkeypatch.setattr("benchgraph.harness.timing.MOST_CALLED_S", 1.0)
     with override(threads=2):
@@ -262,9 +262,7 @@ BUSY = "cannot be; the machine was busy whenever the peak was measured, or work 
         ((0.01, 0.01), 1, (1e9, 2e9), ["the machine's peak moved by 33% during the run (frequency, or other programs)"]),
     ],
 )
-def test_doubtful_numbers_come_with_the_reason(
-    samples: tuple[float, ...], times: int, peaks: tuple[float, ...], reasons: list[str]
-) -> None:
+def test_unreliable_numbers_have_a_reason(samples: tuple[float, ...], times: int, peaks: tuple[float, ...], reasons: list[str]) -> None:
     assert distrust(measured(samples, times, peaks)) == reasons
 
 

@@ -166,7 +166,7 @@ def test_the_constants_have_onednns_values(name: str, value: int) -> None:
     assert getattr(benchgraph, name) == value
 
 
-def test_what_type_checkers_see_is_what_is_imported() -> None:
+def test_type_checkers_see_the_imported_names() -> None:
     """The names stand three times in the package's file: for people, for type checkers, and for the lazy import."""
     tree = ast.parse(Path(benchgraph.__file__).read_text())
     shown = {

@@ -92,7 +92,7 @@ def test_a_value_trimmed_at_once_still_reaches_those_who_wait() -> None:
     assert len(cache) == 0
 
 
-def test_an_error_is_its_makers_alone() -> None:
+def test_an_exception_of_make_is_raised_in_its_caller_only() -> None:
     cache: Cache[int] = Cache(4)
     makers: list[int] = []
 

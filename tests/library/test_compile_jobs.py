@@ -1,4 +1,4 @@
-"""Partitions compiled by several processes: what they give, what becomes of errors and of processes that die, and when there are none."""
+"""Partitions compiled by several processes: results, errors, dying processes, and when no processes are started."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- what they give ---------------------------------------------------------------------------------------------------
 
 
-def test_they_give_what_one_process_gives(worker: int, watch: Watch) -> None:
+def test_several_processes_give_the_same_as_one(worker: int, watch: Watch) -> None:
     parts = work()
     want = alone(parts)
     watch.told.clear()
@@ -263,7 +263,9 @@ def test_the_log_is_that_of_one_process(worker: int, watch: Watch, capsys: pytes
     assert ours == theirs
 
 
-def test_what_they_compile_is_kept_on_disk(worker: int, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_compiled_by_workers_are_kept_on_disk(
+    worker: int, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk._opened.cache_clear()
     parts = work()
     with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=16):
@@ -349,7 +351,7 @@ def test_a_worker_that_is_killed_loses_nothing(fresh: None, watch: Watch) -> Non
     assert not pids_of_workers(), "it was replaced"
 
 
-def test_nobody_waits_for_a_worker_that_starts_but_who_is_about_to_measure(fresh: None, watch: Watch) -> None:
+def test_only_a_measurement_waits_for_starting_workers(fresh: None, watch: Watch) -> None:
     watch.told.append("here")
     list(compile_partitions(little()[:2]))
     (found,) = worker_pool().workers
@@ -395,7 +397,7 @@ def test_a_worker_of_other_sources_is_not_used(
     ]
 
 
-def test_where_no_process_can_be_started_one_remark_says_so(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_remark_if_no_process_can_be_started(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with collected() as remarks:
         assert len(list(compile_partitions(little()))) == 3
@@ -438,7 +440,7 @@ def test_workers_end_with_a_process_that_is_killed() -> None:
     until(lambda: is_gone(int(killed.stdout)))
 
 
-def test_a_fork_leaves_them_alone(worker: int) -> None:
+def test_a_fork_does_not_touch_the_workers(worker: int) -> None:
     child = os.fork()
     if not child:
         with suppress(BaseException), override(compile_jobs=1):

@@ -107,7 +107,7 @@ def test_a_new_weight_buffer_is_packed_again(cache: ConstantCache, inits: list[F
     assert len(cache) == 2
 
 
-def test_what_computes_something_else_does_not_share(cache: ConstantCache) -> None:
+def test_different_computations_do_not_share_code(cache: ConstantCache) -> None:
     """The same weight, packed for the product and transposed for it."""
     g, w = Graph(), weight()
     g.add_op(Op(12, "MatMul", inputs=(SRC, WEI), outputs=(DST,), transpose_b=True))
@@ -207,7 +207,7 @@ def test_other_weights_at_the_same_address_are_packed_again(cache: ConstantCache
     assert seen[0] == seen[1]
 
 
-def test_memory_that_nobody_can_watch_is_held(cache: ConstantCache) -> None:
+def test_memory_without_weak_references_is_kept_alive(cache: ConstantCache) -> None:
     made = Constants((), (), None, ready=True)
     array = np.frombuffer(b"0123456789", np.uint8)
     assert cache.get("key", 0, [array], lambda: made) is made

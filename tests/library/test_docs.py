@@ -1,4 +1,4 @@
-"""The page about the programming model: its code runs, its numbers are right, its examples of errors are what is said."""
+"""The page about the programming model: its code runs, and its numbers and error messages are right."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_name_the_page_mentions_exists() -> None:
     assert not [f for f in functions if not hasattr(benchgraph, f) and not any(hasattr(c, f) for c in classes)]
 
 
-def test_the_pages_errors_are_what_is_said() -> None:
+def test_the_pages_errors_are_the_real_ones() -> None:
     a, b, c = (LogicalTensor(i, f32, (4, 4)) for i in range(3))
     said = set()
     with pytest.raises(BenchgraphError) as raised:

@@ -1,4 +1,4 @@
-"""JSON dumps of graphs and partitions: written when asked for, and good enough to start again from."""
+"""JSON dumps of graphs and partitions: written on request, and usable as cases."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_dumped_graph_is_the_same_graph(name: str, policy: Policy, directory: 
     assert all(np.array_equal(a[t.id], b[t.id]) for t in source.outputs)
 
 
-def test_the_partitioned_graph_says_where_each_op_went(directory: Path) -> None:
+def test_the_partitioned_graph_has_each_ops_partition(directory: Path) -> None:
     source = api.load(data_dir("inputs") / "graph" / "attention.json")
     g = built(source)
     set_dump_mode(GraphDumpMode.graph)

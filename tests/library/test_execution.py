@@ -1,4 +1,4 @@
-"""Compiling and executing: memory of the right size and nobody else's, objects that live as long as they are needed, formats."""
+"""Compiling and executing: memory of the right size, lifetimes of objects, formats."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_queried_size_suffices_and_nothing_beyond_it_is_touched(strides: tup
     assert (raw[GUARD + out.get_mem_size() :] == 0xA5).all()
 
 
-def test_results_go_to_the_users_memory_and_nowhere_else() -> None:
+def test_results_are_written_only_to_the_users_memory() -> None:
     """S0-16: the tensor's array is the user's, before and after, and it holds the result."""
     engine = Engine()
     (partition,) = built([MATMUL.described, RELU.described]).get_partitions()
@@ -172,7 +172,7 @@ def conv(x: NDArray, w: NDArray) -> NDArray:
 
 @pytest.mark.parametrize("data_format", ["NCX", "NXC"])
 @pytest.mark.parametrize("weights_format", ["OIX", "XIO"])
-def test_what_dims_mean_is_said_by_attributes(data_format: str, weights_format: str) -> None:
+def test_attributes_define_the_meaning_of_dims(data_format: str, weights_format: str) -> None:
     """S2-3: a logical tensor has no format tag; the same convolution in four pairs of formats."""
     rng = np.random.default_rng(1)
     x, w = rng.random((2, 3, 7, 6), np.float32), rng.random((5, 3, 3, 3), np.float32) - np.float32(0.5)

@@ -1,4 +1,4 @@
-"""What a graph means: how tensors connect ops, what Wildcard and End do, what its partitions inherit and show."""
+"""The meaning of a graph: how tensors connect ops, Wildcard and End, and properties of its partitions."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_end_makes_a_tensor_leave_the_graph(ends: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Wildcard", "End"])
-def test_what_nobody_computes_is_a_partition_of_its_own(kind: str) -> None:
+def test_uncomputable_ops_are_partitions_of_their_own(kind: str) -> None:
     """S0-9: it says so, and cannot be compiled."""
     outs = [C] if kind == "Wildcard" else []
     first, second = sorted(built((op(0, "MatMul", [A, A], [B]), op(1, kind, [B], outs))).get_partitions(), key=lambda p: p.ops)
@@ -135,7 +135,7 @@ def test_ports_are_enough_to_wire_any_partitions_together(name: str, policy: Pol
         assert compare(live[t.id], want[t.id], t.dtype, tolerance(source)).ok
 
 
-def test_what_is_inside_is_hidden_and_ports_are_shown() -> None:
+def test_only_ports_are_shown() -> None:
     """S4-4: MatMul + bias + ReLU + MatMul: four tensors come in, one goes out, three stay inside."""
     w, bias, w2 = (LogicalTensor(10 + i, f32, shape) for i, shape in enumerate([(6, 6), (6,), (6, 6)]))
     ops = (op(0, "MatMul", [A, w], [B]), op(1, "Add", [B, bias], [C]), op(2, "ReLU", [C], [D]), op(3, "MatMul", [D, w2], [E]))

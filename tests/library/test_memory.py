@@ -159,7 +159,7 @@ def test_engines_with_allocators_of_their_own_share_code_and_no_memory() -> None
         (0, "for temporaries"),
     ],
 )
-def test_out_of_memory_says_for_what(refused: int, says: str) -> None:
+def test_out_of_memory_names_the_purpose(refused: int, says: str) -> None:
     """And the next execution, with memory again, is right."""
     counting, src = Counting(), data(16, 48)
     engine = Engine(allocator=counting.allocator)
@@ -185,7 +185,7 @@ def test_a_scratchpad_is_described_as_bytes() -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 1, 63])
-def test_temporaries_lie_in_the_scratchpad_wherever_it_starts(shift: int) -> None:
+def test_temporaries_are_in_the_scratchpad_at_any_address(shift: int) -> None:
     """Guard bytes around it stay, and the allocator is not asked."""
     counting, src = Counting(), data(16, 48)
     engine = Engine(allocator=counting.allocator)

@@ -1,4 +1,4 @@
-"""Every way of misusing the API that graph-api.md section 2 lists: the status, and a message with who, what and how to mend it.
+"""Every misuse of the API in graph-api.md section 2: the status, and a message with place, error and remedy.
 
 A row is (where in section 2.2 or 2.3 it is said, the misuse, the error class, the beginning of the message).
 """

@@ -98,6 +98,6 @@ def test_a_value_of_the_wrong_attribute_type_is_found_by_the_graph() -> None:
         (lambda: Op(0, "Add", outputs=[None]), "op 0: Add: output 0 is a NoneType; give logical tensors"),  # type: ignore[list-item]
     ],
 )
-def test_what_is_no_op_is_refused(make: Callable[[], object], says: str) -> None:
+def test_other_things_than_ops_are_refused(make: Callable[[], object], says: str) -> None:
     with pytest.raises(InvalidArguments, match=says):
         make()

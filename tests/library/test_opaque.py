@@ -409,6 +409,6 @@ def test_threads_share_one_table() -> None:
 
 
 @pytest.mark.parametrize(("shape", "row_major"), [((4, 64), True), ((4, 128), False), ((1, 128), True), ((4, 50), False), ((1, 50), False)])
-def test_what_comes_down_to_row_major_has_row_majors_id(shape: Shape, row_major: bool) -> None:
+def test_layouts_equivalent_to_row_major_have_its_id(shape: Shape, row_major: bool) -> None:
     """The same physical layout, the same id: one block, or one row of blocks; 50 columns leave a gap after 64."""
     assert (layout_id(column_blocked(2, 64), shape) == LAYOUTS.id(plain(2))) is row_major

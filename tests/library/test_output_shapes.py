@@ -107,7 +107,7 @@ def test_a_wrong_dim_of_an_output_is_refused(row: OpSpec) -> None:
 
 @pytest.mark.usefixtures("described")
 @pytest.mark.parametrize("kind", TOLD)
-def test_what_cannot_be_deduced_is_an_error_that_says_what_is_needed(kind: str) -> None:
+def test_dims_that_cannot_be_inferred_are_an_error_with_a_remedy(kind: str) -> None:
     """S0-12, S4-2: the shape comes from the attribute, or from the output; told by neither, compile says so."""
     row, sample = OPS[kind], OPS[kind].testing.samples[0]
     call = call_of(kind, sample)

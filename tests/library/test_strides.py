@@ -1,4 +1,4 @@
-"""User strides (S0-14): whatever they are, results are right, and bytes that belong to no element keep what they hold."""
+"""User strides (S0-14): results are right for any strides, and padding bytes keep their values."""
 
 from __future__ import annotations
 

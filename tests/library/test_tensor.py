@@ -115,7 +115,7 @@ def test_memory_goes_out_and_comes_in_without_a_copy(dtype: DType) -> None:
     assert t.__dlpack_device__() == (1, 0)
 
 
-def test_what_comes_in_undescribed_is_described_as_found() -> None:
+def test_a_foreign_array_gets_its_own_description() -> None:
     mine = np.zeros((3, 4), np.float16).T
     t = Tensor.from_dlpack(Exporter(mine))
     want = LogicalTensor(0, DType.f16, (4, 3), (1, 4), property_type=PropertyType.variable)
@@ -152,7 +152,7 @@ def test_types_that_numpys_dlpack_lacks_say_so(dtype: DType) -> None:
         (np.zeros(3, np.float32), T, r"Tensor 7: a float32 array of shape \(3,\); give float32 of shape \(2, 3\)"),
     ],
 )
-def test_what_cannot_come_in_is_refused(source: object, logical: LogicalTensor | None, says: str) -> None:
+def test_foreign_arrays_that_do_not_fit_are_refused(source: object, logical: LogicalTensor | None, says: str) -> None:
     with pytest.raises(InvalidArguments, match=says):
         Tensor.from_dlpack(source, logical)
 
@@ -209,6 +209,6 @@ def test_a_value_that_a_host_scalar_cannot_hold_is_refused(dtype: DType, value: 
         (lambda: Tensor(T, Engine(), None).set_data_handle(np.zeros(6, np.float32)), r"Tensor 7: a float32 array of shape \(6,\)"),
     ],
 )
-def test_what_makes_no_tensor_is_refused(act: Callable[[], object], says: str) -> None:
+def test_invalid_arguments_of_a_tensor_are_refused(act: Callable[[], object], says: str) -> None:
     with pytest.raises(InvalidArguments, match=says):
         act()

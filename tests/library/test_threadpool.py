@@ -1,4 +1,4 @@
-"""Streams with a thread pool of the user's: it gets the work, the results are the same, and what goes wrong in it comes out."""
+"""Streams with a user's thread pool: it gets the work, results are the same, and its errors are raised."""
 
 from __future__ import annotations
 
@@ -276,6 +276,6 @@ def test_constants_half_computed_by_a_failing_pool_are_computed_again() -> None:
 
 
 @pytest.mark.parametrize("pool", [object(), Pool(0), 3])
-def test_what_is_no_pool_is_refused(pool: object) -> None:
+def test_other_things_than_pools_are_refused(pool: object) -> None:
     with pytest.raises(InvalidArguments, match=r"Stream: the thread pool is a .*; give it num_threads >= 1 and parallel_for"):
         Stream(Engine(), pool)  # type: ignore[arg-type]

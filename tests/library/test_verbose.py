@@ -1,4 +1,4 @@
-"""The verbose log: oneDNN's fields in oneDNN's order, and nothing of it unless asked for."""
+"""The verbose log: oneDNN's fields in oneDNN's order, on request only."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def execute(compiled: CompiledPartition) -> None:
     compiled.execute(Stream(ENGINE), [Tensor(SRC, ENGINE), Tensor(WEI, ENGINE)], [Tensor(out, ENGINE)])
 
 
-def test_compilations_are_logged_with_what_the_cache_said(lines: Lines) -> None:
+def test_compilations_are_logged_with_hit_or_miss(lines: Lines) -> None:
     """S2-11."""
     with override(verbose=("create",)):
         for _ in range(2):
@@ -102,7 +102,7 @@ def test_nothing_is_logged_unless_asked(lines: Lines) -> None:
     assert lines() == []
 
 
-def test_what_is_not_logged_is_called_as_it_is() -> None:
+def test_unlogged_calls_are_not_wrapped() -> None:
     """Not a check per execution: none."""
 
     def call() -> None: ...

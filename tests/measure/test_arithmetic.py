@@ -1,4 +1,4 @@
-"""Which arithmetic a graph's products are in, whoever computes them."""
+"""Which arithmetic a graph's products use."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_a_view_is_flushed_from_its_first_to_its_last_element() -> None:
     assert max(found) <= whole[8, 199:].ctypes.data < max(found) + LINE_BYTES
 
 
-def test_what_is_empty_has_no_lines() -> None:
+def test_empty_knobs_have_no_words() -> None:
     assert len(cache_eviction._chunks([np.zeros((0, 4))])) == len(cache_eviction._chunks([])) == 0
 
 
@@ -78,6 +78,6 @@ def test_other_processors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @x86
-def test_more_pages_than_there_can_be_are_refused() -> None:
+def test_too_many_pages_are_refused() -> None:
     with pytest.raises(OutOfMemory, match=r"give a smaller \+tlb:SIZE"):
         Eviction([], 1 << 60, 1, host())

@@ -42,7 +42,7 @@ def test_probes_give_plausible_rates(arithmetic: str) -> None:
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
-def test_the_kernel_probe_multiplies_what_it_says(arithmetic: str) -> None:
+def test_the_kernel_probe_computes_a_product(arithmetic: str) -> None:
     """Blocks of ones: neither zeros nor subnormal numbers."""
     probe = KernelProbe(host(), arithmetic)
     probe.sample()

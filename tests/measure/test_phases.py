@@ -13,7 +13,7 @@ from benchgraph.results.result import CaseResult, Status
 from tests.support.fake_library import CALL_S, COMPILE_S, OP_S, Clock, FakeLibrary, fake_bench
 
 
-def test_a_phase_inside_another_counts_for_itself_alone() -> None:
+def test_a_nested_phase_counts_only_once() -> None:
     clock = Clock()
     with timed(clock) as spent:
         clock.advance(1)

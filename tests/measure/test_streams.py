@@ -51,7 +51,7 @@ def test_streams_run_at_the_same_time_and_keep_their_threads() -> None:
     assert [id(a) for a in streams.constants] == [id(a) for a in arrays]
 
 
-def test_a_stream_that_fails_is_heard_of_when_all_are_done() -> None:
+def test_a_failing_stream_raises_when_all_are_done() -> None:
     class Fails(Meets):
         def run(self, times: int) -> None:
             super().run(times)

@@ -1,4 +1,4 @@
-"""This side of oneDNN's process: memory there and back, what is let go, and how its death is told. fake_server.py is the other side."""
+"""This side of oneDNN's process: copies of memory, destruction of objects, and its death. fake_server.py is the other side."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compiled(library: OneDnn, graph: Graph) -> list:
     return [library.compile(p) for p in library.partitions(graph, Policy.fused)]
 
 
-def test_data_goes_there_and_back(fake: Path) -> None:
+def test_data_are_copied_both_ways(fake: Path) -> None:
     code = compiled(OneDnn(str(fake)), line("ReLU"))[0]
     source, target = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 8), np.float32)
     bound = code.bind([source], [target])
@@ -40,7 +40,7 @@ def test_data_goes_there_and_back(fake: Path) -> None:
     assert code.compile_s == 0.25
 
 
-def test_what_nobody_writes_comes_back_as_it_was(fake: Path) -> None:
+def test_unwritten_elements_keep_their_values(fake: Path) -> None:
     """The fake doubles as many elements as its input has: the last row of a longer output is not written."""
     graph = one("Concat", [LogicalTensor(0, F32, (1, 4)), LogicalTensor(1, F32, (1, 4))], [LogicalTensor(2, F32, (2, 4))], axis=0)
     code, target = compiled(OneDnn(str(fake)), graph)[0], np.full((2, 4), np.nan, np.float32)
@@ -65,7 +65,7 @@ def test_the_window_grows_with_the_tensors(fake: Path) -> None:
         np.testing.assert_array_equal(target, 2 * source)
 
 
-def test_a_chain_runs_over_there_and_tells_its_own_time(fake: Path) -> None:
+def test_a_chain_runs_in_the_other_process_which_times_it(fake: Path) -> None:
     library = OneDnn(str(fake))
     arrays = [np.ones((4, 8), np.float32) for _ in range(4)]
     codes = compiled(library, line("ReLU", "Tanh", "Abs"))
@@ -83,7 +83,7 @@ def test_only_its_own_steps_can_be_chained(fake: Path) -> None:
         OneDnn(str(fake)).sequence([lambda: None])
 
 
-def test_memory_over_there_goes_with_the_arrays(fake: Path) -> None:
+def test_memory_in_the_other_process_is_freed_with_the_arrays(fake: Path) -> None:
     library = OneDnn(str(fake))
     bound = compiled(library, line("ReLU"))[0].bind([np.ones((4, 8), np.float32)], [np.ones((4, 8), np.float32)])
     bound()
@@ -108,7 +108,7 @@ def test_its_version_is_known(fake: Path) -> None:
     assert (library.name, library.version, library.release) == ("onednn", "3.5.1 (OMP)", (3, 5))
 
 
-def test_what_it_cannot_compute_is_unsupported(fake: Path) -> None:
+def test_ops_that_it_cannot_compute_are_unsupported(fake: Path) -> None:
     library = OneDnn(str(fake))
     partition = library.partitions(line("Pow", beta=2.0), Policy.fused)[0]
     assert partition.reason == "oneDNN 3.5.1 has nothing to compute it with"
@@ -137,7 +137,7 @@ def test_a_crash_names_the_signal_and_another_process_takes_over(fake: Path) -> 
     assert OneDnn(str(fake)).process.ask("census")[1] == 1
 
 
-def test_a_crash_is_told_alike_where_memory_is_handed_over(fake: Path) -> None:
+def test_a_crash_while_memory_is_handed_over_is_reported_too(fake: Path) -> None:
     process = OneDnn(str(fake)).process
     os.kill(process.pid, signal.SIGKILL)
     process._process.wait()  # so that nobody takes the memory
@@ -153,13 +153,13 @@ def test_a_process_that_hangs_can_be_ended(fake: Path) -> None:
     assert not process.is_alive
 
 
-def test_an_exception_of_onednns_own_while_it_compiles_is_a_refusal(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_uncaught_exception_while_compiling_means_unsupported(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Unimplemented, match=r"3\.5\.1 .* throws 'no luck' when it compiles it"):
         compiled(OneDnn(str(fake)), line("Log"))
     assert "what():  no luck" in capfd.readouterr().err
 
 
-def test_a_crash_costs_its_case_alone(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_fails_only_its_case(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for kind in ("ReLU", "Exp", "Log", "Pow"):
         json.save(line(kind, **({"beta": 2.0} if kind == "Pow" else {})), f"{kind}.json")

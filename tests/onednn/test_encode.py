@@ -1,4 +1,4 @@
-"""Graphs in oneDNN's numbers, and what an old version has not."""
+"""Graphs encoded with oneDNN's numbers, and features that old versions lack."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_attribute_of_our_own_is_left_out_with_a_remark_where_it_says_somethi
         (Graph((), fpmath_mode="bf16", fpmath_apply_to_int=True), r"a math mode that holds for integers too needs oneDNN 3\.7"),
     ],
 )
-def test_what_an_old_version_has_not_names_the_one_that_has(source: Graph, says: str) -> None:
+def test_missing_features_name_the_version_that_has_them(source: Graph, says: str) -> None:
     with pytest.raises(Unavailable, match=says):
         graph(source, OLD)
     graph(source, NEW)

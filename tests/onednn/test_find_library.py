@@ -51,7 +51,7 @@ def test_a_named_file_that_is_not_there_is_no_reason_to_look_elsewhere(places: d
         find()
 
 
-def test_the_library_finds_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_finds_libraries_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = library(tmp_path / "lib")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/else")
     monkeypatch.delenv("OCL_ICD_FILENAMES", raising=False)

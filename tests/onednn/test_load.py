@@ -1,4 +1,4 @@
-"""What is no oneDNN, or one that will not do, is refused in one line that says how to mend it."""
+"""Files that are not oneDNN, or unsuitable, are errors of one line with a remedy."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_the_first_bad_status_ends_the_loop() -> None:
     assert run(STEPS, 1, waited=4)[0] == 4
 
 
-def test_a_buffer_lies_as_tensors_of_benchgraph_do() -> None:
+def test_a_buffer_is_allocated_like_tensors_of_benchgraph() -> None:
     small, large = memory.Buffer(0), memory.Buffer(HUGE_FROM + 1)
     assert small.address % PAGE_BYTES == 0
     assert large.address % HUGE_BYTES == 0 == mapped(large.nbytes).ctypes.data % HUGE_BYTES
@@ -80,7 +80,7 @@ def step(reads: dict[int, int], writes: dict[int, int], inplace: tuple[tuple[int
     return PlannedStep(Compiled(0, 0.0, sides[0], sides[1], inplace), frozenset(writes))
 
 
-def test_a_value_takes_the_place_of_a_dead_one() -> None:
+def test_a_value_reuses_the_slot_of_a_dead_one() -> None:
     line = [step({0: 8}, {1: 8}), step({1: 8}, {2: 8}), step({2: 8}, {3: 8}), step({3: 8}, {4: 8})]
     found = plan(line)
     assert found.slots == (8, 8)
@@ -92,7 +92,7 @@ def test_in_place_saves_a_buffer() -> None:
     assert plan(line).slot == {1: 0, 2: 0}
 
 
-def test_in_place_never_lies_over_what_is_still_read_or_the_users() -> None:
+def test_in_place_never_overwrites_live_values_or_the_users_memory() -> None:
     again = [step({0: 8}, {1: 8}), step({1: 8}, {2: 8}, ((1, 2),)), step({1: 8, 2: 8}, {3: 8})]
     assert plan(again).slot == {1: 0, 2: 1}
     users = [step({0: 8}, {1: 8}, ((0, 1),)), step({1: 8}, {2: 8})]
@@ -100,7 +100,7 @@ def test_in_place_never_lies_over_what_is_still_read_or_the_users() -> None:
     assert plan([step({0: 8}, {1: 8}), step({1: 8}, {2: 16}, ((1, 2),)), step({2: 16}, {3: 8})]).slots == (8, 16)
 
 
-def test_what_the_user_sees_has_memory_of_its_own() -> None:
+def test_users_tensors_have_memory_of_their_own() -> None:
     seen = PlannedStep(step({0: 8}, {1: 8}).made, frozenset())
     assert plan([seen, step({1: 8}, {2: 8})]).slot == {}
 

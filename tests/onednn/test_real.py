@@ -68,7 +68,7 @@ def matmul(dtype: DType = F32, *, constant: bool = False) -> Graph:
     ids=lambda g: "-".join(op.kind for op in g.ops),
 )
 @pytest.mark.parametrize("policy", [Policy.fused, Policy.one_op_each], ids=lambda p: p.value)
-def test_it_computes_what_the_reference_says(real: OneDnn, graph: Graph, policy: Policy) -> None:
+def test_it_computes_the_same_as_the_reference(real: OneDnn, graph: Graph, policy: Policy) -> None:
     problem = replace(PROBLEM, globals=replace(PROBLEM.globals, policy=(policy.value,)))
     assert held(check, problem, graph, real).status in (Status.PASSED, Status.MISTRUSTED)
 
@@ -155,7 +155,7 @@ def test_threads_are_those_that_were_asked_for(real: OneDnn) -> None:
         assert os.sched_getaffinity(pid) == set(last_cpus(1)), "those that ours is timed on"
 
 
-def test_death_in_the_middle_is_told_and_survived(real: OneDnn) -> None:
+def test_a_death_during_a_run_is_reported_and_survived(real: OneDnn) -> None:
     parts = real.partitions(matmul(), Policy.fused)
     os.kill(real.process.pid, signal.SIGSEGV)
     with pytest.raises(ExecutionFailed, match="was killed by SIGSEGV in 'compile'"):

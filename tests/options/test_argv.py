@@ -1,4 +1,4 @@
-"""The option stream: what state each case sees, what is refused and how."""
+"""The command line: the state that each case sees, and errors."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_shared_option_holds_wherever_it_stands(word: str, tmp_path: Path) -> 
         assert [(p.index, p.globals, p.knobs) for p in line.problems] == [(p.index, p.globals, p.knobs) for p in first.problems], words
 
 
-def test_what_a_case_was_given_before_it_stays() -> None:
+def test_options_before_a_case_keep_their_values() -> None:
     words = ["--graph", "--case=a.json", "--mode=L", "--case=b.json", "--mode=P", "--seed=7", "--mode=I"]
     assert repros(*words) == ["--mode=I --seed=7 --graph --case=a.json", "--mode=L --seed=7 --graph --case=b.json"]
     assert repros("--graph", "--case=a.json", "--mode=L", "--case=b.json") == ["--graph --case=a.json", "--mode=L --graph --case=b.json"]
@@ -184,7 +184,7 @@ def test_an_empty_alternative_is_the_default() -> None:
     ]
 
 
-def test_a_map_of_dtypes_takes_the_place_of_one_for_all() -> None:
+def test_a_map_of_dtypes_replaces_one_for_all() -> None:
     assert repros("--graph", "--dt=f16", "--dt=3:bf16+0:f32", "--case=a.json") == ["--graph --dt=0:f32+3:bf16 --case=a.json"]
 
 
@@ -198,7 +198,7 @@ def test_modes_that_leave_out_the_reference() -> None:
     assert [p.globals.has_no_reference for p in parse(["--graph", *words]).problems] == [True, True, True, False, False]
 
 
-def test_what_modes_settle_themselves() -> None:
+def test_options_that_modes_determine_are_refused() -> None:
     f, s = parse(["--graph", "--max-ms-per-prb=77", "--mode=F", "--case=a", "--mode=S", "--case=a"]).problems
     assert (f.globals.budget_ms, s.globals.fixed_times) == (10, 1)
     assert f.repro == "--mode=F --graph --case=a"
@@ -222,7 +222,7 @@ def test_match_and_shard_leave_cases_out_and_keep_their_numbers() -> None:
     assert parse(["--match=zzz", "--graph", "--case=a.json"]).planned == 1
 
 
-def test_options_that_change_nothing_are_taken_and_said_once() -> None:
+def test_options_without_effect_are_accepted_with_one_remark() -> None:
     line = parse(["--fast-ref=true", "--fast-ref", "false", "--graph", "--mem-check=false", "--case=a.json"])
     assert line.problems[0].repro == "--graph --case=a.json"
     assert line.notes == (
@@ -321,7 +321,7 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--report=:x"], "--report: bad value ':x'; give NAME or NAME:FILE"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_with_a_remedy(words: list[str], message: str) -> None:
+def test_invalid_words_are_refused_with_a_remedy(words: list[str], message: str) -> None:
     with pytest.raises(UsageError) as bad:
         parse(words)
     assert str(bad.value) == message

@@ -110,7 +110,7 @@ def test_a_missing_file_is_like_one_of_a_name_that_is_near(name: str, near: str)
     assert bad.value.fix == f"did you mean '{near}'?" if near else bad.value.fix.startswith("looked in ")
 
 
-def test_a_missing_file_says_where_it_was_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_file_lists_the_searched_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArguments, match=rf"^zzzzz: no such file; looked in {tmp_path}, .*inputs/graph$"):
         Lookup().find("zzzzz", "graph")

@@ -19,7 +19,7 @@ def test_a_field_names_its_option() -> None:
     assert knobs_of(Knobs)["--small-tile"].default == 4
 
 
-def test_only_what_differs_from_the_default_is_said() -> None:
+def test_only_non_defaults_are_in_the_repro_line() -> None:
     assert words(Knobs()) == []
     assert words(Knobs(small_tile=8, quiet=3)) == ["--small-tile=8"]
 

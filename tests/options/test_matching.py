@@ -1,4 +1,4 @@
-"""Expressions that backtrack for ever end in a line that says so."""
+"""Regular expressions that backtrack without end are an error of one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "LIMIT_S", 0.05)
 
 
-def test_what_is_found_and_what_is_not() -> None:
+def test_the_power_and_size_of_the_test() -> None:
     before = signal.getsignal(signal.SIGVTALRM)
     assert matches("m.p", "--case=mlp.json")
     assert not matches("^m", "--case=mlp.json")

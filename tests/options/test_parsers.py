@@ -1,4 +1,4 @@
-"""The values of options: what each grammar takes, and the remedy for what it does not."""
+"""Option values: what each parser accepts, and the remedy for other values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KINDS = parsers.per_id(str, "0:Add")
         (parsers.shard, "2/3", "2,3"),
     ],
 )
-def test_what_is_read_is_written_in_one_spelling(parse: Parse, word: str, canonical: str) -> None:
+def test_values_are_written_in_one_spelling(parse: Parse, word: str, canonical: str) -> None:
     value = parse(word)
     assert text(value) == canonical
     if canonical and parse is not parsers.shard:
@@ -88,7 +88,7 @@ def test_what_is_read_is_written_in_one_spelling(parse: Parse, word: str, canoni
         (parsers.one_of("avx2", "auto"), "avx3", "did you mean 'avx2'?"),
     ],
 )
-def test_what_is_refused_says_how_to_write_it(parse: Any, word: str, remedy: str) -> None:
+def test_errors_of_parsers_say_how_to_write_the_value(parse: Any, word: str, remedy: str) -> None:
     with pytest.raises(ValueError) as bad:
         parse(word)
     assert str(bad.value).startswith(remedy)

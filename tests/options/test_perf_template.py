@@ -86,7 +86,7 @@ def test_a_case_that_was_not_timed_has_a_line_of_zeros() -> None:
         ("%*time%", "'%*time%' is no token"),
     ],
 )
-def test_what_is_no_template_is_refused(template: str, message: str) -> None:
+def test_invalid_templates_are_refused(template: str, message: str) -> None:
     with pytest.raises(ValueError) as bad:
         check(template)
     assert str(bad.value).startswith(message)

@@ -25,6 +25,6 @@ def test_a_missing_report_suggests_the_nearest() -> None:
         load_report("jason")
 
 
-def test_a_missing_driver_lists_what_there_is() -> None:
+def test_a_missing_driver_lists_the_drivers() -> None:
     with pytest.raises(InvalidArguments, match=r"no driver named 'zzz'; there are .*graph, matmul"):
         load_driver("zzz")

@@ -1,4 +1,4 @@
-"""Policies with compiler options: how they are written, what they switch off, and where they are told."""
+"""Policies with compiler options: syntax, effect, and where they are reported."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_policy_is_a_name_and_options_in_one_spelling(text: str, written: str,
         ("fused:coarse", "did you mean 'no-coarse'"),
     ],
 )
-def test_what_is_no_policy_names_the_choices(text: str, message: str) -> None:
+def test_the_error_for_an_unknown_policy_lists_the_choices(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(["--graph", f"--policy={text}", MLP])
 
@@ -128,7 +128,7 @@ def test_a_pass_left_out_is_in_no_dump(tmp_path: Path) -> None:
     assert stages == {"fused": "fuse-coarse"}
 
 
-def test_results_and_repro_lines_tell_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_and_repro_lines_contain_the_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "MIN_SAMPLE_S", 1e-6)  # nobody reads the times
     monkeypatch.setattr(bandwidth, "last_level_bytes", lambda: 1 << 20)
     file = tmp_path / "out.json"

@@ -136,7 +136,7 @@ def test_a_line_is_taken_apart() -> None:
     assert split("--matmul 4x8:8x4").folder == ()
 
 
-def test_the_meaning_leaves_out_how_a_case_is_run_and_what_canonical_adds() -> None:
+def test_the_identity_leaves_out_run_options_and_defaults() -> None:
     words = ["--mode=P", "--max-ms-per-prb=500", "--policy=fused", "--threads=2", "--seed=3", "--graph", "--mb=8", "--case=mlp.json"]
     for more in ([], ["--canonical"]):
         (problem,) = parse([*more, *words]).problems
@@ -199,7 +199,7 @@ def test_a_line_with_any_name_or_path_is_its_problem(name: str, path: str) -> No
         (["--graph", "--case=it's.json"], """--graph '--case=it'"'"'s.json'"""),
     ],
 )
-def test_what_a_shell_would_take_for_itself_is_quoted(words: list[str], line: str) -> None:
+def test_special_characters_of_a_shell_are_quoted(words: list[str], line: str) -> None:
     (problem,) = parse(words).problems
     assert problem.repro == line
     assert subprocess.run(["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True).stdout.split("\n")[:-1] == [

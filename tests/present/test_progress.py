@@ -1,4 +1,4 @@
-"""The line that says what is going on: on a terminal, and nowhere else."""
+"""The progress line, which is shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_steps_go_to_the_innermost_watcher_alone() -> None:
     assert [str(step) for step in inner] == ["measure 0.2/2.0 s"]
 
 
-def test_what_is_printed_goes_above_the_line_which_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_appears_above_the_line_which_disappears_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     long = "0:PASSED (1 ms) __REPRO: " + "--graph --case=long.json " * 6
     with progress_line("cases", 2, is_measuring=True) as step:
@@ -137,7 +137,7 @@ def test_codes_in_the_name_of_a_case_do_nothing(monkeypatch: pytest.MonkeyPatch)
         assert "load: \\x1b[2Ja.json" in screen(terminal.getvalue())[-1]
 
 
-def test_a_file_gets_what_it_gets_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_to_a_file_does_not_depend_on_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     monkeypatch.setattr(sys, "stdout", file := io.StringIO())
     with progress_line("cases", 2, is_measuring=True):
@@ -189,7 +189,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
     pytest.fail("in vain")
 
 
-def test_where_times_are_measured_nothing_is_drawn_but_at_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_during_measurements_the_line_is_drawn_only_at_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread that takes time from the samples, and steps of one kind are not all drawn."""
     terminal = terminal_of(monkeypatch)
     with progress_line("cases", 2, is_measuring=True):

@@ -75,7 +75,7 @@ def test_compile_times_stand_below_their_case_at_60_columns(monkeypatch: pytest.
     assert _table(TIMES, 2) == AT_60
 
 
-def test_what_tune_says_is_folded_between_words() -> None:
+def test_output_of_tune_is_wrapped_between_words() -> None:
     machine = "Intel(R) Xeon(R) Processor, avx512_core_amx, 2 threads, L1 48 KiB, L2 2048 KiB"
     said = heading(machine, 60), summary([outcome()], 60)
     assert max(map(widest, said)) <= 60
@@ -107,7 +107,7 @@ def test_explain_cuts_no_name_off_at_60_columns(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("command", ["show", "explain"])
-def test_a_graph_is_told_in_80_columns(terminal: None, command: str) -> None:
+def test_an_explanation_fits_80_columns(terminal: None, command: str) -> None:
     result = CliRunner().invoke(main, [command, "--case=attention.json", "--policy=post_ops"], color=True)
     assert result.exit_code == 0, result.output
     assert widest(result.output) <= 80

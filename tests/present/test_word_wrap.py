@@ -29,7 +29,7 @@ def test_lines_end_between_words_and_not_within_quotes(text: str, width: int, wa
     assert folded(text, width) == want
 
 
-def test_what_a_line_goes_on_with_is_indented() -> None:
+def test_continuation_lines_are_indented() -> None:
     assert folded("  one two three four", 12, indent=4) == "  one two\n    three\n    four"
 
 

@@ -1,4 +1,4 @@
-"""Two right answers where a graph has bf16 between its ops, rounded there or not; and what noise of f32 makes of ties and cancellation."""
+"""Two right results for a graph with bf16 between its ops, rounded there or not; and noise of f32 at ties and cancellation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_both_answers_pass_and_a_mixture_too() -> None:
     assert verdict(graph, np.where(np.arange(64) % 2, rounded, exact).astype(np.uint8))
 
 
-def test_what_overflows_when_it_is_rounded_may_be_a_number() -> None:
+def test_overflow_by_rounding_may_stay_finite() -> None:
     """300 * 300 is no number of f16; a library may keep it in f32 on the way to its difference from itself, and then to its root."""
     b = GraphBuilder()
     x = b.op("Square", b.input((2,), DType.f16))
@@ -58,7 +58,7 @@ def test_what_overflows_when_it_is_rounded_may_be_a_number() -> None:
         assert compare_output(graph, given, t, np.array(got, np.float16), want, tolerance(graph)).ok is verdict
 
 
-def test_what_is_neither_fails() -> None:
+def test_results_between_the_right_ones_fail() -> None:
     graph = steps(DType.bf16)
     rounded, exact = answers(graph)
     assert not verdict(graph, (np.maximum(rounded, exact) + 2).astype(np.uint8))
@@ -123,7 +123,7 @@ def dequantised(scale: float, step: float) -> tuple[Graph, list[np.ndarray]]:
     return b.graph(), [(PLACES % 48).astype(np.int8)]
 
 
-def test_many_may_lie_next_to_a_tie_and_none_on_it() -> None:
+def test_many_may_be_next_to_a_tie_and_none_at_one() -> None:
     """2.5 times an odd number is a tie where 2.5 is exact. As 0.25 / 0.1 it is less, for 0.1 is more in f32, and 2.5 after all in f32."""
     odd, even = (off(k == PLACES % 4, 1.0) for k in (1, 2))
     assert judged(*dequantised(0.25, 0.1), odd)
@@ -131,7 +131,7 @@ def test_many_may_lie_next_to_a_tie_and_none_on_it() -> None:
     assert not judged(*dequantised(0.625, 0.25), odd)
 
 
-def test_numbers_that_cancel_are_off_by_what_their_operands_may_be() -> None:
+def test_cancellation_amplifies_the_errors_of_operands() -> None:
     b = GraphBuilder()
     b.op("LayerNorm", b.input((64, 2), DType.f32), use_affine=False, keep_stats=False, epsilon=1e-5)
 

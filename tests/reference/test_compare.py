@@ -107,14 +107,14 @@ def test_an_output_of_zeros_passes_but_is_mistrusted() -> None:
     assert not compare(zeros[:1], zeros[:1].astype(np.float64), DType.f32, 1e-6).is_mistrusted(0.5), "8 elements may all be zero"
 
 
-def test_zeros_where_something_else_was_wanted_fail() -> None:
+def test_wrong_zeros_fail() -> None:
     c = compare(np.zeros(16, np.float32), np.ones(16), DType.f32, 1e-6)
     assert c.errors == 16
     assert not c.is_mistrusted(0.5)
     assert len(c.points) == 10
 
 
-def test_nan_and_infinity_are_right_only_where_they_are_wanted() -> None:
+def test_nan_and_infinity_pass_only_where_the_reference_has_them() -> None:
     want = np.array([np.nan, np.inf, -np.inf, 1e39, 1.0])
     right = np.array([np.nan, np.inf, -np.inf, np.inf, 1.0], np.float32)
     assert compare(right, want, DType.f32, 1e-6).ok
@@ -150,7 +150,7 @@ def test_a_narrow_float_that_was_truncated_is_found(dtype: DType) -> None:
     assert compare(down, want, dtype, 1e-6).errors > 100
 
 
-def test_what_is_smaller_than_normal_numbers_may_be_zero() -> None:
+def test_subnormal_numbers_may_be_zero() -> None:
     """However small most values are, as those of a softmax by integers. Of an exact op it may not."""
     want = np.array([1.0, *[3e-40] * 7, 1e-37])
     flushed, lost = (np.where(want < least, 0.0, want).astype(np.float32) for least in (1e-38, 1e-36))
@@ -219,7 +219,7 @@ def test_a_nan_in_the_wrong_place_is_the_headline_whatever_else_is_wrong(dtype: 
 
 
 @pytest.mark.parametrize("dtype", INFINITE)
-def test_infinities_of_either_sign_numbers_and_nan_are_told_from_each_other(dtype: DType) -> None:
+def test_infinities_of_either_sign_numbers_and_nan_are_distinguished(dtype: DType) -> None:
     kinds = np.array([np.inf, -np.inf, np.nan, 1.0])
     want, got = (a.ravel() for a in np.meshgrid(kinds, kinds))
     c = compare(got.astype(dtype.numpy), want, dtype, 1e-6)
@@ -331,7 +331,7 @@ def test_the_op_that_makes_an_output_says_how_many_zeros_it_may_have() -> None:
     assert limit("%1: s32[5,8] = GenIndex#0(%0: f32[5,8]) {axis=1}") == 1
 
 
-def test_zeros_that_are_sure_do_not_count() -> None:
+def test_certain_zeros_do_not_count() -> None:
     relu = "%1: f32[9] = ReLU#0(%0: f32[9])"
     assert limit(relu, sure=0.5) == pytest.approx(0.825)
     assert limit("%1: f32[9] = Clamp#0(%0: f32[9]) {min=0.0, max=0.0}") == 1
@@ -371,7 +371,7 @@ def test_one_large_element_does_not_speak_for_its_row() -> None:
     assert compare(got, want, DType.f32, 1e-2).errors == 1
 
 
-def test_what_is_concatenated_or_folded_may_be_zero_as_often_as_what_made_it() -> None:
+def test_concatenations_and_reductions_may_have_the_zeros_of_their_inputs() -> None:
     text = """
 graph engine=cpu fpmath=strict {
   %1: f32[4,8] = ReLU#0(%0: f32[4,8])

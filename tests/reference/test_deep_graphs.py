@@ -1,4 +1,4 @@
-"""Deep graphs: what their inputs hold keeps every layer's numbers of a size, at any depth, and the planning takes a step per op."""
+"""Deep graphs: the data of inputs keep every layer's results of one size at any depth, and planning takes a step per op."""
 
 from __future__ import annotations
 

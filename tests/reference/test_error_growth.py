@@ -81,7 +81,7 @@ def test_none_does_where_they_do_not(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", ["reciprocals", "reciprocals_int8"])
-def test_such_a_case_is_mistrusted_and_told_what_to_do(name: str, tmp_path: Path) -> None:
+def test_such_a_case_is_mistrusted_with_a_remedy(name: str, tmp_path: Path) -> None:
     save(GROWING[name], tmp_path / "case.json")
     result = CliRunner().invoke(main, ["--policy=one_op_each", "--graph", f"--case={tmp_path / 'case.json'}"])
     assert "0:MISTRUSTED (" in result.output, result.output
@@ -89,7 +89,7 @@ def test_such_a_case_is_mistrusted_and_told_what_to_do(name: str, tmp_path: Path
     assert "of the values; try a shallower graph)" in result.output
 
 
-def test_what_is_wrong_in_a_calm_graph_still_fails() -> None:
+def test_errors_in_a_well_conditioned_graph_fail() -> None:
     graph = CALM["relu"]
     given, (out,) = fill(graph, 0), graph.outputs
     want = evaluate(graph, given)

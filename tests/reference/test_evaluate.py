@@ -35,7 +35,7 @@ def test_outputs_are_the_ports_and_what_end_marks() -> None:
     assert got[4].dtype == np.float64
 
 
-def test_kept_tensors_come_back_too() -> None:
+def test_kept_tensors_are_returned_too() -> None:
     got = evaluate(parse_graph(TWO_OUTPUTS), inputs(), keep=(2, 0))
     assert set(got) == {0, 2, 3, 4}
 
@@ -89,7 +89,7 @@ def test_ops_in_between_read_what_a_tensor_holds() -> None:
     np.testing.assert_array_equal(got[2], [288.0**2, 0.0625]), "bf16 holds 288"
 
 
-def test_what_overflows_is_infinite_for_what_follows() -> None:
+def test_overflow_is_infinite_for_later_ops() -> None:
     graph = parse_graph("graph engine=cpu fpmath=strict { %1: f32[3] = Exp#0(%0: f32[3]) %2: f32[3] = Reciprocal#1(%1) }")
     got = evaluate(graph, {0: np.array([88.0, 89.0, 800.0])})[2]
     assert got[0] > 0
@@ -111,7 +111,7 @@ def test_special_numbers_are_answered_without_a_warning(special: float) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("kind", "attrs"), [("RMSNorm", {}), ("ReduceMean", {"axes": [1]})], ids=["RMSNorm", "ReduceMean"])
-def test_nobody_is_told_of_a_mean_of_nothing(kind: str, attrs: dict[str, Any]) -> None:
+def test_a_mean_of_nothing_is_not_printed(kind: str, attrs: dict[str, Any]) -> None:
     b = GraphBuilder()
     b.op(kind, b.input((3, 0)), **attrs)
     evaluate(b.graph(), {0: np.zeros((3, 0))})

@@ -1,4 +1,4 @@
-"""Which input gets what in mode C, and the displacement rules: each on a small graph, and on a near miss."""
+"""The data of each input in mode C, and the displacement rules: each on a small graph, and on a near miss."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_mask_of_one_row_masks_padding() -> None:
     assert not fill(g, 0)[4].any()
 
 
-def test_what_is_no_mask() -> None:
+def test_other_operands_are_not_masks() -> None:
     vector = graph(SCORES + "%5: f32[2,6,8] = Add#1(%2, %4: f32[8]) " + SOFTMAX)
     both_given = graph("%5: f32[2,6,8] = Add#1(%3: f32[2,6,8], %4: f32[2,6,8]) " + SOFTMAX)
     elsewhere = graph(SCORES + "%5: f32[2,6,8] = Add#1(%2, %4: f32[2,6,8]) %9: f32[2,6,8] = ReLU#2(%5)")
@@ -255,7 +255,7 @@ def test_statistics_of_scores_that_are_computed_with_others_follow_those() -> No
     np.testing.assert_allclose(result.sum(axis=-1), 1.0, rtol=1e-5)
 
 
-def test_what_are_no_statistics() -> None:
+def test_other_operands_are_not_statistics() -> None:
     assert 6 not in rules(graph(BACKWARD.format("Tanh")))
     given = "%7: f32[2,6,8] = Subtract#2(%5: f32[2,6,8], %6: f32[2,6,1]) %8: f32[2,6,8] = Exp#3(%7)"
     assert rules(graph(given)) == {}

@@ -1,4 +1,4 @@
-"""Graphs whose numbers leave the range of their types: mistrusted, with the remedy; what hangs on none of them may still fail."""
+"""Graphs whose numbers leave the range of their types are mistrusted, with a remedy; results that do not depend on such numbers may fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def judged(graph: Graph, x: np.ndarray, spoil: dict[int, float]) -> Verdict:
 
 @pytest.mark.parametrize("policy", ["fused", "one_op_each"])
 @pytest.mark.parametrize("graph", [squares(10), squares(6, DType.f16)], ids=["f32", "f16"])
-def test_a_graph_that_leaves_its_range_is_mistrusted_and_told_what_to_do(graph: Graph, policy: str, tmp_path: Path) -> None:
+def test_a_graph_that_overflows_is_mistrusted_with_a_remedy(graph: Graph, policy: str, tmp_path: Path) -> None:
     save(graph, tmp_path / "case.json")
     result = CliRunner().invoke(main, [f"--policy={policy}", "--graph", f"--case={tmp_path / 'case.json'}"])
     dtype = graph.outputs[0].dtype.value
@@ -48,7 +48,7 @@ def test_a_graph_that_leaves_its_range_is_mistrusted_and_told_what_to_do(graph: 
     assert result.exit_code == 0
 
 
-def test_what_is_wrong_because_of_numbers_beyond_the_range_is_not_failed_and_all_else_is() -> None:
+def test_only_errors_due_to_overflow_do_not_fail() -> None:
     x = np.full((4, 16), 1.5)
     x[0, 0] = 1e6  # its fourth power is within the range, its square's square's square not
     graph = squares(3)
@@ -60,7 +60,7 @@ def test_what_is_wrong_because_of_numbers_beyond_the_range_is_not_failed_and_all
     assert judged(graph, x, {0: 3.0, 1: 3.0}).status is Status.FAILED
 
 
-def test_what_is_wrong_because_of_numbers_that_f32_has_not_so_small_is_not_failed() -> None:
+def test_errors_due_to_underflow_do_not_fail() -> None:
     b = GraphBuilder()
     x = b.input((4, 16))
     for _ in range(5):
@@ -74,7 +74,7 @@ def test_what_is_wrong_because_of_numbers_that_f32_has_not_so_small_is_not_faile
     assert judged(graph, x, {1: -np.inf}).status is Status.FAILED
 
 
-def test_zeros_for_want_of_small_numbers_come_with_the_remedy(tmp_path: Path) -> None:
+def test_zeros_by_underflow_have_a_remedy(tmp_path: Path) -> None:
     b = GraphBuilder()
     x = b.input((4, 16), DType.f16)
     for _ in range(24):
@@ -88,7 +88,7 @@ def test_zeros_for_want_of_small_numbers_come_with_the_remedy(tmp_path: Path) ->
         assert " of the values are too small for f16, or others on the way are; try --fill=reals, a wider type by --dt" in result.output
 
 
-def test_what_an_op_makes_of_the_graphs_own_numbers_is_judged_as_ever() -> None:
+def test_results_of_graph_inputs_are_always_compared() -> None:
     b = GraphBuilder()
     b.op("Exp", b.input((4, 16)))
     graph = b.graph()

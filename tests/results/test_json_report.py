@@ -1,4 +1,4 @@
-"""The JSON report as a file: what is written is read back, whatever was cut off."""
+"""The JSON report: written reports are read back, also when cut off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.result_sets import CASES, MACHINE, MEASURED, RESULTS
 
 
 @pytest.mark.parametrize("results", [RESULTS, replace(RESULTS, cases=()), replace(RESULTS, machine=None)], ids=["all", "none", "nowhere"])
-def test_what_is_written_is_read_back(results: ResultSet) -> None:
+def test_written_reports_are_read_back(results: ResultSet) -> None:
     assert parse(render(results)) == (results, source())
 
 
@@ -43,7 +43,7 @@ def test_every_cut_leaves_the_cases_before_it() -> None:
     "text",
     ["", "{", "[]", "3", "{}", '{"schema_version": 3}', render(RESULTS)[:30], '{"graph": []}', render(RESULTS).replace('"P"', '"Q"')],
 )
-def test_what_is_no_report_is_refused(text: str) -> None:
+def test_other_files_than_reports_are_refused(text: str) -> None:
     with pytest.raises(ParseError, match=r"not a JSON report of benchgraph; give a file that --report=json:FILE wrote"):
         parse(text)
 
@@ -79,7 +79,7 @@ def test_the_peak_of_an_arithmetic_is_kept() -> None:
     assert found.cases[0].result.peak == 5e9
 
 
-def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:
+def test_a_growing_report_is_complete_after_every_case(tmp_path: Path) -> None:
     stream = GrowingReport(tmp_path / "out.json", replace(RESULTS, cases=(), elapsed_s=0.0))
     for n, case in enumerate(CASES, 1):
         stream.add(case, float(n))
@@ -88,7 +88,7 @@ def test_a_stream_is_whole_after_every_case(tmp_path: Path) -> None:
     stream.close()
 
 
-def test_a_stream_goes_on_from_what_there_is(tmp_path: Path) -> None:
+def test_a_growing_report_continues_from_present_results(tmp_path: Path) -> None:
     stream = GrowingReport(tmp_path / "deep" / "out.json", replace(RESULTS, cases=CASES[:2]))
     stream.add(CASES[2], 3.0)
     stream.close()

@@ -31,7 +31,7 @@ def test_the_share_of_the_nearer_roof_is_the_larger_share(bandwidth: float) -> N
     assert shares[work.bound] == pytest.approx(share)
 
 
-def test_what_is_not_known_has_no_share() -> None:
+def test_unknown_peaks_give_no_share() -> None:
     bare = replace(MATMUL, peak=0.0, bandwidth=0.0)
     assert (bare.peak_share, bare.bandwidth_share, bare.bound) == (None, None, "")
     assert bare.intensity == MATMUL.intensity
@@ -52,7 +52,7 @@ def test_a_bandwidth_is_that_of_the_next_larger_probe(nbytes: int, rate: float) 
     assert Result(Status.EXECUTED).bandwidth(nbytes) == 0.0
 
 
-def test_streams_share_the_caches_that_their_data_lie_in() -> None:
+def test_streams_share_the_caches_of_their_data() -> None:
     part = PartitionTiming(0, "single", (0,), 10, 60, 0.0, Timing((1.0,), 1))
     policy = PolicyTiming("fused", Timing((2.0,), 1), (part,))
     result = Result(Status.EXECUTED, flops=20, bytes=50, timings=(policy,), bandwidth_samples={100: (9.0,), 1000: (5.0,)})

@@ -1,4 +1,4 @@
-"""The page about the bridge: its code runs, and what it says of options is so."""
+"""The page about the bridge: its code runs, and its statements about options are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without PyTorch the package imports, and the bridge says what is missing."""
+"""Without PyTorch the package imports, and the bridge's error says what is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_the_bridge_without_pytorch_says_what_to_install() -> None:
+def test_the_error_without_pytorch_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["torch"] = None  # as if it were not installed

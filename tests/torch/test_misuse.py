@@ -1,4 +1,4 @@
-"""What the bridge says to bad input: the tensor and the op, or the option, and how to mend it."""
+"""Errors of the bridge for bad input: the tensor and the op, or the option, with a remedy."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def agree(got: Any, want: Any, k: float = 64) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("name", ["mlp", "encoder", "cnn"])
 @torch.no_grad()
-def test_a_model_agrees_with_eager_and_is_offloaded_whole(name: str, dtype: Any) -> None:
+def test_a_model_agrees_with_eager_and_is_offloaded_completely(name: str, dtype: Any) -> None:
     model, x = make(name, 1, dtype), example(name, 1, 3, dtype)
     with recorded() as graphs:
         got = compiled(model)(x)
@@ -134,7 +134,7 @@ def test_partitions_run_on_the_memory_of_pytorch(dtype: Any, executions: list[tu
 
 
 @torch.no_grad()
-def test_strided_inputs_are_read_where_they_lie(executions: list[tuple[set[int], set[int]]]) -> None:
+def test_strided_inputs_are_read_in_place(executions: list[tuple[set[int], set[int]]]) -> None:
     whole = torch.randn(6, 10, 2)
     x, s = whole[1:5, ::2, 1].t(), torch.randn(4).expand(5, 4)
 
@@ -152,7 +152,7 @@ def test_strided_inputs_are_read_where_they_lie(executions: list[tuple[set[int],
 
 
 @torch.no_grad()
-def test_values_that_partitions_alone_read_lie_as_the_library_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_read_only_by_partitions_have_the_librarys_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = []
     real = CompiledPartition.execute
 
@@ -268,7 +268,7 @@ def test_weights_are_packed_once_and_again_when_they_change_in_place(inits: list
 
 @pytest.mark.parametrize("megabytes", [0, 64])
 @torch.no_grad()
-def test_what_was_computed_from_old_weights_is_not_kept(megabytes: int) -> None:
+def test_results_of_old_weights_are_not_kept(megabytes: int) -> None:
     model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
     before, capacity = alive(), constant_tensors.capacity
     constant_tensors.capacity = megabytes
@@ -289,7 +289,7 @@ def alive() -> int:
 
 
 @torch.no_grad()
-def test_writes_that_pytorch_does_not_count_are_seen_when_said() -> None:
+def test_uncounted_writes_are_detected_after_weights_changed() -> None:
     model, x = make("mlp", 1, torch.float32), example("mlp", 1, 3, torch.float32)
     run = compiled(model)
     before = run(x)
@@ -412,7 +412,7 @@ def test_no_partition_reads_a_part_of_its_own_result_from_outside() -> None:
 
 
 @torch.no_grad()
-def test_results_that_lie_otherwise_than_was_said_are_laid_right() -> None:
+def test_results_with_unexpected_strides_are_corrected() -> None:
     @torch.library.custom_op("benchgraph_test::twice", mutates_args=())
     def twice(x: torch.Tensor) -> torch.Tensor:
         return (2 * x).t().contiguous().t()
@@ -476,7 +476,7 @@ def test_in_place_ops_and_views_of_results() -> None:
 
 
 @torch.no_grad()
-def test_a_view_alone_runs_nowhere(executions: list[Any]) -> None:
+def test_a_graph_of_views_only_runs_nothing(executions: list[Any]) -> None:
     """The view of a product's result, read by an op of PyTorch's and by a second product behind it."""
 
     def model(x: Any, w: Any) -> Any:
@@ -631,7 +631,7 @@ def test_dumped_graphs_run_as_cases(name: str, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_what_pytorch_runs_is_left_out_of_dumps(tmp_path: Path) -> None:
+def test_ops_run_by_pytorch_are_not_dumped(tmp_path: Path) -> None:
     def model(x: Any) -> Any:
         y = torch.relu(x)
         return torch.tanh(torch.cumsum(y, 0)) + y

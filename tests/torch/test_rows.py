@@ -1,4 +1,4 @@
-"""The table of ATen ops: every row against eager, and what a row leaves to PyTorch."""
+"""The table of ATen ops: every row against eager, and the nodes left to PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_row_has_a_sample() -> None:
 
 @pytest.mark.parametrize(("op", "function", "args"), SAMPLES, ids=[f"{s[0]}-{i}" for i, s in enumerate(SAMPLES)])
 @torch.no_grad()
-def test_a_row_means_what_eager_does(op: Any, function: Callable[..., Any], args: Sequence[Any]) -> None:
+def test_a_row_computes_the_same_as_eager(op: Any, function: Callable[..., Any], args: Sequence[Any]) -> None:
     made = program(function, args)
     assert not made.summary.fallbacks
     assert made.summary.offloaded
@@ -66,7 +66,7 @@ LEFT: list[tuple[str, Callable[..., Any], Sequence[Any], str]] = [
 
 @pytest.mark.parametrize(("function", "args", "reason"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
 @torch.no_grad()
-def test_what_a_row_does_not_mean_is_left_to_pytorch(function: Callable[..., Any], args: Sequence[Any], reason: str) -> None:
+def test_ops_that_no_row_expresses_are_left_to_pytorch(function: Callable[..., Any], args: Sequence[Any], reason: str) -> None:
     made = program(function, args)
     (found,) = made.summary.fallbacks.values()
     assert reason in found

@@ -107,7 +107,7 @@ def rows() -> Iterator[tuple[str, str, tuple[object, ...]]]:
 
 @by_row(rows())
 @torch.no_grad()
-def test_a_row_makes_of_special_numbers_what_eager_does(op: Any, function: Callable[..., Any], args: Sequence[Any], dtype: Any) -> None:
+def test_a_row_treats_special_numbers_as_eager_does(op: Any, function: Callable[..., Any], args: Sequence[Any], dtype: Any) -> None:
     floats = [isinstance(a, torch.Tensor) and a.is_floating_point() for a in args]
     plain = [a.to(dtype) if is_float and a.dtype is torch.float32 else a for a, is_float in zip(args, floats, strict=True)]
     made = program(function, plain)
@@ -118,7 +118,7 @@ def test_a_row_makes_of_special_numbers_what_eager_does(op: Any, function: Calla
         same(got, function(*given), any_zero=op in ANY_ZERO, excused=EXCUSED.get(op))
 
 
-def test_every_row_meets_them() -> None:
+def test_every_row_satisfies_them() -> None:
     assert len(LEFT_OUT) == 1
     assert {op for op, _, _ in SAMPLES} == {arguments[0] for _, _, arguments in rows()}
 
@@ -302,7 +302,7 @@ def test_gradients_are_those_of_eager(function: Forward) -> None:
 
 
 @torch.no_grad()
-def test_a_dump_says_what_is_kept_and_runs_as_a_case(tmp_path: Path) -> None:
+def test_a_dump_marks_constants_and_runs_as_a_case(tmp_path: Path) -> None:
     def model(x: Any, y: Any) -> Any:
         return torch.maximum(torch.relu(x @ y).clamp(min=0.5), y.clamp(max=0.25))
 

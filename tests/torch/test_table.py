@@ -1,4 +1,4 @@
-"""The table of the bridge: what it says of a model, and that it compares before it times."""
+"""The table of the bridge: its cells, and that results are compared before they are timed."""
 
 from __future__ import annotations
 

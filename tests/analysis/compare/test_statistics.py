@@ -105,7 +105,7 @@ def test_one_case_of_thirty_that_got_slower_is_found(slower: float, runs: int, s
 
 
 @pytest.mark.parametrize(("runs", "most"), [(1, 0.2), (3, 0.1)])
-def test_what_is_said_to_be_found_is_found_as_often_as_said(runs: int, most: float) -> None:
+def test_the_stated_power_is_reached(runs: int, most: float) -> None:
     """A case slowed down by what it says is found in about POWER of the comparisons, and by half as much beyond the threshold seldom."""
     machine, rng = Machine(sample=0.01, clock=0.01), np.random.default_rng(11)
     least = float(np.median([j.found for j in judge(simulate(rng, machine, 10, runs, rounds=30), 0.05)])) - 1
@@ -194,7 +194,7 @@ def test_identical_runs_are_the_same() -> None:
     assert set(judged) == {Judgement(1.0, 1.0, 1.0, Verdict.same)}
 
 
-def test_runs_that_stand_on_both_sides_tell_nothing_of_the_others() -> None:
+def test_runs_on_both_sides_do_not_affect_the_others() -> None:
     pairs = simulate(np.random.default_rng(8), Machine(), 6)
     assert judge([replace(pairs[0], b=pairs[0].a), *pairs], 0.05)[1:] == judge(pairs, 0.05)
 
@@ -267,7 +267,7 @@ def test_intervals_within_a_run_hold_the_ratio_as_often_as_they_say() -> None:
     assert 0.92 <= held <= 0.99
 
 
-def test_what_rounds_share_does_not_widen_an_interval() -> None:
+def test_variation_shared_by_rounds_does_not_widen_an_interval() -> None:
     rng = np.random.default_rng(1)
     still, drifting = (interleaved_intervals([rounds(rng, 1.3, drift=drift) for _ in range(50)]) for drift in (0.0, 0.05))
     width = [np.mean([np.log(high / low) for low, high in found]) for found in (still, drifting)]

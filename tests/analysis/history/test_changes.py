@@ -108,7 +108,7 @@ def test_everything_slower_at_once_is_found_in_every_case() -> None:
     assert where(changes(made, 0.05)) == [(i, 24, 25) for i in range(10)]
 
 
-def test_what_is_found_first_does_not_hide_what_is_small() -> None:
+def test_a_large_change_does_not_hide_a_small_one() -> None:
     """Eight large changes raise the level that the ninth, of 1.4 %, must exceed; once they are cut, they no longer do."""
     made = [slowed(s, 20, 1.5) if i < 8 else s for i, s in enumerate(series(np.random.default_rng(9), Noise(0.01), cases=10))]
     made[9] = slowed(made[9], 20, 1.014)
@@ -152,7 +152,7 @@ def test_positions_are_those_of_the_history() -> None:
 # ---- the clock -------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_clock_did_is_no_change() -> None:
+def test_changes_of_the_clock_are_not_reported() -> None:
     """From run 20 on the machine is 20 % slower, and so are cases that are bound by arithmetic."""
     made = series(np.random.default_rng(9), Noise(0.01), cases=5)
     peaks = tuple(1e9 if i < 20 else 1e9 / 1.2 for i in range(40))

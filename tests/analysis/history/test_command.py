@@ -87,7 +87,7 @@ def test_noise_alone_is_not_found() -> None:
         assert (result.output, result.exit_code) == ("0 regressions, 0 improvements beyond 5% in 60 series of 40 runs\n", 0)
 
 
-def test_what_is_older_than_since_is_no_news() -> None:
+def test_changes_before_since_are_not_reported() -> None:
     fill(slow=1.10)
     assert call("regressions", "--since=26").exit_code == 0
     assert call("regressions", "--since=25").exit_code == 1
@@ -99,7 +99,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
 
 
-def test_what_was_mended_is_told_and_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mended_regressions_are_reported_and_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(slow=1.2, at=15, until=30)
     result = call("regressions")
     assert result.exit_code == 0
@@ -133,7 +133,7 @@ def test_another_machine_is_another_series() -> None:
     assert (result.output, result.exit_code) == ("0 regressions, 0 improvements beyond 5% in 2 series of 40 runs\n", 0)
 
 
-def test_too_few_runs_are_said_to_be() -> None:
+def test_too_few_runs_are_reported() -> None:
     fill(runs=3)
     assert call("regressions").output == (
         "note: 60 of 60 series have fewer than 8 runs, too few to tell a change from noise; 'benchgraph compare' judges single runs\n"
@@ -141,7 +141,7 @@ def test_too_few_runs_are_said_to_be() -> None:
     )
 
 
-def test_too_few_runs_since_are_said_to_be() -> None:
+def test_too_few_runs_since_are_reported() -> None:
     fill(runs=12)
     assert "note: 2 runs since then; a change shows from 3 runs on\n" in call("regressions", "--since=10").output
 
@@ -229,7 +229,7 @@ def test_each_machine_has_a_picture() -> None:
         ),
     ],
 )
-def test_words_that_cannot_be_followed(words: list[str], told: str) -> None:
+def test_invalid_words(words: list[str], told: str) -> None:
     fill(runs=1)
     result = call(*words)
     assert result.stderr.startswith(f"benchgraph: {told}")

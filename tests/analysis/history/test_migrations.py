@@ -149,7 +149,7 @@ def test_a_step_that_fails_leaves_the_old_database(url: str, monkeypatch: pytest
         assert "history_new" not in shape(connection)
 
 
-def test_a_later_schema_is_left_alone(url: str) -> None:
+def test_a_newer_schema_is_not_changed(url: str) -> None:
     database = Database(url)
     with database.writing() as connection:
         connection.execute(tables.version.update().values(version=tables.SCHEMA + 1))

@@ -132,7 +132,7 @@ def test_an_unreachable_server(tmp_path: Path) -> None:
     assert "hush" not in hidden
 
 
-def test_what_a_server_refuses(server: Server) -> None:
+def test_errors_of_a_server(server: Server) -> None:
     name = server.new("refusals")
     wrong = refused(server.url("refusals", password="hush"))
     assert wrong.endswith(": the server refuses user or password; mend them in the URL")
@@ -192,7 +192,7 @@ def test_a_folder_that_may_not_be_written_keeps_results_elsewhere(folder: Path, 
     assert result.stderr.endswith(": cannot keep results while the run lasts: Not a directory; run in a folder that may be written\n")
 
 
-def test_no_room_for_results_at_all_is_told_before_the_first_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_results_is_reported_before_the_first_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -246,7 +246,7 @@ def test_a_full_disk_leaves_the_results_in_a_file(full: None, monkeypatch: pytes
     assert read(database, 2) == parse(file.read_text())[0]
 
 
-def test_a_full_disk_of_a_server_is_told_alike(server: Server) -> None:
+def test_a_full_disk_of_a_server_is_reported_too(server: Server) -> None:
     where = server.new("fullness")
     append(Database(where), made(0, {}))
     raises = "BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END"
@@ -319,7 +319,7 @@ def test_a_run_that_is_killed_leaves_its_results() -> None:
 WHOLE = render(replace(RESULTS, origin=Origin("one", 1.5, "c0ffee")))
 
 
-def test_a_report_that_was_cut_short_gives_what_is_whole() -> None:
+def test_complete_cases_of_a_cut_report_are_read() -> None:
     Path("cut.json").write_text(WHOLE[: WHOLE.index('{"index": 2') + 30])
     result = call("history", "--add=cut.json", "--history=h.db")
     assert (result.output, result.exit_code) == (
@@ -350,7 +350,7 @@ def test_a_report_without_an_origin_is_of_its_time() -> None:
         ),
     ],
 )
-def test_what_cannot_be_added(text: str | None, told: str) -> None:
+def test_invalid_reports_are_not_added(text: str | None, told: str) -> None:
     if text is not None:
         Path("x.json").write_text(text)
     result = call("history", "--add=x.json", "--history=h.db")

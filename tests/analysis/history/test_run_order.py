@@ -1,4 +1,4 @@
-"""The order of runs, and what --since names."""
+"""The order of runs, and the values of --since."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_tag_between_runs_counts_its_ancestors() -> None:
         ("topic", f"--since: HEAD does not come from {BRANCH[:10]}; check out a commit that does"),
     ],
 )
-def test_what_since_cannot_be(ref: str, message: str) -> None:
+def test_invalid_values_of_since(ref: str, message: str) -> None:
     with pytest.raises(InvalidArguments) as raised:
         since(ref, HISTORY, GIT)
     assert str(raised.value).startswith(message)
@@ -141,7 +141,7 @@ def test_no_repository_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("word", ["HEAD", "@", "HEAD~1", "ORIG_HEAD", "main^", "main@{1}"])
-def test_what_only_a_repository_can_say_is_refused_outside(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_revisions_are_refused_outside_of_a_repository(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_origin, "git", lambda where, *words: None)
     with pytest.raises(UsageError) as bad:

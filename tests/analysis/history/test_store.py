@@ -32,7 +32,7 @@ def test_a_run_is_read_back_as_it_was(url: str) -> None:
     assert machines(database) == {1: "Test CPU, 4 cores, avx2, 2 threads"}
 
 
-def test_the_columns_say_what_the_documents_say(url: str) -> None:
+def test_the_columns_agree_with_the_documents(url: str) -> None:
     database = Database(url)
     append(database, run(0, {"a": {"fused": 0.25, "post_ops": 0.5}}, peak=8e9))
     assert [(p.policy, p.median_s, p.peak_flops, p.flops) for p in points(database)] == [
@@ -69,7 +69,7 @@ def test_the_order_of_appending_does_not_matter(url: str, tmp_path: Path) -> Non
     assert seen[0] == seen[1]
 
 
-def test_a_run_is_appended_whole_or_not_at_all(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_appended_atomically(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(url)
     append(database, run(0, {"a": {"fused": 0.25}}))
 
@@ -107,7 +107,7 @@ words = st.text(st.characters(exclude_categories=()))  # what a command line can
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(words, words, st.sampled_from(Status), st.lists(finite, min_size=1, max_size=3), st.floats(allow_nan=False))))
-def test_whatever_results_hold_is_read_back(tmp_path_factory: pytest.TempPathFactory, drawn: list) -> None:
+def test_arbitrary_results_are_read_back(tmp_path_factory: pytest.TempPathFactory, drawn: list) -> None:
     database = Database(str(tmp_path_factory.mktemp("h") / "h.db"))
     template = WHOLE.cases[0]
     cases = []
@@ -149,7 +149,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
     assert len(machines(database)) == 1
 
 
-def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_too_long_for_a_writer_is_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append(Database(url), run(0, {}))
     monkeypatch.setattr("benchgraph.analysis.history.database.PATIENCE_S", 1)
     with Database(url).writing(), pytest.raises(BenchgraphError) as raised:
@@ -158,7 +158,7 @@ def test_who_waits_too_long_for_a_writer_is_told(url: str, monkeypatch: pytest.M
     append(Database(url), WHOLE)
 
 
-def test_who_reads_and_who_writes_do_not_wait_for_each_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_and_writers_do_not_wait_for_each_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     append(Database(url), run(0, {}))
     monkeypatch.setattr("benchgraph.analysis.history.database.PATIENCE_S", 1)
     with Database(url).reading() as connection:

@@ -1,4 +1,4 @@
-"""The page in a headless Chromium: what it shows is what the JSON report holds, by keyboard, in the dark, on a phone, and offline."""
+"""The page in a headless Chromium: it shows the JSON report's contents, by keyboard, in dark mode, on a phone, and offline."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_every_number_of_the_table_is_the_jsons(show: Open, results: ResultSet) 
 
 
 @pytest.mark.parametrize("many", [0, 300])
-def test_the_details_are_what_the_console_says(show: Open, many: int) -> None:
+def test_the_details_agree_with_the_console(show: Open, many: int) -> None:
     """Every row of every table of times, digit by digit, also when they are packed."""
     browser = show(TIMED, many=many)
     browser.js('document.querySelectorAll("tbody > .more details").forEach(d => d.open = true)')
@@ -251,7 +251,7 @@ def test_marks_are_reached_and_followed_by_keyboard(show: Open) -> None:
     until(browser, f'return document.querySelector("{first}").querySelector("details").open')
 
 
-def test_the_head_says_where_when_and_of_what(show: Open) -> None:
+def test_the_head_has_host_date_and_commit(show: Open) -> None:
     origin = Origin("u", 1.7e9, "0123456789abcdef", is_dirty=True)
     browser = show(replace(TIMED, origin=origin, machine=replace(TIMED.machine, host="bench-7")))
     assert browser.js('return document.querySelector(".origin").textContent') == (

@@ -75,7 +75,7 @@ def test_the_roofline_has_a_dot_per_policy_where_its_intensity_and_rate_are(size
         assert found[key] == pytest.approx((x, y), abs=0.3), key
 
 
-def test_the_roofs_are_named_with_what_was_measured() -> None:
+def test_the_peaks_are_printed_with_their_measurement() -> None:
     words = "".join(ET.fromstring(of_timed()["roofline"].wide).itertext())
     for name in ("peak 16 GFLOP/s", "memory 2 GB/s", "cache 5 GB/s"):
         assert name in words
@@ -108,7 +108,7 @@ def test_partitions_are_as_long_as_their_share() -> None:
     ]
 
 
-def test_intervals_that_say_nothing_do_not_flatten_the_bars() -> None:
+def test_wide_intervals_do_not_flatten_the_bars() -> None:
     """One policy's samples of a case go all ways: its interval is cut, and the other bars keep their length."""
     case = timed(9, ms=1.0, nbytes=10**6)
     loud = case.result.timings[1]
@@ -148,7 +148,7 @@ def test_every_ceiling_is_a_line_that_ends_within_the_picture() -> None:
     assert "e+0" not in words
 
 
-def test_ceilings_that_lie_together_are_said_in_one_text() -> None:
+def test_close_ceilings_share_one_label() -> None:
     peaks = {"f32": 16e9, "int8": 900e9, "bf16": 17e9}
     assert ceilings(peaks, 1.3) == [("f32 peak 16 GFLOP/s, bf16 peak 17 GFLOP/s", 17e9), ("int8 peak 900 GOP/s", 900e9)]
     assert [rate(v) for v in (2.345e9, 345.6e9, 5470e9)] == ["2.35", "346", "5470"]

@@ -37,7 +37,7 @@ def cases(*lines: str) -> tuple[Case, ...]:
         (("--graph --case='my graph.json'", "--graph --mb=2 --case='my graph.json'"), ["my graph.json", "mb=2 my graph.json"]),
     ],
 )
-def test_a_case_is_called_by_what_tells_it_apart(lines: tuple[str, ...], want: list[str]) -> None:
+def test_a_case_is_named_by_its_distinguishing_words(lines: tuple[str, ...], want: list[str]) -> None:
     found = labels(cases(*lines), 28)
     assert list(found.values()) == want
 
@@ -61,7 +61,7 @@ def test_no_two_labels_are_alike(length: int) -> None:
         ("benchgraph:fused:no-coarse", 17, "…:fused:no-coarse"),
     ],
 )
-def test_what_is_cut_off_are_whole_words_and_names_of_options(name: str, length: int, want: str) -> None:
+def test_labels_are_cut_between_words_and_after_option_names(name: str, length: int, want: str) -> None:
     assert ending(name, length) == want
 
 

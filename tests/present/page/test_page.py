@@ -1,4 +1,4 @@
-"""The page as text; what a browser makes of it is in test_browser.py."""
+"""The page as text; test_browser.py tests it in a browser."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_long_page_holds_details_packed() -> None:
     assert sum("Copy</button>" in text for text in store(long)) == short.count("Copy</button>") == 5
 
 
-def test_values_wrong_in_nan_or_infinity_are_told_beside_distances() -> None:
+def test_wrong_nan_or_infinity_is_reported_beside_distances() -> None:
     wrong = replace(far("whole graph", 1.0, 5), nonfinite=2)
     assert accuracy(wrong)[0] == "5 of 16 (2 in NaN or infinity)"
     case = checked(0, Status.FAILED, "wrong", 1.0)
@@ -142,7 +142,7 @@ def test_values_wrong_in_nan_or_infinity_are_told_beside_distances() -> None:
     assert "5 (2 in NaN or infinity)" in text + "".join(store(text))
 
 
-def test_what_says_nothing_is_not_drawn() -> None:
+def test_empty_plots_are_not_drawn() -> None:
     assert "<svg" not in made(CHECKED)
     one = timed(0, ms=1.0, nbytes=10, ratios=(1.0,), names=("fused",))
     text = made(replace(TIMED, cases=(one,)))
@@ -164,7 +164,7 @@ def test_words_of_a_line_are_whole_and_statuses_may_be_broken() -> None:
     assert ">INVALID_<wbr>ARGUMENTS<" in text
 
 
-def test_what_one_thread_does_is_said_once() -> None:
+def test_remarks_are_printed_once() -> None:
     one = replace(MACHINE, threads=1, cores=1)
     assert machine(one).splitlines() == [
         "Test CPU, 1 core, avx2, 1 thread; python 3.11",
@@ -240,7 +240,7 @@ def test_the_command_joins_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["a.json", "-o", "bad.json/x"], "bad.json/x: cannot write the file: Not a directory; name another one"),
     ],
 )
-def test_what_cannot_be_reported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
+def test_errors_of_report_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.json").write_text(render(CHECKED))
     Path("bad.json").write_text("{}")

@@ -87,7 +87,7 @@ def words(text: str) -> list[str]:
     return [t.text or "" for t in ET.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_every_format_says_how_many() -> None:
+def test_every_format_has_the_count_of_repeated_blocks() -> None:
     found = folded(perceptron(16))
     drawn = words(svg(found))
     assert "x16: ops 0-47 (48)" in drawn
@@ -116,7 +116,7 @@ def test_the_legend_has_every_partition_where_each_has_its_colour() -> None:
     assert [f"p{i}: post_ops, 3 ops" for i in range(3)] == [line for line in found if line.startswith(("p0:", "p1:", "p2:"))]
 
 
-def test_show_folds_unless_told_not_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_draws_repeated_blocks_once_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "deep.json").write_text(deep(12))
 
