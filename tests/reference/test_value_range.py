@@ -1,4 +1,4 @@
-"""Graphs whose numbers leave the range of their types are mistrusted, with a remedy; results that do not depend on such numbers may fail."""
+"""Graphs whose numbers leave the range of their types are mistrusted, with a remedy; other results may fail."""
 
 from __future__ import annotations
 
