@@ -29,12 +29,12 @@ from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.text import print_graph
 from benchgraph.lower import Lowered, lower
 from benchgraph.partition.ir import Partition
-from benchgraph.runtime import warm
+from benchgraph.runtime import executable_cache
 from benchgraph.runtime.code import all_kept
-from benchgraph.runtime.executable import Executable, Signature, Unlinked
-from benchgraph.runtime.jit import binding
-from benchgraph.runtime.stored import from_bytes, to_bytes
-from benchgraph.runtime.warm import Slot
+from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
+from benchgraph.runtime.executable_cache import CacheEntry
+from benchgraph.runtime.jit import prepared_linker
+from benchgraph.runtime.serialise import from_bytes, to_bytes
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Func, Tensor
 from benchgraph.tir.module import Module
@@ -66,34 +66,34 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
 class Order:
     """A partition to compile, once nothing about it is open. Equal ones ask for the same `work`.
 
-    slot: its place on disk, if it has one; spent_s: what it took to get here.
+    cache_entry: its place on disk, if it has one; spent_s: what it took to get here.
     """
 
     work: Hashable
     target: Target
     partition: Partition = field(compare=False)
     open_outputs: frozenset[int] = field(compare=False)
-    slot: Slot | None = field(compare=False)
+    cache_entry: CacheEntry | None = field(compare=False)
     spent_s: float = field(compare=False)
 
     @gc_paused()
     def find(self) -> Executable | None:
         """What the disk has."""
-        found = None if self.slot is None else self.slot.load(time.perf_counter() - self.spent_s)
+        found = None if self.cache_entry is None else self.cache_entry.load(time.perf_counter() - self.spent_s)
         return None if found is None else named(found, self.partition)
 
     @gc_paused()
     def make(self) -> Executable:
         """Compile it, and keep it on disk."""
         made = compile_anew(self.partition, self.target, self.open_outputs, time.perf_counter() - self.spent_s)
-        if self.slot is not None:
-            self.slot.save(to_bytes(made.unlinked))
+        if self.cache_entry is not None:
+            self.cache_entry.save(to_bytes(made.unlinked))
         return made
 
     def take(self, made: bytes, seconds: float) -> Executable:
         """Link what another process has made of `translate` in so many seconds, and keep it on disk."""
-        if self.slot is not None:
-            self.slot.save(made)
+        if self.cache_entry is not None:
+            self.cache_entry.save(made)
         return from_bytes(made, self.target, time.perf_counter() - self.spent_s - seconds, is_warm=False)
 
 
@@ -102,7 +102,7 @@ def named(executable: Executable, partition: Partition, *, took_s: float | None 
 
     took_s: another compile_s.
     """
-    return executable.called(*_names(partition), executable.compile_s if took_s is None else took_s)
+    return executable.with_names(*_names(partition), executable.compile_s if took_s is None else took_s)
 
 
 def order(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Order:
@@ -112,8 +112,8 @@ def order(partition: Partition, target: Target | None = None, open_outputs: Coll
     target = target or current()
     partition = replace(partition, options=tuned(partition.options, target))
     asked = work(partition, open_outputs)
-    slot = warm.slot(asked, target)
-    return Order(asked, target, partition, frozenset(open_outputs), slot, time.perf_counter() - begin)
+    entry = executable_cache.cache_entry(asked, target)
+    return Order(asked, target, partition, frozenset(open_outputs), entry, time.perf_counter() - begin)
 
 
 def check_compilable(partition: Partition) -> None:
@@ -127,9 +127,9 @@ def check_compilable(partition: Partition) -> None:
 def compile_anew(partition: Partition, target: Target, open_outputs: Collection[int], begin: float) -> Executable:
     """Through all passes, whatever the disk holds. begin: when it was asked for, by time.perf_counter()."""
     observe = _observers(partition)
-    with binding(target) as bind:
+    with prepared_linker(target) as link:
         made = translate(partition, target, open_outputs, observe)
-        code = bind(made.units)
+        code = link(made.units)
     for unit in made.units:
         observe(LLVM_OPT, partial(unit.optimized_ir, target.isa), 0.0)
         observe(ASSEMBLY, partial(unit.assembly, target.isa), 0.0)
@@ -145,7 +145,7 @@ def _unseen(stage: str, text: Callable[[], str], seconds: float) -> None:
     pass
 
 
-def translate(partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = _unseen) -> Unlinked:
+def translate(partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = _unseen) -> UnlinkedExecutable:
     """Through all passes to machine code, which any process on this machine can link."""
     observe(PARTITION, lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)
@@ -163,7 +163,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
             yield done[-1]
 
     units = all_kept(_seen(emit(functions(), target), observe), target.isa)
-    return Unlinked(units, Module(*done), _signature(partition, g, lowered), lowered.layouts, target.isa)
+    return UnlinkedExecutable(units, Module(*done), _signature(partition, g, lowered), lowered.layouts, target.isa)
 
 
 def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:

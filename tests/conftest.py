@@ -71,16 +71,16 @@ def _same_ir_same_object() -> Iterator[None]:
     """
     from benchgraph.runtime import code  # not before the environment is as above
 
-    made, compiled = dict[bytes, bytes](), code.compiled
+    made, compiled = dict[bytes, bytes](), code.compile_object
 
     def once(text: str, isa: Isa, opt: int = code.OPTIMISED) -> bytes:
-        key = sha256(f"{code.compiler(isa, opt)}\n{text}".encode()).digest()
+        key = sha256(f"{code.compiler_identity(isa, opt)}\n{text}".encode()).digest()
         if key not in made:
             made[key] = compiled(text, isa, opt)
         return made[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(code, "compiled", once)
+        patch.setattr(code, "compile_object", once)
         yield
 
 

@@ -37,8 +37,8 @@ from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.results.json_report import parse
-from benchgraph.runtime import code, disk, sources, warm
-from benchgraph.runtime.disk import Store, store
+from benchgraph.runtime import code, disk_cache, executable_cache, source_digest
+from benchgraph.runtime.disk_cache import Store, store
 from tests.support.architecture import MAY_IMPORT
 from tests.support.sample_partition import partition, result
 
@@ -48,7 +48,7 @@ INPUTS = Path(__file__).parent.parent / "inputs" / "graph"
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Store]:
     """A disk cache of this test's own."""
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
     with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=16):
         found = store()
         assert found is not None
@@ -65,7 +65,7 @@ def test_the_second_compilation_is_warm_and_the_same(kept: Store) -> None:
     p = partition()
     first, second = compile_partition(p), compile_partition(p)
     assert (first.is_warm, second.is_warm) == (False, True)
-    assert (kept.hits[warm.EXECUTABLE], kept.misses[warm.EXECUTABLE]) == (1, 1)
+    assert (kept.hits[executable_cache.EXECUTABLE], kept.misses[executable_cache.EXECUTABLE]) == (1, 1)
     assert first.module.init is not None
     assert any(data is not None for data in first.signature.literals), "the case has no table"
     for f in fields(first.module.main):
@@ -77,7 +77,7 @@ def test_the_second_compilation_is_warm_and_the_same(kept: Store) -> None:
     for ours, theirs in zip(first.signature.literals, second.signature.literals, strict=True):
         assert (ours is None) == (theirs is None)
         assert ours is None or ours.tobytes() == theirs.tobytes()
-    for name in ("layouts", "inplace", "scratchpad_bytes", "computes"):
+    for name in ("layouts", "inplace", "scratchpad_bytes", "init_digest"):
         assert getattr(second, name) == getattr(first, name)
     assert [u.object for u in second.code.units] == [u.object for u in first.code.units]
     assert second.code.text == first.code.text
@@ -103,12 +103,12 @@ def test_a_warm_case_computes_what_the_first_one_did(kept: Store, case: str) -> 
 
 CHILD = """
 from benchgraph.runtime import code
-made, compiled = [], code.compiled
-code.compiled = lambda *about: made.append(about) or compiled(*about)  # before anybody else takes it from there
+made, compiled = [], code.compile_object
+code.compile_object = lambda *about: made.append(about) or compiled(*about)  # before anybody else takes it from there
 from tests.support.sample_partition import partition, result
 from benchgraph.cli import main
 from benchgraph.compile import compile_partition
-from benchgraph.runtime.disk import store
+from benchgraph.runtime.disk_cache import store
 p = partition()
 e = compile_partition(p)
 print(e.is_warm, store().hits["executable"], store().misses["executable"], result(e, p).sum(), len(made))
@@ -134,7 +134,7 @@ def test_a_second_process_starts_warm(tmp_path: Path, runtime: str) -> None:
 def test_a_torn_executable_is_compiled_again(kept: Store) -> None:
     p = partition()
     want = result(compile_partition(p), p)
-    (path,) = kept.directory.rglob(f"{warm.EXECUTABLE}-*")
+    (path,) = kept.directory.rglob(f"{executable_cache.EXECUTABLE}-*")
     path.write_bytes(path.read_bytes()[:-100])
     again = compile_partition(p)
     assert not again.is_warm
@@ -157,11 +157,11 @@ def test_a_cache_that_cannot_be_written_only_costs_time(kept: Store, monkeypatch
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Iterator[Path]:
     """The configured cache, to which others may write."""
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
     tmp_path.chmod(0o777)
     with override(cache_dir=str(tmp_path), disk_cache_capacity=16):
         yield tmp_path
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
 
 
 @pytest.mark.parametrize("words", ["--mode=C", "--mode=S", "--mode=I", "--jobs=2"])
@@ -182,7 +182,7 @@ def test_a_program_is_warned_that_its_cache_cannot_be_used(open_to_all: Path) ->
 
 
 def key(p: Partition, **given: object) -> str:
-    found = warm.slot(compiler.work(p, given.pop("open_outputs", ())), given.pop("target", current()))  # type: ignore[arg-type]
+    found = executable_cache.cache_entry(compiler.work(p, given.pop("open_outputs", ())), given.pop("target", current()))  # type: ignore[arg-type]
     assert found is not None
     return found.key
 
@@ -247,7 +247,7 @@ def test_text_tells_numbers_apart_that_are_equal() -> None:
 def test_values_without_text_are_refused_and_not_kept(kept: Store) -> None:
     with pytest.raises(TypeError, match="a ndarray has no canonical text"):
         canonical((1, np.ones(3)))
-    assert warm.slot((object(),), current()) is None
+    assert executable_cache.cache_entry((object(),), current()) is None
 
 
 def test_the_key_is_the_same_for_the_same_and_ignores_what_only_names_the_partition(kept: Store) -> None:
@@ -332,19 +332,19 @@ def test_the_key_changes_with_what_changes_the_code(kept: Store, other: Callable
         (code.llvmlite, "__version__", "0.0"),
         (code.llvm, "llvm_version_info", (1, 2, 3)),
         (code, "PASSES", code.PASSES[1:]),
-        (warm, "FORMAT", 0),
-        (warm.np, "__version__", "0.0"),
-        (warm.ml_dtypes, "__version__", "0.0"),
+        (executable_cache, "FORMAT", 0),
+        (executable_cache.np, "__version__", "0.0"),
+        (executable_cache.ml_dtypes, "__version__", "0.0"),
     ],
 )
 def test_another_version_finds_nothing(kept: Store, monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: object) -> None:
     compile_partition(partition())
     monkeypatch.setattr(module, name, value)
-    warm._versions.cache_clear()
+    executable_cache._versions.cache_clear()
     try:
         assert not compile_partition(partition()).is_warm
     finally:
-        warm._versions.cache_clear()
+        executable_cache._versions.cache_clear()
 
 
 def test_a_new_setting_is_part_of_the_key_unless_it_is_named(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,8 +395,8 @@ LATER_NS = 1 << 62
 
 
 def digest(kept: Store, package: Path) -> str:
-    sources._digest.cache_clear()
-    found = sources._digest(kept, package, LATER_NS)
+    source_digest._digest.cache_clear()
+    found = source_digest._digest(kept, package, LATER_NS)
     assert found is not None
     return found
 
@@ -423,19 +423,19 @@ def test_the_digest_is_that_of_the_contents(kept: Store, package: Path) -> None:
 
 
 def test_sources_that_changed_under_a_process_keep_it_from_the_disk(kept: Store, package: Path) -> None:
-    sources._digest.cache_clear()
+    source_digest._digest.cache_clear()
     with collected() as remarks:
-        assert sources._digest(kept, package, (package / "tir" / "ir.py").stat().st_ctime_ns) is None
+        assert source_digest._digest(kept, package, (package / "tir" / "ir.py").stat().st_ctime_ns) is None
     assert remarks == ["no disk cache: the compiler's source files have changed since this process began"]
 
 
 def test_another_digest_finds_nothing(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_partition(partition())
-    monkeypatch.setattr(warm, "compiler_digest", lambda store: "another")
+    monkeypatch.setattr(executable_cache, "compiler_digest", lambda store: "another")
     again = compile_partition(partition())
     assert not again.is_warm
     assert kept.hits[code.OBJECT] >= 1, "the same IR was made, so LLVM has not run again"
-    monkeypatch.setattr(warm, "compiler_digest", lambda store: None)
+    monkeypatch.setattr(executable_cache, "compiler_digest", lambda store: None)
     assert [compile_partition(partition()).is_warm for _ in range(2)] == [False, False]
 
 
@@ -446,7 +446,7 @@ def test_all_that_compiles_is_digested() -> None:
         rooms.add(room)
         todo += [r for r in (*MAY_IMPORT[room], "core") if r not in rooms]
     root = Path(benchgraph.__file__).parent
-    files = {path.split("/")[0].removesuffix(".py") for path, *_ in sources._files(root)}
+    files = {path.split("/")[0].removesuffix(".py") for path, *_ in source_digest._files(root)}
     assert rooms <= files
     assert "harness" not in files
 

@@ -31,7 +31,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.reference import differ_in_kind, evaluate
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Result, Status
-from benchgraph.runtime.threads import most_threads
+from benchgraph.runtime.threads import max_threads
 
 OWN = "benchgraph"
 
@@ -94,7 +94,7 @@ def _framework(problem: Problem, graph: Graph, policy: Policy, values: dict[int,
             runs.append(executor.last)
         return runs, outputs
 
-    if k.callers > most_threads():
+    if k.callers > max_threads():
         raise _too_many(k.callers)
     with ThreadPoolExecutor(k.callers) as pool:
         try:

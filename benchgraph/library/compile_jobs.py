@@ -35,7 +35,7 @@ from benchgraph.core.remarks import remark
 from benchgraph.core.target import Target, current
 from benchgraph.library.compile_worker import Answer, Batch, Ready, State, Tickets, Worker
 from benchgraph.partition.ir import Partition
-from benchgraph.runtime.disk import store
+from benchgraph.runtime.disk_cache import store
 from benchgraph.runtime.executable import Executable
 
 # Partitions compiled so far, in graphs of several, per started worker (BENCHGRAPH_COMPILE_JOBS=N starts all at once). So starts never cost
@@ -245,7 +245,7 @@ def _batch(orders: Sequence[Order]) -> Batch:
     """A batch with our settings, for processes without our environment."""
     disk = store()
     settings = replace(config(), compile_jobs=1, cache_dir="off" if disk is None else str(disk.directory))
-    return Batch(settings, LAYOUTS.all(), tuple(pickle.dumps(replace(o, slot=None, work=())) for o in orders))
+    return Batch(settings, LAYOUTS.all(), tuple(pickle.dumps(replace(o, cache_entry=None, work=())) for o in orders))
 
 
 _pool: WorkerPool | None = None

@@ -37,8 +37,8 @@ from benchgraph.core.config import Config, environment, override
 from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
-from benchgraph.runtime.sources import unchanged_since
-from benchgraph.runtime.stored import to_bytes
+from benchgraph.runtime.serialise import to_bytes
+from benchgraph.runtime.source_digest import unchanged_since
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # numpy needs no threads here
 _TICKET_BYTES = 4

@@ -113,7 +113,7 @@ class CompiledPartition:
         generation = {t.logical.id: t.held.generation for t in inputs}
         generations = tuple(generation[port.id] for port in self.description.inputs)
         bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad, generations=generations)
-        self._latest[executable] = bound.held
+        self._latest[executable] = bound.kept_alive
         bounds[tuple(t.held for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
         return call
 

@@ -23,7 +23,7 @@ from benchgraph.core.version import __version__
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.executable import Executable
-from benchgraph.runtime.threads import resolved
+from benchgraph.runtime.threads import resolve_runtime
 
 _writing = forks.lock()  # lines and the header are written atomically
 MARK = "benchgraph_verbose,v1"
@@ -105,7 +105,7 @@ def _tensor(t: LogicalTensor) -> str:
 def _write_header() -> None:
     target = current()
     _write(f"info,benchgraph v{__version__}")
-    _write(f"info,cpu,runtime:{resolved(config().runtime)},nthr:{target.cores}")
+    _write(f"info,cpu,runtime:{resolve_runtime(config().runtime)},nthr:{target.cores}")
     _write(f"info,cpu,isa:{target.isa.name}")
     _write("info,gpu,runtime:none")
     _write("info,graph,backend,0:benchgraph")

@@ -1,10 +1,17 @@
-"""LLVM IR to results.
+"""From LLVM IR to executables.
 
-code.py     IR text to machine code            jit.py         the same, bound to a thread runtime
-threads.py  omp, threadpool, seq               pool.py        the threadpool's workers
-memory.py   aligned buffers, allocators        executable.py  Executable, Bound, Chain
-checks.py   do buffers fit?                    constants.py   what init computes, and the cache of it
-disk.py     files that outlive the process      stored.py      executables as bytes
-warm.py     executables from disk               sources.py     which compiler this is
-user_pool.py  regions on a pool of the user's      peak.py   what the machine can do
+code.py                 LLVM IR to machine code in this process
+llvm_without_lock.py    LLVM's long steps, called in parallel
+threads.py              thread runtimes: omp, threadpool, seq
+worker_pool.py          the workers of threadpool
+jit.py                  machine code linked to a thread runtime
+memory.py               aligned buffers, allocators
+checks.py               whether buffers match the tensors of an executable
+constants.py            constants that init computes, and the cache of them
+executable.py           Executable, Bound, Chain
+user_pool.py            parallel regions on a user's thread pool
+disk_cache.py           files that outlive the process
+source_digest.py        a digest of the compiler's source files
+serialise.py            executables as bytes
+executable_cache.py     the disk cache of executables
 """

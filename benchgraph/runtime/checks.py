@@ -1,4 +1,4 @@
-"""Are these the buffers that code was compiled for?"""
+"""Checks that buffers match the tensors that code was compiled for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.tir.ir import Tensor
 
 Array: TypeAlias = NDArray[np.generic]
-Given: TypeAlias = tuple[Tensor, Array]  # what was compiled for, what came
-MOST_WORK = 100_000  # steps of numpy's exact search for a common element; a pair of strided 4-d arrays takes a few hundred
+Given: TypeAlias = tuple[Tensor, Array]  # what code was compiled for, and the buffer for it
+MAX_WORK = 100_000  # steps of numpy's exact search for a common element; two strided 4-d arrays take a few hundred
 OWN_MEMORY = "give every output memory of its own"
 
 
@@ -47,7 +47,7 @@ def _check_packed(array: Array, t: Tensor, where: str) -> None:
 
 
 def _has_layout(array: Array, t: Tensor) -> bool:
-    """True when the array's elements lie where the tensor's do; for a tensor that was made 1-d, when the extent in memory is the same."""
+    """Whether the array has the tensor's shape and strides; for a tensor that was flattened, whether it has the same extent in memory."""
     size = array.itemsize
     if array.ndim != len(t.shape):
         reach = 1 + sum((d - 1) * s // size for d, s in zip(array.shape, array.strides, strict=True)) if array.size else 0
@@ -58,7 +58,7 @@ def _has_layout(array: Array, t: Tensor) -> bool:
 
 
 def check_separate(inputs: Sequence[Given], outputs: Sequence[Given], inplace: Set[tuple[int, int]]) -> None:
-    """Compiled code takes different parameters for different memory (codegen.function_builder.memories), but for the pairs of inplace."""
+    """Raises InvalidArguments for overlaps: compiled code assumes that parameters do not alias, except for the pairs of inplace."""
     for o, (out, array) in enumerate(outputs):
         where = f"bind: output {o} ({out.name})"
         for i, (t, other) in enumerate(inputs):
@@ -75,7 +75,7 @@ def check_separate(inputs: Sequence[Given], outputs: Sequence[Given], inplace: S
 
 
 def check_scratchpad(scratchpad: Array, nbytes: int, others: Sequence[Given]) -> None:
-    """A user's memory for temporaries: that many contiguous bytes, apart from all other buffers."""
+    """Raises InvalidArguments unless a user's scratchpad has nbytes contiguous bytes that overlap no other buffer."""
     if scratchpad.nbytes < nbytes or not scratchpad.flags.c_contiguous or not scratchpad.flags.writeable:
         state = "contiguous" if scratchpad.flags.c_contiguous else "scattered"
         what = f"{scratchpad.nbytes} {state}{'' if scratchpad.flags.writeable else ', read-only'} bytes"
@@ -86,13 +86,13 @@ def check_scratchpad(scratchpad: Array, nbytes: int, others: Sequence[Given]) ->
 
 
 def address(array: Array) -> int:
-    """Of the first element."""
+    """The address of the first element."""
     return int(array.__array_interface__["data"][0])
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """Whether two arrays share an element; also where that is too much work to find out."""
+    """Whether two arrays share an element, or it takes too much work to find out."""
     try:
-        return np.shares_memory(a, b, max_work=MOST_WORK)  # type: ignore[arg-type]  # the stubs know -1 and 0 alone
+        return np.shares_memory(a, b, max_work=MAX_WORK)  # type: ignore[arg-type]  # the stubs know -1 and 0 alone
     except np.exceptions.TooHardError:
         return True

@@ -1,4 +1,4 @@
-"""What init computes once and later executions read: packed weights, folded scales, tables; and the cache in which executables share it."""
+"""Constants that init computes once (packed weights, folded scales, tables), and the cache in which executables share them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MEGABYTE = 1 << 20
 
 
 class Constants:
-    """The constants of one set of constant input buffers. ready: init has run; lock: held while it does.
+    """The constants of one set of constant input buffers. ready: init has run; lock: held while it runs.
 
-    They lie in one piece of memory in their order, each on a cache line: what is fetched ahead beyond the end of one is the next.
+    They are stored in order in one buffer, each aligned to a cache line, so that prefetches past the end of one load the next.
     """
 
     def __init__(self, tensors: Sequence[Tensor], literals: Sequence[Array | None], allocator: Allocator | None, *, ready: bool) -> None:
@@ -45,19 +45,19 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """constants, and what keeps them valid. watches: call when memory they were computed from is freed. held: memory nobody can watch."""
+    """watches: remove the entry when memory of its sources is freed. kept_alive: memory that cannot be watched."""
 
     constants: Constants
     watches: tuple[weakref.ref[object], ...]
-    held: tuple[object, ...]
+    kept_alive: tuple[object, ...]
 
 
 class ConstantCache:
-    """Constants by what computes them and the addresses it reads, for executables that compute the same from the same buffers.
+    """Constants by init function and addresses of its inputs, for executables that compute the same from the same buffers.
 
-    They stay until the memory they were computed from is freed, or the capacity is set again: later memory at the same address is not
-    mistaken for it. What is changed in place counts as constant, as in oneDNN. When the cache is full it takes nothing more in. capacity:
-    megabytes, or a function that says when it is first needed; 0 keeps nothing. hits, misses: look-ups so far.
+    Entries stay until memory of their sources is freed, so that other memory at the same address is not mistaken for it, or the capacity is
+    set. Changes in place are not noticed, as in oneDNN. A full cache takes nothing more in. capacity: megabytes, or a function that returns
+    them when first needed; 0 keeps nothing. hits, misses: look-ups so far.
     """
 
     def __init__(self, capacity: int | Callable[[], int]) -> None:
@@ -77,7 +77,7 @@ class ConstantCache:
 
     @capacity.setter
     def capacity(self, megabytes: int) -> None:
-        """Forget everything and keep at most this much from now on. Raises InvalidArguments for a negative number."""
+        """Clear the cache and limit it. Raises InvalidArguments for a negative number."""
         if megabytes < 0:
             raise InvalidArguments(f"a constant-tensor cache of {megabytes} MB", fix="use 0 to switch it off")
         with self._lock:
@@ -89,31 +89,32 @@ class ConstantCache:
         return sum(e.constants.nbytes for e in list(self._entries.values()))
 
     def get(self, key: Hashable, nbytes: int, sources: Sequence[Array], make: Callable[[], Constants]) -> Constants | None:
-        """The constants for a key, possibly not computed yet; None when the cache is off, or has no room for them.
+        """The constants for a key, possibly not computed yet; None if the cache is off, or has no room for them.
 
-        nbytes: of the constants; sources: what they are computed from. Who comes first makes them; others get the same, and wait on their
-        lock while they are computed.
+        nbytes: of the constants; sources: what they are computed from. The first caller makes them; others get the same object, and wait on
+        its lock while they are computed.
         """
         if not self.capacity:
             return None
         with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
+            entry = self._entries.get(key)
+            if entry is not None:
                 self.hits += 1
-                return found.constants
+                return entry.constants
             self.misses += 1
             if self.nbytes + nbytes > self.capacity * MEGABYTE:
                 return None
-            made = make()
+            constants = make()
             owners = [_owner(array) for array in sources]
             watched = [o for o in owners if _can_be_watched(o)]
-            watches = tuple(weakref.ref(o, lambda _: self._entries.pop(key, None)) for o in watched)  # no lock: it may be held by us
-            self._entries[key] = _Entry(made, watches, tuple(o for o in owners if not _can_be_watched(o)))
-            return made
+            # The callbacks do not take the lock, as this thread may hold it.
+            watches = tuple(weakref.ref(o, lambda _: self._entries.pop(key, None)) for o in watched)
+            self._entries[key] = _Entry(constants, watches, tuple(o for o in owners if not _can_be_watched(o)))
+            return constants
 
 
 def _owner(array: Array) -> object:
-    """What holds the memory of an array: the array it is a view of, or what that one took from elsewhere."""
+    """The object that owns the memory of an array."""
     owner: object = array
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base

@@ -1,4 +1,4 @@
-"""Compiled code with its calling convention: check the buffers once, then call with nothing in between."""
+"""Compiled code with its calling convention: buffers are checked once, then calls go straight to machine code."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Signature:
     """How the functions of a module are called.
 
-    main's params are (inputs, outputs, constants), init's (inputs at positions init_inputs, constants). constants are buffers of ours
-    that outlive a call; literals[i] is what constants[i] starts with, None for those that init fills.
+    Parameters of main: (inputs, outputs, constants); of init: (inputs at positions init_inputs, constants). constants are buffers of the
+    executable that outlive a call; literals[i] is the initial content of constants[i], None for those that init fills.
     """
 
     inputs: tuple[Tensor, ...]
@@ -46,32 +46,32 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Unlinked:
-    """All of an executable but its place in this process. given: `computes`, where known."""
+class UnlinkedExecutable:
+    """An executable that is not linked into a process. known_init_digest: `init_digest`, where known."""
 
     units: tuple[Unit, ...]
     module: Module
     signature: Signature
     layouts: tuple[Layout, ...]
     isa: Isa
-    given: str = ""
+    known_init_digest: str = ""
 
     @property
-    def computes(self) -> str:
-        """As `Executable.computes`; '' without init."""
-        return "" if self.module.init is None else self.given or computes(self.module, self.signature, self.isa)
+    def init_digest(self) -> str:
+        """As `Executable.init_digest`; '' without init."""
+        return "" if self.module.init is None else self.known_init_digest or init_digest(self.module, self.signature, self.isa)
 
 
 class Executable:
     """A compiled partition (library.protocol.Compiled).
 
-    Constants are computed once per set of constant input addresses and generations, and shared by all Bounds over them. Those in the
-    cache of constant tensors are shared with other executables too. The others live as long as one of the Bounds does, or what it has
-    `held`: it keeps the arrays alive, so no other array can come to the same address meanwhile.
+    Constants are computed once per set of constant input addresses and generations, and shared by all Bounds with that set, and by other
+    executables if they are in the cache of constant tensors. The others live as long as one of the Bounds or its `kept_alive`, which also
+    keeps the input arrays alive, so that no other array gets the same address.
 
-    inplace: (input, output) positions that may be bound to one piece of memory. scratchpad_bytes: what a user's memory for the temporaries
-    of one execution must have, wherever it starts; 0 when there are none. layouts: of the outputs; a buffer of a blocked one has its
-    physical shape. is_warm: it was read from disk. computes: given where the functions of the module have no bodies.
+    inplace: (input, output) positions that may be bound to the same memory. scratchpad_bytes: size of a user's scratchpad (of any
+    alignment) for the temporaries of one execution; 0 if there are none. layouts: of the outputs; the buffer of a blocked one has its
+    physical shape. is_warm: it was read from disk. init_digest: given if the functions of the module have no bodies.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Executable:
         compile_s: float,
         layouts: tuple[Layout, ...] = (),
         *,
-        computes: str = "",
+        init_digest: str = "",
         is_warm: bool = False,
     ) -> None:
         self.code, self.module, self.signature, self.compile_s, self.layouts = code, module, signature, compile_s, layouts
         self.is_warm = is_warm
-        self._given = computes
+        self._init_digest = init_digest
         self.main: Any = _ENTRY(code.address(module.main.name))
         self._init: Any = None if module.init is None else _ENTRY(code.address(module.init.name))
         self.inplace = _positions(module.main, len(signature.inputs))
@@ -105,12 +105,11 @@ class Executable:
         scratchpad: Array | None = None,
         generations: tuple[int, ...] = (),
     ) -> Bound:
-        """Fix the buffers. Raises InvalidArguments, naming it, for one that is not what was compiled or overlaps another; OutOfMemory.
+        """Fix the buffers. Raises InvalidArguments for a buffer that does not match its tensor or overlaps another one; OutOfMemory.
 
-        An output may lie over an input only as a pair of `inplace`, starting where that input starts. Temporaries and constants come from
-        the allocator, temporaries from the scratchpad if one is given. A Bound owns its temporaries, so one Bound must not be called by
-        two threads at a time; two Bounds may, if they have not the same scratchpad. generations: of what the inputs hold, 0 unless given;
-        another one means that constants have been written since, and what was computed from them does not count.
+        An output may overlap an input only as a pair of `inplace` with the same address. Temporaries and constants come from the allocator,
+        temporaries from the scratchpad if one is given. Two threads must not call one Bound at the same time, nor Bounds that share a
+        scratchpad. generations: of the inputs' contents, 0 by default; constants are computed again for a new generation.
         """
         check_buffers("input", inputs, self.signature.inputs)
         check_buffers("output", outputs, self.signature.outputs)
@@ -121,7 +120,7 @@ class Executable:
         return Bound(self, tuple(inputs), tuple(outputs), allocator, scratchpad, generations or (0,) * len(inputs))
 
     def constants(self, inputs: Sequence[Array], allocator: Allocator | None, generations: Sequence[int]) -> Constants:
-        """The constants for these inputs in these generations, possibly not computed yet."""
+        """The constants for these inputs and generations, possibly not computed yet."""
         sources = [inputs[i] for i in self.signature.init_inputs]
         key = (allocator, *map(address, sources), *(generations[i] for i in self.signature.init_inputs))
         tensors, literals = self.signature.constants, self.signature.literals
@@ -130,19 +129,19 @@ class Executable:
             return Constants(tensors, literals, allocator, ready=self._init is None)
 
         with self._lock:
-            found = self._constants.get(key)
-            if found is None and self._init is not None:
-                found = constant_tensors.get((self.computes, *key), sum(t.nbytes for t in tensors), sources, make)
-            if found is None:
-                found = self._constants[key] = make()
-            return found
+            constants = self._constants.get(key)
+            if constants is None and self._init is not None:
+                constants = constant_tensors.get((self.init_digest, *key), sum(t.nbytes for t in tensors), sources, make)
+            if constants is None:
+                constants = self._constants[key] = make()
+            return constants
 
     @cached_property
-    def computes(self) -> str:
-        """A digest of what init computes: equal ones compute the same constants from the same inputs."""
-        return self._given or computes(self.module, self.signature, self.code.isa)
+    def init_digest(self) -> str:
+        """A digest of init: executables with equal ones compute the same constants from the same inputs."""
+        return self._init_digest or init_digest(self.module, self.signature, self.code.isa)
 
-    def called(self, inputs: Sequence[str], outputs: Sequence[str], compile_s: float) -> Executable:
+    def with_names(self, inputs: Sequence[str], outputs: Sequence[str], compile_s: float) -> Executable:
         """The same code and constants, with other names for inputs and outputs in messages."""
         s = self.signature
         if [t.name for t in (*s.inputs, *s.outputs)] == [*inputs, *outputs] and compile_s == self.compile_s:
@@ -157,9 +156,9 @@ class Executable:
         return other
 
     @property
-    def unlinked(self) -> Unlinked:
-        """What another process can link."""
-        return Unlinked(self.code.units, self.module, self.signature, self.layouts, self.code.isa, self._given)
+    def unlinked(self) -> UnlinkedExecutable:
+        """The parts that another process can link."""
+        return UnlinkedExecutable(self.code.units, self.module, self.signature, self.layouts, self.code.isa, self._init_digest)
 
     def initialise(self, constants: Constants, inputs: Sequence[Array], temporaries: Temporaries) -> None:
         """Run init unless it has run for these constants; a second caller waits for the first."""
@@ -172,8 +171,8 @@ class Executable:
             constants.ready = True
 
 
-def computes(module: Module, signature: Signature, isa: Isa) -> str:
-    """`Executable.computes` of a module whose functions have their bodies."""
+def init_digest(module: Module, signature: Signature, isa: Isa) -> str:
+    """`Executable.init_digest` of a module whose functions have bodies."""
     digest = sha256(repr((module.init, signature.constants, isa.name)).encode())
     for data in signature.literals:
         digest.update(b"-" if data is None else data.tobytes())
@@ -181,7 +180,7 @@ def computes(module: Module, signature: Signature, isa: Isa) -> str:
 
 
 class Temporaries:
-    """Where the arenas of one execution come from: the user's scratchpad, or the allocator."""
+    """The memory for the arenas of one execution: the user's scratchpad, or from the allocator."""
 
     def __init__(self, threads: int, allocator: Allocator | None, scratchpad: Array | None) -> None:
         self.threads, self.allocator, self.scratchpad = threads, allocator, scratchpad
@@ -196,7 +195,7 @@ class Temporaries:
 
 
 def scratch_bytes(func: Func, threads: int) -> int:
-    """Bytes of both arenas, from the start of a cache line on."""
+    """Bytes of both arenas, aligned to a cache line."""
     return on_line(func.shared_bytes) + thread_arenas_bytes(func, threads)
 
 
@@ -227,23 +226,23 @@ class Bound:
         self._main(self._argument)
 
     def prepare(self) -> None:
-        """Compute the constants now, if they are not."""
+        """Compute the constants if they have not been computed."""
         self._executable.initialise(self._constants, self._inputs, self._temporaries)
         self._is_new = False
 
     @property
     def constants(self) -> Sequence[Array]:
-        """What the code reads besides its inputs."""
+        """Buffers that the code reads besides its inputs."""
         return self._constants.buffers
 
     @property
-    def held(self) -> object:
-        """While somebody holds it, other Bounds over the same constant inputs find what was computed from them."""
+    def kept_alive(self) -> object:
+        """A reference to it keeps the constants for other Bounds with the same constant inputs."""
         return self._constants, tuple(self._inputs[i] for i in self._executable.signature.init_inputs)
 
     @property
-    def step(self) -> tuple[int, int]:
-        """(address of the function, address of its argument), what a Chain calls."""
+    def call(self) -> tuple[int, int]:
+        """(address of the function, address of its argument), for a Chain."""
         return ctypes.cast(self._main, ctypes.c_void_p).value or 0, ctypes.addressof(self._argv)
 
 
@@ -252,12 +251,12 @@ class Chain:
 
     def __init__(self, bounds: Sequence[Bound]) -> None:
         self._bounds = tuple(bounds)
-        steps = [address for bound in self._bounds for address in bound.step]
-        self._table = (ctypes.c_void_p * max(1, len(steps)))(*steps)
+        calls = [address for bound in self._bounds for address in bound.call]
+        self._table = (ctypes.c_void_p * max(1, len(calls)))(*calls)
         self._loop = _chain_loop()
 
     def run(self, times: int) -> None:
-        """Execute all steps in order, `times` times, in one native call; constants are computed before it."""
+        """Execute all bounds in order, `times` times, in one native call; constants are computed before it."""
         for bound in self._bounds:
             bound.prepare()
         self._loop(ctypes.addressof(self._table), len(self._bounds), times)
@@ -268,7 +267,7 @@ class Chain:
 
 
 def chain(bounds: Sequence[object]) -> Chain:
-    """A Chain of our Bounds. Raises InvalidArguments for anything else."""
+    """A Chain of Bounds of this library. Raises InvalidArguments for anything else."""
     ours = [b for b in bounds if isinstance(b, Bound)]
     if len(ours) != len(bounds):
         strange = next(type(b).__name__ for b in bounds if not isinstance(b, Bound))

@@ -1,4 +1,4 @@
-"""Emitted IR to code bound to a thread runtime."""
+"""Emitted IR to code linked to a thread runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchgraph.core.target import Target
 from benchgraph.runtime.code import Code, Unit, all_kept, link
 from benchgraph.runtime.threads import runtime_symbol
 
-__all__ = ["Code", "Unit", "bind", "binding", "jit"]
+__all__ = ["Code", "Unit", "jit", "link_to_runtime", "prepared_linker"]
 
 
 def jit(texts: Iterable[str], target: Target, runtime: str | None = None) -> Code:
@@ -23,21 +23,21 @@ def jit(texts: Iterable[str], target: Target, runtime: str | None = None) -> Cod
 
     runtime: auto, omp, threadpool or seq; None takes it from the configuration.
     """
-    return bind(all_kept(texts, target.isa), target, runtime)
+    return link_to_runtime(all_kept(texts, target.isa), target, runtime)
 
 
-def bind(units: Iterable[Unit], target: Target, runtime: str | None = None) -> Code:
-    """Link objects made of emitted IR to a thread runtime, as `jit` says."""
+def link_to_runtime(units: Iterable[Unit], target: Target, runtime: str | None = None) -> Code:
+    """Link objects of emitted IR to a thread runtime, as in `jit`."""
     return link(units, target.isa, _symbols(target, runtime), target.cores)
 
 
 @contextmanager
-def binding(target: Target) -> Iterator[Callable[[Iterable[Unit]], Code]]:
-    """`bind` for units that the block makes. Meanwhile the thread runtime is got ready: the first in a process takes LLVM 5 to 10 ms."""
-    with ThreadPoolExecutor(1) as beside:
+def prepared_linker(target: Target) -> Iterator[Callable[[Iterable[Unit]], Code]]:
+    """`link_to_runtime` for units that the block makes, while a thread prepares the runtime: the first in a process takes 5 to 10 ms."""
+    with ThreadPoolExecutor(1) as executor:
         symbols: Callable[[], dict[str, int]]
         try:
-            symbols = beside.submit(copy_context().run, _symbols, target).result
+            symbols = executor.submit(copy_context().run, _symbols, target).result
         except NO_THREAD:
             symbols = partial(_symbols, target)
         yield lambda units: link(units, target.isa, symbols(), target.cores)

@@ -30,9 +30,9 @@ def _madvise() -> Any:
 
 
 def aligned(nbytes: int) -> NDArray[np.uint8]:
-    """nbytes of memory with undefined contents, on a cache line; large ones on huge pages if the system agrees.
+    """nbytes of memory with undefined contents, aligned to a cache line; on huge pages if large and the system agrees.
 
-    Never of size 0, so that every buffer has an address of its own. Raises OutOfMemory.
+    At least 1 byte, so that every buffer has a unique address. Raises OutOfMemory.
     """
     size = max(nbytes, 1)
     alignment = HUGE_BYTES if size >= 2 * HUGE_BYTES else LINE_BYTES
@@ -49,7 +49,7 @@ def aligned(nbytes: int) -> NDArray[np.uint8]:
 
 
 def mapped(nbytes: int) -> NDArray[np.uint8]:
-    """nbytes on a cache line, large ones on pages of their own (core.pages): for what is measured, or kept. Raises OutOfMemory."""
+    """`aligned`, on fresh pages if large (core/pages.py), for memory that is measured or long-lived. Raises OutOfMemory."""
     if nbytes < HUGE_FROM:
         return aligned(nbytes)
     try:
@@ -64,7 +64,7 @@ def _out_of_memory(nbytes: int) -> OutOfMemory:
 
 
 class Use(Enum):
-    """What memory is for: oneDNN's mem_type, in words for messages."""
+    """oneDNN's mem_type, as messages describe it."""
 
     persistent = "constants that are kept"
     output = "a tensor"
@@ -73,14 +73,14 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Allocator:
-    """A user's memory functions: malloc(size, alignment) -> address (0: none left), free(address). Unless both are given: the library's."""
+    """A user's memory functions: malloc(size, alignment) -> address (0: none left), free(address). Used if both are given."""
 
     malloc: Callable[[int, int], int] | None = None
     free: Callable[[int], None] | None = None
 
 
 def allocate(nbytes: int, use: Use, allocator: Allocator | None = None) -> NDArray[np.uint8]:
-    """Memory on a cache line that lives as long as the array and its views. Raises OutOfMemory, saying what it was to be for."""
+    """Memory aligned to a cache line, freed with the last view of the array. Raises OutOfMemory, which says what it was for."""
     malloc, free = (allocator.malloc, allocator.free) if allocator is not None else (None, None)
     if malloc is None or free is None:
         try:

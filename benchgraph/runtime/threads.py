@@ -1,19 +1,18 @@
 """Thread runtimes behind one symbol: `void benchgraph_parallel(ptr body, ptr ctx, i64 tasks)`.
 
-It calls `body(ctx, begin, end, thread)` so that every task in 0 <= t < tasks is in exactly one [begin, end), each share not empty and
-each thread number less than the thread count. It returns when all are done. One thread or one task runs inline and wakes nobody.
+It calls `body(ctx, begin, end, thread)` so that every task in 0 <= t < tasks is in exactly one non-empty [begin, end), with thread numbers
+less than the thread count, and returns when all are done. One thread or one task runs inline.
 
-    omp         GOMP_parallel of the OpenMP library that the process already has, or that the system offers
-    threadpool  our own workers (pool.py)
+    omp         GOMP_parallel of the OpenMP library that the process has loaded, or that the system has
+    threadpool  the library's own workers (worker_pool.py)
     seq         a call
-    auto        omp if the process has an OpenMP library already, whose threads ours would compete with; else threadpool, whose regions
-                begin and end sooner: 0.4 us of an empty one against 0.8 to 1.6 of libgomp, with 2 threads on a Cascade Lake server (least
-                of 5000 in a row, ten runs); MLP_1 of the Graph Compiler paper in int8 at batch 32 took 13.6 us in place of 14.9
+    auto        omp if the process has loaded an OpenMP library, whose threads others would compete with; else threadpool, whose fork and
+                join are faster (docs/measurements/runtime.md)
 
-Each (kind, threads) is a small compiled function of its own, made once and kept, so executables may differ in both.
+Each (kind, threads) is a small compiled function, made once, so executables may differ in both.
 
-libgomp waits for ever in the child of a fork for the threads that its parent had. So there, what was compiled for omp runs on a pool that
-was made ready before the fork, and what is compiled then on threadpool.
+In the child of a fork, libgomp would wait for ever for the threads of the parent. There, code that was compiled for omp runs on a pool that
+was created before the fork, and new code is compiled for threadpool.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from benchgraph.codegen.intrinsics import FAST_COMPILE
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.pool import Pool, too_many
+from benchgraph.runtime.worker_pool import Pool, too_many_threads
 
 KINDS = ("auto", "omp", "threadpool", "seq")
 _PORTABLE = ISAS["portable"]
@@ -51,12 +50,12 @@ done:
 }}
 """
 
-# {threads} is baked in. A team may come out smaller than asked for (nested regions, OMP_THREAD_LIMIT), so a thread asks how many they are.
+# A team may be smaller than {threads} (nested regions, OMP_THREAD_LIMIT), so each thread queries its size.
 _OMP = """
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()
-@{survivor} = external global ptr
+@{fallback} = external global ptr
 
 define internal void @share(ptr %region) {{
   %body = load ptr, ptr %region
@@ -88,11 +87,11 @@ entry:
   %many = icmp sgt i64 %tasks, 1
   br i1 %many, label %ask, label %few
 ask:
-  %survivor = load ptr, ptr @{survivor}
-  %is.child = icmp ne ptr %survivor, null
+  %fallback = load ptr, ptr @{fallback}
+  %is.child = icmp ne ptr %fallback, null
   br i1 %is.child, label %elsewhere, label %fork
 elsewhere:
-  call void %survivor(ptr %body, ptr %ctx, i64 %tasks)
+  call void %fallback(ptr %body, ptr %ctx, i64 %tasks)
   br label %done
 fork:
   store ptr %body, ptr %region
@@ -114,15 +113,15 @@ done:
   ret void
 }}
 """
-_SURVIVOR = "benchgraph_survivor"
+_FALLBACK = "benchgraph_fork_fallback"
 _OMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
-_OMP_FILE = re.compile(rb"/lib(?:gomp|iomp5|omp)\b[^/]*\.so[^/]*$")  # wheels bring copies as libgomp-24e2ab19.so.1.0.0
+_OMP_FILE = re.compile(rb"/lib(?:gomp|iomp5|omp)\b[^/]*\.so[^/]*$")  # wheels have copies such as libgomp-24e2ab19.so.1.0.0
 
 
 class _Object(ctypes.Structure):
-    """struct dl_phdr_info of link.h. loads, unloads: how often the process has loaded and unloaded anything so far."""
+    """struct dl_phdr_info of link.h. loads, unloads: how many objects the process has loaded and unloaded."""
 
     _fields_ = (
         ("address", ctypes.c_void_p),
@@ -138,58 +137,57 @@ _Visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Object), ctypes.c_size_t
 
 
 def _loaded_omp() -> str | None:
-    """The file of an OpenMP library that the process has, whoever loaded it."""
+    """The file of an OpenMP library that the process has loaded."""
     seen: list[tuple[int, int]] = []
 
-    def look(found: Any, size: int, data: object) -> int:
-        seen.append((found.contents.loads, found.contents.unloads))
-        return 1  # the first tells for all
+    def visit(object: Any, size: int, data: object) -> int:
+        seen.append((object.contents.loads, object.contents.unloads))
+        return 1  # the same for all objects
 
-    return _omp_of(seen[0]) if _each_object(look) else None
+    return _omp_of(seen[0]) if _visit_objects(visit) else None
 
 
 @lru_cache(1)
 def _omp_of(changes: tuple[int, int]) -> str | None:
-    """As long as nothing was loaded or unloaded since: looking takes 0.2 ms, asking whether to look 0.03."""
+    """Cached until something is loaded or unloaded: a search takes 0.2 ms, getting the counts 0.03."""
     files: list[bytes] = []
 
-    def look(found: Any, size: int, data: object) -> int:
-        if _OMP_FILE.search(found.contents.file or b""):
-            files.append(found.contents.file)
+    def visit(object: Any, size: int, data: object) -> int:
+        if _OMP_FILE.search(object.contents.file or b""):
+            files.append(object.contents.file)
         return len(files)
 
-    _each_object(look)
+    _visit_objects(visit)
     return os.fsdecode(files[0]) if files else None
 
 
-def _each_object(look: Callable[[Any, int, object], int]) -> int:
-    """dl_iterate_phdr: look at one loaded object after the other, until something other than 0 is returned; 0 where the system has none.
+def _visit_objects(visit: Callable[[Any, int, object], int]) -> int:
+    """dl_iterate_phdr: visit loaded objects until the result is not 0, and return it; 0 where the system lacks the function.
 
-    Python's lock is held all the while, or a thread that loads something with it would wait for ours, and ours for it.
+    Called with the GIL held, as a thread that loads a library with the GIL held would deadlock with this one otherwise.
     """
     iterate = getattr(ctypes.PyDLL(None), "dl_iterate_phdr", None)
-    return 0 if iterate is None else int(iterate(_Visit(look), None))
+    return 0 if iterate is None else int(iterate(_Visit(visit), None))
 
 
 def _omp_libraries() -> Iterator[str | None]:
-    """Where to look, the likeliest first: find_library runs other programs, for tens of milliseconds each."""
+    """Candidates, cheap ones first: find_library runs other programs, for tens of milliseconds each."""
     yield from (_loaded_omp(), "libgomp.so.1", "libiomp5.so", "libomp.so")
     yield from filter(None, map(ctypes.util.find_library, ("gomp", "iomp5")))
 
 
 @cache
 def omp_functions() -> dict[str, int]:
-    """Addresses of the OpenMP functions we call; {} when there is no OpenMP library.
+    """Addresses of the OpenMP functions that are called; {} if there is no OpenMP library.
 
-    A library that the process has loaded wins, so that two OpenMP runtimes do not compete for the cores.
+    A library that the process has loaded is preferred, so that two OpenMP runtimes do not compete for cores.
     """
     for name in _omp_libraries():
         try:
-            library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)  # never unloaded: its threads may outlive every user
-            found = {f: ctypes.cast(getattr(library, f), ctypes.c_void_p).value or 0 for f in _OMP_FUNCTIONS}
+            library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)  # never unloaded, as its threads stay
+            return {f: ctypes.cast(getattr(library, f), ctypes.c_void_p).value or 0 for f in _OMP_FUNCTIONS}
         except (OSError, AttributeError):
             continue
-        return found
     return {}
 
 
@@ -199,22 +197,22 @@ def _code(kind: str, threads: int) -> tuple[Code, Pool | None]:
         return load(_SEQ, _PORTABLE, {}, opt=FAST_COMPILE), None
     if kind == "omp":
         _try_threads(threads)
-        entry = _survivors.setdefault(threads, _Survivor()).entry
-        text = _OMP.format(name=PARALLEL, threads=threads, survivor=_SURVIVOR)
-        return load(text, _PORTABLE, {**omp_functions(), _SURVIVOR: ctypes.addressof(entry)}, opt=FAST_COMPILE), None
+        entry = _fork_fallbacks.setdefault(threads, _ForkFallback()).entry
+        text = _OMP.format(name=PARALLEL, threads=threads, fallback=_FALLBACK)
+        return load(text, _PORTABLE, {**omp_functions(), _FALLBACK: ctypes.addressof(entry)}, opt=FAST_COMPILE), None
     pool = Pool(threads, PARALLEL)
     return pool.code, pool
 
 
 def _try_threads(threads: int) -> None:
-    """libgomp ends the process when it cannot start its threads. Raises InvalidArguments when they cannot be started."""
+    """Raises InvalidArguments if so many threads cannot be started, where libgomp would end the process."""
     leave, started = threading.Event(), list[threading.Thread]()
     try:
         for _ in range(threads - 1):
             started.append(threading.Thread(target=leave.wait, daemon=True))
             started[-1].start()
     except NO_THREAD as bad:
-        raise too_many(threads, len(started)) from bad
+        raise too_many_threads(threads, len(started)) from bad
     finally:
         leave.set()
         for thread in started:
@@ -223,47 +221,47 @@ def _try_threads(threads: int) -> None:
 
 
 @cache
-def most_threads() -> int:
-    """How many threads the system could have in all, each with a number of its own."""
+def max_threads() -> int:
+    """The system's limit of threads."""
     try:
         return min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
     except (OSError, ValueError):
-        return 1 << 15  # Linux's own unless it is told otherwise
+        return 1 << 15  # Linux's default
 
 
 @dataclass
-class _Survivor:
-    """What omp's regions run on in the child of a fork, for one number of threads: entry points to it there, and is null elsewhere."""
+class _ForkFallback:
+    """The pool that omp's regions run on in the child of a fork, for one thread count. entry: its function in a child, null elsewhere."""
 
     entry: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
     pool: Pool | None = None
 
 
-_survivors: dict[int, _Survivor] = {}
+_fork_fallbacks: dict[int, _ForkFallback] = {}
 _is_forked = False
 
 
 def _before_fork() -> None:
-    """Compile now what the child will need: LLVM is at rest there, but a fork may be all that it does."""
-    for threads, survivor in list(_survivors.items()):
-        if survivor.pool is None:
-            survivor.pool = Pool(threads, PARALLEL, is_spare=True)
+    """Compile the pools before the fork, as the handler in the child should not compile: the child may exec at once."""
+    for threads, fallback in list(_fork_fallbacks.items()):
+        if fallback.pool is None:
+            fallback.pool = Pool(threads, PARALLEL, is_spare=True)
 
 
 def _after_fork() -> None:
     global _is_forked
     _is_forked = True
-    for survivor in list(_survivors.values()):
-        if survivor.pool is not None:
-            survivor.entry.value = survivor.pool.code.address(PARALLEL)
+    for fallback in list(_fork_fallbacks.values()):
+        if fallback.pool is not None:
+            fallback.entry.value = fallback.pool.code.address(PARALLEL)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
-def resolved(kind: str) -> str:
-    """The runtime that is meant: what `auto` stands for on this system, and omp in the child of a fork."""
+def resolve_runtime(kind: str) -> str:
+    """The runtime that `auto` selects on this system; threadpool for omp in the child of a fork."""
     if kind == "auto":
         kind = "omp" if _loaded_omp() and omp_functions() else "threadpool"
     return "threadpool" if kind == "omp" and _is_forked and omp_functions() else kind
@@ -272,16 +270,16 @@ def resolved(kind: str) -> str:
 def runtime_symbol(kind: str, threads: int) -> int:
     """The address of `benchgraph_parallel` for this runtime and thread count.
 
-    Raises InvalidArguments for an unknown kind, a count below 1 and one of more threads than can be started, Unimplemented for omp where
-    no OpenMP library is found.
+    Raises InvalidArguments for an unknown kind, a count below 1, and more threads than can be started; Unimplemented for omp without an
+    OpenMP library.
     """
     if kind not in KINDS:
         raise InvalidArguments(f"no thread runtime is called {kind!r}", where="thread runtime", fix=f"choose one of {', '.join(KINDS)}")
     if threads < 1:
         raise InvalidArguments(f"{threads} threads", where="thread runtime", fix="use at least one")
-    if threads > most_threads() and kind != "seq":
-        raise too_many(threads, most_threads())
-    kind = resolved(kind)
+    if threads > max_threads() and kind != "seq":
+        raise too_many_threads(threads, max_threads())
+    kind = resolve_runtime(kind)
     if kind == "omp" and not omp_functions():
         raise Unimplemented("no OpenMP library on this system", where="thread runtime omp", fix="install libgomp, or choose threadpool")
     code, _ = _code(kind, threads)

@@ -21,7 +21,7 @@ from benchgraph.core.target import Target, current
 from benchgraph.graph import GraphBuilder
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime import disk, warm
+from benchgraph.runtime import disk_cache, executable_cache
 from benchgraph.runtime.threads import omp_functions
 from tests.bf16.conftest import BELOW, BF16, Cpu
 from tests.support.bf16_products import WAYS, check_padding_is_unused, check_two_products, close
@@ -141,11 +141,11 @@ def test_rounding_is_one_instruction_and_nothing_is_called(partition: Partition,
 
 def test_no_processor_finds_what_was_compiled_for_another(cpu: Cpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The level and all features are in the key, and the level cannot be raised by a user."""
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
     with override(isa=BF16.name, cache_dir=str(tmp_path), disk_cache_capacity=16):
         p = product_of_f32()
         assert [compile_partition(p).is_warm for _ in range(2)] == [False, True]
         assert not compile_partition(p, replace(current(), isa=BELOW)).is_warm
-        described = warm.compiler(BF16)
-        monkeypatch.setattr(warm, "compiler", lambda isa: described.replace("+avx512bf16", "+avx512bf16,+avx512vbmi"))
+        described = executable_cache.compiler_identity(BF16)
+        monkeypatch.setattr(executable_cache, "compiler_identity", lambda isa: described.replace("+avx512bf16", "+avx512bf16,+avx512vbmi"))
         assert not compile_partition(p).is_warm

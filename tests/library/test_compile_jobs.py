@@ -37,7 +37,7 @@ from benchgraph.library.partition import Partition as ApiPartition
 from benchgraph.options.knobs import Side
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.runtime import code, disk, warm
+from benchgraph.runtime import code, disk_cache, executable_cache
 from benchgraph.runtime.executable import Executable
 from tests.library.compile_workers import little, started
 from tests.support.processes import is_gone
@@ -106,8 +106,8 @@ def same(ours: Executable, theirs: Executable) -> bool:
         and all(getattr(ours.signature, n) == getattr(theirs.signature, n) for n in ("inputs", "outputs", "constants", "init_inputs"))
         and [None if d is None else d.tobytes() for d in ours.signature.literals]
         == [None if d is None else d.tobytes() for d in theirs.signature.literals]
-        and (ours.layouts, ours.inplace, ours.computes, ours.scratchpad_bytes, ours.is_warm)
-        == (theirs.layouts, theirs.inplace, theirs.computes, theirs.scratchpad_bytes, theirs.is_warm)
+        and (ours.layouts, ours.inplace, ours.init_digest, ours.scratchpad_bytes, ours.is_warm)
+        == (theirs.layouts, theirs.inplace, theirs.init_digest, theirs.scratchpad_bytes, theirs.is_warm)
     )
 
 
@@ -266,13 +266,16 @@ def test_the_log_is_that_of_one_process(worker: int, watch: Watch, capsys: pytes
 def test_partitions_compiled_by_workers_are_kept_on_disk(
     worker: int, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
     parts = work()
     with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=16):
         first = list(compile_partitions(parts))
         assert "there" in watch.told
         files = [f.name for f in (tmp_path / "cache").rglob("*-*") if f.is_file()]
-        for kind, count in ((warm.EXECUTABLE, len(parts)), (code.OBJECT, len({unit.text for e in first for unit in e.code.units}))):
+        for kind, count in (
+            (executable_cache.EXECUTABLE, len(parts)),
+            (code.OBJECT, len({unit.text for e in first for unit in e.code.units})),
+        ):
             assert len([name for name in files if name.startswith(kind)]) == count
         watch.told.clear()
         again = list(compile_partitions(parts))

@@ -18,11 +18,11 @@ from benchgraph.codegen.intrinsics import FAST_COMPILE, OPTIMISED, create_target
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.target import ISAS, Isa, host, missing
-from benchgraph.runtime import code, unlocked
+from benchgraph.runtime import code, llvm_without_lock
 from benchgraph.runtime import jit as jit_module
-from benchgraph.runtime.code import all_kept, compiled, kept, level, link, load
-from benchgraph.runtime.disk import Store
-from benchgraph.runtime.jit import binding, jit
+from benchgraph.runtime.code import all_kept, code_generation_level, compile_cached, compile_object, link, load
+from benchgraph.runtime.disk_cache import Store
+from benchgraph.runtime.jit import jit, prepared_linker
 from benchgraph.runtime.threads import runtime_symbol
 
 ANSWER = """
@@ -93,11 +93,11 @@ def test_the_runtime_is_got_ready_while_units_are_made(monkeypatch: pytest.Monke
 
     text = "declare void @benchgraph_parallel(ptr, ptr, i64)\ndefine ptr @f() { ret ptr @benchgraph_parallel }"
     monkeypatch.setattr(jit_module, "runtime_symbol", seen)
-    with override(runtime="seq"), binding(host()) as bind:
+    with override(runtime="seq"), prepared_linker(host()) as bind:
         assert is_asked.wait(60)
         code = bind(all_kept([text], host().isa))
     assert ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address("f"))() == runtime_symbol("seq", host().cores)
-    with binding(replace(host(), cores=0)) as bind, pytest.raises(InvalidArguments, match="0 threads"):
+    with prepared_linker(replace(host(), cores=0)) as bind, pytest.raises(InvalidArguments, match="0 threads"):
         bind(())
 
 
@@ -117,14 +117,14 @@ def test_a_text_is_compiled_while_the_next_one_is_written(monkeypatch: pytest.Mo
 
     def seen(text: str, isa: Isa, opt: int) -> bytes:
         is_compiled.set()
-        return compiled(text, isa, opt)
+        return compile_object(text, isa, opt)
 
     def written() -> Iterator[str]:
         yield CALLEE
         assert is_compiled.wait(60)
         yield CALLER
 
-    monkeypatch.setattr(code, "compiled", seen)
+    monkeypatch.setattr(code, "compile_object", seen)
     with override(cache_dir="off"):
         assert [unit.text for unit in all_kept(written(), host().isa)] == [CALLEE, CALLER]
 
@@ -138,13 +138,13 @@ def test_what_nobody_has_begun_is_compiled_by_who_asked(monkeypatch: pytest.Monk
             is_mine_ready.set()
         else:
             assert is_mine_ready.wait(60)
-        return compiled(text, isa, opt)
+        return compile_object(text, isa, opt)
 
-    monkeypatch.setattr(code, "compiled", seen)
+    monkeypatch.setattr(code, "compile_object", seen)
     monkeypatch.setattr(code, "host", lambda: replace(host(), cores=2))
     with override(cache_dir="off"):
         units = all_kept((CALLEE, CALLER), host().isa)
-    assert [unit.object for unit in units] == [compiled(text, host().isa) for text in (CALLEE, CALLER)]
+    assert [unit.object for unit in units] == [compile_object(text, host().isa) for text in (CALLEE, CALLER)]
 
 
 @pytest.mark.parametrize("cores", [1, 8])
@@ -156,7 +156,7 @@ def test_what_was_compiled_is_kept_by_who_asked(cores: int, monkeypatch: pytest.
     monkeypatch.setattr(code, "host", lambda: replace(host(), cores=cores))
     with override(cache_dir=str(tmp_path), disk_cache_capacity=16):
         first = all_kept((CALLEE, CALLER), host().isa)
-        monkeypatch.setattr(code, "compiled", lambda *_: pytest.fail("it is on disk"))
+        monkeypatch.setattr(code, "compile_object", lambda *_: pytest.fail("it is on disk"))
         again = all_kept((CALLEE, CALLER), host().isa)
     assert [unit.object for unit in again] == [unit.object for unit in first]
     assert at_disk == {threading.get_ident()}
@@ -170,9 +170,9 @@ BLENDED = """define <8 x i16> @f(<8 x i16> %a, <8 x i16> %b) noinline optnone {
 
 def test_what_is_not_to_be_optimised_is_not_meant_for_optimised_code_either() -> None:
     """At the other level LLVM 22 ends the process: it takes the blend's mask, 0b10001010, for a negative number of more than 8 bits."""
-    assert kept(BLENDED, host().isa).object
-    assert level(BLENDED) == FAST_COMPILE
-    assert level(CALLER) == OPTIMISED
+    assert compile_cached(BLENDED, host().isa).object
+    assert code_generation_level(BLENDED) == FAST_COMPILE
+    assert code_generation_level(CALLER) == OPTIMISED
 
 
 def test_what_a_text_raises_is_raised() -> None:
@@ -187,8 +187,8 @@ def test_llvm_compiles_while_another_thread_has_llvmlites_lock() -> None:
     passes.add_instruction_combine_pass()
     builder = llvm.create_pass_builder(target_machine, llvm.create_pipeline_tuning_options())
     with ThreadPoolExecutor(1) as pool, locked():
-        pool.submit(unlocked.run, passes, module, builder).result(60)
-        made = pool.submit(unlocked.emit_object, target_machine, module).result(60)
+        pool.submit(llvm_without_lock.run, passes, module, builder).result(60)
+        made = pool.submit(llvm_without_lock.emit_object, target_machine, module).result(60)
     assert "shl" in str(module)
     assert made == target_machine.emit_object(module)
 
@@ -217,7 +217,7 @@ def test_all_that_a_compilation_makes_of_llvms_is_freed(monkeypatch: pytest.Monk
         monkeypatch.setitem(llvm.ffi.lib._fntab, name, counted)
     for text in (CALLEE, "define void @f() { %x = add i64 %y, 1 \n ret void }"):
         with override(cache_dir="off"), suppress(RuntimeError):
-            linked = link((kept(text, host().isa),), host().isa, {})
+            linked = link((compile_cached(text, host().isa),), host().isa, {})
             linked.optimized_ir()
             del linked
     assert all(count[made] for made in OWNED)
@@ -238,6 +238,6 @@ def test_what_has_no_code_is_said_in_llvms_words(monkeypatch: pytest.MonkeyPatch
 
         return emit
 
-    monkeypatch.setattr(unlocked, "_function", refusing)
+    monkeypatch.setattr(llvm_without_lock, "_function", refusing)
     with pytest.raises(RuntimeError, match="cannot select"):
-        unlocked.emit_object(None, None)
+        llvm_without_lock.emit_object(None, None)

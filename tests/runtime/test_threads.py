@@ -17,7 +17,7 @@ from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.core.target import ISAS
 from benchgraph.runtime import threads as runtimes
 from benchgraph.runtime.code import Code, load
-from benchgraph.runtime.threads import omp_functions, resolved, runtime_symbol
+from benchgraph.runtime.threads import omp_functions, resolve_runtime, runtime_symbol
 
 Tasks = NDArray[np.int64]
 COUNTS = (0, 1, 2, 3, 7, 100)
@@ -248,7 +248,7 @@ def has_loaded(monkeypatch: pytest.MonkeyPatch, *files: str) -> None:
     def each(look: Callable[[object, int, object], int]) -> int:
         return next((found for o in objects if (found := look(ctypes.pointer(o), 0, None))), 0)
 
-    monkeypatch.setattr(runtimes, "_each_object", each)
+    monkeypatch.setattr(runtimes, "_visit_objects", each)
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,13 @@ def test_auto_is_omp_in_a_process_that_has_it(monkeypatch: pytest.MonkeyPatch, f
     has_loaded(monkeypatch, "/usr/lib/libgompertz.so.1", file, "/lib/libc.so.6")
     monkeypatch.setattr(runtimes, "omp_functions", lambda: {"GOMP_parallel": 1})
     assert runtimes._loaded_omp() == file
-    assert resolved("auto") == "omp"
+    assert resolve_runtime("auto") == "omp"
 
 
 @pytest.mark.parametrize("files", [("/usr/lib/libgompertz.so.1", "/usr/lib/libomptarget.so"), ()])
 def test_auto_is_the_threadpool_elsewhere(monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]) -> None:
     has_loaded(monkeypatch, *files)
-    assert resolved("auto") == "threadpool"
+    assert resolve_runtime("auto") == "threadpool"
     assert runtime_symbol("auto", 2) == runtime_symbol("threadpool", 2)
 
 
@@ -302,7 +302,7 @@ def test_a_library_that_is_loaded_is_noticed(kind: str) -> None:
     """What the tests of this file load themselves, if nobody did."""
     if kind == "omp":
         assert omp_functions()
-        assert resolved("auto") == "omp"
+        assert resolve_runtime("auto") == "omp"
 
 
 def test_omp_without_a_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,12 +382,12 @@ for turn in range(5):
     pid = os.fork()
     if pid == 0:
         import signal; signal.alarm(20)  # ends what hangs
-        good = right(code) and right(t.compiled("omp", 3)) and right(t.compiled("auto", 3)) and t.resolved("omp") == "threadpool"
+        good = right(code) and right(t.compiled("omp", 3)) and right(t.compiled("auto", 3)) and t.resolve_runtime("omp") == "threadpool"
         os._exit(0 if good else 3)
     assert os.waitpid(pid, 0)[1] == 0, turn
 going = False
 for each in threads: each.join()
-assert right(code) and t.resolved("omp") == "omp"
+assert right(code) and t.resolve_runtime("omp") == "omp"
 print("fine")
 """
     result = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120, check=False)

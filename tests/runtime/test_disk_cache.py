@@ -18,8 +18,8 @@ import pytest
 from benchgraph.core.config import cache_home, from_environment, override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.remarks import collected
-from benchgraph.runtime import disk
-from benchgraph.runtime.disk import SHARDS, Store, store
+from benchgraph.runtime import disk_cache
+from benchgraph.runtime.disk_cache import SHARDS, Store, store
 
 KIND = "thing"
 KEY = sha256(b"key").hexdigest()
@@ -33,9 +33,9 @@ def kept(tmp_path: Path) -> Store:
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """Stores that a test opened are not the next one's."""
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
     yield
-    disk._opened.cache_clear()
+    disk_cache._opened.cache_clear()
 
 
 def file(s: Store) -> Path:
@@ -367,7 +367,7 @@ def test_the_default_place_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_pat
 WRITER = """
 import sys
 from pathlib import Path
-from benchgraph.runtime.disk import Store
+from benchgraph.runtime.disk_cache import Store
 s = Store(Path(sys.argv[1]), 16 << 17)  # a folder holds few of these, so writers also evict
 for turn in range(40):
     for key in ("aa", "ab", "ac"):

@@ -1,4 +1,4 @@
-"""Which compiler this is: a digest of its source files, so that what another version of them compiled is not taken for its work."""
+"""A digest of the compiler's source files, so that results of another version are not used."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 
 from benchgraph.core.remarks import remark
 from benchgraph.core.version import LOADED_NS, ROOT
-from benchgraph.runtime.disk import Store
+from benchgraph.runtime.disk_cache import Store
 
-# What never decides about code. Everything else in the package counts, so that a new folder cannot be forgotten.
+# What code generation does not depend on. A new folder counts unless it is added here.
 _OTHERS = frozenset(
     {"_data", "__pycache__", "analysis", "commands", "framework", "fuzz", "harness", "library", "measure", "onednn", "options", "present"}
     | {"reference", "results", "torch", "tune", "cli.py", "__main__.py"}
 )
-_TICK_NS = 20_000_000  # file systems take the time of the last clock tick, up to 10 ms ago
+_TICK_NS = 20_000_000  # times of files are those of the last clock tick, up to 10 ms ago
 
 Status = tuple[str, int, int, int, int]  # path in the package, size, times of modification and change in ns, inode
 
 
 def compiler_digest(store: Store) -> str | None:
-    """Of the names and contents of the compiler's files, as this process has loaded them; None when they cannot be told.
+    """A digest of the names and contents of the compiler's files, as this process has loaded them; None if they have changed since.
 
-    Reading all of them takes 5 ms. So the store remembers the digest by what the file system says of them: nobody can set the time of a
-    file's last change, so equal ones mean equal contents.
+    Reading all of them takes 5 ms, so the disk cache keeps the digest by their status: nobody can set the time of a file's last change, so
+    equal status means equal contents.
     """
     return _digest(store, ROOT, LOADED_NS)
 
@@ -42,16 +42,16 @@ def _digest(store: Store, root: Path, loaded_ns: int) -> str | None:
         known = store.get("sources", key)
         if known is not None:
             return known.decode()
-        found = _contents(root, [path for path, *_ in files])
+        digest = _contents(root, [path for path, *_ in files])
     except (OSError, ValueError) as bad:
         remark(f"no disk cache: the compiler's source files cannot be read ({bad})")
         return None
-    store.put("sources", key, found.encode())
-    return found
+    store.put("sources", key, digest.encode())
+    return digest
 
 
 def unchanged_since(loaded_ns: int) -> bool:
-    """Whether the compiler's files are those that a process found which began to read them then, by time.time_ns()."""
+    """Whether the compiler's files have not changed since a time, by time.time_ns()."""
     try:
         return _changed_ns(_files(ROOT)) < loaded_ns - _TICK_NS
     except OSError:
@@ -77,7 +77,7 @@ def _files(root: Path, prefix: str = "") -> Iterator[Status]:
 def _contents(root: Path, paths: list[str]) -> str:
     digest = sha256()
     for path in paths:
-        with open(f"{root}/{path}", "rb", buffering=0) as file:  # a third less time than by pathlib
+        with open(f"{root}/{path}", "rb", buffering=0) as file:  # a third faster than pathlib
             data = file.read()
         digest.update(f"{path} {len(data)}\n".encode() + data)
     return digest.hexdigest()

@@ -1,17 +1,17 @@
-"""Files that outlive the process: what was computed once, found again by a digest of everything that determines it.
+"""The disk cache: files by a digest of everything that their contents depend on.
 
-    <directory>/<first digit of the key>/<kind>-<key>      magic, SHA-256 of what follows with kind and key, the bytes
+    <directory>/<first digit of the key>/<kind>-<key>      magic, SHA-256 of kind, key and contents, contents
 
-Many processes may share a directory. A file is written beside its place and renamed into it, so a reader sees all of it or none; what is
-torn or changed all the same fails its checksum, is deleted and counts as absent. Each of the 16 folders holds a sixteenth of the capacity:
-after every write the files that were not used for longest go. A reader that has opened a file keeps it.
+Many processes may share a directory. A file is written under another name and renamed, so a reader sees all of it or nothing. A file whose
+checksum is wrong is deleted and counts as absent. Each of the 16 folders has a sixteenth of the capacity: every write deletes the least
+recently used files beyond it. A reader keeps a file that it has opened.
 
-What it holds is executed. So the directory, its folders and their files must belong to the user, be what they seem, and nobody else may
-write to them. That is asked of each when it is open, and the next is opened relative to it: nothing can be put in its place in between.
-Folders above need not be the user's alone: what somebody else puts into the directory's place is that somebody's.
+The contents are executed. So the directory, its folders and files must belong to this user and be writable by nobody else. This is checked
+on each open file, and the next one is opened relative to it, so that nothing can be exchanged in between. Folders above the directory may
+belong to others: a directory that others put in its place belongs to them and is refused.
 
-Where the directory cannot be used, or not be written, one remark says so and everything is computed as if there were none. A folder or
-file in it that cannot be used counts as absent, and one remark names the first.
+If the directory cannot be used or written, one remark says so, and everything is computed as if there were none. A folder or file in it
+that cannot be used counts as absent, and one remark names the first of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAGIC = b"bgcache1"
 SHARDS = 16
 MEGABYTE = 1 << 20
 _DIGEST_BYTES = 32
-_ABANDONED_S = 3600.0  # a writer needs milliseconds: older unfinished files belong to processes that died
+_ABANDONED_S = 3600.0  # writing takes milliseconds: older unfinished files are of dead processes
 _UNFINISHED = ".new-"
 _NAME = re.compile(r"\w+-[0-9a-f]+")
 
@@ -52,14 +52,14 @@ class Store:
         self._lock = forks.lock()
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """What was stored, None if it is not there, not whole or not safe. key: hexadecimal digits."""
-        found = self._whole(kind, key)
+        """The stored contents, None if they are absent, damaged or unsafe. key: hexadecimal digits."""
+        content = self._read(kind, key)
         with self._lock:
-            (self.misses if found is None else self.hits)[kind] += 1
-        return found
+            (self.misses if content is None else self.hits)[kind] += 1
+        return content
 
     def put(self, kind: str, key: str, content: bytes) -> None:
-        """Store it, unless it alone would fill a folder. After a failure nothing more is written by this process."""
+        """Store contents, unless they would fill a folder. After a failure this process writes nothing more."""
         room = self.capacity // SHARDS
         size = len(MAGIC) + _DIGEST_BYTES + len(content)
         if not self._may_write or size > room:
@@ -80,7 +80,7 @@ class Store:
 
     @contextmanager
     def _folder(self, key: str, *, make: bool = False) -> Iterator[int]:
-        """The folder of a key, open. make: if it is not there. Raises OSError; _Unusable for one that is not this user's alone."""
+        """The folder of a key, open. make: create it if absent. Raises OSError; _Unusable if it is not this user's alone."""
         with _own_directory(self.directory) as root:
             if make:
                 with suppress(FileExistsError):
@@ -88,15 +88,15 @@ class Store:
             with _own(key[0], os.O_DIRECTORY, self.directory / key[0], root) as (folder, _):
                 yield folder
 
-    def _whole(self, kind: str, key: str) -> bytes | None:
+    def _read(self, kind: str, key: str) -> bytes | None:
         path = self._path(kind, key)
         try:
             with self._folder(key) as folder, _own(path.name, 0, path, folder) as (file, size):
-                data = _content(file, size) if size <= self.capacity else b""  # more is not ours
+                data = _content(file, size) if size <= self.capacity else b""  # larger ones are not ours
                 start = len(MAGIC) + _DIGEST_BYTES
                 if data[:start] == MAGIC + _checksum(kind, key, data[start:]):
                     with suppress(OSError):
-                        os.utime(file)  # used now: it goes last
+                        os.utime(file)  # marks it as used
                     return data[start:]
                 with suppress(OSError):
                     os.unlink(path.name, dir_fd=folder)
@@ -122,21 +122,21 @@ class Store:
 
 
 def _checksum(kind: str, key: str, content: bytes) -> bytes:
-    """Kind and key too, so that a file under another one's name is not taken for it."""
+    """Of kind and key too, so that a renamed file is not taken for another one."""
     digest = sha256(f"{kind}-{key}:".encode())
     digest.update(content)
     return digest.digest()
 
 
 class _Unusable(Exception):
-    """What must not be loaded, or written to; the text names it and says why."""
+    """A file or folder that must not be used; the text names it and says why."""
 
 
 @contextmanager
 def _own(name: str, flags: int, path: Path, at: int | None = None) -> Iterator[tuple[int, int]]:
-    """A file of this user's alone, open to be read, and its size; a folder if the flags say O_DIRECTORY.
+    """A file of this user alone, open for reading, and its size; a folder with O_DIRECTORY in flags.
 
-    path: what to call it. at: the open folder that it is in. A pipe does not hold up the opening, and no link is followed. Raises OSError,
+    path: its name in messages. at: the open folder that it is in. Opening does not block at a pipe or follow links. Raises OSError,
     _Unusable.
     """
     is_folder = bool(flags & os.O_DIRECTORY)
@@ -157,18 +157,18 @@ def _own(name: str, flags: int, path: Path, at: int | None = None) -> Iterator[t
 
 @contextmanager
 def _own_directory(path: Path) -> Iterator[int]:
-    """The store's directory, open; it may be a link, since what that leads to is asked. Raises OSError, _Unusable."""
-    found = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """The store's directory, open; it may be a link, as its target is checked. Raises OSError, _Unusable."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if problem := _problem(os.fstat(found), path, is_folder=True):
+        if problem := _problem(os.fstat(directory), path, is_folder=True):
             raise _Unusable(problem)
-        yield found
+        yield directory
     finally:
-        os.close(found)
+        os.close(directory)
 
 
 def _problem(status: os.stat_result, path: Path, *, is_folder: bool) -> str:
-    """Why a file or folder must not be used; '' if it may. Rights that access-control lists give show among the group's."""
+    """Why a file or folder must not be used; '' if it may. The group's bits include the rights of access-control lists."""
     if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
         return f"{path} is no {'folder' if is_folder else 'regular file'}"
     if status.st_uid != os.geteuid():
@@ -180,11 +180,11 @@ def _problem(status: os.stat_result, path: Path, *, is_folder: bool) -> str:
 
 def _content(file: int, size: int) -> bytes:
     with open(file, "rb", closefd=False) as opened:
-        return opened.read(size + 1)  # what has grown meanwhile fails its checksum
+        return opened.read(size + 1)  # one that has grown fails its checksum
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
-    """A file in an open folder, whole or not at all. Raises OSError."""
+    """Write a file in an open folder atomically. Raises OSError."""
     unfinished = f"{_UNFINISHED}{secrets.token_hex(8)}"
     try:
         file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
@@ -198,18 +198,18 @@ def _write(folder: int, name: str, data: bytes) -> None:
 
 
 def _trim(folder: int, room: int) -> None:
-    """Delete what was not used for longest until the rest takes at most `room` bytes, and what dead writers have left."""
-    found, now = [], time.time()
+    """Delete the least recently used files until the rest takes at most `room` bytes, and unfinished files of dead processes."""
+    files, now = [], time.time()
     with os.scandir(folder) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):  # another process has deleted it
                 status = entry.stat(follow_symlinks=False)
                 if _NAME.fullmatch(entry.name) and not stat.S_ISDIR(status.st_mode):
-                    found.append((status.st_mtime_ns, status.st_size, entry.name))
+                    files.append((status.st_mtime_ns, status.st_size, entry.name))
                 elif entry.name.startswith(_UNFINISHED) and now - status.st_mtime > _ABANDONED_S:
                     os.unlink(entry.name, dir_fd=folder)
-    total = sum(size for _, size, _ in found)
-    for _, size, name in sorted(found):
+    total = sum(size for _, size, _ in files)
+    for _, size, name in sorted(files):
         if total <= room:
             return
         with suppress(FileNotFoundError):
@@ -218,7 +218,7 @@ def _trim(folder: int, room: int) -> None:
 
 
 def store() -> Store | None:
-    """The configured store; None when it is switched off or cannot be used, which is remarked once in a process."""
+    """The configured store; None if it is off, or cannot be used, which one remark per process says."""
     flags = config()
     if not flags.disk_cache_capacity or flags.cache_dir == "off":
         return None
@@ -236,7 +236,7 @@ def _opened(directory: Path | None, capacity: int) -> Store | None:
 
 
 def _unusable(directory: Path) -> str:
-    """Why a directory, made if it is not there, must not be used; '' if it may."""
+    """Create a directory if absent. Why it must not be used; '' if it may."""
     try:
         for folder in (*reversed(directory.parents), directory):
             with suppress(FileExistsError):

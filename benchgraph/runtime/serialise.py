@@ -1,9 +1,8 @@
-"""An executable as bytes and back: a description in JSON, then the objects, the IR that each was made of (deflated), and the literals.
+"""Executables as bytes: a description in JSON, then the objects, the IR of each (deflated), and the literals.
 
     length of the JSON (4 bytes, little endian), JSON, sections whose lengths the JSON lists
 
-What stands here was made and checked by this version of the compiler on behalf of the same user (disk.py): nothing in it is run but the
-objects.
+The bytes were written and checked by this version of the compiler for the same user (disk_cache.py). Only the objects are executed.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.target import Target
-from benchgraph.runtime.executable import Executable, Signature, Unlinked
-from benchgraph.runtime.jit import Unit, bind
+from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
+from benchgraph.runtime.jit import Unit, link_to_runtime
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Func, InplacePair, Scope, Tensor
 from benchgraph.tir.module import Module
@@ -31,26 +30,26 @@ Json: TypeAlias = Mapping[str, Any]
 _LENGTH_BYTES = 4
 
 
-def to_bytes(e: Unlinked) -> bytes:
-    """All that `from_bytes` needs."""
+def to_bytes(e: UnlinkedExecutable) -> bytes:
+    """The bytes that `from_bytes` reads."""
     s = e.signature
     literals = [None if data is None else np.ascontiguousarray(data).tobytes() for data in s.literals]
     texts = (zlib.compress(unit.text.encode(), 1) for unit in e.units)
     sections = [*(unit.object for unit in e.units), *texts, *(data for data in literals if data is not None)]
-    places: dict[Tensor, int] = {}  # functions and the signature share most of their tensors: each is told once
+    numbers: dict[Tensor, int] = {}  # functions and the signature share most of their tensors: each is written once
     description = {
-        "main": _func_to_json(e.module.main, places),
-        "init": None if e.module.init is None else _func_to_json(e.module.init, places),
-        "inputs": _places(s.inputs, places),
-        "outputs": _places(s.outputs, places),
-        "constants": _places(s.constants, places),
+        "main": _func_to_json(e.module.main, numbers),
+        "init": None if e.module.init is None else _func_to_json(e.module.init, numbers),
+        "inputs": _numbers(s.inputs, numbers),
+        "outputs": _numbers(s.outputs, numbers),
+        "constants": _numbers(s.constants, numbers),
         "has_literal": [data is not None for data in literals],
         "init_inputs": s.init_inputs,
         "layouts": [(layout.order, layout.blocks) for layout in e.layouts],
-        "computes": e.computes,
+        "init_digest": e.init_digest,
         "units": len(e.units),
         "sections": [len(data) for data in sections],
-        "tensors": [_tensor_to_json(t) for t in places],
+        "tensors": [_tensor_to_json(t) for t in numbers],
     }
     text = json.dumps(description, separators=(",", ":")).encode()
     return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *sections))
@@ -59,7 +58,7 @@ def to_bytes(e: Unlinked) -> bytes:
 def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = True) -> Executable:
     """The executable, linked to the configured thread runtime.
 
-    begin: since when it has taken time, by time.perf_counter(). is_warm: False for what has just been compiled, by another process.
+    begin: when compiling or loading began, by time.perf_counter(). is_warm: False if another process has just compiled it.
     """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     d: Json = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
@@ -69,19 +68,19 @@ def from_bytes(data: bytes, target: Target, begin: float, *, is_warm: bool = Tru
         at += size
     count = d["units"]
     units = [Unit(object, partial(_inflated, text)) for object, text in zip(sections[:count], sections[count : 2 * count], strict=True)]
-    left = iter(sections[2 * count :])
+    literals = iter(sections[2 * count :])
     tensors = [_tensor(t) for t in d["tensors"]]
     signature = Signature(
         inputs=tuple(tensors[i] for i in d["inputs"]),
         outputs=tuple(tensors[i] for i in d["outputs"]),
         constants=tuple(tensors[i] for i in d["constants"]),
-        literals=tuple(np.frombuffer(next(left), np.uint8) if has else None for has in d["has_literal"]),
+        literals=tuple(np.frombuffer(next(literals), np.uint8) if has else None for has in d["has_literal"]),
         init_inputs=tuple(d["init_inputs"]),
     )
     module = Module(_func(d["main"], tensors), None if d["init"] is None else _func(d["init"], tensors))
     layouts = tuple(Layout(tuple(order), tuple((axis, size) for axis, size in blocks)) for order, blocks in d["layouts"])
-    code = bind(units, target)
-    return Executable(code, module, signature, time.perf_counter() - begin, layouts, computes=d["computes"], is_warm=is_warm)
+    code = link_to_runtime(units, target)
+    return Executable(code, module, signature, time.perf_counter() - begin, layouts, init_digest=d["init_digest"], is_warm=is_warm)
 
 
 def _inflated(text: bytes) -> str:
@@ -92,9 +91,9 @@ def _members(value: Tensor | Func | InplacePair) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
-def _places(tensors: Iterable[Tensor], places: dict[Tensor, int]) -> list[int]:
-    """Where each is in `places`, which grows."""
-    return [places.setdefault(t, len(places)) for t in tensors]
+def _numbers(tensors: Iterable[Tensor], numbers: dict[Tensor, int]) -> list[int]:
+    """The number of each tensor in `numbers`, which new ones are added to."""
+    return [numbers.setdefault(t, len(numbers)) for t in tensors]
 
 
 def _tensor_to_json(t: Tensor) -> Json:
@@ -107,9 +106,9 @@ def _tensor(d: Json) -> Tensor:
     )
 
 
-def _func_to_json(f: Func, places: dict[Tensor, int]) -> Json:
-    """All but the body, which nobody needs once there is an object."""
-    known = {**_members(f), "params": _places(f.params, places), "inplace": [_members(o) for o in f.inplace]}
+def _func_to_json(f: Func, numbers: dict[Tensor, int]) -> Json:
+    """All fields but the body, which is not needed once there is an object."""
+    known = {**_members(f), "params": _numbers(f.params, numbers), "inplace": [_members(o) for o in f.inplace]}
     return {name: value for name, value in known.items() if name != "body"}
 
 

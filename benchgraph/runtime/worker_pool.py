@@ -1,14 +1,14 @@
-"""Our own worker threads: fork-join of one parallel region without any library.
+"""Worker threads: fork and join of parallel regions without any library.
 
-The loop of a worker is LLVM IR that a Python thread enters through ctypes and leaves at shutdown, so no region ever waits for the GIL.
-Each worker has a mailbox on cache lines of its own. The caller writes the region, raises the ticket of each worker it needs, runs
-share 0 itself and waits until `pending` is 0. Only then may the region be rewritten, so a late worker never sees half of a newer one.
-Whoever waits spins for about SPIN_US, then says that it sleeps and waits on its semaphore; whoever takes the `sleeping` flag back from 1
-to 0 decides whether there is a post to wait for. So a caller leaves its processor to a worker that has none. Whoever looks at a flag and
-is then held up may take that of a later sleep, and wake somebody too early: a worker looks at its ticket again, a caller at `pending`.
-Code generation is LLVM's quickest: 5 ms of a first compilation in place of 16, and a region is its atomic operations, 0.39 us with either.
-A second caller (or a nested region) finds the pool locked and runs its region itself, as thread 0. Shutdown takes the lock and keeps it,
-so that it waits for a running region and later ones run on their callers.
+- The loop of a worker is LLVM IR, which a Python thread enters through ctypes and leaves at shutdown, so no region waits for the GIL.
+- Each worker has a mailbox on its own cache lines. The caller writes the region, increments the ticket of each worker that it needs, runs
+  share 0 itself and waits until `pending` is 0. Only then may the region be written again, so a late worker never sees part of a newer one.
+- A waiting thread spins for about SPIN_US, then sets its `sleeping` flag and waits on its semaphore, which leaves its processor to others.
+  Either side may reset the flag: the one that does decides whether there is a post to wait for. A delayed thread may reset the flag of a
+  later sleep and wake its thread too early, so a worker checks its ticket again, a caller `pending`.
+- A second caller, or a nested region, finds the pool locked and runs its region inline, as thread 0. Shutdown keeps the lock, so that it
+  waits for a running region and later ones run inline.
+- The code is compiled without optimisation, which saves 11 ms; a region takes as long, since it is all atomic operations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchgraph.core.target import ISAS
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.memory import aligned
 
-SPIN_US = 50  # a wake-up through the semaphore costs 5 to 50 us, so shorter gaps than that are worth spinning through
+SPIN_US = 50  # waking up by the semaphore takes 5 to 50 us, so spinning pays for shorter gaps
 _HEAD_BYTES = 256  # the region at 0, i64 at _SPINS_AT and _THREADS_AT, the caller's box at 128: pending in place of a ticket
 _SPINS_AT, _THREADS_AT = 64, 72
 _MEMORY = "benchgraph_pool"
@@ -263,26 +263,26 @@ done:
 
 
 def _pause() -> tuple[str, str]:
-    """(declaration, instruction) of the processor's hint for spin loops; nothing where LLVM has no portable name for it."""
+    """(declaration, instruction) of the processor's hint for spin loops; empty where LLVM has no name for it."""
     if os.uname().machine not in ("x86_64", "amd64"):
         return "", ""
     return "declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"
 
 
-def too_many(threads: int, most: int) -> InvalidArguments:
-    """What to say when only so many threads could be started, this one among them."""
+def too_many_threads(threads: int, most: int) -> InvalidArguments:
+    """The error if only `most` threads can be started, this one included."""
     what = f"this system lets only {most} of {threads} threads start"
     return InvalidArguments(what, where="thread runtime", fix=f"use --threads={most} or BENCHGRAPH_THREADS={most}, or fewer")
 
 
 class Pool:
-    """`threads - 1` workers and the compiled function `name` that gives them regions. Lives as long as the process.
+    """`threads - 1` workers, and the compiled function `name` that runs regions on them. Lives as long as the process.
 
-    Workers start with the pool, stop at exit, and are started again in the child of a fork. A spare pool has none but in such a child.
+    Workers start with the pool, stop at exit, and start again in the child of a fork. A spare pool starts them in such a child only.
     """
 
     def __init__(self, threads: int, name: str, *, is_spare: bool = False) -> None:
-        """Raises InvalidArguments when the system does not let so many threads start."""
+        """Raises InvalidArguments if so many threads cannot be started."""
         self._threads = threads
         self._memory = aligned(_HEAD_BYTES + _BOX_BYTES * (threads - 1))
         declaration, pause = _pause()
@@ -303,12 +303,12 @@ class Pool:
         self._workers: list[threading.Thread] = []
         if not is_spare and (started := self._start()) < threads:
             self.close()
-            raise too_many(threads, started)
+            raise too_many_threads(threads, started)
         atexit.register(self.close)
         _pools.add(self)
 
     def close(self) -> None:
-        """Stop the workers, once a running region is done; later regions run on their callers. Idempotent."""
+        """Stop the workers, once a running region is done; later regions run inline. Idempotent."""
         if self._workers:
             self._stop(self._memory.ctypes.data)
         for worker in self._workers:
@@ -319,14 +319,14 @@ class Pool:
         return ctypes.CFUNCTYPE(None, *args)(self.code.address(name))
 
     def _calibrate(self) -> int:
-        """How many pauses last SPIN_US (one takes 40 to 140 cycles, depending on the processor)."""
+        """How many pauses take SPIN_US (one takes 40 to 140 cycles, depending on the processor)."""
         spin, times = self._function("spin_for", ctypes.c_int64), 2000
         start = time.perf_counter_ns()
         spin(times)
         return max(1, times * SPIN_US * 1000 // max(1, time.perf_counter_ns() - start))
 
     def _start(self) -> int:
-        """Start the workers, as many as the system lets. Returns how many threads the regions have now, their callers' among them."""
+        """Start as many workers as the system allows. Returns how many threads regions have now, their caller included."""
         self._memory[:] = np.uint8(0)
         self._set(_SPINS_AT, self._spins)
         libc = ctypes.CDLL(None)
@@ -351,7 +351,7 @@ _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """A forked child has the memory but none of the threads, and the lock may have been held by one of them."""
+    """A forked child has the pool's memory but none of its threads, and one of them may have held the lock."""
     for pool in list(_pools):
         pool._start()
 

@@ -1,7 +1,7 @@
-"""LLVM's two long steps, run without the lock that llvmlite holds over every call, so that several threads can be at them.
+"""LLVM's two long steps, called without the lock that llvmlite holds during every call, so that threads can run them in parallel.
 
-What LLVM asks for is what its own concurrent compilers keep to: no two threads share a context, a module or a target machine. llvmlite's
-functions are called past its wrappers, by the names and arguments that it has for them since 0.46.
+LLVM requires that no two threads share a context, a module or a target machine. llvmlite's C functions are called directly, by the names
+and arguments that they have since 0.46.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 
 from benchgraph.core.forks import Gate
 
-_busy = Gate()  # a fork in the midst of these would leave LLVM's own locks held in the child
+_busy = Gate()  # a fork during these calls would leave LLVM's locks held in the child
 
 
 def run(passes: llvm.ModulePassManager, module: llvm.ModuleRef, builder: llvm.PassBuilder) -> None:
@@ -26,7 +26,7 @@ def run(passes: llvm.ModulePassManager, module: llvm.ModuleRef, builder: llvm.Pa
 
 
 def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
-    """The module as an object file. Raises RuntimeError, with LLVM's words, when there is no code for something."""
+    """The module as an object file. Raises RuntimeError, with LLVM's message, for an instruction that the machine lacks."""
     emit = _function("LLVMPY_TargetMachineEmitToMemory", c_void_p, c_void_p, c_void_p, c_int, ctypes.POINTER(c_char_p))
     error = c_char_p()
     with _busy:
@@ -42,7 +42,7 @@ def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
 
 @cache
 def _function(name: str, result: Any, *arguments: Any) -> Any:
-    """Of llvmlite's library. This handle of it has types of its own: llvmlite's are as they were."""
+    """A C function of llvmlite's library, with types that leave llvmlite's own unchanged."""
     return ctypes.CFUNCTYPE(result, *arguments)((name, _library()))
 
 
