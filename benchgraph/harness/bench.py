@@ -59,9 +59,8 @@ def _library(name: str) -> Library:
 
 
 def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:
-    """Make sure, before the first case runs, that every library is there and works. Raises UsageError with the remedy.
-
-    A missing library would fail all its cases, so none of them is begun.
+    """Check, before the first case runs, that every library exists and works, since a missing one would fail all its cases. Raises
+    UsageError with the remedy.
     """
     named = [(name, p.globals.timeout) for p in problems if p.globals.mode is not Mode.list for name in p.globals.library]
     if not named:
@@ -139,11 +138,11 @@ def _free_bytes() -> int:
 
 @dataclass(frozen=True)
 class Bench:
-    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: of the peak, by number of
-    threads and arithmetic (arithmetic.py); kernel: of the microkernel, by arithmetic.
+    """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: of the peak, by number of threads
+    and arithmetic (measure/arithmetic.py); kernel: of the microkernel, by arithmetic.
 
-    bandwidth: (threads, sizes) -> a probe for each size that makes a difference, the smallest first. evict: (arrays, bytes to touch page
-    by page, threads) -> what makes the arrays cold.
+    bandwidth: (threads, sizes) -> a probe for each distinct size, the smallest first. evict: (arrays, bytes to touch page by page, threads)
+    -> a function that makes the arrays cold.
     """
 
     clock: Callable[[], float] = time.perf_counter

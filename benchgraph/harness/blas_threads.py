@@ -1,8 +1,7 @@
-"""numpy's products, in the reference, run on one thread each.
+"""Limits numpy's products in the reference to one thread each.
 
-They are small beside compilation, and BLAS threads that wait for each other cost much on a machine where anything else runs: the two
-products of one attention case (GQA-f32-v2, 2 x 10 GFLOP in f64) took 19 s with four threads and less than 1.4 s with one while two other
-processes were busy. Whoever sets these variables keeps what they say.
+They take little time compared with compilation, and BLAS threads that wait for each other are slow beside other programs
+(docs/measurements/blas-threads.md). The user's environment variables take precedence.
 """
 
 from __future__ import annotations

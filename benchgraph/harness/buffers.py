@@ -56,9 +56,9 @@ def invert_bits(arrays: Iterable[Array]) -> None:
 
 
 def memory_needed(graph: Graph, *, with_reference: bool) -> int:
-    """Bytes that executing the graph takes, every tensor in a buffer of its own; with the float64 reference, as much as it holds at once.
+    """Bytes for executing the graph with every tensor in a buffer of its own; with the float64 reference, including its peak.
 
-    While numpy works it holds as much as the results once more, and copies of a product's operands, whose strides BLAS may not take.
+    numpy temporarily holds another copy of the results, and of a product's operands if BLAS does not support their strides.
     """
     tensors = graph.tensors.values()
     total = sum(t.nbytes for t in tensors)

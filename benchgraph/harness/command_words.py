@@ -17,9 +17,9 @@ NEGATIVE = re.compile(r"-\.?\d.*")  # a negative number is a value, not an optio
 
 
 def value_of(command: str, word: str, left: list[str], *, form: str = " VALUE", barred: str = "-") -> str:
-    """What an option is given: behind its =, or by the next word, which is taken, unless it begins as options do (barred) and is no number.
+    """The value of an option: after its =, or the next word, which is removed, unless it looks like an option (barred) and is no number.
 
-    Raises UsageError, naming the command and the form of the option, when there is none.
+    Raises UsageError, naming the command and the form of the option, if there is none.
     """
     option, has_value, value = word.partition("=")
     if not has_value and left and (left[0] == STDOUT or not left[0].startswith(barred) or NEGATIVE.fullmatch(left[0])):
@@ -38,7 +38,7 @@ def parsed_value(command: str, option: str, value: str, parse: Callable[[str], T
 
 
 def own_options(command: str, options: Collection[str], given: Sequence[str], rest: list[str]) -> Iterator[tuple[str, str]]:
-    """(option, value) for each word that is one of these options, in order; all others go to rest.
+    """(option, value) for each word that is one of these options, in order; all others are appended to rest.
 
     Raises UsageError for an option without a value.
     """
@@ -53,9 +53,9 @@ def own_options(command: str, options: Collection[str], given: Sequence[str], re
 
 
 def need_output(command: str, file: str, kind: str) -> None:
-    """Try the file that a command is to write, before it begins its work. kind: of report, if it is one; a file of '' or - is the terminal.
+    """Check that the command's output file can be written. kind: of report, '' for other files; a file of '' or - is the terminal.
 
-    Raises UsageError for a name that says another kind of report, and for a file that cannot be written.
+    Raises UsageError for a suffix of another report, and for a file that cannot be written.
     """
     if other := contradicts(kind, file):
         what = f"the file's name says {other}, and {kind} is what it gets"

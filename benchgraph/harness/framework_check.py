@@ -1,7 +1,7 @@
-"""A graph run through the framework layer, compared with the reference and with the library used directly.
+"""Runs a graph through the framework layer and compares it with the reference and with direct use of the library.
 
-Modes L and C alone. Every run must give the bits of the first, and no run after the first may make anything anew: neither compile, nor
-convert a weight, nor allocate temporary memory.
+Only in modes L and C. Every run must give the same bits as the first, and later runs must not compile, convert weights or allocate
+temporary memory.
 """
 
 from __future__ import annotations

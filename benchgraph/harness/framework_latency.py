@@ -1,7 +1,6 @@
 """The overhead of the framework layer at batch 1, and the gain from its caches: python -m benchgraph.harness.framework_latency [FILE.json].
 
-The work is small on purpose. The ways are timed in turns, one execution each per round, so that whatever else the machine does falls on
-all of them.
+The graph is small on purpose. The contenders are interleaved, one execution each per round, so that disturbances affect all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Signals that ask a run to stop: the first ends it, and it keeps and reports what it has; the second ends the process at once.
+"""Signals that stop a run: the first ends it with a report of the finished cases; the second ends the process at once.
 
-Python acts on a signal only when it is back in its own code, and compiled code that loops for ever never comes back. So a thread watches
-the signals themselves. Nobody sits before a process that gets SIGTERM or SIGHUP, to send a second one: it has GRACE_S to come back.
+Python handles a signal only in its own code, and compiled code may loop for ever. So a thread watches the signals. After SIGTERM or SIGHUP,
+where nobody sends a second signal, the process has GRACE_S to react.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def awaiting(what: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside the block, the first Ctrl-C raises KeyboardInterrupt as always, SIGTERM and SIGHUP raise Stopped; the second exits.
+    """Inside the block, the first Ctrl-C raises KeyboardInterrupt, SIGTERM and SIGHUP raise Stopped; the second signal exits.
 
-    Nothing changes in a thread other than the main one, or where somebody handles Ctrl-C already; nor for a signal that is ignored, as by
-    nohup, or handled by somebody.
+    Has no effect in other threads than the main one, if Ctrl-C has another handler, and for signals that are ignored, as by nohup, or have
+    another handler.
     """
     is_free = signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN)  # ignored in a shell's background
     if threading.current_thread() is not threading.main_thread() or not is_free:

@@ -1,10 +1,10 @@
-"""--jobs: cases run in worker processes, so that a crash or a hang costs the one case, and several run at once.
+"""--jobs: runs cases in worker processes, so that a crash or a hang affects only its case, and several run in parallel.
 
-Results come as they finish, each with what its case printed. A worker that dies, or does not answer within --timeout, leaves its case a
-FAILED result that says why, and another worker takes its place. A worker compiles alone, whatever BENCHGRAPH_COMPILE_JOBS says.
+Results are yielded as they finish, each with its case's output. If a worker dies, or exceeds --timeout, its case is FAILED with the reason,
+and another worker is started. A worker compiles in one process, whatever BENCHGRAPH_COMPILE_JOBS says.
 
 Each worker may use its share of the memory that is free at the start. A case that does not fit runs again when all others are done, alone
-and with all of that memory; so what becomes of a case does not depend on how many run beside it.
+and with all of that memory; so results do not depend on the number of workers.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from benchgraph.results.result import Difference
 
 
 def differences(graph: Graph, given: dict[int, Array], got: dict[str, dict[int, Array]], want: dict[int, Array]) -> tuple[Difference, ...]:
-    """The graph's outputs that some library gets wrong by more than the ops may add up to. got: by contender, then by tensor.
+    """The graph's outputs for which some library exceeds the tolerance. got: by contender, then by tensor.
 
-    Two libraries that are both within tolerance may differ by twice that, which says nothing against either. given, want: elements.
+    Two libraries within tolerance may differ by twice that, which is no error of either. given, want: elements.
     """
     rtol = tolerance(graph)
     result = []

@@ -112,9 +112,9 @@ def drop(out: TextIO) -> None:
 
 
 def save_elsewhere(text: str, name: str, key: str) -> Path | None:
-    """Save a report that its place did not take in this folder, else in that for temporary files; None when neither takes it.
+    """Save a report that could not be written to its place in the current folder, else in that for temporary files; None if both fail.
 
-    name: of the report. key: what tells the run from others.
+    name: of the report. key: identifies the run.
     """
     suffix = next((suffix for suffix, report in suffixes().items() if report == name), ".txt")
     for folder in (Path(), Path(tempfile.gettempdir())):

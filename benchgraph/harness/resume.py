@@ -1,6 +1,6 @@
 """--resume FILE: results of an earlier run, interrupted or not, are reused; only missing cases run.
 
-So that an interrupted run leaves something, every JSON report that goes to a file grows while cases finish.
+For that, every JSON report to a file grows while cases finish.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ STREAMED = "json"  # the growing report
 
 
 def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[tuple[CaseResult, ...], Origin | None]:
-    """The results in a JSON report that hold for these problems, under the problems' indices; none when there is no such file.
+    """The results of a JSON report for these problems, with the problems' indices, and the origin of their run, which continues; none if
+    the file does not exist.
 
-    And the origin of their run, which goes on, if the report says it.
-
-    A result holds for one problem of the same repro line, unless the problem's file is newer than the report. Raises InvalidArguments for
-    a file that is no JSON report, or comes from other code or another machine: a run that went on in it would mix them. Raises UsageError
-    for a file that has results of no problem here: the run, which writes the file anew, would lose them.
+    A result applies to one problem with the same repro line, unless the problem's file is newer than the report. Raises InvalidArguments
+    for a file that is no JSON report, or is from other code or another machine, which must not be mixed. Raises UsageError for a file with
+    results of other problems, which the run would lose when it writes the file.
     """
     if not exists(file):
         return (), None

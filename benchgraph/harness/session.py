@@ -1,6 +1,6 @@
-"""A command line run from its first case to its reports.
+"""Runs a command line from its first case to its reports.
 
-Modules that need numpy, llvmlite or multiprocessing are imported inside functions: a misspelt option answers at once.
+Modules that need numpy, llvmlite or multiprocessing are imported inside functions, so that errors in words are quick.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
         bad = lost(sys.stdout)
     if bad is None:
         return ran
-    is_told = any(file == STDOUT for _, file in line.globals.reports)  # by whoever wrote the report there
-    if not is_told and bad.errno != errno.EPIPE:  # who closes a pipe wants no more
+    is_told = any(file == STDOUT for _, file in line.globals.reports)  # the report's writer has reported it
+    if not is_told and bad.errno != errno.EPIPE:  # a closed pipe needs no message
         warn(full_output(bad))
     return replace(ran, code=ExitCode.failed) if ran.code == ExitCode.ok else ran
 
@@ -64,7 +64,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
     reports, code, why = GrowingReports(warn), ExitCode.refused, ""
     stopped: KeyboardInterrupt | None = None
     begun: StartedRun | None = None
-    is_in_vain = not line.globals.history and all(file in ("", STDOUT) for _, file in line.globals.reports)  # but for what is printed
+    is_in_vain = not line.globals.history and all(file in ("", STDOUT) for _, file in line.globals.reports)  # except for printed output
     ran = list[CaseResult]()
     try:
         with progress(line.problems) as step:
@@ -73,7 +73,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
             with awaiting("the machine to be measured"):
                 machine = machine_of(line, bench)
             begun = begin(line, machine, reports)
-            code = ExitCode.failed  # of what goes wrong from here on: cases run
+            code = ExitCode.failed  # for later errors, since cases have run
             screen.take_over(begun.held, line.globals.resume, begun.is_resumed)
             for _ in begun.held:
                 step()
@@ -96,7 +96,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
         return RunOutcome(code)
     finally:
         reports.close()
-    if begun is None:  # the reports of earlier runs stay as they are
+    if begun is None:  # reports of earlier runs are not overwritten
         assert stopped is not None
         click.echo(f"{why} after 0 of {len(line.problems)} cases")
         return RunOutcome(code_of(stopped))
@@ -157,7 +157,7 @@ def _report(settings: Globals, results: ResultSet, out: TextIO) -> bool:
         wanted = (("console", ""), *wanted)
     for name, file in wanted:
         begin_item(f"{name} report")
-        with redirect_stdout(out if file == STDOUT else sys.stdout):  # which says whether a table may be coloured
+        with redirect_stdout(out if file == STDOUT else sys.stdout):  # determines whether a table is coloured
             text = shown(name, results, is_verbose=settings.verbose > 0) if file in ("", STDOUT) else load_report(name)(results)
         if not file:
             click.echo(text)

@@ -1,6 +1,5 @@
-"""Standard output and error of a run that continues when one of them fails: its reports and its history are elsewhere.
-
-That may be a pipe that nobody reads any longer, a full disk, or a terminal that has been closed.
+"""Standard output and error of a run that continues when one of them fails (a closed pipe or terminal, a full disk): its reports and its
+history are elsewhere.
 """
 
 from __future__ import annotations

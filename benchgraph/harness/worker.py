@@ -1,15 +1,15 @@
-"""A worker process of --jobs, from both ends: `Worker` is the parent's handle, `main` runs in the process.
+"""A worker process of --jobs: `Worker` is the parent's handle, `main` runs in the worker.
 
-    parent                      process
+    parent                      worker
     Setup, Task            ->   imports everything, once
                            <-   None: the case begins now, and its time counts
-                           <-   str: a remark about more than the case, any number of them
+                           <-   str: a remark that concerns more than the case, any number of them
                            <-   CaseResult
     Task                   ->
                            <-   None, CaseResult
     end of the pipe        ->   exits
 
-What a case prints goes to files that the parent holds, so that it is not lost with the process.
+The output of a case goes to files of the parent, so that it survives the worker.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Task:
-    """A case to run. driver: loaded before the problem is unpickled, which holds knobs of the driver's own class.
+    """A case to run. driver: loaded before the problem is unpickled, which contains knobs of the driver's class.
 
-    memory: bytes that the process may allocate; None: as many as there are.
+    memory: bytes that the process may allocate; None: no limit.
     """
 
     driver: str
@@ -182,9 +182,9 @@ def _serve(connection: Connection, bench: Bench) -> None:
 
 
 def _limit(memory: int | None) -> None:
-    """Let allocations beyond so many bytes fail, as MemoryError, before the system must kill somebody for them.
+    """Let allocations beyond so many bytes fail, as MemoryError, before the system kills a process.
 
-    RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count what is only reserved: arenas of threads, libraries.
+    RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count reserved memory: arenas of threads, libraries.
     """
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = hard if memory is None else memory if hard == resource.RLIM_INFINITY else min(memory, hard)

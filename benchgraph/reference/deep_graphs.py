@@ -144,7 +144,7 @@ def _scaled_input(
     row, out = spec(op.kind), op.outputs[0].id if op.outputs else -1
     if sums_products(op):
         weights = [x for x in free if x[0] < 2]
-        is_square = len({t.id for _, t, _ in weights}) < len(weights)  # its size goes with that of both operands
+        is_square = len({t.id for _, t, _ in weights}) < len(weights)  # its size depends on both operands
         if weights and not is_square:
             port, t, path = max(weights, key=lambda x: (x[1].is_constant, x[0]))
             yield ScaledInput(t, path, op, port, wanted.get(out, SIZE))

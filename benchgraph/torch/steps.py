@@ -20,9 +20,7 @@ from benchgraph.library.partition import Partition
 from benchgraph.library.tensor import Tensor
 from benchgraph.torch.draft import Key, Literal, View
 
-RECYCLED_BYTES = (
-    1 << 16
-)  # a result up to this size takes memory of a former one; larger ones come to lie where former ones lay by themselves
+RECYCLED_BYTES = 1 << 16  # results up to this size reuse memory of earlier ones; the allocator reuses addresses of larger ones anyway
 RECYCLED = 4  # such buffers per output and thread
 KEPT = 16  # sets of addresses that a thread keeps tensors for, the number of the library's bindings
 Env = dict[Key, Any]

@@ -45,7 +45,7 @@ run = Table(
     Column("mode", String, nullable=False),
     Column("versions", Text, nullable=False),  # JSON object: library -> version
     Column("elapsed_s", Double, nullable=False),
-    Column("head", Text, nullable=False),  # of the JSON report: everything it says once
+    Column("head", Text, nullable=False),  # of the JSON report: its fields before the cases
 )
 
 case = Table(
