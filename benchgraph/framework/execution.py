@@ -19,7 +19,7 @@ from benchgraph.library.engine import Engine
 
 
 def port_desc(a: NDArray, stored: MemoryDesc, t: LogicalTensor) -> MemoryDesc:
-    """How a partition reads an array with this desc: as it is stored, if the library can be told that, else row-major."""
+    """How a partition reads an array with this desc: as it is stored if the library supports that, else row-major."""
     return stored if not a.is_view and stored.shape == t.known_shape else describe(t.dtype, t.known_shape)
 
 

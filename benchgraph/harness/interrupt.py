@@ -98,7 +98,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _watch(signals: int, ours: frozenset[int], came: threading.Event) -> None:
-    """came: whether the program has heard of a signal."""
+    """came: whether Python has handled a signal."""
     first, at, patience = 0, 0.0, None
     while True:
         if not select.select([signals], [], [], patience)[0]:

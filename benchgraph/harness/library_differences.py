@@ -31,5 +31,5 @@ def differences(graph: Graph, given: dict[int, Array], got: dict[str, dict[int, 
 
 
 def _worst(comparisons: dict[str, Comparison]) -> tuple[int, ...]:
-    """The first wrong point of who has most of them, and of those with a NaN or an infinity in the wrong place if anybody has."""
+    """The first wrong point of the contender with most of them; of those with a wrong NaN or infinity, if any."""
     return max(comparisons.values(), key=lambda c: (c.nonfinite, c.errors)).points[0].index

@@ -165,7 +165,7 @@ class WorkerPool:
 
 
 def _idle_cpus() -> int:
-    """CPUs that had nothing to do of late, as far as the system tells. Where there are none, a worker takes its time from this process."""
+    """CPUs that were idle recently, by the load average. Without one, a worker would slow down this process."""
     try:
         return max(0, ceil((os.cpu_count() or 1) - os.getloadavg()[0]))
     except OSError:

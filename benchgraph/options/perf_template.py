@@ -28,9 +28,9 @@ TOKEN = re.compile(r"%([-0+]?)([KMG]?)([a-z_-]+)%")
 
 def check(template: str) -> None:
     """Raise ValueError for an unknown token, or a % that begins none."""
-    for word in re.findall(r"%[^%]*%?", TEMPLATES.get(template, template)):
-        token = TOKEN.fullmatch(word)
+    for token_text in re.findall(r"%[^%]*%?", TEMPLATES.get(template, template)):
+        token = TOKEN.fullmatch(token_text)
         if token is None:
-            raise ValueError(f"'{word}' is no token; write %NAME%, as in %-time%")
+            raise ValueError(f"'{token_text}' is no token; write %NAME%, as in %-time%")
         if token[3] not in KNOWN:
-            raise ValueError(f"unknown token {word}; " + (did_you_mean(token[3], KNOWN) or f"there are {', '.join(sorted(KNOWN))}"))
+            raise ValueError(f"unknown token {token_text}; " + (did_you_mean(token[3], KNOWN) or f"there are {', '.join(sorted(KNOWN))}"))

@@ -61,12 +61,12 @@ def _encoder_layer(
     """
     if src.is_nested or src.dim() != 3 or (mask is not None and mask_type not in (0, 1, 2)):
         return NotImplemented
-    hidden = None if mask is None else mask.bool()
-    if hidden is not None and mask_type == 1:
-        hidden = hidden.view(src.shape[0], 1, 1, src.shape[1])
+    masked = None if mask is None else mask.bool()
+    if masked is not None and mask_type == 1:
+        masked = masked.view(src.shape[0], 1, 1, src.shape[1])
 
     def attended(x: Tensor) -> Tensor:
-        return _attention(x, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, hidden)
+        return _attention(x, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, masked)
 
     def fed(x: Tensor) -> Tensor:
         inner = functional.linear(x, ffn_weight_1, ffn_bias_1)

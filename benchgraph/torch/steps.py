@@ -139,16 +139,16 @@ def array_at(address: int, t: LogicalTensor) -> npt.NDArray[np.generic]:
 
 
 class PerThread(threading.local):
-    """A thread's tensors, by the addresses that they lie at; and memory of small results, by output."""
+    """A thread's tensors, by their addresses; and memory of small results, by output."""
 
     def __init__(self) -> None:
         self.tensors: dict[tuple[int, ...], tuple[list[Tensor], list[Tensor]]] = {}
         self.memory: dict[int, list[Any]] = {}
 
     def result(self, o: Output) -> torch.Tensor:
-        """A tensor for an output, in memory that nobody else has: new, or that of a small former result of which no tensor is left.
+        """A tensor for an output, in unshared memory: new, or that of a small earlier result without remaining tensors.
 
-        New addresses are dear, since the library checks and binds them anew: 0.2 ms, which is more than a small model takes.
+        New addresses are expensive, since the library checks and binds them again: 0.2 ms, more than a small model takes.
         """
         kept = self.memory.setdefault(o.key, []) if o.nbytes <= RECYCLED_BYTES else None
         if kept is None:

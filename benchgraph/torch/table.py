@@ -1,8 +1,8 @@
-"""Eager, inductor and this backend on the same models, timed in turns, as a table.
+"""Times eager, inductor and this backend on the same models, interleaved, and prints a table.
 
-A round times every contender once, so that what slows the machine slows all of them; the order of a round changes from one to the next. A
-sample is the mean of as many calls as take about 10 ms. What is reported are the smallest sample, and the median with the share by which it
-lies above the smallest: a noisy machine says so itself. Before anything is timed the results are compared.
+A round times every contender once, in changing order, so that disturbances affect all of them. A sample is the mean of as many calls as
+take about 10 ms. The table has the smallest sample, and the median with its distance from the smallest in percent, which shows a noisy
+machine. Results are compared before anything is timed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _often(call: Call) -> int:
 
 
 def render(lines: Sequence[Line]) -> Table:
-    """The lines as a table, what it was measured on as its caption."""
+    """The lines as a table, with the machine as its caption."""
     table = Table(caption=where(), caption_justify="left")
     for heading in ("model", "dtype", "batch", "ops offloaded", "partitions"):
         table.add_column(heading)

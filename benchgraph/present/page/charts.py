@@ -66,11 +66,11 @@ Paint: TypeAlias = Callable[[Axes, bool], None]  # True for a wide page
 
 @dataclass(frozen=True)
 class Chart:
-    """said: a description for screen readers. note: the text under the plot. wide, narrow: SVG."""
+    """description: for screen readers. note: the text under the plot. wide, narrow: SVG."""
 
     name: str
     title: str
-    said: str
+    description: str
     note: str
     wide: str
     narrow: str
@@ -138,9 +138,9 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
             start = min([roof / b for _, b in bandwidths[-1:]] or [low])
             axes.plot([max(low, start), high], [roof / 1e9] * 2, color=MUTED, linewidth=1.2)
         bottom, top = axes.get_ylim()
-        for said, roof in ceilings(peaks, (top / bottom) ** (12 / 250)):
+        for description, roof in ceilings(peaks, (top / bottom) ** (12 / 250)):
             axes.annotate(
-                said, (high, roof / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
+                description, (high, roof / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
                 color=MUTED, fontsize=8.5, zorder=5, bbox={"facecolor": "#00aa13", "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
         axes.set_xlim(low, high)
@@ -151,8 +151,8 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
             _plain(axis, LogLocator(numticks=8))
         _legend(axes, wide)
 
-    said = f"Roofline: rate over arithmetic intensity of {counted(len(timed), 'case')}, both on logarithmic axes."
-    return _chart("roofline", "Roofline", said, "Whole graphs, at their median time.", paint, 320.0)
+    description = f"Roofline: rate over arithmetic intensity of {counted(len(timed), 'case')}, both on logarithmic axes."
+    return _chart("roofline", "Roofline", description, "Whole graphs, at their median time.", paint, 320.0)
 
 
 def ceilings(peaks: Mapping[str, float], factor: float) -> list[tuple[str, float]]:
@@ -208,7 +208,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     first, names = run.series[0], _names(run)
     few = len(ratios) <= LABELLED
     note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; those that say little leave the picture."
-    said = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in ratios}), 'case')}."
+    description = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in ratios}), 'case')}."
     height = 70.0 + 15.0 * (len(ratios) + 0.6 * len({r.case.key for r in ratios})) if few else 320.0
 
     def bars(axes: Axes, wide: bool) -> None:
@@ -260,7 +260,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         _plain(axes.yaxis, LogLocator(subs=(1, 2, 5)))
         _legend(axes, wide)
 
-    return _chart("ratios", "Ratios", said, note, bars if few else curve, height)
+    return _chart("ratios", "Ratios", description, note, bars if few else curve, height)
 
 
 def _range(ratios: Sequence[_Ratio]) -> tuple[float, float]:
@@ -297,7 +297,7 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
         "Numbers and colours are the partitions', in order of execution, as in the pictures of the graphs; (n): n small ones together."
         + (f" {counted(left, 'more case')} in the table." if left else "")
     )
-    said = f"Median time of each partition, summed by policy, of {counted(shown, 'case')}, over the time of {run.series[0]}."
+    description = f"Median time of each partition, summed by policy, of {counted(shown, 'case')}, over the time of {run.series[0]}."
 
     def paint(axes: Axes, wide: bool) -> None:
         names, y, last = list[tuple[float, str]](), 0.0, ""
@@ -338,15 +338,15 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
         axes.grid(visible=True, axis="x")
 
     cases = len({c.key for c, _ in rows})
-    return _chart("partitions", "Time per partition", said, note, paint, 50.0 + 15.0 * (len(rows) + 1.7 * cases))
+    return _chart("partitions", "Time per partition", description, note, paint, 50.0 + 15.0 * (len(rows) + 1.7 * cases))
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _chart(name: str, title: str, said: str, note: str, paint: Paint, height: float) -> Chart:
+def _chart(name: str, title: str, description: str, note: str, paint: Paint, height: float) -> Chart:
     wide, narrow = (_svg(paint, width, height, f"{name}{width:.0f}") for width in (WIDE, NARROW))
-    return Chart(name, title, said, note, wide, narrow)
+    return Chart(name, title, description, note, wide, narrow)
 
 
 def _svg(paint: Paint, width: float, height: float, salt: str) -> str:

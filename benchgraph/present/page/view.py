@@ -254,7 +254,7 @@ def _times(r: Result) -> Iterator[PartTime]:
 
 
 def _cuts(r: Result) -> Iterator[Cut]:
-    """What was timed says what kind of partition it is, what was only checked does not."""
+    """Timed policies have the kinds of their partitions, others do not."""
     for t in r.timings:
         yield Cut(t.policy, tuple(p.ops for p in t.partitions), tuple(p.kind for p in t.partitions))
     for policy, ops in r.partitions.items():
