@@ -44,6 +44,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
 from benchgraph.core.printable import quoted
 from benchgraph.ops import concat, data_movement, dropout, gen_index, internal, matmul, reduce, structural
+from benchgraph.ops.convolution import internal_rows as internal_convolution
 from benchgraph.ops.convolution import rows as convolution
 from benchgraph.ops.elementwise import bias, binary, cast, power, prelu, select, unary, unary_backward
 from benchgraph.ops.interpolation import interpolate
@@ -56,9 +57,9 @@ from benchgraph.ops.spec import Attr, Call, Declared, OpSpec, Sample, checks
 __all__ = ["INTERNAL", "OPS", "call_of", "check_form", "check_op", "spec", "with_defaults"]
 
 _MODULES = (
-    convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward, log_softmax, layer_norm,
-    rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout, data_movement, concat, power, prelu,
-    cast, quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
+    convolution, internal_convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward,
+    log_softmax, layer_norm, rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout,
+    data_movement, concat, power, prelu, cast, quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
 )  # fmt: skip
 
 _ROWS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}

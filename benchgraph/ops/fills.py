@@ -21,7 +21,7 @@ def rounded(values: Array, dtype: DType) -> NDArray[np.float64]:
 
 
 def integers(dtype: DType, shape: Shape, rng: np.random.Generator) -> Array:
-    """Uniform over the whole range of an integer type, or [-1000, 1000] of a wide one, in that type; booleans are fair coins."""
+    """Uniform over the full range of an integer type, or [-1000, 1000] of a wide one, in that type; booleans are fair coins."""
     if dtype is DType.boolean:
         return rng.integers(0, 2, shape, dtype=np.uint8).astype(np.bool_)
     low, high = dtype.range

@@ -19,7 +19,7 @@ from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Array, Call
 
 MOST = DType.f32.range[1]
-_HUGE = 1e300  # times whatever f32 holds that is not 0, it stays beyond f32
+_HUGE = 1e300  # its product with any f32 other than 0 exceeds f32
 ANY = (nan, inf, -inf)  # what a sum that overflows may be
 ROUNDED = 4.0  # error of a sum in eps of its terms' magnitudes: half an eps for the result, and a random walk of partial sums
 

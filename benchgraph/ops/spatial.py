@@ -1,4 +1,4 @@
-"""Spatial arithmetic of pooling, convolution and interpolation: which axes are spatial, how windows are padded, how many there are.
+"""Spatial arithmetic of pooling, convolution and interpolation: spatial axes, padding, the number of windows.
 
 A window is a kernel laid over the padded source: tap k of window o is at source position o * stride + k * dilation - pad_begin, along
 each spatial dim.

@@ -121,24 +121,24 @@ def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int
 def _by_products(d: Decomposer, p: Problem, source: int, gradient: int, *, is_narrow: bool) -> int:
     """source: padded; both with channels last, in f32. is_narrow: their values are those of bf16."""
     none = (0,) * len(p.kernel)
-    seen = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
-    if weights_in_parts.joins_taps(seen):
-        steps = (seen.windows.strides[-1], seen.windows.dilations[-1], seen.kernel[-1])
-        seen = weights_in_parts.joined(seen)
-        source = reshaped(d, d.op("_Unfold", source, attrs=Attrs(steps=steps)), seen.src)
-    attrs = _plain_attrs(seen.windows.strides, seen.windows.dilations, p.groups)
+    q = replace(p, src=d.type(source).shape, windows=replace(p.windows, pads_begin=none, pads_end=none))
+    if weights_in_parts.joins_taps(q):
+        steps = (q.windows.strides[-1], q.windows.dilations[-1], q.kernel[-1])
+        q = weights_in_parts.joined(q)
+        source = reshaped(d, d.op("_Unfold", source, attrs=Attrs(steps=steps)), q.src)
+    attrs = _plain_attrs(q.windows.strides, q.windows.dilations, p.groups)
     if not is_narrow:
-        return _in_parts(d, p, seen, "_PartialWeights", (source, gradient), attrs)
-    size, split, order = weights_in_parts.transposed_layout(seen)
+        return _in_parts(d, p, q, "_PartialWeights", (source, gradient), attrs)
+    size, split, order = weights_in_parts.transposed_layout(q)
     source = _transposed(d, reshaped(d, _boxed(d, source, (0,) * len(size), size), split), order)
-    return _in_parts(d, p, seen, "_TransposedPartialWeights", (source, gradient), attrs)
+    return _in_parts(d, p, q, "_TransposedPartialWeights", (source, gradient), attrs)
 
 
-def _in_parts(d: Decomposer, p: Problem, seen: Problem, kind: str, ins: tuple[int, int], attrs: Attrs) -> int:
-    """The sum of parts, each over a block of windows. seen: the problem with these operands' shapes."""
-    sizes = weights_in_parts.blocks(seen)
-    count, parts = prod(weights_in_parts.counts(seen, sizes)), weights_in_parts.parts_shape(seen, sizes)
-    value = d.op(kind, *ins, attrs=attrs.updated(weights_shape=seen.wei, blocks=sizes), shape=parts, dtype=DType.f32)
+def _in_parts(d: Decomposer, p: Problem, q: Problem, kind: str, ins: tuple[int, int], attrs: Attrs) -> int:
+    """The sum of parts, each over a block of windows. q: the problem with these operands' shapes."""
+    sizes = weights_in_parts.blocks(q)
+    count, parts = prod(weights_in_parts.counts(q, sizes)), weights_in_parts.parts_shape(q, sizes)
+    value = d.op(kind, *ins, attrs=attrs.updated(weights_shape=q.wei, blocks=sizes), shape=parts, dtype=DType.f32)
     if count > 1:
         value = d.op("ReduceSum", reshaped(d, value, (count, prod(p.wei))), attrs=Attrs(axes=(0,), keep_dims=False))
     return reshaped(d, value, p.wei)
@@ -194,20 +194,20 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     past = tuple(-(-(begin + i) // s) for begin, i, s in zip(begins, p.src[1:-1], w.strides, strict=True))
     steps = tuple(end - q for q, end in zip(first, past, strict=True))
     low = (0, *(t - 1 - q for t, q in zip(taps, first, strict=True)), 0)
-    seen = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
+    padded = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
     attrs = _plain_attrs((1,) * spatial, (1,) * spatial, p.groups)
     if by_phase.read_all(taps):
-        by_phases = d.op("Convolution", seen, phases, attrs=attrs)
+        by_phases = d.op("Convolution", padded, phases, attrs=attrs)
     else:
-        by_phases = d.op("_PhasedConvolution", seen, phases, attrs=attrs.updated(**by_phase.attrs()))
+        by_phases = d.op("_PhasedConvolution", padded, phases, attrs=attrs.updated(**by_phase.attrs()))
     split = reshaped(d, by_phases, (p.dst[0], *steps, p.groups, *used, p.group_in))
     unused = (*(0,) * (spatial + 2), *(s - m for s, m in zip(w.strides, used, strict=True)), 0)
     if any(unused):
         split = d.op("_Pad", split, attrs=pad_attrs((0,) * len(unused), unused))
     axes = (axis for i in range(spatial) for axis in (1 + i, 2 + spatial + i))
     interleaved = _transposed(d, split, (0, *axes, 1 + spatial, 2 + 2 * spatial))
-    whole = reshaped(d, interleaved, (p.dst[0], *(n * s for n, s in zip(steps, w.strides, strict=True)), p.src[-1]))
-    return _boxed(d, whole, (0, *(q * s - begin for q, s, begin in zip(first, w.strides, begins, strict=True)), 0), p.src)
+    merged = reshaped(d, interleaved, (p.dst[0], *(n * s for n, s in zip(steps, w.strides, strict=True)), p.src[-1]))
+    return _boxed(d, merged, (0, *(q * s - begin for q, s, begin in zip(first, w.strides, begins, strict=True)), 0), p.src)
 
 
 def _exchanged(d: Decomposer, p: Problem, weights: int, strides: Shape) -> int:
@@ -257,11 +257,11 @@ def _boxed(d: Decomposer, value: int, low: Shape, size: Shape) -> int:
     """The value shifted by `low` in a box of this size: cropped to the box, and padded with zeros."""
     have = d.type(value).shape
     start = tuple(max(-begin, 0) for begin in low)
-    kept = tuple(max(min(h - s, whole - max(b, 0)), 0) for h, s, whole, b in zip(have, start, size, low, strict=True))
+    kept = tuple(max(min(h - s, extent - max(b, 0)), 0) for h, s, extent, b in zip(have, start, size, low, strict=True))
     if kept != have:
         value = d.op("_Crop", value, attrs=Attrs(start=start, shape=kept))
     before = tuple(max(begin, 0) for begin in low)
-    after = tuple(whole - k - b for whole, k, b in zip(size, kept, before, strict=True))
+    after = tuple(extent - k - b for extent, k, b in zip(size, kept, before, strict=True))
     return d.op("_Pad", value, attrs=pad_attrs(before, after)) if any((*before, *after)) else value
 
 

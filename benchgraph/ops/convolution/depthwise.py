@@ -95,8 +95,8 @@ def positions(p: Problem, o: Indices, t: Indices) -> Indices:
 def _inside(p: Problem, position: Indices) -> tuple[Expr, ...]:
     """What must hold for a position to be in src; nothing along dims without padding."""
     padded = (max(pads) > 0 for pads in zip(p.windows.pads_begin, p.windows.pads_end, strict=True))
-    places = zip(position, p.src[1:-1], padded, strict=True)
-    return tuple(bound for i, size, is_padded in places if is_padded for bound in _between(i, size))
+    dims = zip(position, p.src[1:-1], padded, strict=True)
+    return tuple(bound for i, size, is_padded in dims if is_padded for bound in _between(i, size))
 
 
 def _between(i: Expr, size: int) -> tuple[Expr, Expr]:

@@ -41,7 +41,7 @@ def by_weights(p: Problem, dst: Array) -> Mask:
 
 def by_data(p: Problem, dst: Array, wei: Array) -> Mask:
     """dst, wei: where they are not finite. The elements of src that such a tap reaches from a window outside of dst, and those that such a
-    window reaches by a tap outside of the kernel: under a stride the kernel is filled up to whole strides, and its gaps are filled."""
+    window reaches by a tap outside of the kernel, which is filled up to a multiple of the stride and in its gaps."""
     marked = np.zeros(p.src, np.bool_)
     if wei.any():
         one = replace(p, src=(1, *p.src[1:]), dst=(1, *p.dst[1:]))

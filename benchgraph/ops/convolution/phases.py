@@ -53,8 +53,8 @@ class Phases:
     def box(self, phases: Sequence[int]) -> Box:
         """The smallest box that holds the taps of all these phases (in row-major order); at least one tap."""
         box = []
-        for along, places in zip(self.taps, np.unravel_index(list(phases), self.counts), strict=True):
-            first, last = min(along[r][0] for r in places), max(along[r][1] for r in places)
+        for along, indices in zip(self.taps, np.unravel_index(list(phases), self.counts), strict=True):
+            first, last = min(along[r][0] for r in indices), max(along[r][1] for r in indices)
             box.append((first, max(last, first + 1)))
         return tuple(box)
 

@@ -123,7 +123,7 @@ def _windows(attrs: Attrs, sides: Sides, src: Shape, wei: Shape) -> Windows:
 
 
 def infer(attrs: Attrs, ins: tuple[Shape, ...], sides: Sides, known: Shape | None) -> Shape:
-    """The output's shape. known: what an attribute or the graph says it is, checked against the rest. Raises InvalidShape."""
+    """The output's shape. known: the shape that an attribute or the graph gives, which is checked. Raises InvalidShape."""
     src, wei, dst = sides.of(ins, known)
     if sides.wei == OUT and wei is None:
         raise InvalidShape("the shape of the weights does not follow from the inputs", fix="give the attribute weights_shape")
@@ -210,14 +210,14 @@ def total(p: Problem, src: Reals | None, wei: Reals | None, dst: Reals | None) -
     padded = _padded(p, np.ones(p.src) if src is None else src)
     parts: list[Reals] = []
     for tap in np.ndindex(*p.kernel):
-        seen = _rows(p, _tap(p, padded, tap))
+        src_rows = _rows(p, _tap(p, padded, tap))
         if wei is None:
             assert dst is not None
-            parts.append(seen.sum(axis=-1) * _rows(p, dst).sum(axis=-1))
+            parts.append(src_rows.sum(axis=-1) * _rows(p, dst).sum(axis=-1))
         elif dst is None:
-            parts.append(seen.sum(axis=1) * _groups(p, wei)[(slice(None), *tap)].sum(axis=-1))
+            parts.append(src_rows.sum(axis=1) * _groups(p, wei)[(slice(None), *tap)].sum(axis=-1))
         else:
-            read = (seen[..., :1] * _rows(p, dst)).sum(axis=1)
+            read = (src_rows[..., :1] * _rows(p, dst)).sum(axis=1)
             parts.append(read * _groups(p, wei)[(slice(None), *tap)].sum(axis=1))
     return float(sum(part.sum() for part in parts)), float(sum(np.abs(part).sum() for part in parts))
 
@@ -260,8 +260,8 @@ def _rows(p: Problem, a: Reals) -> Reals:
 
 def _blocks(p: Problem) -> Iterator[tuple[slice, slice]]:
     """Blocks of images, and of windows along the first spatial dim, whose elements of all taps fit BLOCK."""
-    seen = prod(p.dst[2:-1]) * prod(p.kernel) * p.src[-1]
-    step = max(BLOCK // max(seen, 1), 1)
+    per_window_row = prod(p.dst[2:-1]) * prod(p.kernel) * p.src[-1]
+    step = max(BLOCK // max(per_window_row, 1), 1)
     for image in range(p.dst[0]):
         for first in range(0, p.dst[1], step):
             yield slice(image, image + 1), slice(first, min(first + step, p.dst[1]))

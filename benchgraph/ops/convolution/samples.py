@@ -1,4 +1,4 @@
-"""Samples of the six convolutions: one list of problems, each seen from all sides, and what only one side can get wrong."""
+"""Samples of the convolutions: one list of problems, each as all six ops, and problems for single ops."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class _Case:
         return src, wei, infer(attrs, (src, wei), Sides(0, 1, OUT, sides.is_transposed), None)
 
     def sample(self, sides: Sides, shape_attr: str = "") -> Sample:
-        """This problem from one side. shape_attr: tells the op its output's shape."""
+        """The op of the problem that computes side OUT. shape_attr: the attribute that gets the output's shape."""
         shapes = self.shapes(sides)
-        places = (sides.src, sides.wei, sides.dst)
-        ins = tuple(shapes[places.index(i)] for i in (0, 1))
-        attrs = self.attrs(sides).updated(**{shape_attr: shapes[places.index(OUT)]} if shape_attr else {})
+        positions = (sides.src, sides.wei, sides.dst)
+        ins = tuple(shapes[positions.index(i)] for i in (0, 1))
+        attrs = self.attrs(sides).updated(**{shape_attr: shapes[positions.index(OUT)]} if shape_attr else {})
         return Sample(ins, attrs, (self.dtype,) * 2, why=self.why)
 
 

@@ -53,19 +53,19 @@ def blocks(p: Problem) -> Shape:
 
     A block is as large as the cache allows, grown along the innermost dims first.
     """
-    whole = p.dst[:-1]
+    dims = p.dst[:-1]
     per_window = p.dst[-1] + p.src[-1] * prod(p.windows.strides)
-    most = prod(whole) * per_window // (READ_PER_SUM * prod(p.wei))  # parts
-    allowed = [block for block in _nested(whole) if prod(whole) <= most * prod(block)] or [whole]
+    most = prod(dims) * per_window // (READ_PER_SUM * prod(p.wei))  # parts
+    allowed = [block for block in _nested(dims) if prod(dims) <= most * prod(block)] or [dims]
     fitting = [block for block in allowed if prod(block) * per_window <= BLOCK]
     return fitting[-1] if fitting else allowed[0]
 
 
-def _nested(whole: Shape) -> Iterator[Shape]:
+def _nested(dims: Shape) -> Iterator[Shape]:
     """Blocks of growing size: all of the inner dims, a divisor of one, 1 of the outer ones."""
-    for axis in range(len(whole) - 1, -1, -1):
-        for size in divisors(whole[axis]):
-            yield (*(1,) * axis, size, *whole[axis + 1 :])
+    for axis in range(len(dims) - 1, -1, -1):
+        for size in divisors(dims[axis]):
+            yield (*(1,) * axis, size, *dims[axis + 1 :])
 
 
 def counts(p: Problem, sizes: Shape) -> Shape:
@@ -91,10 +91,10 @@ def contraction(p: Problem, sizes: Shape, at: Indices, over: Indices, *, is_tran
 def transposed_layout(p: Problem) -> tuple[Shape, Shape, Shape]:
     """How to transpose src: its shape with x as long as the windows need, the shape with x split by the stride, and the order of dims."""
     stride, rank = p.windows.strides[-1], len(p.src)
-    whole = p.dst[-2] + (p.windows.reach[-1] - 1) // stride
+    length = p.dst[-2] + (p.windows.reach[-1] - 1) // stride
     before, channels = p.src[:-2], p.src[-1]
     order = (*range(rank - 2), rank, rank - 1, rank - 2)
-    return (*before, whole * stride, channels), (*before, whole, stride, channels), order
+    return (*before, length * stride, channels), (*before, length, stride, channels), order
 
 
 def untransposed(src: Reals) -> Reals:

@@ -2,7 +2,7 @@
 
 unary.py                ReLU, GELU, Exp, Clamp ...: one input
 unary_backward.py       their gradients
-unary_backward_data.py  test data for the gradients: away from kinks, and from the forward function's own inputs
+unary_backward_data.py  test data for the gradients: derived from the forward op's, away from kinks
 power.py                Pow
 prelu.py                PReLU, PReLUBackward
 binary.py               Add, Multiply, Maximum, GreaterEqual ...: two inputs that broadcast

@@ -18,7 +18,7 @@ from benchgraph.ops.strategies import pointwise
 
 
 def convert(values: Array, dtype: DType) -> Array:
-    """Values rounded to `dtype`: floats are returned as float64, integers and booleans in their own type.
+    """Values rounded to `dtype`: floats are returned as float64, integers and booleans in their type.
 
     To integers: nearest even, saturated, NaN gives 0. To floats too large for the type: what the type has for it (inf, or NaN).
     """

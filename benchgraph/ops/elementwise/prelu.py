@@ -1,6 +1,6 @@
 """PReLU: dst = src where src > 0, slope * src elsewhere; and its gradients by src and slope.
 
-How slope broadcasts to src: with one dim, it holds a number per channel of data_format, or, without per_channel_broadcast, a number per
+Broadcasting of slope to src: with one dim, it has a number per channel of data_format, or, without per_channel_broadcast, a number per
 index of the last dim; a single number serves all. With more dims they are right-aligned, each equal to src's or 1. PReLUBackward has no
 attribute per_channel_broadcast: one dim is per channel. At src = 0 the gradients are slope * diff_dst and 0.
 
@@ -176,7 +176,7 @@ SPECS = (
             domain=fills.PLAIN,
             samples=(
                 *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
-                Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, whatever the data format"),
+                Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, for any data format"),
             ),
             laws=(
                 relation("src itself above 0", lambda ins, dst, slack: (dst == ins[0]) | (ins[0] <= 0)),

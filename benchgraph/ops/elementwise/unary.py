@@ -50,7 +50,7 @@ def _samples(attrs: Attrs) -> tuple[Sample, ...]:
         Sample(((1,),), attrs, why="a single element"),
         Sample(((),), attrs, why="rank 0"),
         Sample(((4, 15),), attrs, (DType.bf16,), why="bf16, one element less than a vector"),
-        Sample(((2, 16),), attrs, (DType.f16,), why="f16, whole vectors"),
+        Sample(((2, 16),), attrs, (DType.f16,), why="f16, no tail"),
     )
 
 
@@ -357,7 +357,7 @@ SPECS = (
         lambda attrs, x: unary(UnOp.round, x),
         lambda attrs, x: np.rint(x),
         EXACT,
-        (relation("a whole number at most 1/2 away", lambda ins, dst, slack: (dst == np.floor(dst)) & (np.abs(dst - ins[0]) <= 0.5)),),
+        (relation("an integer at most 1/2 away", lambda ins, dst, slack: (dst == np.floor(dst)) & (np.abs(dst - ins[0]) <= 0.5)),),
         domain=fills.stepped(-20, 20, 0.25),
     ),
     _row(

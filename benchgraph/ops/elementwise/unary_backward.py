@@ -53,7 +53,7 @@ def _samples(attrs: Attrs) -> tuple[Sample, ...]:
         Sample(((), ()), attrs, why="rank 0"),
         Sample(((0, 4), (0, 4)), attrs, why="no elements"),
         Sample(((4, 15), (4, 15)), attrs, (DType.bf16, DType.bf16), why="bf16, one element less than a vector"),
-        Sample(((2, 16), (2, 16)), attrs, (DType.f16, DType.f16), why="f16, whole vectors"),
+        Sample(((2, 16), (2, 16)), attrs, (DType.f16, DType.f16), why="f16, no tail"),
     )
 
 

@@ -1,7 +1,7 @@
 """GroupNorm: the channels of every image in `groups` equal parts, each normalised to mean 0 and variance 1; gamma and beta per channel.
 
 src is (N, C, spatial...) or (N, spatial..., C), the spatial dims any number from none on; statistics are (N, groups). The computation
-sees (N, groups, C / groups, spatial) or (N, spatial, groups, C / groups), which is a view of src, so that no element moves.
+uses (N, groups, C / groups, spatial) or (N, spatial, groups, C / groups), a view of src without a copy.
 """
 
 from __future__ import annotations

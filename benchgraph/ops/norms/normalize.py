@@ -332,5 +332,5 @@ def backward_laws(view: Callable[[Call, tuple[Array, ...], tuple[Array, ...]], G
 
     return (
         Law("sums along the axes are those of x, times -mean(g * x)", sums),
-        Law("what is taken from g is a multiple of x plus a constant", spans),
+        Law("g - diff_src * deviation is a multiple of x plus a constant", spans),
     )

@@ -101,7 +101,7 @@ SPECS = (
             domain=fills.per_port(fills.MEAN_ONE, fills.AWAY_FROM_ZERO),
             samples=(
                 Sample(((4, 17), (17,)), why="rows with gamma, a tail"),
-                Sample(((3, 16),), why="no gamma, whole vectors"),
+                Sample(((3, 16),), why="no gamma, no tail"),
                 Sample(((2, 3, 4, 5), (4, 5)), Attrs(begin_norm_axis=2), why="rows of two dims, gamma in their shape"),
                 Sample(((2, 3, 5), (5,)), Attrs(begin_norm_axis=0), why="everything is one row"),
                 Sample(((2, 3, 15), (3, 1)), why="a gamma per row"),

@@ -165,8 +165,8 @@ def _mean(call: Call, at: Indices, total: Expr) -> Expr:
 def elements_of_windows(w: Windows, dim: int, size: int, count: int) -> list[list[int]]:
     """For every window along one spatial dim, the positions of its elements in src."""
     every = (o * w.strides[dim] - w.pads_begin[dim] + k * w.dilations[dim] for o in range(count) for k in range(w.kernel[dim]))
-    places = np.array(list(every)).reshape(count, w.kernel[dim])
-    return [[int(p) for p in row if 0 <= p < size] for row in places]
+    positions = np.array(list(every)).reshape(count, w.kernel[dim])
+    return [[int(p) for p in row if 0 <= p < size] for row in positions]
 
 
 def elements_by_window(call: Call, src: Shape, count: Shape) -> Iterator[tuple[Any, Any]]:
@@ -237,7 +237,7 @@ GEOMETRIES = (
     _sample("the same with channels last, a tail of channels", (2, 9, 11, 17), (3, 3), (2, 2), (1, 1, 1, 1), **NXC),
     _sample("1 spatial dim: an interior of two vectors less one", (2, 5, 33), (3,), (1,), (1, 1)),
     _sample("1 spatial dim, channels last, the end of src in no window", (3, 20, 16), (4,), (3,), **NXC),
-    _sample("3 spatial dims, each with its own numbers", (1, 2, 5, 6, 7), (2, 3, 2), (1, 2, 3), (0, 1, 1, 1, 0, 1)),
+    _sample("3 spatial dims, each with other numbers", (1, 2, 5, 6, 7), (2, 3, 2), (1, 2, 3), (0, 1, 1, 1, 0, 1)),
     _sample("3 spatial dims, channels last", (1, 5, 4, 6, 5), (2, 2, 2), (2, 2, 2), (0, 0, 1, 1, 0, 0), **NXC),
     _sample("one window: all of src", (2, 3, 7, 7), (7, 7)),
     _sample("one window, channels last: more taps than are unrolled", (2, 7, 7, 19), (7, 7), **NXC),

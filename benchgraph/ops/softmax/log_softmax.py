@@ -1,5 +1,5 @@
 """LogSoftmax: src - log(sum(exp(src))) along an axis (by default the last), shifted by the maximum so that nothing overflows.
-LogSoftmaxBackward: diff_src = diff_dst - exp(dst) * sum(diff_dst), from LogSoftmax's own result dst.
+LogSoftmaxBackward: diff_src = diff_dst - exp(dst) * sum(diff_dst), from LogSoftmax's result dst.
 
 The thresholds are SoftMax's and SoftMaxBackward's plus the logarithm's or exp's few ulp.
 """
@@ -88,16 +88,16 @@ def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 def _takes_probabilities(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """The logarithm of diff_dst - diff_src differs along the axis as dst does."""
-    taken = np.abs(real(ins[0]) - real(outs[0]))
+    subtracted = np.abs(real(ins[0]) - real(outs[0]))
     slack = 64 * rtol * (1 + float(np.max(np.abs(outs[0]), initial=0.0)))
     axis = axis_of_call(call)
-    want = np.exp(real(ins[1])) * taken.sum(axis=axis, keepdims=True) / np.exp(real(ins[1])).sum(axis=axis, keepdims=True)
-    return bool(np.all(np.abs(taken - want) <= slack * np.maximum(1, want.shape[axis] ** 0.5 * want)))
+    want = np.exp(real(ins[1])) * subtracted.sum(axis=axis, keepdims=True) / np.exp(real(ins[1])).sum(axis=axis, keepdims=True)
+    return bool(np.all(np.abs(subtracted - want) <= slack * np.maximum(1, want.shape[axis] ** 0.5 * want)))
 
 
 _SHAPES: tuple[tuple[Shape, dict[str, int], str], ...] = (
     ((4, 17), {}, "rows, by the default axis"),
-    ((3, 16), {"axis": 1}, "whole vectors"),
+    ((3, 16), {"axis": 1}, "no tail"),
     ((2, 33, 5), {"axis": 1}, "a strided axis"),
     ((7, 3), {"axis": 0}, "the outermost axis"),
     ((2, 3, 4, 15), {"axis": -2}, "the last axis but one"),

@@ -105,7 +105,7 @@ SPECS = (
             domain=fills.per_port(fills.PLAIN, _probabilities),
             samples=(
                 Sample(((4, 17),) * 2, why="rows, by the default axis"),
-                Sample(((3, 16),) * 2, Attrs(axis=-1), why="whole vectors"),
+                Sample(((3, 16),) * 2, Attrs(axis=-1), why="no tail"),
                 Sample(((2, 33, 5),) * 2, Attrs(axis=1), why="a strided axis"),
                 Sample(((7, 3),) * 2, Attrs(axis=0), why="the outermost axis"),
                 Sample(((2, 3, 4, 15),) * 2, Attrs(axis=3), why="attention scores"),

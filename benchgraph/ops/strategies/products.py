@@ -1,4 +1,4 @@
-"""MatMul and convolutions: small integers, so that sums of their products are exact in whatever order they are added up.
+"""MatMul and convolutions: small integers, so that sums of their products are exact in any order.
 
 One operand is sparse where the sum is long: with N = 2**digits / (max|src| * max|wei|) products a sum still has no more digits than dst
 and the accumulator, so of K products N / K may be anything but 0. Ranges and the rule are benchdnn's (its cfg.cpp files).

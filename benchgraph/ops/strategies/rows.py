@@ -15,7 +15,7 @@ from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 
 EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not subtracted is noticed
-TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most): so many of a row's numbers are its largest, second, third
+TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most) of a row's largest, second, third numbers
 
 
 def softmax(axis: Callable[[Call], int]) -> Strategy:
@@ -80,7 +80,7 @@ FACTORS = 10  # of a product that are not 1: powers of two whose product every f
 
 
 def _sum_density(call: Call, reduced_size: int) -> float:
-    """As for MatMul, with numbers in the place of products."""
+    """As for MatMul, with numbers instead of products."""
     exact = 2 ** min(DIGITS[call.outs[0].dtype], ACCUMULATOR) // LARGEST
     return min(1.0, float(exact) / max(reduced_size, 1))
 
