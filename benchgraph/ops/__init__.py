@@ -2,7 +2,7 @@
 
 spec/             what a row is: schema, semantics, testing, lowering
 
-rows, one file for each op or family:
+Rows, one file for each op or family:
 
 elementwise/      ReLU, Exp, Pow, PReLU, Add, Select, BiasAdd, TypeCast ...
 matmul.py         MatMul
@@ -20,7 +20,7 @@ dropout.py        Dropout
 structural.py     End, Wildcard
 internal.py       _Pad, _Crop, _Flip, _Unfold: ops of the compiler's own
 
-what rows share, after the part of a row that needs it:
+What rows share, with the part of a row that needs it:
 
 ranges.py         schema: the legal numbers of attributes
 axis.py           shapes: the attribute `axis`, and shapes along axes
