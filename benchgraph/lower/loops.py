@@ -117,7 +117,7 @@ class _LoopNest:
         return [(var, Const(self.domain.extents[axis])) for axis, var in variables.items()]
 
     def _outer_variables(self, axes: tuple[int, ...]) -> dict[int, Var]:
-        return {a: self.storage.var("o") for a in axes}
+        return {a: self.storage.var("u") for a in axes}
 
     def _spans(self, outer: dict[int, Var], given: dict[int, Span], collapsed: Collapsed) -> tuple[Span, ...]:
         group_of = {axis: axes for axes in collapsed for axis in axes}

@@ -74,7 +74,7 @@ class PanelPacking:
     def panels(self, kind: LoopKind, batch: Coords | None = None) -> Stmt:
         """A loop over the panels of the matrix of a batch entry; without one, loops over all matrices and panels."""
         *outer, _, n = self.dst.shape
-        loops = [] if batch is not None else [(self.storage.var("o"), Const(extent)) for extent in outer]
+        loops = [] if batch is not None else [(self.storage.var("u"), Const(extent)) for extent in outer]
         at = tuple(Coord(var) for var, _ in loops) if batch is None else batch
         _, block = self.dst.layout.blocks[0]
         return nest(loops, in_blocks(n, block, self.storage.var("no"), lambda no, columns: self.panel(at, no, columns), kind), kind)

@@ -79,7 +79,7 @@ class SplitRegion(Region):
     """A region of one row and one column, with its own loops around the phases. contiguous, private: see Region."""
 
     def __init__(self, storage: Storage, domain: Domain, split: Split, contiguous: tuple[int, ...], private: frozenset[int]) -> None:
-        task, row, column = (storage.var(stem) for stem in ("o", "r", "i"))
+        task, row, column = (storage.var(stem) for stem in ("task", "r", "i"))
         extents, rank = domain.extents, len(domain.extents)
         columns: Loop = (column, Const(prod(extents[axis] for axis in split.columns)))
         axes, var, rest = (split.rows, row, (columns,)) if split.rows else (split.columns, column, ())

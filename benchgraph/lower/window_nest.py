@@ -47,7 +47,7 @@ class WindowNest:
         self.storage, self.window, self.call, self.src, self.dst, self.x_axis = storage, window, call, src, dst, x_axis
         self.finish, self.has_post_ops, self.jam = finish, has_post_ops, jam
         self.taps, self.init = window.taps(call), f32(window.start(call))
-        self.loops = tuple(storage.var("o") for _ in dst.shape)
+        self.loops = tuple(storage.var("u") for _ in dst.shape)
         self.ranges: dict[str, Range] = {var.name: (0, extent - 1) for var, extent in zip(self.loops, dst.shape, strict=True)}
         self.outer: Indices = self.loops
         self.x_size = dst.shape[x_axis] if dst.shape else 1
