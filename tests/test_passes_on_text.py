@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner
@@ -41,8 +42,18 @@ def test_a_pass_makes_what_is_expected(path: Path, request: pytest.FixtureReques
 def test_what_is_given_is_written_as_it_is_printed(path: Path) -> None:
     """So that the diff of what is given and what is expected shows what the pass does."""
     given = re.sub(r"^#.*\n", "", path.read_text().partition(EXPECT)[0], flags=re.MULTILINE).strip()
-    printed = print_gir(parse_gir(given)) if given.startswith("graph(") else "\n".join(map(print_tir, parse_tir(given)))
-    assert given == printed
+    assert given == printed_again(given)
+
+
+def printed_again(text: str) -> str:
+    return print_gir(parse_gir(text)) if text.startswith("graph(") else "\n".join(map(print_tir, parse_tir(text)))
+
+
+def test_the_examples_of_the_grammar_are_as_printed() -> None:
+    page = (GOLDEN.parents[1] / "docs" / "ir-text.md").read_text()
+    examples = [dedent(text).strip() for text in re.findall(r"(?:^    (?:graph|func \w+)\(.*\n(?:    .*\n)*?    }\n)", page, re.MULTILINE)]
+    assert [text.split("(")[0] for text in examples] == ["graph", "func main", "func f", "func f"]
+    assert list(map(printed_again, examples)) == examples
 
 
 def test_every_pass_has_a_file() -> None:
