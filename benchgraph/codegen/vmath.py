@@ -64,41 +64,40 @@ def exp(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
 
     15 instructions: two for the clamps, three for n = floor(x / ln2), two for r = x - n * ln2, six for e**r, and two to multiply by 2**n.
     With r >= 0, n is between -126 and 127 for all normal results, and at -127 the bits of the factor are those of 0. Results below the
-    normal numbers are 0 on purpose: multiplications that make others take a hundred times as long, and masked scores are many.
+    normal numbers are 0 on purpose: multiplications with subnormal results take a hundred times as long, and masked scores are frequent.
 
-    With AVX-512 it is 12 instructions, a chain shorter by a third, and 1 ulp: see `_exp_in_steps`. Subtracting, storing and summing up
-    included, as softmax does, the vectors of one core of Cascade Lake took 5.3 ns, 6.9 with the others.
+    With AVX-512 it is 12 instructions, a third fewer in sequence, and 1 ulp: see `_exp_in_steps` and docs/measurements/codegen.md.
     """
     if has_scaling(isa):
-        return _by_vectors(builder, x, _STEPS, _exp_in_steps)
+        return _in_vectors_of(builder, x, _STEPS, _exp_in_steps)
     x = _clamp(builder, x, -88.0, 89.0)
     n, scale = _power_below(builder, x)
-    return builder.fmul(_near_zero(builder, _less(builder, x, n)), scale)
+    return builder.fmul(_exp_of_remainder(builder, _minus_multiple_of_ln2(builder, x, n)), scale)
 
 
 def _exp_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """exp of 16 lanes of f32: e**x = 2**n * 2**(j/16) * e**r, n + j/16 being the 16th nearest to x / ln2.
 
-    n + j/16 is what a sum with _STEP_ROUNDER leaves of x / ln2, and j is the sum's low bits: two instructions. Two for r, one to look
-    2**(j/16) up in a register, four to multiply it by e**r: as |e**r - 1| < 0.022, the errors are that of the table and that of the last
-    sum. One scales by 2**n, and gives inf where that is due. One keeps x + n * ln2 finite above, one tells which results are normal
-    numbers: below, lanes are not scaled but 0, and what was computed for them before may be anything.
+    Adding _STEP_ROUNDER to x / ln2 rounds it to n + j/16, with j in the low bits of the sum: two instructions. Two compute r, one looks up
+    2**(j/16) in a register, four multiply it by e**r: as |e**r - 1| < 0.022, the errors are those of the table and of the last addition.
+    One scales by 2**n, which gives inf for large x. One clamps x above; one compares which results are normal numbers: other lanes are set
+    to 0.
     """
     kept = builder.fcmp_unordered(">=", x, constant(x.type, _LEAST_NORMAL))
     x = _at_most(builder, x, 89.0)
-    steps = _steps(builder, x, 1.0)
-    return _scaled(builder, steps[1], _grown(builder, steps, _less(builder, x, steps[1]), 1.0), kept)
+    steps = _sixteenths(builder, x, 1.0)
+    return _times_power(builder, steps[1], _exp_of_fraction(builder, steps, _minus_multiple_of_ln2(builder, x, steps[1]), 1.0), kept)
 
 
-def _steps(builder: ir.IRBuilder, x: ir.Value, per_unit: float) -> tuple[ir.Value, ir.Value]:
-    """The 16th nearest to x * per_unit / ln2, as a sum whose low bits tell it and as the number."""
+def _sixteenths(builder: ir.IRBuilder, x: ir.Value, per_unit: float) -> tuple[ir.Value, ir.Value]:
+    """The multiple of 1/16 nearest to x * per_unit / ln2: as a sum whose low bits hold its 16ths, and as a number."""
     rounder = constant(x.type, _STEP_ROUNDER)
     rounded = _multiply_add(builder, x, constant(x.type, _LOG2E * per_unit), rounder)
     return rounded, builder.fsub(rounded, rounder)
 
 
-def _grown(builder: ir.IRBuilder, steps: tuple[ir.Value, ir.Value], r: ir.Value, per_unit: float) -> ir.Value:
-    """2**(j/16) * e**(r * per_unit) of 16 lanes, j the 16ths of the steps beside whole ones. per_unit is a power of two, or minus one."""
+def _exp_of_fraction(builder: ir.IRBuilder, steps: tuple[ir.Value, ir.Value], r: ir.Value, per_unit: float) -> ir.Value:
+    """2**(j/16) * e**(r * per_unit) of 16 lanes, j being the fraction of the steps in 16ths. per_unit: plus or minus a power of two."""
     table = ir.Constant(r.type, [float(np.float32(2.0 ** (j / _STEPS))) for j in range(_STEPS)])
     lanes = builder.bitcast(steps[0], same_lanes(r, I32))  # of which the low four bits count
     step = call(builder, "llvm.x86.avx512.permvar.sf.512", r.type, [table, lanes])
@@ -106,8 +105,8 @@ def _grown(builder: ir.IRBuilder, steps: tuple[ir.Value, ir.Value], r: ir.Value,
     return _multiply_add(builder, step, growth, step)
 
 
-def _scaled(builder: ir.IRBuilder, n: ir.Value, x: ir.Value, kept: ir.Value) -> ir.Value:
-    """x * 2**n, n rounded down, where the mask is on; 0 elsewhere."""
+def _times_power(builder: ir.IRBuilder, n: ir.Value, x: ir.Value, kept: ir.Value) -> ir.Value:
+    """x * 2**floor(n) where the mask is on; 0 elsewhere."""
     operands = [x, n, constant(x.type, 0.0), builder.bitcast(kept, I16), I32(_CURRENT_ROUNDING)]
     return call(builder, "llvm.x86.avx512.mask.scalef.ps.512", x.type, operands)
 
@@ -157,7 +156,7 @@ def tanh(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     type = x.type
     size = _at_most(builder, pointwise(builder, "fabs", x), 9.5)  # tanh(9.5) rounds to 1
     n, scale = _power(builder, _multiply_add(builder, size, constant(type, 2.0 * _LOG2E), constant(type, _ROUNDER + _EXPONENT_BIAS)))
-    r = _less(builder, size, n, per_unit=2.0)
+    r = _minus_multiple_of_ln2(builder, size, n, per_unit=2.0)
     small = builder.fmul(_polynomial(builder, r, [2.0 ** (k + 1) * c for k, c in enumerate(EXPM1)]), r)
     grown = _multiply_add(builder, small, scale, builder.fsub(scale, constant(type, 1.0)))
     return pointwise(builder, "copysign", builder.fdiv(grown, builder.fadd(grown, constant(type, 2.0))), x)
@@ -172,31 +171,31 @@ def normal_tail(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     and 5.1 up to 1.5, then 5.4, 5.6 and 6.6 up to 5, 6.0, 6.2 and 7.6 beyond. Beyond 13.21 it is 0.
     """
     if has_scaling(isa):
-        return _by_vectors(builder, x, _STEPS, _tail_in_steps)
+        return _in_vectors_of(builder, x, _STEPS, _tail_in_steps)
     size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
-    return builder.fmul(_tail_by_gauss(builder, size), gauss(builder, x, isa))
+    return builder.fmul(_tail_over_gauss(builder, size), gauss(builder, x, isa))
 
 
-def _tail_by_gauss(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
-    """normal_tail / gauss of what is not negative."""
+def _tail_over_gauss(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
+    """normal_tail / gauss of numbers from 0 on."""
     return builder.fdiv(_polynomial(builder, size, TAIL), _polynomial(builder, size, TAIL_BELOW))
 
 
 def gauss(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     """e**(-x*x / 2) within 2.3 ulp, 1.9 with fma, 1 with AVX-512, where it is a normal number (|x| < 13.21); 0 beyond.
 
-    A rounding of the square would be a relative error of the result as large as the square. So n * ln2 is taken away from the exact
-    square, in a fused multiply-add. Without fma x is split: the square of its first 12 bits is exact, and so is what is left of that when
-    n * ln2 is taken away; the rest is added to it then.
+    Rounding the square would cause a relative error in proportion to it. So n * ln2 is subtracted from the exact square, in a fused
+    multiply-add. Without FMA x is split: the square of its first 12 bits is exact, and so is the difference to n * ln2; the rest of the
+    square is added to that.
     """
     if has_scaling(isa):
-        return _by_vectors(builder, x, _STEPS, _gauss_in_steps)
+        return _in_vectors_of(builder, x, _STEPS, _gauss_in_steps)
     size = _at_most(builder, pointwise(builder, "fabs", x), _NO_TAIL)
     return (_gauss_fused if has_fma(isa) else _gauss_split)(builder, size)
 
 
 def _gauss_fused(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
-    """Only n is told by the rounded square. r is -2 times what `exp` has, which saves a multiplication."""
+    """Only n depends on the rounded square. r is -2 times that of `exp`, which saves a multiplication."""
     n, scale = _power_below(builder, builder.fmul(size, size), -0.5)
     r = _less_than_square(builder, size, n)
     return builder.fmul(_polynomial(builder, r, [c * (-0.5) ** k for k, c in enumerate((1.0, *EXP))]), scale)
@@ -215,30 +214,30 @@ def _gauss_split(builder: ir.IRBuilder, size: ir.Value) -> ir.Value:
     exact = builder.fmul(builder.fmul(high, half), high)
     rest = builder.fmul(builder.fmul(builder.fsub(size, high), half), builder.fadd(size, high))
     n, scale = _power_below(builder, builder.fadd(exact, rest))
-    return builder.fmul(_near_zero(builder, _less(builder, exact, n, rest=rest)), scale)
+    return builder.fmul(_exp_of_remainder(builder, _minus_multiple_of_ln2(builder, exact, n, rest=rest)), scale)
 
 
 def _gauss_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """gauss of 16 lanes of f32, as `_exp_in_steps`."""
-    n, bell, kept = _bell(builder, x)
-    return _scaled(builder, n, bell, kept)
+    n, bell, kept = _gauss_parts(builder, x)
+    return _times_power(builder, n, bell, kept)
 
 
 def _tail_in_steps(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """normal_tail of 16 lanes of f32. Where gauss is 0, the quotient may be anything."""
-    n, bell, kept = _bell(builder, x)
-    return _scaled(builder, n, builder.fmul(_tail_by_gauss(builder, pointwise(builder, "fabs", x)), bell), kept)
+    n, bell, kept = _gauss_parts(builder, x)
+    return _times_power(builder, n, builder.fmul(_tail_over_gauss(builder, pointwise(builder, "fabs", x)), bell), kept)
 
 
-def _bell(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _gauss_parts(builder: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """(n, y, where it is a normal number) with y * 2**n = gauss(x) of 16 lanes.
 
     r is as in `_gauss_fused`.
     """
     square = builder.fmul(x, x)
     kept = builder.fcmp_unordered("<=", square, constant(x.type, -2 * _LEAST_NORMAL))
-    steps = _steps(builder, square, -0.5)
-    return steps[1], _grown(builder, steps, _less_than_square(builder, x, steps[1]), -0.5), kept
+    steps = _sixteenths(builder, square, -0.5)
+    return steps[1], _exp_of_fraction(builder, steps, _less_than_square(builder, x, steps[1]), -0.5), kept
 
 
 def round_even(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
@@ -259,8 +258,8 @@ def floor(builder: ir.IRBuilder, x: ir.Value, isa: Isa) -> ir.Value:
     return builder.select(builder.fcmp_ordered(">", nearest, x), below, nearest)
 
 
-def _by_vectors(builder: ir.IRBuilder, x: ir.Value, lanes: int, f: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> ir.Value:
-    """f, which takes vectors of so many lanes, for any number of them. Lanes too many hold what others hold."""
+def _in_vectors_of(builder: ir.IRBuilder, x: ir.Value, lanes: int, f: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> ir.Value:
+    """Apply f, which takes vectors of `lanes` lanes, to any number of lanes. Padding lanes repeat others."""
     count = lanes_of(x)
     if count == lanes:
         return f(builder, x)
@@ -295,7 +294,9 @@ def _power(builder: ir.IRBuilder, rounded: ir.Value) -> tuple[ir.Value, ir.Value
     return n, builder.bitcast(power, rounded.type)
 
 
-def _less(builder: ir.IRBuilder, x: ir.Value, n: ir.Value, per_unit: float = 1.0, rest: ir.Value | None = None) -> ir.Value:
+def _minus_multiple_of_ln2(
+    builder: ir.IRBuilder, x: ir.Value, n: ir.Value, per_unit: float = 1.0, rest: ir.Value | None = None
+) -> ir.Value:
     """x + rest - n * ln2 / per_unit."""
     r = _multiply_add(builder, n, constant(x.type, -_LN2_HIGH / per_unit), x)
     if rest is not None:
@@ -303,7 +304,7 @@ def _less(builder: ir.IRBuilder, x: ir.Value, n: ir.Value, per_unit: float = 1.0
     return _multiply_add(builder, n, constant(x.type, -_LN2_LOW / per_unit), r)
 
 
-def _near_zero(builder: ir.IRBuilder, r: ir.Value) -> ir.Value:
+def _exp_of_remainder(builder: ir.IRBuilder, r: ir.Value) -> ir.Value:
     """e**r for r between 0 and ln2."""
     return _polynomial(builder, r, [1.0, *EXP])
 
