@@ -1,4 +1,4 @@
-"""Which part of a tensor a statement touches: the evidence that passes need before they move or merge anything."""
+"""Which elements of a tensor statements access: what passes must know before they move or fuse statements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, use
 class Access:
     """One load or store, or one operand of a microkernel or a packing.
 
-    spans: what a slice adds to the index in each dim, (least, most); (0, 0) for one element. ranges: those in force there.
+    spans: offsets of a slice from the index in each dim, (least, most); (0, 0) for one element. ranges: of variables around the access.
     """
 
     tensor: Tensor
@@ -32,64 +32,53 @@ Extent: TypeAlias = tuple[Linear, float, float]  # base, first, last: the indice
 
 
 def pitch(load: Load, var: Var) -> int:
-    """Elements of memory that a load moves by as a variable grows by one, as far as its indices are linear in it."""
+    """Elements of memory between loads for successive values of a variable, as far as indices are linear in it."""
     return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
 def accesses_of(name: str, s: Stmt, ranges: Ranges, *, is_lasting: bool = False) -> Iterator[Access]:
-    """Every access inside s to the tensor of this name, as `accesses` gives them; statements without any cost nothing.
+    """Every access inside s to the tensor of this name, as from `accesses`; skips statements without any.
 
-    is_lasting: s is asked about many tensors before it changes, so that its blocks had better know which statements use which.
+    is_lasting: memoise in the blocks of s which statements use which tensor, as many queries about s follow.
     """
-    if name not in tensor_names(s):
-        return
-    match s:
-        case For():
-            yield from _loaded(s, ranges, name)
-            yield from accesses_of(name, s.body, inside(s, ranges), is_lasting=is_lasting)
-        case If():
-            yield from _loaded(s, ranges, name)
-            yield from accesses_of(name, s.then, assume(s.cond, ranges, holds=True), is_lasting=is_lasting)
-            if s.orelse is not None:
-                yield from accesses_of(name, s.orelse, assume(s.cond, ranges, holds=False), is_lasting=is_lasting)
-        case Seq():
-            for c in (s.stmts[at] for at in users(s)[name]) if is_lasting else s.stmts:
-                if name in tensor_names(c):  # a generator for each that is to give nothing would take longer
-                    yield from accesses_of(name, c, ranges, is_lasting=is_lasting)
-        case Store():
-            yield from _loaded(s, ranges, name)
-            if s.tensor.name == name:
-                yield _stored(s, ranges)
-        case _:
-            yield from (a for a in accesses(s, ranges) if a.tensor.name == name)
+    if name in tensor_names(s):
+        yield from _accesses(s, ranges, name, is_lasting)
 
 
 def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
     """Every access inside s, in program order: the loads of a statement before its store."""
-    yield from _loaded(s, ranges)
+    return _accesses(s, ranges, None, False)
+
+
+def _accesses(s: Stmt, ranges: Ranges, name: str | None, is_lasting: bool) -> Iterator[Access]:
+    """name: None for all tensors, else that of one which s uses."""
+    yield from _loaded(s, ranges, name)
     match s:
         case For():
-            yield from accesses(s.body, inside(s, ranges))
+            yield from _nested(s.body, inside(s, ranges), name, is_lasting)
         case If():
-            yield from accesses(s.then, assume(s.cond, ranges, holds=True))
+            yield from _nested(s.then, assume(s.cond, ranges, holds=True), name, is_lasting)
             if s.orelse is not None:
-                yield from accesses(s.orelse, assume(s.cond, ranges, holds=False))
+                yield from _nested(s.orelse, assume(s.cond, ranges, holds=False), name, is_lasting)
         case Seq():
-            for c in s.stmts:
-                yield from accesses(c, ranges)
+            for c in s.stmts if name is None or not is_lasting else (s.stmts[at] for at in users(s)[name]):
+                if name is None or name in tensor_names(c):  # cheaper than a generator for each statement
+                    yield from _accesses(c, ranges, name, is_lasting)
         case Store():
-            yield _stored(s, ranges)
+            if name is None or s.tensor.name == name:
+                yield _stored(s, ranges)
         case Brgemm() | Pack():
             *read, written = operands(s)
-            for o in read:
-                yield _operand(o, False, ranges)
-            if isinstance(s, Brgemm) and s.accumulate:
-                yield _operand(written, False, ranges)
-            yield _operand(written, True, ranges)
+            every = [*((o, False) for o in read), *(((written, False),) if isinstance(s, Brgemm) and s.accumulate else ()), (written, True)]
+            yield from (_operand(o, is_store, ranges) for o, is_store in every if name is None or o.slice.tensor.name == name)
+
+
+def _nested(s: Stmt, ranges: Ranges, name: str | None, is_lasting: bool) -> Iterator[Access]:
+    return _accesses(s, ranges, name, is_lasting) if name is None or name in tensor_names(s) else iter(())
 
 
 def _loaded(s: Stmt, ranges: Ranges, name: str | None = None) -> Iterator[Access]:
-    """What the expressions of this statement alone load, of the tensor of this name if one is given."""
+    """The loads of this statement's own expressions."""
     for e in exprs(s):
         for p in loads_of(e):
             if name is None or p.tensor.name == name:
@@ -106,8 +95,8 @@ def _lanes(i: Expr) -> Range:
 
 
 def _operand(o: Operand, is_store: bool, ranges: Ranges) -> Access:
-    index = o.piece.index if isinstance(o.piece, Slice) else (o.piece.offset,)
-    return Access(o.piece.tensor, index, o.spans(), is_store, ranges)
+    index = o.slice.index if isinstance(o.slice, Slice) else (o.slice.offset,)
+    return Access(o.slice.tensor, index, o.spans(), is_store, ranges)
 
 
 def position(i: Expr) -> Linear:
@@ -116,61 +105,61 @@ def position(i: Expr) -> Linear:
 
 
 def extent(a: Access, dim: int, inner: frozenset[str]) -> Extent:
-    """What the access touches along a dim while the variables named `inner` run and all others stand still."""
+    """The elements of a dim that an access touches over all values of the variables named `inner`, all others fixed."""
     base, moving = position(a.index[dim]).split(inner)
     lo, hi = linear_bounds(moving, a.ranges)
     return Linear(base.terms), base.constant + lo + a.spans[dim][0], base.constant + hi + a.spans[dim][1]
 
 
-def is_partitioned(found: Sequence[Access], var: str, inner: frozenset[str]) -> bool:
-    """True when two values of var never touch the same element, in whichever of these accesses (all of one tensor).
+def is_partitioned(accesses: Sequence[Access], var: str, inner: frozenset[str]) -> bool:
+    """Whether accesses (all of one tensor) with two different values of var never touch the same element.
 
-    That is certain when, along some dim, every access has the index var*c + base + something within a window of c, with one c and one
-    base for all of them. What is farther apart does not count: a multiple of m, if all that var reaches lies within m, as with the
-    columns of panels, row by row: no*16 + i*64 + 0..15, no in 4. inner: the variables that the loop on var defines inside.
+    That holds if along some dim every access has an index var*c + base + x, with one c and base for all and x in a window of less than c.
+    Terms that are multiples of m are ignored if all values of var stay within m, as in columns of panels by rows: no*16 + i*64 + 0..15,
+    no in 4. inner: the variables defined inside the loop on var.
     """
-    return any(_partitions(found, dim, var, inner) for dim in range(len(found[0].index)))
+    return any(_partitions(accesses, dim, var, inner) for dim in range(len(accesses[0].index)))
 
 
-def _partitions(found: Sequence[Access], dim: int, var: str, inner: frozenset[str]) -> bool:
+def _partitions(accesses: Sequence[Access], dim: int, var: str, inner: frozenset[str]) -> bool:
     first, last = [], []
-    steps, bases, apart = set[int](), list[Linear](), 0
-    for a in found:
+    steps, bases, spacing = set[int](), list[Linear](), 0
+    for a in accesses:
         form = position(a.index[dim])
         step = form.terms.get(Var(var), 0)
         rest = form.minus(Linear({Var(var): step} if step else {}))
         if step <= 0 or any(var in variables(atom) for atom in rest.terms):
             return False
         base, moving = rest.split(inner)
-        far = {atom: c for atom, c in moving.terms.items() if abs(c) > step and not _stands_still(atom, a.ranges)}
+        far = {atom: c for atom, c in moving.terms.items() if abs(c) > step and not _is_constant(atom, a.ranges)}
         lo, hi = linear_bounds(moving.minus(Linear(far)), a.ranges)
         steps.add(step)
         bases.append(Linear(base.terms))
         first.append(base.constant + lo + a.spans[dim][0])
         last.append(base.constant + hi + a.spans[dim][1])
-        apart = gcd(apart, *far.values())
+        spacing = gcd(spacing, *far.values())
     if len(steps) > 1 or any(b != bases[0] for b in bases):
         return False
     (step,), window = steps, max(last) - min(first)
-    if not apart or window >= step:
+    if not spacing or window >= step:
         return window < step
-    reach = [a.ranges.get(var, ANYTHING) for a in found]
-    return step * (max(most for _, most in reach) - min(least for least, _ in reach)) + window < apart
+    reach = [a.ranges.get(var, ANYTHING) for a in accesses]
+    return step * (max(most for _, most in reach) - min(least for least, _ in reach)) + window < spacing
 
 
-def _stands_still(e: Expr, ranges: Ranges) -> bool:
+def _is_constant(e: Expr, ranges: Ranges) -> bool:
     least, most = bounds(e, ranges)
     return least == most
 
 
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:
     """Tensor name -> its accesses inside s, in program order."""
-    found: dict[str, list[Access]] = {}
+    by_name: dict[str, list[Access]] = {}
     for a in accesses(s, ranges):
-        found.setdefault(a.tensor.name, []).append(a)
-    return found
+        by_name.setdefault(a.tensor.name, []).append(a)
+    return by_name
 
 
 def inner_names(loop: For) -> frozenset[str]:
-    """The loop variables defined inside a loop, not its own."""
+    """Names of the loop variables defined inside a loop, without its own."""
     return bound_names(loop.body)

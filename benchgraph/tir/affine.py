@@ -1,4 +1,4 @@
-"""Index arithmetic: linear forms over loop variables, and the ranges their values lie in."""
+"""Linear forms of index expressions over loop variables, and bounds of their values."""
 
 from __future__ import annotations
 
@@ -42,14 +42,11 @@ class Linear:
         return Linear({a: c * factor for a, c in self.terms.items() if factor}, self.constant * factor)
 
     def is_multiple(self, of: int) -> bool:
-        """Whatever its atoms are."""
+        """Whether it is a multiple of `of` for any values of its atoms."""
         return all(c % of == 0 for c in (self.constant, *self.terms.values()))
 
     def split(self, names: frozenset[str]) -> tuple[Linear, Linear]:
-        """(terms that stand still while these variables run, the other terms); the constant goes with the first.
-
-        An atom that reads memory never counts as standing still.
-        """
+        """(terms invariant in these variables, with the constant; the other terms). Atoms that read memory are never invariant."""
         inner = {a: c for a, c in self.terms.items() if not names.isdisjoint(variables(a)) or reads_memory(a)}
         return Linear({a: c for a, c in self.terms.items() if a not in inner}, self.constant), Linear(inner)
 
@@ -73,11 +70,11 @@ def linear(e: Expr) -> Linear:
     return Linear({e: 1})
 
 
-def period(digit: Binary, var: Var) -> int:
-    """After how many steps of a variable a quotient or remainder by a number has moved evenly, as far as its dividend is linear in it."""
-    assert isinstance(digit.b, Const)
-    divisor = int(digit.b.value)
-    return divisor // gcd(divisor, linear(digit.a).terms.get(var, 0))
+def period(division: Binary, var: Var) -> int:
+    """After how many steps of a variable a quotient grows by a constant, or a remainder repeats, if the dividend is linear in it."""
+    assert isinstance(division.b, Const)
+    divisor = int(division.b.value)
+    return divisor // gcd(divisor, linear(division.a).terms.get(var, 0))
 
 
 def _depth(atom: Expr, order: Mapping[str, int]) -> tuple[int, bool, str]:
@@ -93,7 +90,7 @@ def _text(atom: Expr) -> str:
 
 
 def _times(atom: Expr, k: int) -> Expr:
-    """mul without its questions: an atom is no constant, and k positive."""
+    """atom * k without the checks of `mul`: an atom is no constant, and k is positive."""
     return atom if k == 1 else Binary(BinOp.mul, atom, Const(k))
 
 
@@ -123,7 +120,7 @@ def to_expr(form: Linear, ranges: Ranges) -> Expr:
 
 
 def bounds(e: Expr, ranges: Ranges) -> Range:
-    """Values that e cannot leave. Not always attained: `i - i//2*2` is bounded term by term."""
+    """(least, most) value of e. Not always attained: `i - i//2*2` is bounded term by term."""
     match e:
         case Const():
             return (e.value, e.value)
@@ -172,5 +169,5 @@ def linear_bounds(form: Linear, ranges: Ranges) -> Range:
 
 
 def inside(loop: For, ranges: Ranges) -> dict[str, Range]:
-    """The ranges in force in the loop's body. The variable's upper end is that of an extent that may vary."""
+    """The ranges in the loop's body; the variable's upper bound is that of the largest extent."""
     return {**ranges, loop.var.name: (0, bounds(loop.extent, ranges)[1] - 1)}

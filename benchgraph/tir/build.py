@@ -141,19 +141,19 @@ def nest(loops: Iterable[Loop], body: Stmt, kind: LoopKind = LoopKind.serial) ->
 
 
 def block_size(total: int, size: int, number: Expr) -> Expr:
-    """How many there are in the piece of this number, when so many in all are cut into pieces of a size: fewer in the last."""
+    """The size of block `number` when `total` is split into blocks of `size`, of which the last may be smaller."""
     return Const(size) if total % size == 0 else minimum(size, sub(total, mul(number, size)))
 
 
 def in_blocks(total: int, size: int, number: Var, body: Callable[[Expr, int], Stmt], kind: LoopKind = LoopKind.serial) -> Stmt:
-    """body(number, size) for all whole blocks, in a loop, and body(how many these are, what is left) after it, if anything is."""
+    """A loop of body(number, size) over full blocks, then body(number of full blocks, rest) if there is a rest."""
     full, rest = divmod(total, size)
     loop = For(number, Const(full), body(number, size), kind) if full else seq()
     return seq(loop, body(Const(full), rest)) if rest else loop
 
 
 def one_block(total: int, size: int, number: Expr, body: Callable[[Expr, int], Stmt]) -> tuple[Stmt, int]:
-    """What `in_blocks` does in a turn, the last one included, and how many turns there are."""
+    """One iteration of `in_blocks`, for any block number including that of the rest, and the number of iterations."""
     full, rest = divmod(total, size)
     whole = body(number, size)
     return (If(Binary(BinOp.lt, number, Const(full)), whole, body(Const(full), rest)), full + 1) if rest else (whole, full)
@@ -169,10 +169,10 @@ def binary(op: BinOp, a: Expr, b: Expr) -> Expr:
 
 
 def cast(a: Expr, dtype: DType) -> Expr:
-    """The value in this dtype. What comes from bytes to any wider dtype, or from floats and booleans to f32, is back what it was."""
+    """The value converted to this dtype. Casts from bytes to a wider dtype, or from floats and booleans to f32, and back are removed."""
     if isinstance(a, Cast) and type_of(a.a)[0] is dtype:
-        is_held = dtype.bits <= 8 < a.dtype.bits if dtype.is_integer else a.dtype is DType.f32
-        if is_held:
+        is_lossless = dtype.bits <= 8 < a.dtype.bits if dtype.is_integer else a.dtype is DType.f32
+        if is_lossless:
             return a.a
     return a if type_of(a)[0] is dtype else Cast(a, dtype)
 

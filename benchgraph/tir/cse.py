@@ -1,4 +1,4 @@
-"""Expressions that are used more than once get a register: what a row builds as a graph would be a tree, of exponential size, otherwise.
+"""Common subexpression elimination: an expression used more than once gets a register, as a tree might have exponential size.
 
 e = exp(x);  y = (e + 1) * e      ->      alloc e: f32 register
                                           e = exp(x)
@@ -18,17 +18,17 @@ _INDEX_ARITHMETIC = frozenset({BinOp.add, BinOp.sub, BinOp.mul, BinOp.floordiv, 
 
 
 def eliminate_common_subexpressions(values: tuple[Expr, ...], name: Callable[[], str]) -> tuple[list[Stmt], tuple[Expr, ...]]:
-    """Statements that put shared subexpressions into registers, and the values in terms of these. name: gives names no other has.
+    """Statements that put common subexpressions into registers, and the values in terms of these. name: returns unused names.
 
-    An expression is shared when one and the same object is reached twice. Loads, casts of loads, and arithmetic on loop variables are
-    repeated: they cost nothing, and passes want to see them where they are used.
+    A subexpression is common if the same object is reached twice. Loads, casts of loads, and arithmetic on loop variables are repeated:
+    they are cheap, and passes need to see them where they are used.
     """
-    sharing = _Sharing(values, name)
-    made = tuple(sharing.rebuilt(v) for v in values)
-    return sharing.stmts, made
+    elimination = _Elimination(values, name)
+    rebuilt = tuple(elimination.rebuilt(v) for v in values)
+    return elimination.stmts, rebuilt
 
 
-class _Sharing:
+class _Elimination:
     def __init__(self, values: tuple[Expr, ...], name: Callable[[], str]) -> None:
         self.name = name
         self.uses: Counter[int] = Counter()
@@ -56,7 +56,7 @@ class _Sharing:
         return self.cheap[id(e)]
 
     def rebuilt(self, e: Expr) -> Expr:
-        """e, with registers for what is shared in it, itself included."""
+        """e with registers for common subexpressions, itself included."""
         if self._is_cheap(e):
             return e
         if id(e) not in self.done:

@@ -1,4 +1,4 @@
-"""What microkernels multiply, and how their weights lie: in groups of elements along k."""
+"""Dtypes that microkernels multiply, and how many elements along k their weights have in a group (VNNI layouts)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from benchgraph.core.dtypes import DType
 
 DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
 
-WIDENED = DType.bf16, DType.f16  # wei that becomes f32 as it is loaded, for src of f32
+WIDENED = DType.bf16, DType.f16  # dtypes of wei that are converted to f32 when loaded, for src of f32
 
 BYTES = DType.u8, DType.s8, DType.s32
-WORDS = DType.s16, DType.s16, DType.s32  # that hold bytes: two neighbours' products never leave s32
+WORDS = DType.s16, DType.s16, DType.s32  # with values of bytes: the sum of two products fits s32
 
-# What a microkernel multiplies and sums, and how many elements along k one dot product of a lane takes: they fill 32 bits, but for weights
-# that are widened as they are loaded.
+# (src, wei, acc) of a microkernel -> elements along k of one lane's dot product: 32 bits, except for weights converted when loaded.
 GROUPS: dict[DTypes, int] = {
     (DType.f32, DType.f32, DType.f32): 1,
     (DType.bf16, DType.bf16, DType.f32): 2,
@@ -25,14 +24,14 @@ GROUPS: dict[DTypes, int] = {
 
 
 def is_widened(src: DType, wei: DType) -> bool:
-    """Whether a microkernel that multiplies these makes f32 of wei as it loads it, as it lies."""
+    """Whether a microkernel of these dtypes converts wei to f32 when loading it, from an unpacked layout."""
     return src is DType.f32 and wei in WIDENED
 
 
-# Of a wei's dtype that is packed for the microkernel, how many elements along k lie together.
+# Dtype of packed wei -> elements along k in a group.
 WEI_GROUPS = {wei: group for (src, wei, _), group in GROUPS.items() if not is_widened(src, wei)}
 
-# What may become wei of a dtype while it is packed; sums in s32 are only turned, from rows to columns.
+# Dtype of packed wei -> dtypes that it can be packed from; s32 sums are only transposed.
 PACKED_FROM: dict[DType, frozenset[DType]] = {
     DType.f32: frozenset({DType.f32, DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}),
     DType.bf16: frozenset({DType.bf16, DType.f32, DType.f8_e4m3, DType.f8_e5m2}),
@@ -43,5 +42,5 @@ PACKED_FROM: dict[DType, frozenset[DType]] = {
 
 SIDE_BY_SIDE = 8  # rows of row-major weights that are read together. docs/measurements/on-the-fly-packing.md, Rows read together
 
-# What is turned into another dtype, beside each into itself.
+# (src, dst) of transpositions that convert.
 TRANSPOSED_TO = {(DType.s8, DType.u8)}

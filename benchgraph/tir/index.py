@@ -23,12 +23,12 @@ _EXACT_F32 = 2**24  # integers up to this are f32 values
 
 
 def simplify_expr(e: Expr, ranges: Ranges) -> Expr:
-    """An expression with the same value for all variables in their ranges; e itself when nothing is simpler."""
+    """A simpler expression with the same value for all variables in their ranges; else e itself."""
     return Simplifier(ranges)(e)
 
 
 class Simplifier:
-    """simplify_expr for many expressions where the same ranges are in force. What statements share, as their indices, is done once."""
+    """simplify_expr for many expressions under the same ranges; expressions that statements share are simplified once."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
@@ -44,7 +44,7 @@ class Simplifier:
         return known[1]
 
     def _sum(self, e: Expr) -> Expr | None:
-        """A sum of products with numbers, simplified as a whole: term by term, and not each of the sums that it is made of. Else None."""
+        """A linear combination, simplified term by term instead of at each of its nested sums; None for anything else."""
         if not isinstance(e, Binary) or e.op not in _LINEAR or type_of(e.a) != (INDEX, 1):
             return None
         form = linear(e)
@@ -174,9 +174,9 @@ def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
         smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
         return _floordiv(smaller, c // common, ranges)
     match list(rest.terms.items()), rest.constant:
-        case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:  # one spelling of a digit: x // c % n
+        case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:  # canonical: x // c % n
             return _mod(linear(_floordiv(linear(x), c, ranges)), int(inner) // c, ranges)
-    if split := _digits(rest, c, ranges):  # (g*x + y) // (g*d) == x // d
+    if split := _split_by_divisor(rest, c, ranges):  # (g*x + y) // (g*d) == x // d
         unit, upper, _ = split
         return _floordiv(upper, c // unit, ranges)
     for atom, k in rest.terms.items():
@@ -195,7 +195,7 @@ def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
         lo, hi = linear_bounds(candidate, ranges)
         if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
             return to_expr(_recombine(candidate.plus(Linear({}, -int(lo // c) * c)), ranges), ranges)
-    # As floordiv leaves the same terms as they are, k*c*(x // c) and k*(x % c) have one x, and recombine.
+    # floordiv keeps the same terms, so k*c*(x // c) and k*(x % c) have the same x, and recombine.
     common = gcd(c, kept.constant, *kept.terms.values())
     if common > 1:
         smaller = Linear({a: k // common for a, k in kept.terms.items()}, kept.constant // common)
@@ -203,14 +203,14 @@ def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
     match list(kept.terms.items()), kept.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:
             return _mod(linear(x), c, ranges)
-    if split := _digits(kept, c, ranges):  # (g*x + y) % (g*d) == g*(x % d) + y
+    if split := _split_by_divisor(kept, c, ranges):  # (g*x + y) % (g*d) == g*(x % d) + y
         unit, upper, lower = split
         return to_expr(_recombine(lower.plus(linear(_mod(upper, c // unit, ranges)), unit), ranges), ranges)
     return Binary(BinOp.mod, to_expr(kept, ranges), Const(c))
 
 
-def _digits(form: Linear, c: int, ranges: Ranges) -> tuple[int, Linear, Linear] | None:
-    """g, x and y, where the form is g*x + y, g divides c, and y is from 0 to before g; the greatest g below c."""
+def _split_by_divisor(form: Linear, c: int, ranges: Ranges) -> tuple[int, Linear, Linear] | None:
+    """(g, x, y) with form = g*x + y and 0 <= y < g, for the largest g < c that divides c; None if there is none."""
     for unit in sorted({gcd(k, c) for k in form.terms.values()} - {1, c}, reverse=True):
         lower = Linear({a: k for a, k in form.terms.items() if k % unit}, form.constant % unit)
         low, high = linear_bounds(lower, ranges)
@@ -268,7 +268,7 @@ _NEGATED = {
 
 
 def _limits(op: BinOp, form: Linear) -> list[tuple[str, Range]]:
-    """What `k*x + c op 0` says of x: at most one range."""
+    """The range of x that `k*x + c op 0` implies, if any."""
     match list(form.terms.items()):
         case [(Var(name), k)]:
             c = form.constant

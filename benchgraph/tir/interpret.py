@@ -160,13 +160,13 @@ class _Writer:
             case Store():
                 self.store(s, depth, ranges)
             case Brgemm():
-                pieces = [self.piece(p, ranges, *how) for p, *how in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
+                pieces = [self.slice(p, ranges, *how) for p, *how in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
                 if s.post_ops is not None:
                     self.stmt(loops(s, s.post_ops), depth, ranges, parallel=parallel)
                     self.line(depth, f"{pieces[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
             case Pack():
-                src, dst = self.piece(s.src, ranges, s.k, s.n), self.piece(s.dst, ranges, s.k, s.n, s.group)
+                src, dst = self.slice(s.src, ranges, s.k, s.n), self.slice(s.dst, ranges, s.k, s.n, s.group)
                 self.line(depth, f"pack({src}, {dst}, {self.constant(s.dst.tensor.dtype)})")
             case Prefetch():
                 self.line(depth, "pass")
@@ -205,7 +205,7 @@ class _Writer:
             guard = "" if s.mask is None else f"if {mask}: "
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
-    def piece(self, p: Slice | FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
+    def slice(self, p: Slice | FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
         """Source for (tensor, first index, how rows, columns and batch step, rows, cols, rows that lie together)."""
         name = self.name(p.tensor.name, "t")
         if isinstance(p, FlatSlice):

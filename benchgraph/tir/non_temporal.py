@@ -39,4 +39,4 @@ def _total_bytes(ts: Iterable[Tensor]) -> int:
 
 
 def _operands(s: Stmt) -> set[Tensor]:
-    return {o.piece.tensor for o in operands(s)} if isinstance(s, Brgemm | Pack) else set()
+    return {o.slice.tensor for o in operands(s)} if isinstance(s, Brgemm | Pack) else set()

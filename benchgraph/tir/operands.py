@@ -1,4 +1,4 @@
-"""What microkernels and packings read and write: their slices with how far those reach."""
+"""Operands of microkernels and packings: slices with their extents."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from benchgraph.tir.ir import Brgemm, FlatSlice, Pack, Slice
 
 @dataclass(frozen=True)
 class Operand:
-    """One slice of a statement. extents: of rows, columns and batch, in steps of the slice. group: elements from each step's place on."""
+    """One slice of a statement. extents: of rows, columns and batch, in steps of the slice. group: contiguous elements at each step."""
 
-    piece: Slice | FlatSlice
+    slice: Slice | FlatSlice
     extents: tuple[int, ...]
     group: int = 1
 
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """How far it reaches from its first element, (least, most) along each dim."""
-        p = self.piece
+        """Offsets from its first element, (least, most) along each dim."""
+        p = self.slice
         axes = p.axes if isinstance(p, Slice) else tuple((0, stride) for stride in p.strides)
         rank = len(p.index) if isinstance(p, Slice) else 1
         reach = [[0, 0] for _ in range(rank)]
@@ -28,14 +28,14 @@ class Operand:
 
     def stride(self, axis: int) -> int:
         """Elements between two rows (0), columns (1) or entries of an axis of the batch."""
-        if isinstance(self.piece, FlatSlice):
-            return self.piece.strides[axis]
-        dim, step = self.piece.axes[axis]
-        return self.piece.tensor.strides[dim] * step
+        if isinstance(self.slice, FlatSlice):
+            return self.slice.strides[axis]
+        dim, step = self.slice.axes[axis]
+        return self.slice.tensor.strides[dim] * step
 
 
 def operands(s: Brgemm | Pack) -> tuple[Operand, ...]:
-    """What is read, then what is written: src, wei and acc, or src and dst. Groups are read and written whole."""
+    """src, wei and acc, or src and dst: what is written comes last. Whole groups are read and written."""
     groups = -(-s.k // s.group)
     if isinstance(s, Pack):
         return Operand(s.src, (s.k, s.n)), Operand(s.dst, (groups, s.n), s.group)

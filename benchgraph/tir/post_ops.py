@@ -1,4 +1,4 @@
-"""What passes, the verifier and code generation agree on about the post-ops of a microkernel."""
+"""How post-ops of a microkernel iterate, for passes, the verifier and code generation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from benchgraph.tir.ir import Brgemm, Const, FlatSlice, For, PostOps
 
 
 def loops(g: Brgemm, p: PostOps) -> For:
-    """The post-ops p of g as loops, in an order that they may be run in."""
+    """The post-ops p of g as loops, in one of the orders they may run in."""
     return For(p.vector, Const(g.n // p.lanes), For(p.row, Const(g.m), p.body))
 
 
 def place_in_acc(g: Brgemm, p: PostOps) -> Linear | None:
-    """Where the vector at hand begins in g's acc; None before flatten-index. What has only one value counts nothing."""
+    """The offset of the current vector in g's acc; None before flatten-index. Variables of a single value are left out."""
     if not isinstance(g.acc, FlatSlice):
         return None
     rows = Linear({p.row: g.acc.strides[0]} if g.m > 1 else {})

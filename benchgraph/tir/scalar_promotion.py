@@ -1,4 +1,4 @@
-"""Temporaries of which one run of a block needs a single element, found in one walk: they become registers of that block.
+"""Scalar promotion: temporaries of which one block uses a single element become registers of that block.
 
 for i in 64 {                      ->  for i in 64 {
   u[i] = t[i]*s                          alloc u: f32 register
@@ -6,8 +6,8 @@ for i in 64 {                      ->  for i in 64 {
 }                                        y[i] = exp(u)
                                        }
 
-What ops pass on to each other within a nest is of this kind, most of a module's temporaries. shrink-tensors makes the same of them, one
-after the other and with proofs for each that these need not; it costs them far more than this walk (tests/test_compile_cost.py).
+Most temporaries between ops of one nest are such. shrink-tensors would do the same with a proof for each; this single walk is much cheaper
+(tests/test_compile_cost.py).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from benchgraph.tir.visit import children, exprs, loads_of, map_children, map_ex
 
 
 def promote_scalars(s: Stmt) -> Stmt:
-    """s with registers for temporaries that one block alone uses: it stores to them once, at a place where it loads from them after it."""
-    found = _Uses()
-    found.visit(s, None)
-    registers = found.registers()
-    return _Held(registers).stmt(s) if registers else s
+    """s with registers for temporaries that one block stores once and then loads, at the same index, and that nothing else uses."""
+    uses = _Uses()
+    uses.visit(s, None)
+    registers = uses.registers()
+    return _Promotion(registers).stmt(s) if registers else s
 
 
 @dataclass
 class _Use:
-    """Where a temporary was stored to. block: the statements around."""
+    """The store to a temporary. block: the block that has it."""
 
     tensor: Tensor
     block: Seq
@@ -38,18 +38,18 @@ class _Use:
 
 
 class _Uses:
-    """uses: those of the declared temporaries that may become registers, by name."""
+    """uses: stores of the temporaries that may become registers, by name."""
 
     def __init__(self) -> None:
         self.declared = dict[str, Tensor]()
         self.uses = dict[str, _Use]()
 
     def registers(self) -> dict[str, Tensor]:
-        held = [use.tensor for use in self.uses.values() if use.is_loaded]
-        return {t.name: Tensor(t.name, t.dtype, (), (), Scope.register) for t in held}
+        loaded = [use.tensor for use in self.uses.values() if use.is_loaded]
+        return {t.name: Tensor(t.name, t.dtype, (), (), Scope.register) for t in loaded}
 
     def visit(self, s: Stmt, block: Seq | None) -> None:
-        """The statements of s in program order. block: whose statement s is."""
+        """Visit the statements of s in program order. block: the block that has s."""
         match s:
             case Seq():
                 for c in s.stmts:
@@ -58,50 +58,50 @@ class _Uses:
                 if s.tensor.scope is not Scope.register:
                     self.declared[s.tensor.name] = s.tensor
             case Store():
-                self._loaded(exprs(s), block)
-                self._stored(s, block)
+                self._load(exprs(s), block)
+                self._store(s, block)
             case Brgemm():
-                self._others(p.tensor for p in (s.src, s.wei, s.acc))
-                self._loaded(exprs(s), None)
+                self._exclude(p.tensor for p in (s.src, s.wei, s.acc))
+                self._load(exprs(s), None)
             case Pack():
-                self._others(p.tensor for p in (s.src, s.dst))
-                self._loaded(exprs(s), None)
+                self._exclude(p.tensor for p in (s.src, s.dst))
+                self._load(exprs(s), None)
             case Prefetch():
-                self._others((s.tensor,))
-                self._loaded(exprs(s), None)
+                self._exclude((s.tensor,))
+                self._load(exprs(s), None)
             case _:
-                self._loaded(exprs(s), None)
+                self._load(exprs(s), None)
                 for c in children(s):
                     self.visit(c, None)
 
-    def _loaded(self, found: Iterable[Expr], block: Seq | None) -> None:
-        for e in found:
+    def _load(self, expressions: Iterable[Expr], block: Seq | None) -> None:
+        for e in expressions:
             for load in loads_of(e):
                 use = self.uses.get(load.tensor.name)
                 if use is not None and use.block is block and load.mask is None and load.index == use.index:
                     use.is_loaded = True
                 else:
-                    self._others((load.tensor,))
+                    self._exclude((load.tensor,))
 
-    def _stored(self, s: Store, block: Seq | None) -> None:
+    def _store(self, s: Store, block: Seq | None) -> None:
         t = s.tensor
         if t.name not in self.declared:
             return
         if block is None or t.name in self.uses or s.mask is not None or any(map(reads_memory, s.index)):
-            self._others((t,))
+            self._exclude((t,))
         else:
             self.uses[t.name] = _Use(t, block, s.index)
 
-    def _others(self, tensors: Iterable[Tensor]) -> None:
-        """Used in a way that no register is."""
+    def _exclude(self, tensors: Iterable[Tensor]) -> None:
+        """These tensors cannot become registers."""
         for t in tensors:
             self.declared.pop(t.name, None)
             self.uses.pop(t.name, None)
 
 
 @dataclass(frozen=True)
-class _Held:
-    """The rewriting: these temporaries are declared as registers in front of their store."""
+class _Promotion:
+    """Declares these temporaries as registers in front of their store."""
 
     registers: dict[str, Tensor]
 
@@ -118,10 +118,10 @@ class _Held:
     def _block(self, s: Seq) -> Seq:
         stmts: list[Stmt] = []
         for c in s.stmts:
-            held = self.registers.get(c.tensor.name) if isinstance(c, Alloc | Store) else None
-            if held is not None and isinstance(c, Alloc):
+            register = self.registers.get(c.tensor.name) if isinstance(c, Alloc | Store) else None
+            if register is not None and isinstance(c, Alloc):
                 continue
-            stmts += [] if held is None else [Alloc(held)]
+            stmts += [] if register is None else [Alloc(register)]
             stmts.append(self.stmt(c))
         is_same = len(stmts) == len(s.stmts) and all(a is b for a, b in zip(stmts, s.stmts, strict=True))
         return s if is_same else Seq(tuple(stmts))

@@ -300,9 +300,9 @@ def _brgemm(s: Brgemm, scope: VerifierState) -> None:
         fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {known}")
     _operands(s, scope)
     for o in operands(s):
-        needed = o.piece is not s.src or s.group > 1
+        needed = o.slice is not s.src or s.group > 1
         if needed and o.stride(1) != o.group and o.extents[1] > 1:
-            fail(s, scope, f"the columns of {o.piece.tensor.name} have stride {o.stride(1)}, not {o.group}")
+            fail(s, scope, f"the columns of {o.slice.tensor.name} have stride {o.stride(1)}, not {o.group}")
     if isinstance(s.acc, Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
         fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
     for p in s.prefetches:
@@ -347,11 +347,11 @@ def _pack(s: Pack, scope: VerifierState) -> None:
 
 def _operands(s: Brgemm | Pack, scope: VerifierState) -> None:
     for o in operands(s):
-        _tensor(s, o.piece.tensor, scope)
-        if isinstance(o.piece, FlatSlice):
-            _flat(s, o.piece, o, scope)
+        _tensor(s, o.slice.tensor, scope)
+        if isinstance(o.slice, FlatSlice):
+            _flat(s, o.slice, o, scope)
         else:
-            _slice(s, o.piece, o, scope)
+            _slice(s, o.slice, o, scope)
 
 
 def _flat(s: Brgemm | Pack, piece: FlatSlice, o: Operand, scope: VerifierState) -> None:

@@ -51,7 +51,7 @@ def _loaded(body: Stmt) -> set[str]:
     for s in walk(body):
         names.update(load.tensor.name for e in exprs(s) for load in loads_of(e))
         if isinstance(s, Brgemm | Pack):
-            names.update(o.piece.tensor.name for o in operands(s)[:-1])
+            names.update(o.slice.tensor.name for o in operands(s)[:-1])
     return names
 
 

@@ -48,7 +48,7 @@ def _not_by_rows(s: Stmt, extents: Mapping[str, Expr], padded: Mapping[str, Tens
         case Store() if s.tensor.name in padded and not _is_row(padded[s.tensor.name], s.index, extents):
             yield s.tensor.name
         case Brgemm() | Pack():
-            yield from (o.piece.tensor.name for o in operands(s) if o.piece.tensor.name in padded)
+            yield from (o.slice.tensor.name for o in operands(s) if o.slice.tensor.name in padded)
     within = {**extents, s.var.name: s.extent} if isinstance(s, For) else extents
     for c in children(s):
         yield from _not_by_rows(c, within, padded)

@@ -236,7 +236,7 @@ def _range_of_dim(accesses: Sequence[Access], dim: int, inner: frozenset[str], s
 def _fits_register(t: Tensor, s: Stmt) -> bool:
     """Whether neither a microkernel or packing nor several threads access it."""
     for c in walk(s):
-        if isinstance(c, Brgemm | Pack) and any(t.name == o.piece.tensor.name for o in operands(c)):
+        if isinstance(c, Brgemm | Pack) and any(t.name == o.slice.tensor.name for o in operands(c)):
             return False
         if isinstance(c, For) and c.kind is LoopKind.parallel and _uses(c, t):
             return False
