@@ -2,7 +2,7 @@
 
 The packages, in the order in which data flows through them:
 
-    core        what all share: dtypes, attributes, logical tensors, errors, configuration, the machine
+    core        what all share: dtypes, attributes, logical tensors, errors, configuration
     machine     rates, costs and cache shares of machines, as data
     ops         the op table: one row per op kind
     graph       the API graph: JSON, text, shape inference, overrides

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
-from benchgraph.core.target import Target, current
 from benchgraph.explain import Section, explain
 from benchgraph.gir.search_space import legal
+from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
 
 

@@ -18,9 +18,7 @@ from benchgraph.core.files import make_folder
 from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.passes import ASSEMBLY, GIR, LLVM, LLVM_OPT, PARTITION, TEXTS, TIR, Observer, Pass, print_stage, run
-from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType, check_memory
-from benchgraph.core.tuning import tuned
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Value
@@ -28,6 +26,8 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.text import print_graph
 from benchgraph.lower import Lowered, lower
+from benchgraph.machine.target import Target, current
+from benchgraph.machine.tuning import tuned
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime import executable_cache
 from benchgraph.runtime.code import all_kept

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from benchgraph.compile import check_compilable, compile_anew
 from benchgraph.core.record import Note, Record, Step, recorded
-from benchgraph.core.target import Target, current
-from benchgraph.core.tuning import tuned
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
 from benchgraph.graph.ir import Op as ApiOp
+from benchgraph.machine.target import Target, current
+from benchgraph.machine.tuning import tuned
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir.ir import Func

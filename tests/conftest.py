@@ -16,7 +16,7 @@ from hypothesis import settings
 from benchgraph.harness.blas_threads import use_one_thread
 
 if TYPE_CHECKING:
-    from benchgraph.core.target import Isa
+    from benchgraph.machine.target import Isa
     from benchgraph.tir.ir import Func
 
 # Tests see the compiler of this moment, mistakes that they put into it included, and so do the processes that they start. What is about the

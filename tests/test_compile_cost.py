@@ -19,7 +19,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.gc_pause import SWITCH_INTERVAL_S
 from benchgraph.core.memoise import memoised
-from benchgraph.core.target import host
 from benchgraph.gir import domain
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.propagate_layout import propagate_layout
@@ -27,6 +26,7 @@ from benchgraph.gir.search_space import row_blocks
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.lower import lower
+from benchgraph.machine.target import host
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import accesses, cost, index

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from benchgraph.core.target import host
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.flash_attention import is_monotone
@@ -18,6 +17,7 @@ from benchgraph.gir.passes.settle_borders import _preferred
 from benchgraph.gir.passes.sink_layout_ops import sink_layout_ops
 from benchgraph.graph import GraphBuilder
 from benchgraph.lower import lower
+from benchgraph.machine.target import host
 from benchgraph.partition.convexity import Reachability
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions

@@ -16,11 +16,11 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Options
 from benchgraph.core.record import recorded
-from benchgraph.core.target import ISAS, Target
 from benchgraph.explain import Explanation, explain
 from benchgraph.gir import passes as gir_passes
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.text import parse_graph
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes

@@ -17,7 +17,6 @@ from benchgraph.core.canonical import canonical
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.passes import run
 from benchgraph.core.record import recorded
-from benchgraph.core.target import Target
 from benchgraph.fuzz.generate import generate
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.build import from_partition
@@ -27,6 +26,7 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
+from benchgraph.machine.target import Target
 from benchgraph.options.argv import parse
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions

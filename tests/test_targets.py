@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.core.config import override
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import ISAS, current
+from benchgraph.machine.target import ISAS, current
 from benchgraph.runtime.threads import omp_functions
 
 CASES = ("mlp.json", "attention.json", "pattern/layernorm_from_basics.json", "op/matmul_transposed.json")

@@ -29,10 +29,10 @@ from benchgraph.core.config import Config, compiling, config, override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
-from benchgraph.core.target import ISAS, current
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.own_library import Benchgraph
+from benchgraph.machine.target import ISAS, current
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions

@@ -35,7 +35,7 @@ from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, Microk
 from benchgraph.codegen.tile_plan import Block, BlockRange, TilePlan, block_shapes, common_shapes, plan
 from benchgraph.codegen.tile_registers import LANES, ROW, ROW_BYTES, TILE_ROWS, UNIT_BYTES, configure, release, tile_instruction
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 
 MAX_REMAINDER_COLUMNS = 512  # of wei whose remainder of k is copied at once, into 32 KiB of stack
 MAX_LINES_PER_STEP = 16  # that a step of the K loop, which loads 64 lines, prefetches of a stream

@@ -14,7 +14,7 @@ from benchgraph.codegen.function_builder import Call, Calls
 from benchgraph.codegen.kernel import Kernel, canonicalise
 from benchgraph.codegen.post_ops import PostOpArguments, outline
 from benchgraph.codegen.tile_registers import Shapes
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.build import add
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Brgemm, Expr, FlatSlice, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor

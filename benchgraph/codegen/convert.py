@@ -33,7 +33,7 @@ from benchgraph.codegen.intrinsics import (
 from benchgraph.codegen.vmath import round_even
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import Isa
+from benchgraph.machine.target import Isa
 
 _MEMORY = {
     DType.f32: F32, DType.bf16: I16, DType.f16: I16, DType.f8_e4m3: I8, DType.f8_e5m2: I8, DType.s64: I64, DType.s32: I32, DType.s16: I16,

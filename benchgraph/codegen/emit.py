@@ -25,7 +25,7 @@ from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, me
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.loop_invariants import invariant_loads, invariant_values
 from benchgraph.codegen.tile_registers import configure, release
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import pays_in_parallel

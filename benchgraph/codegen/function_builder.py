@@ -28,7 +28,7 @@ from benchgraph.codegen.intrinsics import (
 )
 from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, Target, on_line
+from benchgraph.machine.target import LINE_BYTES, Target, on_line
 from benchgraph.tir.affine import Range
 from benchgraph.tir.ir import Expr, Func, Scope, Stmt, Tensor, Var
 from benchgraph.tir.vector_loops import LINE_LANES, MOST_STRIDE, largest_store_stride

@@ -9,7 +9,7 @@ from functools import cache, lru_cache, reduce
 import llvmlite.binding as llvm
 
 from benchgraph.codegen import ir
-from benchgraph.core.target import Isa
+from benchgraph.machine.target import Isa
 
 PTR, VOID = ir.PointerType(), ir.VoidType()
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))

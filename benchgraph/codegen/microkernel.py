@@ -32,7 +32,7 @@ from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, Microk
 from benchgraph.codegen.post_ops import PostOpEmitter
 from benchgraph.codegen.register_tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
 

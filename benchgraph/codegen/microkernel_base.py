@@ -14,7 +14,7 @@ from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.intrinsics import I8, I64
 from benchgraph.codegen.kernel import BatchAxis, Kernel, PrefetchStream
 from benchgraph.codegen.post_ops import PostOpEmitter
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, Target
 
 # (src, wei, carried) -> carried: the state of the prefetches, then what else the loops carry
 ReduceEntry: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]

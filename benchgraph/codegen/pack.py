@@ -22,7 +22,7 @@ from benchgraph.codegen.convert import cast, memory_type
 from benchgraph.codegen.intrinsics import I16, I32, I64, PTR, constant, poison, same_lanes, stack, vector
 from benchgraph.codegen.shuffles import WIDE, concatenated, grouped, interleaved, transposed
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from benchgraph.codegen.expressions import access, evaluate
 from benchgraph.codegen.function_builder import FunctionBuilder, memories
 from benchgraph.codegen.intrinsics import I64, PTR, vector
 from benchgraph.core.canonical import canonical
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir import ir as tir
 from benchgraph.tir.affine import Linear, linear, to_expr
 from benchgraph.tir.build import add, mul

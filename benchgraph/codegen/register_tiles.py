@@ -11,7 +11,7 @@ from functools import partial
 from math import ceil
 
 from benchgraph.codegen.dot import registers
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.groups import DTypes
 
 FEW_ROWS = 4  # one tile of half the width, which loads wei once, is faster than two tiles of up to so many rows

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import I8, VOID, call, vector
-from benchgraph.core.target import TILE_ROWS
+from benchgraph.machine.target import TILE_ROWS
 
 __all__ = ["LANES", "ROW", "ROW_BYTES", "TILE_ROWS", "UNIT_BYTES", "Shapes", "configure", "release", "tile_instruction"]
 

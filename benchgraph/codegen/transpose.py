@@ -18,7 +18,7 @@ from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.intrinsics import I32, I64, PTR, constant, poison, vector
 from benchgraph.codegen.shuffles import interleaved, transposed
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 
 
 @dataclass(frozen=True)

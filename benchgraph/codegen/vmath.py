@@ -28,7 +28,7 @@ from benchgraph.codegen.intrinsics import (
     splat,
 )
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Isa
+from benchgraph.machine.target import Isa
 
 # (e**r - 1) / r on [-ln2/2, ln2/2], lowest power first; relative error of e**r - 1: 1.4e-8
 EXPM1 = (1.0, 0.4999999701976776, 0.1666654646396637, 0.04166744276881218, 0.008366253226995468, 0.0013869948452338576)

@@ -19,7 +19,6 @@ from benchgraph.core.errors import BenchgraphError, ParseError, UsageError, did_
 from benchgraph.core.fields import read_fields
 from benchgraph.core.passes import Observer, Pass
 from benchgraph.core.remarks import remark
-from benchgraph.core.target import ISAS, Target, current
 from benchgraph.core.tokens import Tokens
 from benchgraph.gir import passes as gir
 from benchgraph.gir.ir import FusedOp, Graph
@@ -29,6 +28,7 @@ from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.lower import lower
+from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.options.parsers import one_of, positive
 from benchgraph.tir import passes as tir
 from benchgraph.tir.ir import Func

@@ -13,8 +13,6 @@ from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError, Unimplemented, UsageError, within
 from benchgraph.core.options import Forced
 from benchgraph.core.progress import begin_item
-from benchgraph.core.target import current
-from benchgraph.core.tuning import Finding, findings, machine_key, store
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.built import build
@@ -23,6 +21,8 @@ from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.cut import cut, flops
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.library.protocol import Chain
+from benchgraph.machine.target import current
+from benchgraph.machine.tuning import Finding, findings, machine_key, store
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive

@@ -9,14 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from benchgraph.core import record
 from benchgraph.core.config import config
 from benchgraph.core.errors import CompilerFault, InvalidGraph, InvalidShape
 from benchgraph.core.record import Step
 from benchgraph.core.remarks import remark
-from benchgraph.core.target import Target
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ class Pass(Generic[T]):
     """
 
     name: str
-    fn: Callable[[T, Target], T]
+    fn: Callable[[T, Any], T]
     needs: frozenset[str] = frozenset()
     gives: frozenset[str] = frozenset()
     switch: str = ""
@@ -65,7 +64,7 @@ def check_order(pipeline: Iterable[Pass[T]]) -> None:
 def run(
     pipeline: tuple[Pass[T], ...],
     ir: T,
-    target: Target,
+    target: Any,
     *,
     show: Callable[[T], str],
     verify: Callable[[T], None],

@@ -10,11 +10,11 @@ import threading
 from types import TracebackType
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.framework.buffers import allocate
 from benchgraph.framework.counters import counters
 from benchgraph.framework.memory_desc import Bytes, MemoryDesc
 from benchgraph.framework.memory_handle import Memory
+from benchgraph.machine.target import LINE_BYTES
 
 POISON = 0xFF  # every float format reads it as NaN
 

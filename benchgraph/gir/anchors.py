@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import Anchor, Graph, Op
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 
 

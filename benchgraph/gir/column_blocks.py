@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from benchgraph.core.target import LINE_BYTES, TILE_ROWS, Target
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.l2_blocking import l2_panel_columns
 from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
+from benchgraph.machine.target import LINE_BYTES, TILE_ROWS, Target
 
 # Measurements of all of these: docs/measurements/panel-width.md.
 COLUMNS_PER_READ = 256  # of a call on tile registers: it keeps rows of src in L1 meanwhile

@@ -14,11 +14,11 @@ from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, copied, through_views
 from benchgraph.gir.ir import Constness, Graph, Node, Op, Value
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.product import Product
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise
 
 _WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # packed two to a byte, they cannot be written one by one

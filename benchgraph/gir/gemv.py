@@ -9,10 +9,10 @@ from __future__ import annotations
 from enum import Enum
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import PAGE_BYTES, Target
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import K, M, N, buffer_axes, has_unit_stride, k_group, product, result_axes, stride
 from benchgraph.machine.table import table
+from benchgraph.machine.target import PAGE_BYTES, Target
 
 # docs/measurements/gemv.md, Rows: rows up to which weights stored by columns are not packed first, more for columns of few terms.
 ROWS, ROWS_OF_SHORT_COLUMNS, SHORT_TERMS = 6, 8, 512

@@ -12,11 +12,11 @@ from math import ceil, prod
 from operator import mul
 
 from benchgraph.core.divisors import block_sizes, divisors
-from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share, idle_share_of_groups
 from benchgraph.gir.product import Product
 from benchgraph.machine.table import table
+from benchgraph.machine.target import LINE_BYTES, Target
 
 LEAST_VECTORS = 2  # of a panel's columns: calls of fewer wait for their loads. docs/measurements/l2-blocking.md
 LEAST_SAVING = 4  # times less that is read: pays for the other loop order. docs/measurements/l2-blocking.md

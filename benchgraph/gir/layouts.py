@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 
 F32_BYTES, BF16_BYTES = 4, 2
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from math import ceil, lcm, prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemv import is_input_for_few_rows
 from benchgraph.gir.ir import Graph, Op, Stage
@@ -18,6 +17,7 @@ from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.load_balance import MOST_IDLE
 from benchgraph.gir.product import is_row_major, k_group, operand_axes, product
 from benchgraph.gir.row_blocks import MOST_ROWS
+from benchgraph.machine.target import Target
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 FEW_ROWS, CONVERTED = 6, ((16, 2048), (128, 512))  # rows and columns of a converted block, for few rows of dst and for more

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import Index, root_index, zeroed
+from benchgraph.machine.target import Target
 from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Box, Call, Contraction
 from benchgraph.tir.groups import GROUPS

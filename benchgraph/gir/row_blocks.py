@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import BF16_BYTES, F32_BYTES
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
 # Rows of a task beyond which nothing is gained: at most, where whole rows are worked on between products, and on tile registers by weights

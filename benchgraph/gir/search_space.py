@@ -10,7 +10,7 @@ from math import ceil
 
 from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 
 
 def row_blocks(m: int) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
-from benchgraph.core.target import Target
 from benchgraph.gir.anchors import byte_cost
 from benchgraph.gir.column_blocks import SQUARE_ROWS
 from benchgraph.gir.layouts import F32_BYTES
@@ -20,6 +19,7 @@ from benchgraph.gir.product import Product
 from benchgraph.gir.row_blocks import RowBlock
 from benchgraph.gir.search_space import row_blocks
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 
 TOLERANCE = 0.05  # costs that differ by less are equal: the grid with the most rows per microkernel call is then taken
 SHORT_SUM, ROWS_OF_SHORT_SUMS = 31, 16  # terms, and rows of a task: tall blocks of fast stores disturb the core that writes the rows below

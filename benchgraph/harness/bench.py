@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from benchgraph.core.config import PREFIX, config, override
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, OutOfMemory, Unimplemented, UsageError
-from benchgraph.core.target import current
-from benchgraph.core.tuning import findings
+from benchgraph.machine.target import current
+from benchgraph.machine.tuning import findings
 from benchgraph.measure.cold_cache import cold_cache
 from benchgraph.measure.streams import threads_per_stream
 from benchgraph.options.knobs import Globals

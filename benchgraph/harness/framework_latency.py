@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import click
 
-from benchgraph.core.target import cpu_name
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.kernel_cache import DEFAULT_CAPACITY, set_kernel_cache_capacity
 from benchgraph.framework.ndarray import NDArray
@@ -23,6 +22,7 @@ from benchgraph.graph import Graph, GraphBuilder, load, with_batch
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.framework_check import bound
 from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
+from benchgraph.machine.target import cpu_name
 from benchgraph.partition.ir import Policy
 from benchgraph.reference import fill
 

@@ -20,9 +20,9 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import OutOfMemory, UsageError
 from benchgraph.core.progress import begin_item
 from benchgraph.core.remarks import remark
-from benchgraph.core.target import current
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.worker import NEVER, Setup, Worker
+from benchgraph.machine.target import current
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import CaseResult, FinishedCase, Result, Status

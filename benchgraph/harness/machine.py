@@ -9,8 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchgraph.core.config import override
 from benchgraph.core.progress import report_progress
-from benchgraph.core.target import cpu_name, current, host
 from benchgraph.harness.bench import Bench, Probe
+from benchgraph.machine.target import cpu_name, current, host
 from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
 from benchgraph.results.mode import Mode

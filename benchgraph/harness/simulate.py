@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import allocate
@@ -17,6 +16,7 @@ from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described
 from benchgraph.harness.timing import policy_timing
+from benchgraph.machine.target import current
 from benchgraph.measure.cold_cache import cold_cache
 from benchgraph.measure.phases import phase
 from benchgraph.measure.sampling import seconds

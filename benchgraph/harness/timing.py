@@ -22,9 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from benchgraph.core.cpu_affinity import pinned
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import current
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
@@ -32,6 +30,8 @@ from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.timing_warnings import distrust
+from benchgraph.machine.cpu_affinity import pinned
+from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.cold_cache import ColdCache, cold_cache
 from benchgraph.measure.phases import phase

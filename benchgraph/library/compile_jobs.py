@@ -32,8 +32,8 @@ from benchgraph.core.layout import LAYOUTS
 from benchgraph.core.progress import report_progress
 from benchgraph.core.record import is_recorded
 from benchgraph.core.remarks import remark
-from benchgraph.core.target import Target, current
 from benchgraph.library.compile_worker import Answer, Batch, Ready, State, Tickets, Worker
+from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.disk_cache import store
 from benchgraph.runtime.executable import Executable

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import Target, current
+from benchgraph.machine.target import Target, current
 from benchgraph.runtime.memory import Allocator, Use, allocate
 from benchgraph.runtime.user_pool import ThreadPool
 

@@ -12,7 +12,6 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout, layout_id
 from benchgraph.core.tensor import LayoutType, LogicalTensor
-from benchgraph.core.tuning import tuned
 from benchgraph.graph.check import check_one
 from benchgraph.library import verbose
 from benchgraph.library.cache import compiled_partitions
@@ -21,6 +20,7 @@ from benchgraph.library.dump import dump_partition
 from benchgraph.library.engine import Engine
 from benchgraph.library.fpmath import FpmathMode
 from benchgraph.library.op import Op
+from benchgraph.machine.tuning import tuned
 from benchgraph.partition import ir
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions

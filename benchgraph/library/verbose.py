@@ -17,9 +17,9 @@ from functools import cache
 from benchgraph.core import forks
 from benchgraph.core.config import config
 from benchgraph.core.printable import printable
-from benchgraph.core.target import current
 from benchgraph.core.tensor import UNKNOWN_DIM, LayoutType, LogicalTensor
 from benchgraph.core.version import __version__
+from benchgraph.machine.target import current
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.executable import Executable

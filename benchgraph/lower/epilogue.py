@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, Stage
 from benchgraph.gir.product import is_row_major
@@ -12,6 +11,7 @@ from benchgraph.lower.gemm_task import ColumnBody, GemmTask
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.lower.transposed_epilogue import TransposedEpilogue
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Const, Expr, Prefetch, Stmt
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
@@ -22,6 +21,7 @@ from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Collapsed, Region, Span
 from benchgraph.lower.split_reduction import Split, SplitRegion
 from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block, unravel
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import ceil
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op, Value
 from benchgraph.gir.layouts import packed
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE
 from benchgraph.ops.spec import DataMovement

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.ir import Op
 from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.lower.storage import ZERO, Coord
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops import spec
 from benchgraph.tir.build import add, minimum, mul
 from benchgraph.tir.ir import Const, Expr, Prefetch

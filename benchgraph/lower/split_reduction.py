@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from math import prod
 
 from benchgraph.core.divisors import divisor_from
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.gir.domain import Domain
 from benchgraph.lower.region import Collapsed, Region, Span
 from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.spec import Reduction
 from benchgraph.tir.build import Loop, add, binary, block_size, constant, mul, nest, seq
 from benchgraph.tir.cost import FUNCTION

@@ -1,5 +1,9 @@
-"""What machines are like, as data: rates, costs and shares of caches, each with where it was measured. May import core alone.
+"""What a machine is and what it can do. Imports core alone.
 
-table.py       MachineTable, and which one is a target's
-tables/*.toml  generic.toml for all machines, and a file for each ISA level with values of its own
+target.py        the machine that code is compiled for: ISA level (core/isa.py), caches, cores
+cpu_affinity.py  the processors that measurements run on
+table.py         rates, costs and shares of caches, and which table is a target's
+tuning.py        tuning files: parameters of single problems, by machine
+
+tables/*.toml    the values of table.py with units and sources: generic.toml, and a file for each ISA level that differs
 """

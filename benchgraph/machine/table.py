@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 
 FOLDER = Path(__file__).parent / "tables"
 GENERIC = "generic"

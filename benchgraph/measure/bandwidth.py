@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.core.target import LINE_BYTES, Target, last_level_bytes
+from benchgraph.machine.target import LINE_BYTES, Target, last_level_bytes
 from benchgraph.measure.burst_timing import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit

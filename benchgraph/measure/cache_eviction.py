@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.core.pages import anonymous
-from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit
 

@@ -15,7 +15,7 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from benchgraph.codegen.intrinsics import create_target_machine
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 
 _LOOP = """
 define i32 @loop(ptr %execute, ptr %wait, ptr %stream, ptr %steps, i64 %count, i64 %times) {

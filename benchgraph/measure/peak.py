@@ -14,7 +14,7 @@ from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, declare, stack, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.measure.burst_timing import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit

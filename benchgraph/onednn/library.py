@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from benchgraph.core.arrays import Array, view
 from benchgraph.core.errors import InvalidArguments, InvalidGraphOp, Unavailable, Unimplemented
-from benchgraph.core.target import current
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
+from benchgraph.machine.target import current
 from benchgraph.onednn import encode, messages
 from benchgraph.onednn.client import WHERE, Process, Remote, process
 from benchgraph.onednn.find_library import find

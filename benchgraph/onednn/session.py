@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from benchgraph.core.cpu_affinity import pin_process
+from benchgraph.machine.cpu_affinity import pin_process
 from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor

@@ -23,7 +23,7 @@ import llvmlite.binding as llvm
 from benchgraph.codegen.intrinsics import FAST_COMPILE, OPTIMISED, create_target_machine, machine_arguments
 from benchgraph.core.canonical import canonical
 from benchgraph.core.errors import NO_THREAD
-from benchgraph.core.target import ISAS, Isa, host
+from benchgraph.machine.target import ISAS, Isa, host
 from benchgraph.runtime import llvm_without_lock
 from benchgraph.runtime.disk_cache import store
 

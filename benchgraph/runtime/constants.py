@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchgraph.core import forks
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import on_line
+from benchgraph.machine.target import on_line
 from benchgraph.runtime.memory import Allocator, Use, allocate
 from benchgraph.tir.ir import Tensor
 

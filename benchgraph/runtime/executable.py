@@ -18,7 +18,7 @@ from benchgraph.codegen.function_builder import thread_arenas_bytes
 from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import ISAS, LINE_BYTES, Isa, on_line
+from benchgraph.machine.target import ISAS, LINE_BYTES, Isa, on_line
 from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
 from benchgraph.runtime.code import Code, Unit, load
 from benchgraph.runtime.constants import Constants, constant_tensors

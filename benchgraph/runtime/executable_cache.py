@@ -19,7 +19,7 @@ import numpy as np
 
 from benchgraph.core.canonical import canonical
 from benchgraph.core.config import compiling, config
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.runtime.code import compiler_identity
 from benchgraph.runtime.disk_cache import Store, store
 from benchgraph.runtime.executable import Executable

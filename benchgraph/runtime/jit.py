@@ -11,7 +11,7 @@ from functools import partial
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.core.config import config
 from benchgraph.core.errors import NO_THREAD
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.runtime.code import Code, Unit, all_kept, link
 from benchgraph.runtime.threads import runtime_symbol
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM, pages
-from benchgraph.core.target import LINE_BYTES
+from benchgraph.machine.target import LINE_BYTES
 
 
 @cache

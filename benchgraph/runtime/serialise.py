@@ -19,7 +19,7 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
 from benchgraph.runtime.jit import Unit, link_to_runtime
 from benchgraph.tir.build import seq

@@ -31,7 +31,7 @@ from typing import Any
 from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import FAST_COMPILE
 from benchgraph.core.errors import NO_THREAD, InvalidArguments, Unimplemented
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.worker_pool import Pool, too_many_threads
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchgraph.codegen.intrinsics import FAST_COMPILE
 from benchgraph.core.errors import NO_THREAD, InvalidArguments
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.memory import aligned
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf, prod
 
-from benchgraph.core.target import Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Random, Scope, Stmt, Store, Unary, Var
 from benchgraph.tir.post_ops import loops

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from benchgraph.core.target import Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.tir.ir import Brgemm, For, Func, Pack, Scope, Stmt, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import loads, map_children, tensors, walk, written

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import Linear, Ranges, linear, to_expr
 from benchgraph.tir.build import add, constant, mul
 from benchgraph.tir.ir import Expr, For, Load, Prefetch, Ramp, Scope, Store, Tensor

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, lanes_for
+from benchgraph.machine.target import LINE_BYTES, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.aliasing import any_share_bytes
 from benchgraph.tir.build import constant, type_of

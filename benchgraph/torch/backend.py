@@ -23,10 +23,10 @@ from torch._guards import TracingContext
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import current
 from benchgraph.graph import dumps
 from benchgraph.library.cache import Cache
 from benchgraph.library.engine import Engine
+from benchgraph.machine.target import current
 from benchgraph.torch.constants import NotConstant
 from benchgraph.torch.decompositions import DECOMPOSITIONS
 from benchgraph.torch.options import WHERE, Options, read

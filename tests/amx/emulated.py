@@ -10,7 +10,7 @@ import ctypes
 import json
 import sys
 
-from benchgraph.core import target
+from benchgraph.machine import target
 
 KINDS = ("ldtilecfg", "tilerelease", "tilezero", "tileloadd", "tileloaddt1", "tilestored", "tdpbf16ps", "tdpbusd", "tdpbsud")
 KERNELS = (  # m, n, k, entries of the batch, gap, whether they add to acc

@@ -14,7 +14,7 @@ import pytest
 
 from benchgraph.core.config import environment, module_path
 from benchgraph.core.isa import ISAS
-from benchgraph.core.target import missing
+from benchgraph.machine.target import missing
 from tests.amx.emulated import CASES
 
 

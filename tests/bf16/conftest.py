@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from benchgraph.codegen import intrinsics
-from benchgraph.core import target
 from benchgraph.core.config import override
 from benchgraph.core.isa import ISAS
-from benchgraph.core.target import missing
+from benchgraph.machine import target
+from benchgraph.machine.target import missing
 
 BF16, BELOW = ISAS["avx512_core_bf16"], ISAS["avx512_core_vnni"]
 KINDS = ("vdpbf16ps", "vcvtneps2bf16", "vcvtne2ps2bf16")  # as the counters of bf16_trap.c are numbered

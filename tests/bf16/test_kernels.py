@@ -10,7 +10,7 @@ import pytest
 
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import current
+from benchgraph.machine.target import current
 from benchgraph.measure import peak
 from tests.bf16.conftest import BELOW, BF16, Cpu
 from tests.support.dot_products import check_pairs_of_bf16

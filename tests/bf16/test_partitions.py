@@ -17,8 +17,8 @@ from benchgraph.codegen.emit import PARALLEL
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, current
 from benchgraph.graph import GraphBuilder
+from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import disk_cache, executable_cache

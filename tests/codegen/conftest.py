@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Isa
+from benchgraph.machine.target import Isa
 from benchgraph.tir.ir import Expr, Func
 from tests.support.tir_maps import Array, Mapping, Together, assert_same_values, isa_levels, run_function, run_maps
 

@@ -13,8 +13,8 @@ from benchgraph.codegen import ir, tile_plan
 from benchgraph.codegen.emit import emit
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel import define
-from benchgraph.core import target
-from benchgraph.core.target import ISAS, Target
+from benchgraph.machine import target
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir.build import seq
 from benchgraph.tir.groups import BYTES, DTypes
 from benchgraph.tir.ir import Brgemm, Const, FlatSlice, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor

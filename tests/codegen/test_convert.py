@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import Isa, host
+from benchgraph.machine.target import Isa, host
 from benchgraph.tir.build import cast, type_of
 from benchgraph.tir.ir import (
     Broadcast,

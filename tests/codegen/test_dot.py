@@ -13,7 +13,7 @@ from benchgraph.codegen import ir
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel import define
 from benchgraph.core.isa import ISAS, Isa
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.groups import BYTES, WORDS, DTypes
 from tests.support.dot_products import BF16, applied, check_pairs_of_bf16
 

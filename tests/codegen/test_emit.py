@@ -16,7 +16,7 @@ from benchgraph.codegen.function_builder import ARENA_GAP_BYTES, thread_arenas_b
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import ISAS, LINE_BYTES, Isa, Target, host, missing
+from benchgraph.machine.target import ISAS, LINE_BYTES, Isa, Target, host, missing
 from benchgraph.runtime.code import assembly
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, f32, floordiv, mod, mul, seq, unary

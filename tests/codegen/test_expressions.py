@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import blocks
-from benchgraph.core.target import Isa, host
+from benchgraph.machine.target import Isa, host
 from benchgraph.runtime.code import assembly
 from benchgraph.tir.build import f32, mul, seq, type_of, unary
 from benchgraph.tir.ir import (

@@ -10,7 +10,7 @@ import pytest
 
 from benchgraph.codegen import ir
 from benchgraph.codegen.intrinsics import F32, I1, I32, I64, PTR, VOID, call, constant, create_target_machine, declare, poison, vector
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 
 A, B = ir.Memory("a", frozenset("a")), ir.Memory("b", frozenset("b"))
 BOTH = ir.Memory("both", frozenset(("a", "both")))

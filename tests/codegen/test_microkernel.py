@@ -21,7 +21,7 @@ from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream
 from benchgraph.codegen.microkernel import MAX_LINES_PER_STEP, define, k_steps, prefetch_stream
 from benchgraph.codegen.register_tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
+from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, FlatSlice, Func, Prefetch, Scope, tensor

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen.emit import emit
 from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Isa, host
+from benchgraph.machine.target import Isa, host
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, mul, seq
 from benchgraph.tir.ir import (

@@ -10,7 +10,7 @@ import pytest
 
 from benchgraph.codegen import ir, transpose
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target, host
+from benchgraph.machine.target import ISAS, Target, host
 from benchgraph.runtime.code import load
 from tests.support.guard_pages import fenced
 from tests.support.targets import MACHINE_LEVELS

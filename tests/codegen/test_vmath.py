@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from benchgraph.codegen import ir, vmath
 from benchgraph.codegen.intrinsics import F32, I64, PTR, VOID, has_scaling, vector
-from benchgraph.core.target import Isa, host
+from benchgraph.machine.target import Isa, host
 from benchgraph.runtime.code import Code, load
 from tests.support.table import all_hold
 from tests.support.tir_maps import isa_levels

@@ -12,8 +12,8 @@ from benchgraph.commands.opt import _known, read
 from benchgraph.compile import compile_partition
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.gir import passes as gir
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir import passes as tir
 from tests.support.partitions import partition_of
 

@@ -16,13 +16,13 @@ from benchgraph.candidates import candidates
 from benchgraph.cli import main
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
-from benchgraph.core.target import current
-from benchgraph.core.tuning import Finding, findings, store
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
+from benchgraph.machine.target import current
+from benchgraph.machine.tuning import Finding, findings, store
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tune.search import FINALISTS, HEAT, Measured, Searcher, SearchResult

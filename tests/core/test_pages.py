@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM, address, pages
-from benchgraph.core.target import PAGE_BYTES
+from benchgraph.machine.target import PAGE_BYTES
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, PAGE_BYTES + 1, HUGE_FROM - 1, HUGE_FROM, HUGE_BYTES, 2 * HUGE_BYTES + 1])

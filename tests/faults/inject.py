@@ -16,11 +16,11 @@ import pytest
 
 from benchgraph import compile as compiler
 from benchgraph.core.passes import Pass
-from benchgraph.core.target import Target
 from benchgraph.gir import passes as gir_passes
 from benchgraph.gir.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.case import run_case
+from benchgraph.machine.target import Target
 from benchgraph.options.argv import parse
 from benchgraph.results.result import Result
 from benchgraph.tir import passes as tir_passes

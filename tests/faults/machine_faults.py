@@ -11,7 +11,7 @@ from benchgraph.codegen.emit import PARALLEL
 from benchgraph.codegen.intrinsics import I16, I32, constant, same_lanes
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Isa, Target, host
+from benchgraph.machine.target import ISAS, Isa, Target, host
 from benchgraph.runtime.code import Code, load
 from tests.faults.inject import in_place_of
 

@@ -13,7 +13,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
-from benchgraph.core.target import current
 from benchgraph.framework.counters import counted
 from benchgraph.framework.dispatch import invoke
 from benchgraph.framework.executor import Executor
@@ -22,6 +21,7 @@ from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.graph.ir import Op
 from benchgraph.library.engine import Engine
+from benchgraph.machine.target import current
 from benchgraph.partition.ir import Policy
 from tests.framework.models import arrays, mlp
 

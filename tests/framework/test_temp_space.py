@@ -10,10 +10,10 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.framework.counters import counted
 from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.temp_space import TempSpace, on_line, temp_space
+from benchgraph.machine.target import LINE_BYTES
 
 
 def f32(n: int) -> object:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.passes import PIPELINE
@@ -25,6 +24,7 @@ from benchgraph.graph.json import load
 from benchgraph.graph.override.dtypes import with_dtype
 from benchgraph.graph.override.layout import resized
 from benchgraph.lower import lower
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import passes as tir_passes

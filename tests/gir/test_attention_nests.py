@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import lower
+from benchgraph.machine.target import Target
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import For, Func, LoopKind, Pack, Seq
 from benchgraph.tir.visit import walk

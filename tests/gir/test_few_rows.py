@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, PAGE_BYTES, Target
 from benchgraph.gir.gemv import unrolled_columns
 from benchgraph.gir.ir import Graph, Stage
 from benchgraph.gir.packed_blocks import unpacked_block_limit
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, PAGE_BYTES, Target
 from benchgraph.ops import spec
 from benchgraph.tir.groups import SIDE_BY_SIDE
 from tests.support.graph_ir import kernels, nests, scheduled

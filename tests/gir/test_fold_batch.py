@@ -11,7 +11,6 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import LAYOUTS, plain
-from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, dense_strides, reach
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Op, Value
@@ -20,6 +19,7 @@ from benchgraph.gir.passes.decompose import decompose
 from benchgraph.gir.passes.fold_batch import FEW_ROWS, Fold, fold_batch
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate

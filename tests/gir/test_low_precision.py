@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE, TOTAL
 from benchgraph.tir.groups import BYTES, WORDS, DTypes

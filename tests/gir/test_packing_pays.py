@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target
 from tests.support.graph_ir import scheduled
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)

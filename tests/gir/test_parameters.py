@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.options import Forced, Options
-from benchgraph.core.target import ISAS, Target, current
 from benchgraph.gir.parameters import Parameters
 from benchgraph.gir.passes.schedule import FORCED
 from benchgraph.gir.search_space import legal, panel_widths, row_blocks
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.partition.ir import Partition
 from tests.support import graph_ir
 from tests.support.graph_ir import nests

@@ -11,7 +11,6 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import CompilerFault, InvalidShape
 from benchgraph.core.passes import Pass, check_order, run
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Constness, FusedOp, Graph, Op
@@ -20,6 +19,7 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import GirError, verify
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from tests.support.graph_ir import gir, up_to
 from tests.support.targets import TARGET

@@ -10,12 +10,12 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import current
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Op
 from benchgraph.gir.passes.round_operands import LEAST_USES, round_operands
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.harness.buffers import load_inputs
+from benchgraph.machine.target import current
 from benchgraph.reference import compare, domain, evaluate, tolerance
 from tests.support.graph_ir import gir, products, up_to
 from tests.support.partitions import partition_of

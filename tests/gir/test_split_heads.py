@@ -7,12 +7,12 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.verify import verify
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from tests.support.graph_ir import given_to

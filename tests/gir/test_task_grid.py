@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import TensorType
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.load_balance import MOST_IDLE
@@ -21,6 +20,7 @@ from benchgraph.gir.row_blocks import RowBlock
 from benchgraph.gir.search_space import row_blocks
 from benchgraph.gir.task_grid import SHORT_SUM, TOLERANCE, TaskGrid, cut_rows_of_short_sums, packed_task_grid, task_grid
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call, Contraction
 from tests.support.targets import TARGET

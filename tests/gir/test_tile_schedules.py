@@ -9,12 +9,12 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
-from benchgraph.core.target import ISAS, Target
 from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.layouts import column_blocked
 from benchgraph.gir.row_blocks import MOST_ROWS, MOST_ROWS_OF_TILES
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.ops import spec
 from tests.support import graph_ir
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.packed_blocks import CONVERTED, MOST_ROWS_PACKED, block_size
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.low_precision import ROWS_COMPRESSED
 from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from tests.support.graph_ir import kernels, nests, scheduled

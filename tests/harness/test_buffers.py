@@ -5,10 +5,10 @@ import pytest
 
 from benchgraph.core.arrays import elements
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import allocate, load_inputs, plan
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.partition.ir import Partition, Policy
 from tests.support.fake_library import cut, partition
 

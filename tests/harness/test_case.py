@@ -7,9 +7,9 @@ import pytest
 
 from benchgraph.core.config import Config, config, override
 from benchgraph.core.errors import CompilerFault, ExecutionFailed, InvalidArguments, InvalidGraph, InvalidShape, OutOfMemory, Unimplemented
-from benchgraph.core.target import current
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.case import run_all, run_case
+from benchgraph.machine.target import current
 from benchgraph.options.argv import parse
 from benchgraph.partition.ir import Partition
 from benchgraph.present.page.view import accuracy

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.core.target import current
 from benchgraph.harness.bench import Probe
 from benchgraph.harness.machine import PROBES, describe
+from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
 from benchgraph.results.mode import Mode

@@ -8,10 +8,10 @@ import numpy as np
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
+from benchgraph.machine.target import Target, current
 from benchgraph.reference.evaluate import evaluate
 from tests.support.partitions import graph_of, partition_of
 

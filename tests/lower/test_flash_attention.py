@@ -10,11 +10,11 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
 from benchgraph.lower import flash_attention
+from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate

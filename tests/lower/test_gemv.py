@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, PAGE_BYTES, Target, current
 from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
 from benchgraph.gir.gemv import LONG_BYTES, ROWS, ROWS_OF_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, Gemv, gemv_form
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
 from benchgraph.lower import lower
+from benchgraph.machine.target import ISAS, PAGE_BYTES, Target, current
 from benchgraph.ops import spec
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate

@@ -8,12 +8,12 @@ from importlib import import_module
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, current
 from benchgraph.core.tensor import PropertyType
 from benchgraph.gir.parameters import Parameters
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
+from benchgraph.machine.target import Target, current
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Options
-from benchgraph.core.target import Target, host
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import load_inputs
+from benchgraph.machine.target import Target, host
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill

@@ -8,11 +8,11 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Forced
-from benchgraph.core.target import current
 from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
+from benchgraph.machine.target import current
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill

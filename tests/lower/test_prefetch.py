@@ -13,11 +13,11 @@ from math import prod
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, LINE_BYTES, Target
 from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
+from benchgraph.machine.target import ISAS, LINE_BYTES, Target
 from benchgraph.runtime.constants import Constants
 from benchgraph.tir.ir import Binary, BinOp, Brgemm, Const, Expr, For, If, Prefetch, Select, Stmt, Tensor, Var
 from benchgraph.tir.visit import children, walk

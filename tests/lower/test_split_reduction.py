@@ -10,9 +10,9 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import split_reduction
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant, f32, type_of
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir

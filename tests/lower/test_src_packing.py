@@ -11,11 +11,11 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS
-from benchgraph.core.target import Target, current
 from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower.src_packing import PackedSrc
+from benchgraph.machine.target import Target, current
 from benchgraph.tir.ir import Brgemm, Pack
 from benchgraph.tir.visit import walk
 from tests.lower.attention_backward import assert_right, built

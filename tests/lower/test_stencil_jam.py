@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower.stencil_jam import MOST_TAPS, TAP_GROUP
+from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, LoopKind, Scope, Store
 from benchgraph.tir.text import print_tir

@@ -12,12 +12,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import current
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph as Gir
 from benchgraph.gir.ir import Op
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
+from benchgraph.machine.target import current
 from benchgraph.ops.convolution import weights_in_parts
 from benchgraph.ops.convolution.depthwise import positions
 from benchgraph.ops.convolution.problem import Problem, by_weights

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core.target import ISAS, Target
 from benchgraph.machine import table as module
 from benchgraph.machine.table import FOLDER, GENERIC, MachineTable, entries, table
+from benchgraph.machine.target import ISAS, Target
 
 DOCS = Path(__file__).parents[2]
 LEVELS = [GENERIC, *ISAS]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchgraph.core.target import ISAS, host, last_level_bytes, missing
+from benchgraph.machine.target import ISAS, host, last_level_bytes, missing
 from benchgraph.measure import bandwidth
 from benchgraph.measure.bandwidth import LOADS, BandwidthProbe, bandwidth_probes, memory_bytes
 from benchgraph.runtime.memory import aligned

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchgraph.core.errors import OutOfMemory, Unimplemented
-from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, host
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, host
 from benchgraph.measure import cache_eviction
 from benchgraph.measure.cache_eviction import CHUNK_BYTES, Eviction
 

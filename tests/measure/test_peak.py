@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchgraph.codegen.intrinsics import has_fma
-from benchgraph.core.target import ISAS, host, missing
+from benchgraph.machine.target import ISAS, host, missing
 from benchgraph.measure import peak
 from benchgraph.measure.peak import ARITHMETIC, KernelProbe, PeakProbe, kernel_probe
 

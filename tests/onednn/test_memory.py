@@ -8,7 +8,7 @@ from ctypes import c_int, c_int64, c_size_t, c_void_p
 import pytest
 
 from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM
-from benchgraph.core.target import PAGE_BYTES
+from benchgraph.machine.target import PAGE_BYTES
 from benchgraph.measure.call_loop import machine_code
 from benchgraph.onednn import memory
 from benchgraph.onednn.memory_plan import PlannedStep, plan

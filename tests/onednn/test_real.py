@@ -11,13 +11,13 @@ import pytest
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.config import override
-from benchgraph.core.cpu_affinity import last_cpus
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import ExecutionFailed, Unavailable
 from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.harness.case import check
+from benchgraph.machine.cpu_affinity import last_cpus
 from benchgraph.onednn.library import OneDnn
 from benchgraph.options.argv import parse
 from benchgraph.partition.ir import Policy

@@ -11,9 +11,9 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidGraphOp, InvalidShape
-from benchgraph.core.target import ISAS, Isa, Target, current, missing
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder, sample_graph
+from benchgraph.machine.target import ISAS, Isa, Target, current, missing
 from benchgraph.ops import call_of, check_op, spec, with_defaults
 from benchgraph.ops.spec import Array, Sample
 from benchgraph.partition.ir import Policy

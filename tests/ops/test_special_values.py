@@ -15,10 +15,10 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Isa, host, missing
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import sample_graph
 from benchgraph.graph.ir import Graph
+from benchgraph.machine.target import ISAS, Isa, host, missing
 from benchgraph.ops import OPS, call_of
 from benchgraph.ops.pooling import pool
 from benchgraph.ops.spec import Array, Sample

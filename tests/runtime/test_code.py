@@ -17,7 +17,7 @@ import pytest
 from benchgraph.codegen.intrinsics import FAST_COMPILE, OPTIMISED, create_target_machine
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import ISAS, Isa, host, missing
+from benchgraph.machine.target import ISAS, Isa, host, missing
 from benchgraph.runtime import code, llvm_without_lock
 from benchgraph.runtime import jit as jit_module
 from benchgraph.runtime.code import all_kept, code_generation_level, compile_cached, compile_object, link, load

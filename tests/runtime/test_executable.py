@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.target import host
 from benchgraph.core.tensor import reach
+from benchgraph.machine.target import host
 from benchgraph.runtime.executable import Bound, Executable, Signature, chain
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, mul, seq, unary

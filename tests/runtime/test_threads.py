@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchgraph.core.errors import InvalidArguments, Unimplemented
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 from benchgraph.runtime import threads as runtimes
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.threads import omp_functions, resolve_runtime, runtime_symbol

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target, current
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.target import Target, current
 from tests.support.partitions import partition_of
 
 SHAPES = ((1, 13, 1), (5, 13, 70), (33, 479, 64), (3, 4, 17), (17, 130, 15), (40, 1, 33))  # m, k, n: whole, ragged, one

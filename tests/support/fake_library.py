@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import current
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.contenders import Contender
 from benchgraph.library.protocol import Library
+from benchgraph.machine.target import current
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
 from benchgraph.options.problem import Problem

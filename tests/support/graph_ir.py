@@ -7,12 +7,12 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.passes import Pass
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import LayoutType
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.verify import verify
+from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from tests.support.partitions import Build, Source, graph_of, partition_of
 from tests.support.targets import TARGET

@@ -11,7 +11,7 @@ from benchgraph.codegen import ir
 from benchgraph.codegen.kernel import F32, Kernel
 from benchgraph.codegen.microkernel import define
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.runtime.code import load
 from benchgraph.tir.groups import GROUPS, DTypes
 from tests.support.guard_pages import fenced

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from benchgraph.core.config import config
-from benchgraph.core.target import ISAS, current
 from benchgraph.graph import GraphBuilder, save
 from benchgraph.harness.bench import Bench
+from benchgraph.machine.target import ISAS, current
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.code import load
 from tests.support.fake_library import FASTER, PEAK, Clock, Compiled, FakeLibrary, FakeProbe, bandwidth

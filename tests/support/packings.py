@@ -13,7 +13,7 @@ from benchgraph.codegen.intrinsics import I64, PTR, VOID
 from benchgraph.codegen.pack import Packing, define
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import Isa
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.runtime.code import load
 from benchgraph.tir import values
 from benchgraph.tir.groups import WEI_GROUPS

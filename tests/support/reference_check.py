@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from benchgraph.compile import compile_partition
-from benchgraph.core.target import Target
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import allocate, load_inputs
+from benchgraph.machine.target import Target
 from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate

@@ -8,7 +8,7 @@ from dataclasses import replace
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.target import ISAS, Target, current
+from benchgraph.machine.target import ISAS, Target, current
 
 # Two cores with AVX-512 and caches of common sizes: what does not depend on the machine is compiled for this.
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchgraph.core.passes import Pass
-from benchgraph.core.target import Target
 from benchgraph.lower import Lowered, lower
+from benchgraph.machine.target import Target
 from benchgraph.tir import passes
 from benchgraph.tir.ir import Func
 from tests.support.graph_ir import scheduled

@@ -13,7 +13,7 @@ from benchgraph.codegen.emit import emit
 from benchgraph.codegen.function_builder import thread_arenas_bytes
 from benchgraph.core.arrays import pack
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Isa, host, missing
+from benchgraph.machine.target import ISAS, Isa, host, missing
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import mul, seq
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Func, Load, Ramp, Scope, Stmt, Store, Tensor, Var, tensor

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
 from benchgraph.tir.ir import (

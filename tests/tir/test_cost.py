@@ -9,8 +9,8 @@ import pytest
 from benchgraph.codegen.emit import PARALLEL, emit
 from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import current
 from benchgraph.machine.table import table
+from benchgraph.machine.target import current
 from benchgraph.tir.build import f32
 from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Cast, Const, For, Func, LoopKind, Random, Scope, Store, Tensor, Var

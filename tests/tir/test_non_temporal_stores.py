@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir import non_temporal
 from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, type_of
 from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, PAGE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq, unary
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Prefetch, Scope, Slice, Stmt, Store, Tensor, UnOp, tensor

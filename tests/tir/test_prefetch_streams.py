@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor

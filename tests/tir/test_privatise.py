@@ -8,9 +8,9 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS, Target
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.table import table
+from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, tensor
 from benchgraph.tir.passes.privatise import privatise

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchgraph.core.config import override
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 from benchgraph.tir.ir import Func
 from benchgraph.tir.passes import PIPELINE, run
 from tests.support.tir_programs import TARGET, assert_same

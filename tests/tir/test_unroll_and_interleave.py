@@ -9,7 +9,7 @@ from functools import reduce
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
 from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES, LONGEST, MOST_REDUCTIONS, ROWS, STREAMED, unroll_and_interleave

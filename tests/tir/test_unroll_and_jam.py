@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import PAGE_BYTES
+from benchgraph.machine.target import PAGE_BYTES
 from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
 from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import ISAS
+from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, type_of, unary
 from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify

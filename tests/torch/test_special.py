@@ -17,10 +17,10 @@ from click.testing import CliRunner
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install 'benchgraph[torch]')")
 
 from benchgraph.cli import main  # noqa: E402
-from benchgraph.core.target import current  # noqa: E402
 from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.lower.flash_attention import FlashAttentionNest  # noqa: E402
+from benchgraph.machine.target import current  # noqa: E402
 from tests.support.table import by_row  # noqa: E402
 from tests.torch import samples  # noqa: E402
 from tests.torch.samples import BF16, SAMPLES, A, Sample, program, t  # noqa: E402

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
 from benchgraph.gir.ir import Graph, Node
+from benchgraph.machine.target import Target
 
 
 def dead_op(g: Graph, target: Target) -> Graph:

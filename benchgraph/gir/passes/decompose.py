@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, COPY, Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.product import product
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
 

@@ -17,13 +17,13 @@ from itertools import pairwise
 from math import prod
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.data_movement import movement
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import product
+from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped

@@ -14,8 +14,8 @@ from math import frexp
 
 import numpy as np
 
-from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Literal, Node, Op, Value
+from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.bounded_reciprocal import is_finite
 from benchgraph.ops.spec import Array, Call
 

@@ -20,7 +20,6 @@ from math import prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.record import is_recorded, note
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, entry_writes, loop_depth
 from benchgraph.gir.domain import trace
@@ -31,6 +30,7 @@ from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axe
 from benchgraph.gir.row_blocks import rows_that_refetch_weights
 from benchgraph.gir.views import Index, root_index
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")

@@ -18,11 +18,11 @@ from dataclasses import replace
 from math import prod
 
 from benchgraph.core.record import is_recorded, note
-from benchgraph.core.target import Target
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological, with_borders
 from benchgraph.gir.row_blocks import rows_that_refetch_weights
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 
 

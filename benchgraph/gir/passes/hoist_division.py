@@ -32,9 +32,9 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
-from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from benchgraph.ops.elementwise.binary import ROUNDED_ONCE
 from benchgraph.ops.laws import Reals

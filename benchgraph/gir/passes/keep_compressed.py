@@ -18,11 +18,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.ir import Constness, Graph, Op
 from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, conversions
 from benchgraph.gir.product import product
+from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement, Elementwise
 

@@ -25,7 +25,6 @@ from math import prod
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.compressed_weights import is_one_large_matrix
@@ -34,6 +33,7 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
 from benchgraph.gir.ir import Constness, Graph, Value
+from benchgraph.machine.target import Target
 
 
 def mark_runtime_constants(g: Graph, target: Target) -> Graph:

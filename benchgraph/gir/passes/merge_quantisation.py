@@ -19,9 +19,9 @@ from dataclasses import replace
 from math import isfinite
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.rescaling import Rescaling
 from benchgraph.ops.spec import Computes
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.domain import trace
@@ -26,6 +25,7 @@ from benchgraph.gir.nest_graph import NestGraph, merge_pairs
 from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
 from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, ROWS_OF_ONE_PANEL, conversions
 from benchgraph.gir.product import product, transposed_src_axes
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 
 

@@ -25,7 +25,6 @@ from math import prod
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
-from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, TRANSPOSE, copied, through_views
 from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.compressed_weights import decompression, pack
@@ -37,6 +36,7 @@ from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product,
 from benchgraph.gir.row_blocks import has_one_matrix
 from benchgraph.gir.strides import strides_of
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var

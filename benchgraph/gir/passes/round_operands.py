@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.gir.build import CONVERT, Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import TO_BF16
 
 LEAST_USES = 64  # rows that a weight is multiplied by, and columns that an element of src is

@@ -9,7 +9,6 @@ from dataclasses import replace
 from math import ceil, lcm, prod
 
 from benchgraph.core.options import Forced
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
@@ -34,6 +33,7 @@ from benchgraph.gir.row_blocks import (
 )
 from benchgraph.gir.task_grid import cut_rows_of_short_sums, packed_task_grid, task_grid
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
 
 FORCED = "given by the options or the tuning file"

@@ -15,12 +15,12 @@ from dataclasses import replace
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
-from benchgraph.core.target import Target
 from benchgraph.gir.build import COPY
 from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.layouts import column_blocked, panel_columns
 from benchgraph.gir.product import operand_axes, product
+from benchgraph.machine.target import Target
 
 
 def settle_borders(g: Graph, target: Target) -> Graph:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
+from benchgraph.machine.target import Target
 from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
 from benchgraph.ops.spec import DataMovement, Reduction
 

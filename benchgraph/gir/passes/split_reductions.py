@@ -21,7 +21,6 @@ from math import prod
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
 from benchgraph.gir.closure import closure
@@ -29,6 +28,7 @@ from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.strides import strides_of
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Var
 

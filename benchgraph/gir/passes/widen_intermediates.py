@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
 from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, Reduction
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from benchgraph.core import passes as core
 from benchgraph.core.passes import Observer, Pass, print_stage
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from benchgraph.core.target import Target, lanes_for
+from benchgraph.machine.target import Target, lanes_for
 from benchgraph.tir.affine import Linear, linear
 from benchgraph.tir.aliasing import may_alias
 from benchgraph.tir.build import constant

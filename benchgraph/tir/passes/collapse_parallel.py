@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.tir.build import constant, floordiv, mod
 from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var

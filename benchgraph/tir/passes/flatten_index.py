@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.memoise import memoised
-from benchgraph.core.target import Target
 from benchgraph.core.tensor import Shape, reach
+from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier

@@ -23,7 +23,7 @@ from math import ceil, isqrt
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import Loop, add, block_size, constant, mul, nest

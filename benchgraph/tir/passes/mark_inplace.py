@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.index import assume

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from benchgraph.core.target import Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import by_tensor, is_partitioned
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant

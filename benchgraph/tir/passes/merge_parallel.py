@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from operator import is_
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import accesses_of, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import For, Func, Ramp, Scope, Stmt, Store
 from benchgraph.tir.non_temporal import MOST_READ, map_nests

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from benchgraph.core.target import Target, lanes_for
 from benchgraph.core.tensor import dense_strides
+from benchgraph.machine.target import Target, lanes_for
 from benchgraph.tir.ir import Alloc, Brgemm, Const, Expr, For, Func, Pack, Scope, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import children, exprs, loads_of, map_tensors, variables, walk

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
 from benchgraph.tir.visit import block, map_children, map_tensors, tensor_names, tensors, walk
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from benchgraph.core.target import PAGE_BYTES, Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import nanoseconds

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.groups import WIDENED
 from benchgraph.tir.ir import For, Func, Scope, Stmt, Store

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
-from benchgraph.core.target import LINE_BYTES, Target
 from benchgraph.machine.table import table
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.accesses import by_tensor
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import constant

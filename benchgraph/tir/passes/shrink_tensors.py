@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, prod
 from operator import is_
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned, position
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import Simplifier, assume

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.aliasing import may_alias
 from benchgraph.tir.build import add, binary, constant

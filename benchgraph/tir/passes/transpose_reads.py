@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var

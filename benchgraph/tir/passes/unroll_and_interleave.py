@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from benchgraph.core.target import PAGE_BYTES, Target
+from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import lcm
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside, linear, period
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions

@@ -20,7 +20,7 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
 from benchgraph.core.philox import BLOCK
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import add, mul, seq

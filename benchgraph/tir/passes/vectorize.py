@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from benchgraph.core.target import Target
+from benchgraph.machine.target import Target
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.ir import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchgraph.core import cpu_affinity
-from benchgraph.core.cpu_affinity import allowed_cpus, last_cpus, pinned
+from benchgraph.machine import cpu_affinity
+from benchgraph.machine.cpu_affinity import allowed_cpus, last_cpus, pinned
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not let processes choose")
 

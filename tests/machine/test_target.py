@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
-from benchgraph.core import target
 from benchgraph.core.config import Config, override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISA_CHOICES, ISAS
-from benchgraph.core.target import current, host, missing
+from benchgraph.machine import target
+from benchgraph.machine.target import current, host, missing
 
 SKYLAKE = {"avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq"}  # as Linux spells them
 

@@ -22,7 +22,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError
 from benchgraph.core.files import need_no_device
 from benchgraph.core.options import Forced, Options
-from benchgraph.core.target import Target, cpu_name
+from benchgraph.machine.target import Target, cpu_name
 
 FORMAT, VERSION = "benchgraph-tuning", 1
 _PROBLEM = re.compile(r"\w+:\w+ \d+x(?P<m>\d+)x\d+x(?P<n>\d+) (constant|variable)")

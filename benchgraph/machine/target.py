@@ -11,11 +11,11 @@ from functools import cache
 from math import gcd
 from pathlib import Path
 
-from benchgraph.core import cpu_affinity
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
+from benchgraph.machine import cpu_affinity
 
 __all__ = [
     "ISAS",
