@@ -71,7 +71,6 @@ def test_the_table_has_no_cycle() -> None:
 
 def test_no_file_imports_itself_through_others() -> None:
     modules = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path for _, path in files()}
-    modules = {name: path for name, path in modules.items() if not name.startswith("benchgraph.lower")}
     left = {name: imported_modules(path, set(modules)) - {name} for name, path in modules.items()}
     while ready := [name for name, others in left.items() if not others & left.keys()]:
         for name in ready:
@@ -92,11 +91,9 @@ def imported_modules(path: Path, modules: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("package", sorted(str(p.parent.relative_to(ROOT)) for p in ROOT.rglob("__init__.py") if p.parent != ROOT))
 def test_the_index_of_a_room_names_every_file(package: str) -> None:
-    if package.split("/")[0] in ("codegen", "core", "lower", "runtime", "tir"):
-        pytest.skip("its index is being written")
     folder = ROOT / package
     lines = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "").splitlines()
-    named = [line.split()[0] for line in lines if re.match(r"[\w/]+(\.py|/)\s", line)]
+    named = [line.split()[0] for line in lines if re.match(r"\s*[\w/]+(\.py|/)\s", line)]
     here = {p.name for p in folder.glob("*.py")} - {"__init__.py"} | {f"{p.parent.name}/" for p in folder.glob("*/__init__.py")}
     assert {name for name in named if "/" not in name.rstrip("/")} == here
     assert len(named) == len(set(named))

@@ -1,8 +1,6 @@
 """Tensor IR to LLVM IR.
 
-ir/values.py            LLVM IR as text: types and values
-ir/module.py            modules, functions, basic blocks
-ir/builder.py           the builder, a method per instruction
+ir/                     LLVM IR as text
 intrinsics.py           constants, vectors, shuffles, intrinsics by name; target machines of ISA levels
 emit.py                 functions, statements, parallel loops
 function_builder.py     one LLVM function: its variables, memory, loads and stores

@@ -1,4 +1,4 @@
-"""What all rooms share: data types, logical tensors, errors, configuration, the target machine, the loop that runs passes.
+"""What all rooms share: data types, logical tensors, errors, configuration, the loop that runs passes.
 
 version.py         version of the package, where and when it was loaded
 dtypes.py          data types
@@ -10,12 +10,11 @@ errors.py          errors, each with what, where and how to fix it
 remarks.py         warnings about what is accepted all the same
 config.py          environment variables
 isa.py             ISA levels
-target.py          the machine that code is compiled for
 options.py         options of compiling a partition
-tuning.py          tuning files: parameters that a search has found
 passes.py          passes, and the loop that runs, verifies, prints and times them
 record.py          a record of a compilation, for `benchgraph explain`
 formats.py         numbers as text, for tables and pages
+fields.py          frozen dataclasses as text, field by field
 tokens.py          tokens of the text forms of IRs, for their parsers
 memoise.py         memoised functions of frozen values
 canonical.py       canonical text of values, for digests
@@ -26,7 +25,6 @@ progress.py        progress, reported to a watcher
 printable.py       text from outside made safe for a line of output
 files.py           files that a user names
 pages.py           fresh pages of memory
-cpu_affinity.py    processors that threads run on
 gc_pause.py        compiling without garbage collection
 forks.py           locks that survive forks
 child_process.py   child processes that answer over a pipe

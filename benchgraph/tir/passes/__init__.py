@@ -1,4 +1,30 @@
-"""The Tensor IR pipeline, in order. One file per pass; each maps a function to a function."""
+"""The Tensor IR pipeline, in order. One file per pass; each maps a function to a function.
+
+simplify.py               canonical indices, folded constants, no loops of at most one iteration, no branches whose condition is known
+merge_parallel.py         adjacent parallel loops are fused, level by level
+collapse_parallel.py      perfectly nested parallel loops become one; parallel loops left inside it become serial
+privatise.py              what all tasks of a parallel loop read is recomputed by each core in a temporary of its own
+shrink_tensors.py         a temporary is declared in the innermost block that has all its uses, with the shape that one iteration needs
+unroll_and_interleave.py  loops over rows that are reduced are unrolled, and the statements of the rows interleaved
+unroll_and_jam.py         loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused
+pad_rows.py               rows of temporaries are padded to whole vectors
+flatten_index.py          every tensor becomes 1-d, every index a linear offset in elements
+merge_blocks.py           adjacent parallel loops that read the same memory are fused into blocks of it that L2 holds
+mark_inplace.py           pairs of parameters for which the caller may pass the same memory
+interchange_loops.py      loops whose stores are strided along the inner one are interchanged, in blocks if strided reads need more than a
+                          tile
+transpose_reads.py        tiles that loops read with a stride, and compute with, are transposed into temporaries first
+vectorise_random.py       contiguous random numbers are generated before the loops that use them, in vectors of whole Philox blocks
+plan_buffers.py           temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
+transpose_copies.py       two loops that transpose a matrix become one statement
+unroll_divisions.py       loops that divide or take remainders of their variable are unrolled, so that quotients become constants
+vectorize.py              serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
+                          remainder
+attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
+prefetch_rows.py          one of the later loops over a row prefetches the next row
+prefetch_streams.py       a loop that reduces several long streams of memory prefetches each of them
+non_temporal_stores.py    results of nests that access more memory than the caches hold are stored past the caches
+"""
 
 from __future__ import annotations
 
