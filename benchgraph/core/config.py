@@ -1,4 +1,4 @@
-"""Every environment variable benchgraph reads, in one table. Nothing else reads os.environ (ruff TID251 forbids it)."""
+"""All environment variables, in one table. No other file reads os.environ (ruff TID251 forbids it)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _flag(parse: Callable[[str], object], help: str, *also: str) -> dict[str, ob
 
 _VERBOSE = {"profile_exec": ("exec",), "profile_create": ("create",), "profile": ("create", "exec"), "all": ("create", "exec")}
 _LEVELS = {"0": "none", "1": "profile_exec", "2": "profile"}
-_QUIET = frozenset({"none", "error", "warn", "check", "dispatch"})  # oneDNN's words for what we raise instead of print
+_QUIET = frozenset({"none", "error", "warn", "check", "dispatch"})  # oneDNN's flags for what is raised here, not printed
 
 
 def _events(text: str) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _choice(help: str, *choices: str, also: tuple[str, ...] = ()) -> dict[str, o
 
 @dataclass(frozen=True)
 class Config:
-    """One field = one variable BENCHGRAPH_<FIELD>; the metadata parses it, explains it in --help and says what oneDNN calls it."""
+    """Each field is a variable BENCHGRAPH_<FIELD>; its metadata has a parser, the text of --help, and oneDNN's names for it."""
 
     debug: int = field(
         default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly")
@@ -179,12 +179,12 @@ class Config:
 
     @property
     def shows_stages(self) -> bool:
-        """Whether somebody looks at what a compilation goes through."""
+        """Whether stages of compilations are printed or dumped."""
         return bool(self.print_after or self.dump_dir or self.debug)
 
 
-# What stands in a target or a partition already, or never changes code. Any other setting is part of the keys of the disk cache.
-_BESIDE_CODE = frozenset(
+# Settings that are part of a target or a partition, or never change code. All others are part of the disk cache's keys.
+_IRRELEVANT_TO_CODE = frozenset(
     {"compile_jobs", "debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
     | {
         "compiled_partition_cache_capacity",
@@ -200,26 +200,26 @@ _BESIDE_CODE = frozenset(
 
 def compiling(flags: Config) -> dict[str, object]:
     """The settings that may change what a partition is compiled to."""
-    return {f.name: getattr(flags, f.name) for f in fields(flags) if f.name not in _BESIDE_CODE}
+    return {f.name: getattr(flags, f.name) for f in fields(flags) if f.name not in _IRRELEVANT_TO_CODE}
 
 
 def from_environment(environ: dict[str, str] | None = None) -> Config:
-    """Read the variables; an empty one counts as unset. Raises InvalidArguments naming the variable, its value and a remedy."""
+    """Read the variables; an empty one counts as unset. Raises InvalidArguments, naming the variable, its value and a remedy."""
     env = os.environ if environ is None else environ
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for f in fields(Config):
         name = next((n for n in (PREFIX + f.name.upper(), *f.metadata["also"]) if env.get(n)), None)
         if name is None:
             continue
         try:
-            found[f.name] = f.metadata["parse"](env[name])
+            values[f.name] = f.metadata["parse"](env[name])
         except ValueError as bad:
             raise InvalidArguments(f"bad value {env[name]!r}", where=name, fix=str(bad)) from bad
-    return replace(Config(), **found)  # type: ignore[arg-type]
+    return replace(Config(), **values)  # type: ignore[arg-type]
 
 
 def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
-    """A line for each variable with our prefix that nothing reads, with the nearest one that something does."""
+    """A line for each unknown variable with the prefix, with the most similar known one."""
     known = {f.name.upper() for f in fields(Config)}
     found = [n.removeprefix(PREFIX) for n in sorted(os.environ if environ is None else environ) if n.startswith(PREFIX)]
     near = {name: nearest(name, known) for name in found if name not in known}
@@ -230,17 +230,17 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def environment(defaults: Mapping[str, str], **changes: str) -> dict[str, str]:
-    """The variables for a child process: ours; those of defaults that we have not; and the changes."""
+    """The variables of a child process: those of this one, defaults for others, and changes."""
     return {**defaults, **os.environ, **changes}
 
 
 def module_path() -> str:
-    """PYTHONPATH for a child process that is to find modules where this one does."""
+    """PYTHONPATH for a child process to find modules where this one does."""
     return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
 
 
 def cache_home() -> Path | None:
-    """Where this user's files go that programs can make again (the XDG base directories); None without a home directory."""
+    """The user's directory for cached files (XDG base directories); None without a home directory."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     try:
         return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "benchgraph"
@@ -249,7 +249,7 @@ def cache_home() -> Path | None:
 
 
 def provide(defaults: Mapping[str, str]) -> None:
-    """Set variables of this process, and so of its children, that it has not."""
+    """Set variables of this process, and so of its children, that are not set."""
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
 
@@ -278,5 +278,5 @@ def override(**changes: object) -> Iterator[Config]:
 
 
 def table() -> tuple[tuple[str, str, str], ...]:
-    """(variable, default, help) for every flag, in declaration order; what --help prints."""
+    """(variable, default, help) of every flag, in order of declaration, for --help."""
     return tuple((PREFIX + f.name.upper(), str(f.default or ""), str(f.metadata["help"])) for f in fields(Config))

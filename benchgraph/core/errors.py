@@ -1,4 +1,4 @@
-"""The one error family. Every error carries oneDNN's status and reads: where: what; how to mend it."""
+"""All errors. Each has oneDNN's status, and the text "where: what; fix"."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import Enum
 
 from benchgraph.core.printable import MESSAGE, printable, shortened
 
-NO_THREAD = (RuntimeError, MemoryError)  # what Python raises where the system starts no thread
+NO_THREAD = (RuntimeError, MemoryError)  # raised by Python if no thread can be started
 
 
 class Status(Enum):
-    """oneDNN's status codes (dnnl_status_t); names and values are theirs. We never return last_impl_reached or not_required."""
+    """oneDNN's status codes (dnnl_status_t), by name and value. last_impl_reached and not_required are never returned."""
 
     success = 0
     out_of_memory = 1
@@ -29,10 +29,10 @@ class Status(Enum):
 
 
 class BenchgraphError(Exception):
-    """A mistake the user can mend.
+    """A mistake that the user can fix.
 
-    what: the fact, in the user's terms; where: file, op, tensor or option; fix: the remedy, when there is one; shown: lines of text that
-    it is about, to stand below. `line` is one line, `where: what; fix`, that no text in it can break or forge; `str()` adds what is shown.
+    what: the fact, in the user's terms; where: file, op, tensor or option; fix: the remedy, if there is one; shown: lines of text that the
+    error is about. `line` is `where: what; fix` on one line, with invisible characters escaped; `str()` adds the shown lines.
     """
 
     status = Status.runtime_error
@@ -50,7 +50,7 @@ class BenchgraphError(Exception):
         return f"{self.line}\n{self.shown}" if self.shown else self.line
 
     def inside(self, outer: str) -> BenchgraphError:
-        """The same error, seen from one level further out (a file name in front of an op id)."""
+        """The same error with outer context, such as a file name before an op id."""
         where = f"{outer}: {self.where}" if self.where else outer
         return type(self)(self.what, where=where, fix=self.fix, shown=self.shown)
 

@@ -1,4 +1,4 @@
-"""Files that a user names. A named pipe that nobody writes would be waited for without end; links may run in circles, names be too long."""
+"""Files that a user names: they may be pipes that block, circles of links, or names that are too long."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def real(path: Path) -> Path:
-    """Where the path leads, absolute and through all links; into a circle of links, as far as that can be followed."""
+    """The absolute path with all links resolved, as far as possible in a circle of links."""
     return Path(os.path.realpath(path))
 
 
 def exists(path: Path) -> bool:
-    """Whether something is there that can be found: names may be too long for the system, or behind folders that are closed."""
+    """Whether the path exists; False too for names that are too long, or in folders without access."""
     try:
         return path.exists()
     except (OSError, ValueError):  # ValueError: a NUL in the name
@@ -21,7 +21,7 @@ def exists(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file that can be found."""
+    """Whether the path exists and is a file."""
     return exists(path) and path.is_file()
 
 
@@ -33,13 +33,13 @@ def need_no_device(path: Path) -> None:
 
 
 def read_text(path: Path, errors: str = "replace") -> str:
-    """What a file of UTF-8 text holds. errors: what becomes of bytes that are none, as `open` has it. Raises OSError."""
+    """The text of a UTF-8 file. errors: how invalid bytes are decoded, as in `open`. Raises OSError."""
     need_no_device(path)
     return path.read_text(encoding="utf-8", errors=errors)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder where there is none. Raises OSError, NotADirectoryError where a file is in its way."""
+    """Create a folder if it does not exist. Raises OSError; NotADirectoryError if a file is in its way."""
     above = next((p for p in (path, *path.parents) if p.exists()), path)
     if above.exists() and not above.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))

@@ -1,4 +1,4 @@
-"""Physical layouts of tensors, and the ids by which the programming model passes them on as opaque ones."""
+"""Physical layouts of tensors, and the ids of opaque ones in the programming model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from math import ceil, prod
 from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
 
-BACKEND_ID = 1  # the low BACKEND_BITS of every layout id of ours
+BACKEND_ID = 1  # the low BACKEND_BITS of every layout id
 BACKEND_BITS = 4
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor's elements are laid out: outer axes in `order`, then inner blocks.
+    """The order of a tensor's elements in memory: outer axes in `order`, then inner blocks.
 
     order: logical axes, outermost first. blocks: (axis, size), outermost first; an axis with a block is split into ceil(dim/size)
     outer steps and `size` inner ones. Layout((0, 1)) is row-major; Layout((1, 0), ((1, 64),)) is [N/64][K][64] for a [K][N] weight.
@@ -91,7 +91,7 @@ def plain(rank: int) -> Layout:
 
 
 class LayoutTable:
-    """Every layout that has left the library as an id, once. Ids hold for the life of the process; threads may share the table."""
+    """The layouts that have ids. Ids are valid for the life of the process. Thread-safe."""
 
     def __init__(self) -> None:
         self._layouts: list[Layout] = []
@@ -102,7 +102,7 @@ class LayoutTable:
         return len(self._layouts)
 
     def id(self, layout: Layout) -> int:
-        """The id of a layout: our backend in the low four bits, its place in the table above them."""
+        """The id of a layout: the backend in the low four bits, its index in the table above them."""
         with self._lock:
             if layout not in self._ids:
                 self._ids[layout] = len(self._layouts) << BACKEND_BITS | BACKEND_ID
@@ -118,7 +118,7 @@ class LayoutTable:
         return id & (1 << BACKEND_BITS) - 1 == BACKEND_ID and 0 <= id >> BACKEND_BITS < len(self._layouts)
 
     def layout(self, id: int) -> Layout:
-        """The layout of an id. Raises InvalidArguments for one that this table did not give."""
+        """The layout of an id. Raises InvalidArguments for an unknown one."""
         if not self.knows(id):
             backend, fix = id & (1 << BACKEND_BITS) - 1, "use the id of a logical tensor that a compiled partition returned"
             what = f"no layout has the id {id}" if backend == BACKEND_ID else f"layout id {id} is of backend {backend}, not {BACKEND_ID}"
@@ -130,7 +130,7 @@ LAYOUTS = LayoutTable()
 
 
 def layout_id(layout: Layout, shape: tuple[int, ...]) -> int:
-    """The id of a layout for a tensor of this shape; a layout that comes down to row-major there has row-major's id."""
+    """The id of a layout for a tensor of this shape: that of row-major if both are the same for the shape."""
     strides, row_major = layout.strides(shape), plain(layout.rank).strides(shape)
     is_row_major = (
         strides is not None and row_major is not None and all(d == 1 or s == r for d, s, r in zip(shape, strides, row_major, strict=True))

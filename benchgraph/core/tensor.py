@@ -15,7 +15,7 @@ from benchgraph.core.printable import quoted
 
 UNKNOWN_NDIMS = -1  # DNNL_GRAPH_UNKNOWN_NDIMS
 UNKNOWN_DIM = -(2**63)  # DNNL_GRAPH_UNKNOWN_DIM
-UNKNOWN_SIZE = 2**64 - 1  # SIZE_MAX, oneDNN's answer for the size of a layout that is not settled
+UNKNOWN_SIZE = 2**64 - 1  # SIZE_MAX, oneDNN's size of a tensor whose layout is not known
 MAX_NDIMS = 12  # DNNL_MAX_NDIMS
 MAX_ID = 2**64 - 1  # ids are size_t
 MAX_DIM = MAX_BYTES = 2**63 - 1  # dims are int64_t, and so are distances between addresses
@@ -39,7 +39,7 @@ class PropertyType(Enum):
 
 @dataclass(frozen=True)
 class TensorType:
-    """What shape inference and costs need of a tensor: its dtype and its dims (all known)."""
+    """The dtype and the known dims of a tensor, for shape inference and costs."""
 
     dtype: DType
     shape: Shape
@@ -80,12 +80,12 @@ def reach(shape: Shape, strides: Shape) -> int:
 
 @dataclass(frozen=True)
 class LogicalTensor:
-    """A tensor's metadata. A new one with the same id carries new facts: dims that were unknown, the layout a partition chose.
+    """A tensor's metadata. Another one with the same id may add what was unknown: dims, the layout that a partition chose.
 
-    shape: None when even the rank is unknown; dims of unknown size are UNKNOWN_DIM. Any sequence will do.
-    strides: in elements, None when unknown (row-major is meant once the shape is known).
+    shape: any sequence; None if the rank is unknown; UNKNOWN_DIM for dims of unknown size.
+    strides: in elements; None if unknown, which means row-major once the shape is known.
     layout_id: only for opaque layouts. property_type: undef means variable; a host_scalar is a single number that the user passes by value.
-    Raises InvalidArguments for what cannot be: more than 12 dims, a negative one, strides of another rank, a host scalar with dims.
+    Raises InvalidArguments for more than 12 dims, a negative one, strides of another rank, a host scalar with dims.
     """
 
     id: int
@@ -128,7 +128,7 @@ class LogicalTensor:
         layout_type: LayoutType = LayoutType.strided,
         property_type: PropertyType = PropertyType.undef,
     ) -> LogicalTensor:
-        """A tensor of which only the number of dims is known, or, with UNKNOWN_NDIMS, not even that."""
+        """A tensor of which only the rank is known, or not even that (UNKNOWN_NDIMS)."""
         if not UNKNOWN_NDIMS <= ndims <= MAX_NDIMS:
             where, fix = f"logical tensor {id}", f"use 0 to {MAX_NDIMS}, or {UNKNOWN_NDIMS} for an unknown rank"
             raise InvalidArguments(f"{ndims} dims", where=where, fix=fix)
@@ -165,10 +165,10 @@ class LogicalTensor:
         return self.layout_id
 
     def get_mem_size(self) -> int:
-        """Bytes that memory for the tensor must have; UNKNOWN_SIZE while dims or layout are open. Opaque: as the library lays it out.
+        """Bytes of memory for the tensor; UNKNOWN_SIZE while dims or layout are unknown. Opaque: the size of its physical layout.
 
-        Strided: the largest dim * stride (a dim of 1 counts as dense), as oneDNN does, which covers the padding after the last row; no
-        less than what overlapping strides reach. Two s4 or u4 share a byte.
+        Strided: the largest dim * stride (a dim of 1 counts as dense), as in oneDNN, including padding after the last row; at least
+        what overlapping strides reach. Two s4 or u4 share a byte.
         """
         if not self.is_settled:
             return UNKNOWN_SIZE
@@ -183,12 +183,12 @@ class LogicalTensor:
         return same and self.lies_like(other)
 
     def lies_like(self, other: LogicalTensor) -> bool:
-        """Whether dtype, dims and physical layout are the same; a strided tensor may lie as an opaque one does."""
+        """Whether dtype, dims and physical layout are the same; a strided tensor may have the layout of an opaque one."""
         return (self.dtype, self.shape, self._physical) == (other.dtype, other.shape, other._physical)
 
     @property
     def _physical(self) -> tuple[LayoutType, Shape | int | None]:
-        """What tells layouts apart: strides, of whatever has some, along dims of more than one element; else the type and the id."""
+        """Equal for equal layouts: strides along dims of more than one element, if there are any; else the type and the id."""
         strides = None
         if self.layout_type is LayoutType.strided and self.shape is not None:
             strides = self.get_strides()
@@ -200,12 +200,12 @@ class LogicalTensor:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether its memory is held as bytes: numpy has no array for two elements in a byte, and none for opaque layouts."""
+        """Whether its array is one of bytes, as numpy has none for two elements in a byte, or for opaque layouts."""
         return self.dtype.is_packed or self.layout_type is LayoutType.opaque
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known where in memory each element is: dims known, layout strided or opaque."""
+        """Whether dims and layout are known, so that each element has a known address."""
         return self.has_known_shape and self.layout_type in (LayoutType.strided, LayoutType.opaque)
 
     @property
@@ -253,11 +253,8 @@ class LogicalTensor:
 
 
 def check_memory(t: LogicalTensor, *, is_written: bool) -> None:
-    """Whether a strided tensor of known dims can lie in memory as its strides say; one that an op writes has a place for each element.
-
-    Raises InvalidArguments, naming the tensor, for strides that run backwards, elements that overlap, and more bytes than there are
-    addresses for.
-    """
+    """Raises InvalidArguments for a strided tensor of known dims with negative strides, more bytes than there are addresses, or, if an op
+    writes it, elements that overlap."""
     if t.layout_type in (LayoutType.any, LayoutType.opaque):
         return
     shape, strides = t.known_shape, t.known_strides
@@ -273,7 +270,7 @@ def check_memory(t: LogicalTensor, *, is_written: bool) -> None:
 
 
 def _check_places(id: int, shape: Shape, strides: Shape) -> None:
-    """A stride steps over all dims with smaller ones."""
+    """Raises InvalidArguments unless each stride exceeds the extent of all dims with smaller strides."""
     inner = 1
     for stride, dim in sorted((s, d) for s, d in zip(strides, shape, strict=True) if d > 1):
         if stride < inner:
