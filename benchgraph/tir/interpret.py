@@ -1,8 +1,8 @@
 """The definition of Tensor IR: what a function does to its arguments.
 
-A function is turned into Python source once and then run, so that a test over real shapes takes seconds. It is meant to expose mistakes:
-parallel loops run in a shuffled order, temporaries hold garbage (NaN for floats) until they are stored to, the thread arena is garbage at
-the start of every iteration of a parallel loop, and an index outside its dim raises IndexError.
+A function is translated to Python source, so that a test over real shapes takes seconds. The interpreter exposes mistakes: parallel loops
+run in a shuffled order, temporaries hold garbage (NaN for floats) until they are stored to, the thread arena is filled with garbage at the
+start of every iteration of a parallel loop, and an index outside its dim raises IndexError.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _argument(p: Tensor, a: NDArray[Any]) -> NDArray[Any]:
 
 
 def _view(arena: NDArray[Any], t: Tensor) -> NDArray[Any]:
-    """The tensor's piece of its arena; raises when the arena is too small."""
+    """The tensor's memory in its arena; raises if the arena is too small."""
     size = t.dtype.numpy.itemsize
     return np.ndarray(t.shape, t.dtype.numpy, buffer=arena, offset=t.offset or 0, strides=tuple(s * size for s in t.strides))
 
@@ -160,11 +160,11 @@ class _Writer:
             case Store():
                 self.store(s, depth, ranges)
             case Brgemm():
-                pieces = [self.slice(p, ranges, *how) for p, *how in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
-                self.line(depth, f"brgemm({', '.join(pieces)}, {s.batch}, {s.accumulate})")
+                slices = [self.slice(p, ranges, *sizes) for p, *sizes in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
+                self.line(depth, f"brgemm({', '.join(slices)}, {s.batch}, {s.accumulate})")
                 if s.post_ops is not None:
                     self.stmt(loops(s, s.post_ops), depth, ranges, parallel=parallel)
-                    self.line(depth, f"{pieces[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
+                    self.line(depth, f"{slices[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
             case Pack():
                 src, dst = self.slice(s.src, ranges, s.k, s.n), self.slice(s.dst, ranges, s.k, s.n, s.group)
                 self.line(depth, f"pack({src}, {dst}, {self.constant(s.dst.tensor.dtype)})")
@@ -206,11 +206,11 @@ class _Writer:
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
     def slice(self, p: Slice | FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
-        """Source for (tensor, first index, how rows, columns and batch step, rows, cols, rows that lie together)."""
+        """Source for (tensor, first index, steps of rows, columns and batch, rows, cols, rows of a group)."""
         name = self.name(p.tensor.name, "t")
         if isinstance(p, FlatSlice):
-            return f"flat_piece({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols}, {group})"
-        return f"piece({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
+            return f"flat_slice_of({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols}, {group})"
+        return f"slice_of({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 

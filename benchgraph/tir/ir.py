@@ -33,10 +33,10 @@ class Scope(Enum):
 class Tensor:
     """A buffer of `shape` elements of `dtype`, addressed through `strides` (in elements).
 
-    Two elements of s4 or u4 share a byte (core/arrays.py). Such a tensor is a parameter, and only read: a store of one element would have
-    to keep its neighbour, which another thread may be storing. A Load gives the element, whose dtype one can only cast from or select.
+    Two elements of s4 or u4 share a byte (core/arrays.py). Such a tensor is a parameter and read-only, as a store of one element would race
+    with that of its neighbour on another thread. Loaded elements of these dtypes can only be cast or selected.
     offset: bytes from the start of its arena, set by plan-buffers; None before, and for parameters and registers. lanes: > 1 only for
-    registers that the vectorizer widened. padding: elements that hold nothing, at the end of each row (pad-rows).
+    vector registers. padding: unused elements at the end of each row (pad-rows).
     """
 
     name: str
@@ -145,7 +145,7 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class ReduceLanes:
-    """Fold the lanes of a vector, by one of REDUCING_OPS, to a scalar. In no defined order."""
+    """Reduce the lanes of a vector, by one of REDUCING_OPS, to a scalar, in no defined order."""
 
     op: BinOp
     a: Expr
@@ -190,7 +190,7 @@ class Alloc:
 class Store:
     """tensor[index] = value. A vector store's index rules are those of Load; masked-off lanes keep their old contents.
 
-    non_temporal: it writes a whole line of memory, if the tensor begins where a line does, that nobody reads soon."""
+    non_temporal: stores a whole cache line (of a tensor aligned to one) past the caches."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
@@ -204,11 +204,10 @@ Axis: TypeAlias = tuple[int, int]  # (dim, step)
 
 @dataclass(frozen=True)
 class Slice:
-    """A piece of a tensor for a microkernel or a packing: where it starts and how it steps.
+    """A strided view of a tensor, as operand of a microkernel or a packing.
 
-    index: the first element. axes: for its rows, its columns and each axis of the batch, the dim of the tensor that it runs along and by
-    how many indices a step goes, (0, 0) for a batch axis along which the operand does not move. Dims, not strides, so that passes may
-    change the tensor's strides freely.
+    index: the first element. axes: for rows, columns and each axis of the batch (dim of the tensor, indices per step); (0, 0) for a batch
+    axis that the operand does not depend on. Dims instead of strides, so that passes can change the tensor's strides.
     """
 
     tensor: Tensor
@@ -227,8 +226,8 @@ class FlatSlice:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint, without meaning: `lines` cache lines of a parameter from index on, perhaps beyond its end, will soon be read, or written, and
-    as many in each of `count` places, `stride` elements apart."""
+    """A hint that `lines` cache lines of a parameter from index on will soon be read, or written; and as many at `count` offsets `stride`
+    elements apart. They may be beyond its end."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
@@ -240,10 +239,10 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class PostOps:
-    """What becomes of the result of a microkernel: body, for each row of acc and each vector of so many lanes of its columns.
+    """Pointwise ops on the result of a microkernel: body runs for each row of acc and each vector of `lanes` columns.
 
-    row, vector: 0 <= row < m, 0 <= vector < n / lanes. body stores vectors of neighbours, and registers on the way to them. It loads from
-    acc the vector at hand alone, and does the same in whatever order the vectors come, one row of a vector of columns after another.
+    row, vector: 0 <= row < m, 0 <= vector < n / lanes. body stores contiguous vectors and registers, and loads of acc only the current
+    vector. The result must not depend on the order of vectors; the rows of a vector of columns are in order.
     """
 
     row: Var
@@ -259,12 +258,11 @@ class Brgemm:
     batch: the extents of its axes; () is a plain GEMM. accumulate False overwrites acc, whose slice has no batch. Columns of acc are unit
     stride. Products of bf16 are exact and summed in f32, where subnormal numbers may count as zero; sums in s32 wrap around.
 
-    The dtypes of the tensors are a key of GROUPS. In groups of one, columns of wei are unit stride. Else k of src is, and wei lies in
-    groups along k: the innermost dim of its tensor holds a group, at index 0 of the slice, its columns are a group apart, and its axis of
-    rows steps from group to group. k need not be whole groups: what the last one holds beyond k may be anything.
+    The dtypes of the tensors are a key of GROUPS. With groups of one, columns of wei are unit stride. Else k of src is unit stride, and wei
+    has groups along k: a group is the innermost dim of its tensor, at index 0 of the slice, columns have the stride of a group, and the
+    axis of rows steps from group to group. Elements of the last group beyond k may be anything.
 
-    prefetches: what is fetched meanwhile, a line now and then. post_ops run on each register tile, which is then not stored to acc: acc
-    holds nothing afterwards.
+    prefetches: spread over the call. post_ops run on each register tile instead of a store to acc, which is undefined afterwards.
     """
 
     src: Slice | FlatSlice
@@ -284,16 +282,16 @@ class Brgemm:
 
     @property
     def group(self) -> int:
-        """Elements of k that lie together in wei; 1 for dtypes that no microkernel takes."""
+        """Elements along k of a group of wei; 1 for dtypes that no microkernel has."""
         return GROUPS.get(self.dtypes, 1)
 
 
 @dataclass(frozen=True)
 class Pack:
-    """wei[k // g][n][k % g] = convert(src[k, n]): a matrix as Brgemm reads wei of dst's dtype, in groups of g along k.
+    """dst[k // g][n][k % g] = convert(src[k, n]): packing of a matrix into groups of g along k, as Brgemm reads wei of dst's dtype.
 
-    src: rows k, columns n, of which one is unit stride. dst: rows are groups, columns n, as in Brgemm. Zeros fill the last group. To floats
-    convert rounds to nearest even; u8 becomes s8 less 128. See PACKED_FROM. transposes: dst[k, n] = src[k, n], s8 as u8 128 more.
+    src: rows k, columns n, one of them unit stride. dst: rows are groups, columns n, as in Brgemm. The last group is padded with zeros.
+    Conversions (PACKED_FROM) to floats round to nearest even; s8 = u8 - 128. transposes: dst[k, n] = src[k, n], with u8 = s8 + 128.
     """
 
     src: Slice | FlatSlice
@@ -304,7 +302,7 @@ class Pack:
 
     @property
     def group(self) -> int:
-        """Elements of k that lie together in dst; 1 for dtypes that nothing is packed to."""
+        """Elements along k of a group of dst; 1 for dtypes that nothing is packed to."""
         return 1 if self.transposes else WEI_GROUPS.get(self.dst.tensor.dtype, 1)
 
 
@@ -313,7 +311,7 @@ Stmt: TypeAlias = For | If | Seq | Alloc | Store | Brgemm | Pack | Prefetch
 
 @dataclass(frozen=True)
 class InplacePair:
-    """The parameter named dst may lie on the whole of the one named src: every element is loaded before it is stored over."""
+    """Parameters that may have the same memory: every element of src is loaded before that of dst is stored."""
 
     dst: str
     src: str
@@ -323,8 +321,8 @@ class InplacePair:
 class Func:
     """One compiled function.
 
-    params: in call order; separate memory, but for the pairs in `inplace`. runs_once: in the life of an executable, so that shorter code is
-    better than fast code. shared_bytes, thread_bytes: what plan-buffers laid out (else 0).
+    params: in call order, disjoint but for the pairs in `inplace`. runs_once: per executable, so that short code is better than fast code.
+    shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
     """
 
     name: str

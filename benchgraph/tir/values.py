@@ -1,4 +1,4 @@
-"""What the interpreter's generated source calls: TIR's operations on numpy scalars and vectors."""
+"""Functions that the interpreter's generated source calls: operations on numpy scalars and vectors."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from benchgraph.core.philox import BLOCK, MIDDLE, blocks
 from benchgraph.tir.ir import Axis, BinOp
 
 Value: TypeAlias = Any  # a numpy scalar, a Python int (s64), or a 1-d array of lanes
-Piece: TypeAlias = Callable[[tuple[int, ...]], Value]  # batch entry -> 2-d view
+View: TypeAlias = Callable[[tuple[int, ...]], Value]  # batch entry -> 2-d view
 
 
 def shuffler(seed: int) -> Callable[[int], list[int]]:
-    """range(), in an order that each call draws anew."""
+    """A range() in random order, a different one for each call."""
     rng = Random(seed)
     return lambda extent: rng.sample(range(extent), extent)
 
 
 def garbage(dtype: DType) -> Value:
-    """What a temporary holds before the first store: NaN, or a value unlikely to be right by accident."""
+    """The contents of a temporary before the first store: NaN, or a value unlikely to be right by accident."""
     if dtype.is_float:
         return dtype.numpy.type(math.nan)
     return np.frombuffer(b"\x5a" * dtype.numpy.itemsize, dtype.numpy)[0] if dtype is not DType.boolean else np.bool_(True)
@@ -39,7 +39,7 @@ def natural(i: Value) -> Value:
 
 
 def vector_load(t: Value, index: tuple[Value, ...], mask: Value) -> Value:
-    """Gather; lanes that the mask switches off are 0 and may point anywhere."""
+    """Gather; masked-off lanes are 0 and may have any index."""
     lanes = next(i for i in index if isinstance(i, np.ndarray))
     on = np.ones(len(lanes), bool) if mask is None else mask
     safe = tuple(_checked(np.where(on, i, 0)) if isinstance(i, np.ndarray) else i for i in index)
@@ -132,8 +132,8 @@ def reduce_lanes(op: BinOp, v: Value) -> Value:
     return functools.reduce(_FOLD[op], v)
 
 
-def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> Piece:
-    """Batch entry -> the rows x cols view of t that a Slice means; by groups of rows, groups x group x cols, if they lie in such."""
+def slice_of(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> View:
+    """Batch entry -> the rows x cols view of t that a Slice denotes; with groups of rows a groups x group x cols view."""
     steps = -(-rows // group)
 
     def entry(batch: tuple[int, ...]) -> Value:
@@ -153,7 +153,7 @@ def piece(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, c
     return entry
 
 
-def flat_piece(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int, group: int) -> Piece:
+def flat_slice_of(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int, group: int) -> View:
     steps = -(-rows // group)
 
     def entry(batch: tuple[int, ...]) -> Value:
@@ -174,7 +174,7 @@ def _view(t: Value, steps: int, cols: int, strides: tuple[int, ...], group: int)
     return as_strided(bits, (steps, group, cols), (strides[0], t.itemsize, strides[1])).view(t.dtype)
 
 
-def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulate: bool) -> None:
+def brgemm(src: View, wei: View, acc: View, batch: tuple[int, ...], accumulate: bool) -> None:
     """In acc's dtype, to which each element of src and wei is converted: s32 wraps around."""
     out = acc(())
 
@@ -186,7 +186,7 @@ def brgemm(src: Piece, wei: Piece, acc: Piece, batch: tuple[int, ...], accumulat
     out[...] = out + total if accumulate else total
 
 
-def pack(src: Piece, dst: Piece, dtype: DType) -> None:
+def pack(src: View, dst: View, dtype: DType) -> None:
     """Zeros fill the last group."""
     matrix, out = src(()), dst(())
     moved = {(np.dtype(np.uint8), DType.s8): -128, (np.dtype(np.int8), DType.u8): 128}.get((matrix.dtype, dtype), 0)
@@ -200,7 +200,7 @@ NAMES: dict[str, Any] = {
     "vector_min": vector_min, "vector_max": vector_max, "scalar_minimum": np.minimum, "scalar_maximum": np.maximum,
     "vector_minimum": np.minimum, "vector_maximum": np.maximum, "scalar_select": scalar_select, "where": np.where, "random": random_number,
     "full": np.full, "cast": cast,
-    "reduce_lanes": reduce_lanes, "piece": piece, "flat_piece": flat_piece, "brgemm": brgemm, "pack": pack,
+    "reduce_lanes": reduce_lanes, "slice_of": slice_of, "flat_slice_of": flat_slice_of, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "decay": decay, "log": np.log, "tanh": np.tanh,
     "normal_tail": normal_tail, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -17,7 +17,8 @@ class VerifyError(BenchgraphError):
 
 @dataclass(frozen=True)
 class VerifierState:
-    """What is visible: tensors by name, ranges of loop variables, those whose every value is reached, and whether we may be skipped."""
+    """Tensors in scope by name, ranges of loop variables, names of those that attain every value of their range, and whether the statement is
+    conditional and in a parallel loop."""
 
     func: Func
     tensors: dict[str, Tensor]
@@ -45,6 +46,6 @@ class VerifierState:
 
 
 def fail(where: Stmt | str, scope: VerifierState, rule: str) -> NoReturn:
-    """Raise VerifyError for a statement, or for what it is about."""
+    """Raise VerifyError about a statement, or about something described in words."""
     text = where if isinstance(where, str) else header(where)
     raise VerifyError(f"`{text}`: {rule}", where=f"TIR function {scope.func.name}")

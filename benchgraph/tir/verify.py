@@ -1,8 +1,8 @@
 """What every Tensor IR function must satisfy. A violation is a fault in a pass or a lowering, never the user's.
 
 Checked: every tensor is a parameter, declared in scope, or laid out in an arena; loop variables are used where they are defined; types
-and lanes agree; what shares bytes with its neighbours (s4, u4) is a parameter and only read; slices of microkernels and packings are what
-those can address; and no index certainly leaves its tensor.
+and lanes agree; tensors of s4 and u4 are read-only parameters; slices of microkernels and packings are such as these can address; and no
+index is provably out of bounds.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def verify(f: Func) -> None:
     scope = VerifierState(f, {}, {})
     for p in f.params:
         scope = scope.declare(p, f"parameter {p.name}")
-    for over in f.inplace:
-        if over.dst == over.src or not {over.dst, over.src} <= {p.name for p in f.params}:
-            fail(f"{over.dst} over {over.src}", scope, "only a parameter lies over another one")
+    for pair in f.inplace:
+        if pair.dst == pair.src or not {pair.dst, pair.src} <= {p.name for p in f.params}:
+            fail(f"{pair.dst} over {pair.src}", scope, "only a parameter can overwrite another one")
     _stmt(f.body, scope)
 
 
 def _unique_buffers(f: Func) -> None:
-    """Buffers are told apart by name in the whole function; only registers may share one in blocks that do not overlap."""
+    """Names of buffers must be unique in the function; registers may share a name in disjoint blocks."""
     seen = {p.name for p in f.params}
     for s in walk(f.body):
         if isinstance(s, Alloc) and s.tensor.scope is not Scope.register:
@@ -248,15 +248,15 @@ def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: VerifierState, *
 
 
 def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: VerifierState, *, masked: bool) -> None:
-    """Fail when the index, plus the span of a slice, certainly leaves the tensor.
+    """Fail if the index, plus the span of a slice, is provably out of bounds.
 
-    An end of the range counts only where it is reached: all loops around run, and the index is linear in variables of constant extent.
+    A bound counts only if it is attained: all loops around run, and the index is linear in variables of constant extent.
     """
     base = i.base if isinstance(i, Ramp) and masked else i
     lo, hi = bounds(base, scope.ranges)
     form = linear(base.base if isinstance(base, Ramp) else base)
-    reached = not scope.conditional and not masked and all(isinstance(a, Var) and a.name in scope.attained for a in form.terms)
-    first, last = (lo, hi) if reached else (hi, lo)
+    attained = not scope.conditional and not masked and all(isinstance(a, Var) and a.name in scope.attained for a in form.terms)
+    first, last = (lo, hi) if attained else (hi, lo)
     if first + span[0] < 0 or last + span[1] >= t.shape[dim]:
         value = f"`{print_tir(i)}`" + (f" + {span[0]}..{span[1]}" if span != (0, 0) else "")
         end = f" reaches {lo:g}..{hi:g}," if abs(lo) != inf and abs(hi) != inf else " is"
@@ -296,8 +296,8 @@ def _brgemm(s: Brgemm, scope: VerifierState) -> None:
     if min(s.m, s.n, s.k, *s.batch) < 1:
         fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
     if s.dtypes not in GROUPS:
-        known = ", ".join(" ".join(d.value for d in dtypes) for dtypes in GROUPS)
-        fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {known}")
+        supported = ", ".join(" ".join(d.value for d in dtypes) for dtypes in GROUPS)
+        fail(s, scope, f"src, wei and acc are {' '.join(d.value for d in s.dtypes)}; the microkernel takes {supported}")
     _operands(s, scope)
     for o in operands(s):
         needed = o.slice is not s.src or s.group > 1

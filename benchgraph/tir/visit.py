@@ -50,7 +50,7 @@ def _map_optional(e: Expr | None, fn: ExprMap) -> Expr | None:
     return None if e is None else fn(e)
 
 
-# Every match asks for what there is most of first: it asks for one class after the other.
+# Cases of a match are tried in order, so the most frequent class comes first.
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
@@ -119,8 +119,8 @@ def variables(e: Expr) -> frozenset[str]:
     """Names of the loop variables e reads."""
     if isinstance(e, Var):
         return frozenset((e.name,))
-    found = [names for p in parts(e) if (names := variables(p))]
-    return found[0] if len(found) == 1 else frozenset().union(*found)
+    of_parts = [names for p in parts(e) if (names := variables(p))]
+    return of_parts[0] if len(of_parts) == 1 else frozenset().union(*of_parts)
 
 
 @memoised
@@ -261,7 +261,7 @@ def tensors(s: Stmt) -> Iterator[Tensor]:
 
 
 def own_tensors(s: Stmt) -> Iterator[Tensor]:
-    """Those of this statement alone."""
+    """The tensors that this statement itself declares or accesses."""
     for e in exprs(s):
         yield from (load.tensor for load in loads_of(e))
     match s:
@@ -288,12 +288,12 @@ def declared_names(s: Stmt) -> frozenset[str]:
 
 @memoised
 def users(s: Seq) -> Mapping[str, tuple[int, ...]]:
-    """By a tensor's name the places in a block, in order, of the statements that declare or access it."""
-    found = defaultdict[str, list[int]](list)
+    """Name of a tensor -> positions in a block of the statements that declare or access it, in order."""
+    positions = defaultdict[str, list[int]](list)
     for at, c in enumerate(s.stmts):
         for name in tensor_names(c):
-            found[name].append(at)
-    return {name: tuple(places) for name, places in found.items()}
+            positions[name].append(at)
+    return {name: tuple(at) for name, at in positions.items()}
 
 
 @memoised
@@ -339,7 +339,7 @@ def substitute_all(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
 
 
 def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
-    """s with tensors exchanged by name wherever they are declared or accessed; indices stay."""
+    """s with tensors replaced by name wherever they are declared or accessed; indices stay."""
     if tensor_names(s).isdisjoint(new):
         return s
 
@@ -365,12 +365,12 @@ def map_tensors(s: Stmt, new: Mapping[str, Tensor]) -> Stmt:
 
 
 def statements(s: Stmt) -> tuple[Stmt, ...]:
-    """Those of a block; of anything else, itself."""
+    """The statements of a block; any other statement itself."""
     return s.stmts if isinstance(s, Seq) else (s,)
 
 
 def block(*stmts: Stmt) -> Stmt:
-    """One statement from several. Nested blocks are spliced in where no Alloc would change its scope; a block of one is that one."""
+    """One statement from several. Nested blocks are inlined unless an Alloc would change its scope; a block of one is that statement."""
     flat: list[Stmt] = []
     for k, s in enumerate(stmts):
         inner = statements(s)
@@ -387,7 +387,7 @@ def fresh(wanted: str, taken: frozenset[str] | set[str]) -> str:
 
 
 def claim(wanted: str, taken: set[str]) -> str:
-    """A fresh name, which is taken from now on."""
+    """A fresh name, added to `taken`."""
     name = fresh(wanted, taken)
     taken.add(name)
     return name

@@ -186,7 +186,7 @@ def test_marks_stay_when_loops_have_become_vectors() -> None:
 
 @pytest.mark.parametrize("over", [InplacePair("y", "y"), InplacePair("t", "x")])
 def test_a_mark_names_two_parameters(over: InplacePair) -> None:
-    with pytest.raises(VerifyError, match="only a parameter lies over another one"):
+    with pytest.raises(VerifyError, match="only a parameter can overwrite another one"):
         verify(replace(SAFE["in parallel"][1], inplace=(over,)))
 
 
