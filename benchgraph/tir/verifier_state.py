@@ -17,8 +17,8 @@ class VerifyError(BenchgraphError):
 
 @dataclass(frozen=True)
 class VerifierState:
-    """Tensors in scope by name, ranges of loop variables, names of those that attain every value of their range, and whether the statement is
-    conditional and in a parallel loop."""
+    """Tensors in scope by name; ranges of loop variables, and names of those that attain every value of theirs; whether the statement is
+    conditional, and in a parallel loop."""
 
     func: Func
     tensors: dict[str, Tensor]
