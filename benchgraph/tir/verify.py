@@ -324,7 +324,7 @@ def _post_ops(s: Brgemm, p: PostOps, scope: VerifierState) -> None:
         for load in (load for e in exprs(inner) for load in loads_of(e) if load.tensor == acc):
             (i,) = load.index
             if not isinstance(i, Ramp) or (i.stride, i.lanes) != (1, p.lanes) or linear(i.base) != place_in_acc(s, p):
-                fail(inner, scope, f"`{print_tir(load)}` is not the vector at hand of {acc.name}")
+                fail(inner, scope, f"`{print_tir(load)}` is not the current vector of {acc.name}")
 
 
 def _pack(s: Pack, scope: VerifierState) -> None:
@@ -332,7 +332,7 @@ def _pack(s: Pack, scope: VerifierState) -> None:
         fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
     if s.transposes and source is not dtype and (source, dtype) not in TRANSPOSED_TO:
-        fail(s, scope, f"{source.value} is turned to {dtype.value}, which is another dtype")
+        fail(s, scope, f"{source.value} cannot be transposed to {dtype.value}")
     if not s.transposes and source not in PACKED_FROM.get(dtype, ()):
         fail(s, scope, f"{source.value} is packed to {dtype.value}; the pairs are in PACKED_FROM")
     _operands(s, scope)
@@ -342,7 +342,7 @@ def _pack(s: Pack, scope: VerifierState) -> None:
     if 1 not in (src.stride(0), src.stride(1)):
         fail(s, scope, f"neither rows nor columns of {s.src.tensor.name} have stride 1")
     if s.transposes and src.stride(0) != 1:
-        fail(s, scope, f"rows of {s.src.tensor.name} have stride {src.stride(0)}, and what is turned 1")
+        fail(s, scope, f"rows of {s.src.tensor.name} have stride {src.stride(0)}; a transposition needs 1")
 
 
 def _operands(s: Brgemm | Pack, scope: VerifierState) -> None:

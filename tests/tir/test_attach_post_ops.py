@@ -175,7 +175,7 @@ def test_verify_holds_post_ops_to_their_vector() -> None:
     elsewhere = replace(g, acc=replace(g.acc, offset=Const(16)), m=6)
     for bad, rule in (
         (replace(g, post_ops=replace(g.post_ops, lanes=24)), "whole vectors"),
-        (elsewhere, "is not the vector at hand of t"),
+        (elsewhere, "is not the current vector of t"),
         (replace(g, post_ops=replace(g.post_ops, body=loop(no, 2, g.post_ops.body))), "stores alone"),
     ):
         with pytest.raises(VerifyError, match=rule):

@@ -145,7 +145,7 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "pack_dtype": (pack(Slice(X, (ZERO, ZERO), ROWS_COLS)), "f32 is packed to s8; the pairs are in PACKED_FROM"),
     "turn_to_another": (
         Pack(Slice(X, (ZERO, ZERO), ((1, 1), (0, 1))), Slice(C, (ZERO, ZERO), ROWS_COLS), 4, 4, transposes=True),
-        "f32 is turned to s32, which is another dtype",
+        "f32 cannot be transposed to s32",
     ),
     "turn_rows": (
         Pack(Slice(X, (ZERO, ZERO), ROWS_COLS), Slice(Y, (ZERO, ZERO), ROWS_COLS), 4, 4, transposes=True),
