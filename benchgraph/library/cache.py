@@ -1,4 +1,7 @@
-"""A thread-safe cache of bounded size, least recently used out first: of compiled partitions, and of bound buffers."""
+"""A thread-safe cache of bounded size, least recently used out first: of compiled partitions, and of bound buffers.
+
+The key of a compiled partition is made in library/partition.py.
+"""
 
 from __future__ import annotations
 
