@@ -175,10 +175,11 @@ def test_workers_do_not_survive_a_parent_that_is_killed(start: Start) -> None:
 
 @pytest.fixture
 def listens() -> Iterator[None]:
-    """SIGINT as Python has it, even where these tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """SIGINT and SIGHUP as Python has them, even where these tests run in the background or under nohup."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in zip((signal.SIGINT, signal.SIGHUP), before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("listens")

@@ -49,9 +49,9 @@ CHANNELS_LAST = (1800, 1, 90, 3)
     [
         (None, None, "c0*4096 + i1"),
         (CHANNELS_LAST, CHANNELS_LAST, "c0*4096 + i1"),
-        (CHANNELS_LAST, None, "o0*1800 + c3*60 + r2*600 + i4"),  # tiles of 60 pixels, of which 3 channels lie together
-        (None, CHANNELS_LAST, "o0*1800 + o1*90 + o2*3 + i"),  # too few channels for tiles
-        ((3600, 1, 180, 6), (3600, 1, 180, 6), "o0*3600 + o1*180 + o2*6 + i"),
+        (CHANNELS_LAST, None, "u0*1800 + c3*60 + r2*600 + i4"),  # tiles of 60 pixels, of which 3 channels lie together
+        (None, CHANNELS_LAST, "u0*1800 + u1*90 + u2*3 + i"),  # too few channels for tiles
+        ((3600, 1, 180, 6), (3600, 1, 180, 6), "u0*3600 + u1*180 + u2*6 + i"),
     ],
     ids=["dense", "channels last", "from channels last", "to channels last", "gaps"],
 )
@@ -97,10 +97,10 @@ def test_tiles_of_any_size_are_copied(shape: Shape, dtypes: tuple[DType, DType])
 @pytest.mark.parametrize(
     ("kind", "axis", "shape", "strides", "order"),
     [
-        ("SoftMax", 1, (3, 48, 20), (960, 1, 48), "o0*960 + o1*192 + i2 + 144"),  # four rows at once, of which this is the last
-        ("SoftMax", 1, (3, 48, 20), None, "o0*960 + i1*20 + i2"),
-        ("SoftMax", 0, (48, 3, 20), (1, 960, 48), "o0*960 + o1*192 + i2 + 144"),
-        ("SoftMax", 1, (3, 10, 20), (200, 1, 10), "o0*200 + i1 + i2*10"),
+        ("SoftMax", 1, (3, 48, 20), (960, 1, 48), "u0*960 + u1*192 + i2 + 144"),  # four rows at once, of which this is the last
+        ("SoftMax", 1, (3, 48, 20), None, "u0*960 + i1*20 + i2"),
+        ("SoftMax", 0, (48, 3, 20), (1, 960, 48), "u0*960 + u1*192 + i2 + 144"),
+        ("SoftMax", 1, (3, 10, 20), (200, 1, 10), "u0*200 + i1 + i2*10"),
     ],
     ids=["closer than the last axis", "dense", "first axis", "too short"],
 )
