@@ -58,10 +58,11 @@ class NestGraph:
     def __init__(self, g: Graph, nodes: Sequence[FusedOp]) -> None:
         self.g, self.order = g, [*range(len(nodes))]
         self._nodes, self._graph_outs = dict(enumerate(nodes)), frozenset(g.outs)
-        self._of_stages: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, kept alive
+        self._buffers: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, kept alive
         self.makers, self.readers = (defaultdict[int, set[int]](set) for _ in range(2))
         for key, node in self._nodes.items():
             self._enter(key, node)
+        # reader -> its makers that have not been tried since either changed
         self._untried = {key: self._sources(key) for key in self.order}
         self._is_ordered = _ordered(nodes) == self.order
 
@@ -85,7 +86,7 @@ class NestGraph:
         return ((i, j) for i in self.order for j in self._sorted(self._readers_of(i)))
 
     def first_pair(self, merge: Merge) -> tuple[int, int, FusedOp] | None:
-        """The first pair, by its reader, that can be merged, and the merged node."""
+        """The first pair, in the order of readers, that can be merged, and the merged node."""
         for j in self.order:
             for i in self._sorted(self._untried[j]):
                 merged = merge(self, i, j)
@@ -98,7 +99,7 @@ class NestGraph:
         """Replace nodes i and j by a node of all their ops."""
         kept, gone = sorted((i, j), key=lambda key: len(self[key].stages), reverse=True)
         outs = {*self[i].outs, *self[j].outs}
-        _, read, made = zip(*(self._of_stage(stage.ops) for stage in self[gone].stages), strict=True)
+        _, read, made = zip(*(self._stage_buffers(stage.ops) for stage in self[gone].stages), strict=True)
         for values, by in ((read, self.readers), (made, self.makers)):
             for v in chain(*values):
                 by[v].discard(gone)
@@ -116,22 +117,22 @@ class NestGraph:
     def with_border(self, key: int, among: Collection[int] | None = None) -> FusedOp:
         """A node with its ins and outs. among: the buffers that can be outs; None: all."""
         node = self[key]
-        _, read, made = (dict.fromkeys(chain(*each)) for each in zip(*(self._of_stage(s.ops) for s in node.stages), strict=True))
+        _, read, made = (dict.fromkeys(chain(*each)) for each in zip(*(self._stage_buffers(s.ops) for s in node.stages), strict=True))
         outs = (v for v in made if among is None or v in among)
         needed = tuple(v for v in outs if v in self._graph_outs or not self.readers[v] <= {key})
         return replace(node, ins=tuple(v for v in read if v not in made), outs=needed)
 
-    def _of_stage(self, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]:
+    def _stage_buffers(self, ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]:
         """The ops, and the buffers that they read and write, with repetitions."""
-        if (entry := self._of_stages.get(id(ops))) is None:
+        if (entry := self._buffers.get(id(ops))) is None:
             root = self.g.root
             entry = ops, tuple(root(v) for op in ops for v in op.ins), tuple(root(v) for op in ops for v in op.outs)
-            self._of_stages[id(ops)] = entry
+            self._buffers[id(ops)] = entry
         return entry
 
     def _enter(self, key: int, node: FusedOp) -> None:
         for stage in node.stages:
-            _, read, made = self._of_stage(stage.ops)
+            _, read, made = self._stage_buffers(stage.ops)
             for v in read:
                 self.readers[v].add(key)
             for v in made:
@@ -154,7 +155,7 @@ class NestGraph:
         return all(key == i or j not in self._readers_of(key) for key in paths)
 
     def _place(self, kept: int, gone: int, readers: Collection[int]) -> None:
-        """The order as `topological` gives it, if a merged node comes last: before the first of its readers, all else where it was."""
+        """Put the merged node right before its first reader and leave the rest in place; if that is not a topological order, sort anew."""
         self.order.remove(gone)
         self.order.remove(kept)
         at = min(map(self.order.index, readers), default=len(self.order))

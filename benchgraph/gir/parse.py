@@ -12,7 +12,7 @@ from benchgraph.core.fields import read_fields
 from benchgraph.core.layout import Layout, parse_layout, plain
 from benchgraph.core.tokens import Tokens
 from benchgraph.gir.ir import Anchor, Constness, FusedOp, Graph, Literal, Node, Op, Stage, Value, View
-from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, raw, usual_constness, usual_shapes, usual_strides
+from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, default_constness, default_shapes, default_strides, raw
 from benchgraph.ops import spec, with_defaults
 
 _MARKS = r"[-%:\[\],*=(){}]"
@@ -75,11 +75,11 @@ class _Parser(Tokens):
     def completed(self, id: int, *, is_border: bool) -> Value:
         """The value with what is usual where the text does not say it."""
         d = self.declared[id]
-        v = d.value if d.has_constness else replace(d.value, constness=usual_constness(d.value))
-        v = v if d.has_strides else replace(v, strides=usual_strides(v, is_border=is_border))
+        v = d.value if d.has_constness else replace(d.value, constness=default_constness(d.value))
+        v = v if d.has_strides else replace(v, strides=default_strides(v, is_border=is_border))
         if v.view is None or d.has_shapes:
             return v
-        src, dst = usual_shapes(v, v.view, self.declared[v.view.base].value)
+        src, dst = default_shapes(v, v.view, self.declared[v.view.base].value)
         return replace(v, view=replace(v.view, src_shape=src, dst_shape=dst))
 
     def wanted(self) -> Layout | None:

@@ -27,9 +27,10 @@ from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op, Stage, Val
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import OpSpec
 
+# `constant`: fixed from run to run, `known`: compile-time constant
 CONSTNESS = {"variable": Constness.variable, "constant": Constness.runtime, "known": Constness.compile}
 _WORDS = {constness: word for word, constness in CONSTNESS.items()}
-LISTED = 16  # a constant of more elements that are not all the same is printed as its bytes
+MOST_LISTED = 16  # a constant of more elements that are not all the same is printed as its bytes
 # What has a syntax of its own; all other fields, whatever they are called, are `name=value`.
 GRAPH_SYNTAX = "values", "nodes", "ins", "outs", "open_layouts"
 FUSED_SYNTAX = "name", "stages", "ins", "outs"
@@ -53,17 +54,17 @@ def print_gir(g: Graph) -> str:
     return "\n".join([*lines, f"  return {outs}", "}"])
 
 
-def usual_strides(v: Value, *, is_border: bool) -> Shape | None:
-    """Those that are not printed. is_border: it is an input or output of the graph, and settled."""
+def default_strides(v: Value, *, is_border: bool) -> Shape | None:
+    """Strides that are the default and so are not printed. is_border: an input or output whose layout is settled."""
     return dense_strides(v.shape) if is_border and v.layout.is_plain else None
 
 
-def usual_constness(v: Value) -> Constness:
+def default_constness(v: Value) -> Constness:
     return Constness.variable if v.literal is None else Constness.compile
 
 
-def usual_shapes(v: Value, view: View, base: Value) -> tuple[Shape, Shape]:
-    """What the movement of a view has for src and dst, if it takes these values as they are."""
+def default_shapes(v: Value, view: View, base: Value) -> tuple[Shape, Shape]:
+    """Default (src, dst) shapes of a view's layout op: the shapes of its two values. The view's own are printed only if they differ."""
     return (v.shape, base.shape) if view.inverse else (base.shape, v.shape)
 
 
@@ -76,8 +77,8 @@ def _declared(g: Graph, id: int) -> str:
     is_border = id in g.ins or (id in g.outs and id not in dict(g.open_layouts))
     words = [f"%{id}: {v.dtype.value}[{','.join(map(str, v.shape))}]"]
     words += [] if v.layout.is_plain else [str(v.layout)]
-    words += [] if v.constness is usual_constness(v) else [_WORDS[v.constness]]
-    if v.strides != usual_strides(v, is_border=is_border):
+    words += [] if v.constness is default_constness(v) else [_WORDS[v.constness]]
+    if v.strides != default_strides(v, is_border=is_border):
         words.append(f"strides={'none' if v.strides is None else print_value(v.strides)}")
     return " ".join(words)
 
@@ -87,10 +88,10 @@ def _content(data: Literal) -> str:
     bytes_each = data.dtype.numpy.itemsize
     size = len(data.raw) // bytes_each
     is_uniform = size > 0 and data.raw == data.raw[:bytes_each] * size
-    elements = data.array.ravel()[: 1 if is_uniform else LISTED]
+    elements = data.array.ravel()[: 1 if is_uniform else MOST_LISTED]
     texts = [_number(x, data.dtype) for x in elements]
     is_exact = not data.dtype.is_float or all(raw(float(t), data.dtype) == x.tobytes() for t, x in zip(texts, elements, strict=True))
-    if not is_exact or (size > LISTED and not is_uniform):
+    if not is_exact or (size > MOST_LISTED and not is_uniform):
         return f"0x{data.raw.hex()}"
     return texts[0] if is_uniform else f"[{', '.join(texts)}]"
 
@@ -107,13 +108,13 @@ def raw(value: float, dtype: DType) -> bytes:
 
 
 def _view(g: Graph, v: Value, view: View) -> str:
-    is_usual = (view.src_shape, view.dst_shape) == usual_shapes(v, view, g.value(view.base))
-    between = "" if is_usual else f" from {print_value(view.src_shape)} to {print_value(view.dst_shape)}"
+    is_default = (view.src_shape, view.dst_shape) == default_shapes(v, view, g.value(view.base))
+    between = "" if is_default else f" from {print_value(view.src_shape)} to {print_value(view.dst_shape)}"
     return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{_attrs(view.kind, view.attrs)}{between}"
 
 
 def _attrs(kind: str, attrs: Attrs) -> str:
-    """Those that differ from the op's defaults, 'none' for defaults that are absent."""
+    """Attributes that differ from the op's defaults; `none` for one with a default that is not set."""
     row, defaults = spec(kind), with_defaults(kind, NO_ATTRS)
     changed = {k: v for k, v in attrs.items() if k not in defaults or Attrs({k: v}) != Attrs({k: defaults[k]})}
     shown = {k: str(np.float32(attrs.real(k))) if _is_f32(row, k) else print_value(v) for k, v in changed.items()}

@@ -5,10 +5,12 @@
 %4 = ReLU(%3)                       %3 = Add(%2, %b)
                                     %4 = ReLU(%3) }
 
-A reduction of a value from outside joins a nest that reads it already and reduces the same axes, so that it is read once. Then a nest of
-pointwise ops, the first of which reads no result of another nest, joins a nest whose result it reads, element by element, where all of
-their memory is stored alike: so do the ops on a residual and its addition to a product. Nests that reduce the same axes of values of one
-size become one if one reads a result of the other: LayerNormBackward then reduces both in one loop, and stores no differences meanwhile.
+A reduction of a value from outside joins a nest that reads it already and reduces the same axes, so that it is read once.
+
+Then pairs of nests merge, of which one reads a result of the other element by element. If all their memory is stored in the same order, a
+nest of pointwise ops joins the nest that it reads, or moves into the nest that reads it, before the reading op: e.g. the ops on a residual
+that is added to a product. Nests that reduce the same axes of equal domains merge if one reads the other: LayerNormBackward then reduces
+in one loop, and its differences need no buffer.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
 def _pointwise_merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
     """The ops of nest i and its reader j, one of which is pointwise.
 
-    None where elements would be computed more than once, or after a reduction, whose rows would have to be stored; or where only the
-    separate nests iterate along memory (docs/measurements/fusion.md, Chains across memory).
+    None if elements would be computed more than once; if the pointwise ops would follow a reduction, whose rows would then be stored; or if
+    the merged nest would not iterate along memory although the separate ones do (docs/measurements/fusion.md, Chains across memory).
     """
     (first,), (second,) = nests[i].stages, nests[j].stages
     if _is_pointwise(second.ops):

@@ -127,8 +127,8 @@ def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
 
 @memoised
 def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
-    """By value, for values that pointwise and layout ops make of a product's result alone: the dims of the product's rows and columns, None
-    where these have no unit steps (ops/affine.py)."""
+    """Value -> for a product's rows and columns, the dim of the value along which they have unit steps (ops/affine.py; None: none). Only
+    for values that pointwise and layout ops compute from a product's result that nothing else reads."""
     tiles = dict[int, tuple[int | None, ...]]()
     for op in g.ops:
         if op.lowering.is_contraction:
@@ -152,16 +152,16 @@ def _is_converted(g: Graph, id: int) -> bool:
 
 
 def _transposes_operand(g: Graph, op: Op) -> bool:
-    """Whether a chain of layout ops transposes an operand of products, which is better packed a tile at a time than written store by store.
+    """Whether a run of layout ops transposes an operand of products, which is better packed a tile at a time than written store by store.
 
-    So is wei that all batch entries share, and wei of entries that is an input but for a conversion (propagate-layout packs it). A src that
-    a product has made, as scores are, may be reduced over while a task has its rows. docs/measurements/weight-packing.md, Transposed
-    operands.
+    This holds for (1) wei that all batch entries share, or that is a converted input, which propagate-layout packs; (2) src of batch
+    entries that another product computed, e.g. attention scores: a product that reduces over their rows can read them while a task
+    holds these rows. docs/measurements/weight-packing.md, Transposed operands.
     """
     if len(op.ins) > 1:
         return False
-    chain = _chains(g)[op.outs[0]]
-    made, moved = chain.moves[0].ins[0], chain.moves[-1].outs[0]
+    run = _layout_op_runs(g)[op.outs[0]]
+    made, moved = run.moves[0].ins[0], run.moves[-1].outs[0]
     dst, readers = g.value(moved).shape, g.consumers[moved]
     if len(dst) < 2 or not readers:
         return False
@@ -170,14 +170,14 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     if not all(isinstance(r, Op) and r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
-    at = chain.positions[op.outs[0]]  # ops before the one that transposes may be written through
-    return all(chain.axes[k] == len(g.value(chain.moves[k].outs[0]).shape) - 2 for k in (at, -1))
+    at = run.positions[op.outs[0]]  # ops before the one that transposes may be written through
+    return all(run.axes[k] == len(g.value(run.moves[k].outs[0]).shape) - 2 for k in (at, -1))
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _LayoutOpRun:
     """Layout ops one after the other, whose results have no other readers. positions: of each, by its result. axes: for each, the dim of
-    its result along which the last axis of the chain's source has unit steps."""
+    its result along which the last axis of the run's source has unit steps."""
 
     moves: list[Op] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
@@ -192,15 +192,15 @@ class _Chain:
 
 
 @memoised
-def _chains(g: Graph) -> Mapping[int, _Chain]:
-    """By the result of a layout op, the chain that it is in."""
-    chains = dict[int, _Chain]()
+def _layout_op_runs(g: Graph) -> Mapping[int, _LayoutOpRun]:
+    """By the result of a layout op, the run that it is in."""
+    runs = dict[int, _LayoutOpRun]()
     for op in g.nodes:
         if movement(op) is None:
             continue
         assert isinstance(op, Op)
         (src,) = op.ins
-        extended = chains[src] if src in chains and len(g.consumers[src]) == 1 and src not in g.outs else _Chain()
+        extended = runs[src] if src in runs and len(g.consumers[src]) == 1 and src not in g.outs else _LayoutOpRun()
         extended.add(g, op)
-        chains[op.outs[0]] = extended
-    return chains
+        runs[op.outs[0]] = extended
+    return runs

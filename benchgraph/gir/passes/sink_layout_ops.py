@@ -7,9 +7,9 @@
                                         %5 = StaticTranspose(%9)
 
 They then join the nest that makes %1, and their consumer's view or one copy does the layout op (make-views). Their other operands are
-scalars, or results of the same layout op, or are moved back. The last only for the result of a product, and for operands that can be moved
-back through all layout ops since the product: post-ops read them along the product's rows. One layout op stays one: of its readers as many
-sink as leave one value to be moved.
+scalars, or results of the same layout op, or are moved back. Operands are moved back only if the layout op moves the result of a product
+and the operand can be moved back through every layout op since that product, because post-ops read operands along the product's rows. A
+layout op is never duplicated: it moves behind the longest run of pointwise ops after which a single value remains to be moved.
 
 Where channels come first, this makes one nest of a convolution, its Add and what follows. docs/measurements/fusion.md, Layout ops behind
 pointwise ops.
@@ -31,11 +31,11 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped
 
-MOST_SUNK = 64  # ops that one layout op passes: each of several layout ops rebuilds all of them
+MOST_SUNK = 64  # most pointwise ops that one layout op moves behind; each further layout op would rebuild all of them
 
 
 def sink_layout_ops(g: Graph, target: Target) -> Graph:
-    """The last layout op first: earlier ones then pass the same pointwise ops."""
+    """Layout ops from last to first, so that an earlier one can move behind the same pointwise ops."""
     for move in reversed([op for op in g.nodes if isinstance(op, Op) and movement(op) is not None and not is_moved_input(g, op.ins[0])]):
         if g.producer.get(move.outs[0]) is move and (ops := _ops_to_pass(g, move)):
             g = _Sunk(g, move, ops).graph()
@@ -59,7 +59,7 @@ def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:
 
 
 def _ops_to_pass(g: Graph, move: Op) -> tuple[Op, ...]:
-    """The pointwise ops that the layout op passes: no other op reads its result or theirs, except the last one's."""
+    """The pointwise ops that the layout op moves behind. Nothing else reads its result or theirs, except that of the last op."""
     (moved,) = move.outs
     ops, inside = list[Op](), {moved}
     moves = cache(lambda: _since_product(g, move))
@@ -76,7 +76,7 @@ def _ops_to_pass(g: Graph, move: Op) -> tuple[Op, ...]:
 
 
 def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
-    """The pointwise ops that depend on a value through such ops with results in `inside`, in order, at most MOST_SUNK."""
+    """Pointwise ops that depend on `moved` directly or through ops with results in `inside`, in graph order; ends after MOST_SUNK."""
     waiting, seen = list[int](), set[int]()
 
     def wait_for_readers(v: int) -> None:
@@ -95,7 +95,7 @@ def _reached(g: Graph, moved: int, inside: set[int]) -> Iterator[Op]:
 
 
 def _leaving_one(g: Graph, moved: int, ops: Sequence[Op]) -> tuple[Op, ...]:
-    """As many of these ops, from the first on, as leave one value to be moved."""
+    """The longest prefix of `ops` after which exactly one value remains to be moved."""
     place = {op.outs[0]: n for n, op in enumerate(ops)}
     count, last = 0, -1  # last: the position of the last reader of the values so far
     for n, v in enumerate((moved, *place)):
@@ -118,7 +118,7 @@ def _can_move_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
 
 
 def _back(g: Graph, move: Op, shape: Shape) -> Attrs | None:
-    """The attributes with which the op moves back an operand of this shape, expanded to as many dims; None if it cannot."""
+    """Attributes of the inverse layout op for an operand of this shape, padded with leading 1s to dst's rank; None if there is none."""
     form, src, dst = movement(move), g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
     if form is None or form.inverse is None or len(shape) > len(dst):
         return None
@@ -131,8 +131,10 @@ def _with_dims(shape: Shape, rank: int) -> Shape:
 
 @dataclass
 class _Sunk:
-    """The ops that a layout op passes, rebuilt before it. early: value -> the same value before the layout op. gone: results of removed
-    ops."""
+    """The ops that a layout op moves behind, rebuilt before it.
+
+    early: value -> the same value before the layout op. gone: results of removed ops.
+    """
 
     g: Graph
     move: Op
