@@ -20,14 +20,14 @@ from benchgraph.reference import (
     below_range,
     beyond_range,
     compare_output,
-    hang_on_rounding,
+    depends_on_rounding,
     is_deep,
-    is_faint,
     is_lost,
     is_saturated,
     masked,
     tolerance,
     zero_limit,
+    zeros_are_from_underflow,
 )
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.result import Status
@@ -111,7 +111,7 @@ def compare_outputs(
             return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {c}")
         if c.is_mistrusted(limit) and not verdict.is_beyond and not verdict.reason.endswith(REMEDY):
             share = f"{c.zero_share:.0%} zeros prove little; at most {limit:.0%} are trusted"
-            if is_faint(graph, given, t, array == 0, limit):
+            if zeros_are_from_underflow(graph, given, t, array == 0, limit):
                 share = f"{c.zero_share:.0%} of the values are too small for {t.dtype.value}, or others on the way are; {REMEDY}"
             verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}")
         if not verdict.reason and is_saturated(want[t.id], t.dtype) and is_deep(whole or graph):
@@ -140,11 +140,11 @@ def _excuses(output: _Output, inputs: set[int], verdict: Verdict) -> Iterator[_E
         return
     graph, given, t = output.graph, output.given, output.tensor
     if (below := below_range(graph, given, inputs, output.rtol)) is not None:
-        points = below.hangs[t.id]
-        what = f"{np.mean(points):.0%} of the values hang on numbers too small for f32, which {below.op.label} makes first"
+        points = below.dependent[t.id]
+        what = f"{np.mean(points):.0%} of the values depend on numbers too small for f32, first produced by {below.op.label}"
         yield _Excuse(points, f"{what}; {REMEDY}")
     if t.dtype is not DType.boolean:
-        points = hang_on_rounding(graph, given, t, output.got, output.want, output.rtol, output.stored)
+        points = depends_on_rounding(graph, given, t, output.got, output.want, output.rtol, output.stored)
         if points.any():
             what = f"rounding errors grow from op to op to more than the tolerance in {np.mean(points):.0%} of the values"
             yield _Excuse(points, f"{what}; {SHALLOWER}")
@@ -158,8 +158,9 @@ def _beyond(output: _Output, inputs: set[int], verdict: Verdict) -> _Excuse | No
     if verdict.is_beyond:
         return None if c.ok else _Excuse(np.ones(want.shape, np.bool_), verdict.reason, is_beyond=True)
     beyond = beyond_range(output.graph, output.given, inputs)
-    if beyond is None or (c.ok and not is_lost(want, beyond.hangs[t.id])):
+    if beyond is None or (c.ok and not is_lost(want, beyond.dependent[t.id])):
         return None
-    points, op = beyond.hangs[t.id], beyond.op
-    what = f"{np.mean(points):.0%} of the values hang on numbers beyond the range of {beyond.dtype.value}, which {op.label} makes first"
+    points, op = beyond.dependent[t.id], beyond.op
+    numbers = f"numbers beyond the range of {beyond.dtype.value}, first produced by {op.label}"
+    what = f"{np.mean(points):.0%} of the values depend on {numbers}"
     return _Excuse(points, f"{what}; {REMEDY}", is_beyond=True)

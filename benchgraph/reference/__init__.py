@@ -29,10 +29,10 @@ from benchgraph.reference.compare import (
 from benchgraph.reference.deep_graphs import is_deep
 from benchgraph.reference.domain import domain
 from benchgraph.reference.error_growth import REMEDY as SHALLOWER
-from benchgraph.reference.error_growth import hang_on_rounding
+from benchgraph.reference.error_growth import depends_on_rounding
 from benchgraph.reference.evaluate import call_of, evaluate
 from benchgraph.reference.fill import InputPlan, fill, plan, uniform
-from benchgraph.reference.value_range import REMEDY, below_range, beyond_range, is_faint, is_lost, is_saturated
+from benchgraph.reference.value_range import REMEDY, below_range, beyond_range, is_lost, is_saturated, zeros_are_from_underflow
 
 __all__ = [
     "FPMATH_EPS",
@@ -46,14 +46,13 @@ __all__ = [
     "call_of",
     "compare",
     "compare_output",
+    "depends_on_rounding",
     "differ_in_kind",
     "domain",
     "evaluate",
     "fill",
     "fpmath_tolerance",
-    "hang_on_rounding",
     "is_deep",
-    "is_faint",
     "is_lost",
     "is_saturated",
     "masked",
@@ -61,4 +60,5 @@ __all__ = [
     "tolerance",
     "uniform",
     "zero_limit",
+    "zeros_are_from_underflow",
 ]

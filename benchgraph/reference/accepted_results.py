@@ -60,7 +60,7 @@ def compare_output(
         if excused.ok:
             break
         noise = RoundingNoise(run)
-        for rounded in (None, noise.some(narrow) | stored) if narrow else (None,):
+        for rounded in (None, noise.random_half(narrow) | stored) if narrow else (None,):
             noisy = evaluate(graph, given, stored=rounded, noise=noise)[t.id]
             low, high = np.fmin(low, noisy), np.fmax(high, noisy)
         excused = compare(got, np.where(is_tie, want, _inside(got, low, high, want)), t.dtype, rtol)

@@ -36,7 +36,7 @@ MOST = 1 / 4  # share of an output from which on all of it counts as dependent o
 REMEDY = "try a shallower graph"
 
 
-def hang_on_rounding(
+def depends_on_rounding(
     graph: Graph,
     given: Mapping[int, Array],
     t: LogicalTensor,
@@ -57,8 +57,8 @@ def hang_on_rounding(
 
     with np.errstate(over="ignore", invalid="ignore"):
         for run in range(FIRST, FIRST + min(RUNS, runs_of(graph))):
-            noise = RoundingNoise(run, moves_operands=sums_products)
-            for rounded in (None, noise.some(narrow) | stored) if narrow else (None,):
+            noise = RoundingNoise(run, perturbs_operands=sums_products)
+            for rounded in (None, noise.random_half(narrow) | stored) if narrow else (None,):
                 noisy = evaluate(graph, given, stored=rounded, noise=noise)[t.id].astype(np.float64)
                 squares += (noisy - exact) ** 2
                 count += 1

@@ -20,29 +20,35 @@ from benchgraph.ops.spec import Array
 from benchgraph.reference.compare import failing
 from benchgraph.reference.evaluate import evaluate
 
-# As a share of the largest number of a type. Partial sums in f32 may overflow although the sum of numbers of either sign does not: by
-# this factor for a million of them. For a narrower result type, only the result may overflow.
+# From this share of its type's largest number on, a number counts as beyond the range. NEAR_SUMS (f32, bf16): partial sums of numbers of
+# both signs can be 2^8 times the final sum (a million terms), so they overflow where the sum does not. NEAR (f16 and f8): sums are in f32,
+# only the stored result overflows.
 NEAR_SUMS, NEAR = 2.0**-8, 0.5
 F16_RANGE = DType.f16.range[1]
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """hangs: by output, the points that depend on numbers beyond the range. op: the first that makes such numbers; dtype: of its result."""
+    """What depends on numbers beyond the range.
 
-    hangs: dict[int, NDArray[np.bool_]]
+    dependent: by output, the points that do. op: the first that makes such numbers; dtype: of its result.
+    """
+
+    dependent: dict[int, NDArray[np.bool_]]
     op: Op
     dtype: DType
 
 
-LOST = 1 / 8  # share of an output that is infinite or NaN because of that, from which on it is mistrusted even if expected
+# An output is mistrusted, even if it equals the reference, if a larger share of the reference is infinite or NaN because of numbers beyond
+# the range.
+LOST = 1 / 8
 SATURATED = 0.95  # share of an 8-bit output at an end of its range other than 0, where most errors are invisible
 REMEDY = "try --fill=reals, a wider type by --dt, or a shallower graph"
 
 
-def is_lost(want: Array, hangs: NDArray[np.bool_]) -> bool:
+def is_lost(want: Array, dependent: NDArray[np.bool_]) -> bool:
     """Whether so much of an output overflowed that the rest proves little."""
-    return bool(want.size) and float(np.mean(hangs & ~np.isfinite(want.astype(np.float64)))) > LOST
+    return bool(want.size) and float(np.mean(dependent & ~np.isfinite(want.astype(np.float64)))) > LOST
 
 
 def is_saturated(want: Array, dtype: DType) -> bool:
@@ -56,7 +62,7 @@ def is_saturated(want: Array, dtype: DType) -> bool:
 def beyond_range(graph: Graph, given: Mapping[int, Array], own: Collection[int]) -> Beyond | None:
     """What depends on numbers beyond the range of the graph's types; None if all are within.
 
-    given: the elements of the graph's inputs; own: ids of those that are not computed, whose direct results are exempt.
+    given: the elements of the graph's inputs; own: ids of the whole graph's own inputs; ops that read only these are exempt.
     """
     replacing = _Replacing(own)
     other = evaluate(graph, given, noise=replacing)
@@ -80,7 +86,7 @@ def below_range(graph: Graph, given: Mapping[int, Array], own: Collection[int], 
     return Beyond(depends, op, dtype)
 
 
-def is_faint(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, zeros: NDArray[np.bool_], limit: float) -> bool:
+def zeros_are_from_underflow(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, zeros: NDArray[np.bool_], limit: float) -> bool:
     """Whether an output has more zeros than the limit only because of underflow in its type or those before it."""
     if not t.dtype.is_float or not zeros.size:
         return False

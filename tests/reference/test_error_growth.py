@@ -13,7 +13,7 @@ from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.graph import Graph, GraphBuilder, save
 from benchgraph.harness.verdict import Verdict, compare_outputs
-from benchgraph.reference import evaluate, fill, hang_on_rounding, tolerance
+from benchgraph.reference import depends_on_rounding, evaluate, fill, tolerance
 from benchgraph.reference.rounding_noise import RoundingNoise
 from benchgraph.results.result import Status
 
@@ -67,11 +67,11 @@ def hanging(graph: Graph) -> float:
     given, (out,) = fill(graph, 0), graph.outputs
     want = evaluate(graph, given)[out.id]
     got = evaluate(graph, given, noise=RoundingNoise(20))[out.id]
-    return float(np.mean(hang_on_rounding(graph, given, out, got, want, tolerance(graph))))
+    return float(np.mean(depends_on_rounding(graph, given, out, got, want, tolerance(graph))))
 
 
 @pytest.mark.parametrize("graph", GROWING.values(), ids=GROWING)
-def test_results_hang_on_rounding_where_errors_grow(graph: Graph) -> None:
+def test_results_depend_on_rounding_where_errors_grow(graph: Graph) -> None:
     assert hanging(graph) == 1
 
 

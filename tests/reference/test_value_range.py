@@ -43,7 +43,7 @@ def test_a_graph_that_overflows_is_mistrusted_with_a_remedy(graph: Graph, policy
     result = CliRunner().invoke(main, [f"--policy={policy}", "--graph", f"--case={tmp_path / 'case.json'}"])
     dtype = graph.outputs[0].dtype.value
     assert "0:MISTRUSTED (" in result.output, result.output
-    assert f" of the values hang on numbers beyond the range of {dtype}, which op " in result.output
+    assert f" of the values depend on numbers beyond the range of {dtype}, first produced by op " in result.output
     assert "; try --fill=reals, a wider type by --dt, or a shallower graph)" in result.output
     assert result.exit_code == 0
 
@@ -55,7 +55,7 @@ def test_only_errors_due_to_overflow_do_not_fail() -> None:
     assert judged(graph, x, {}).status is None, "one value of many is beyond"
     verdict = judged(graph, x, {0: 3.0})
     assert (verdict.status, verdict.errors) == (Status.MISTRUSTED, 0)
-    assert "2% of the values hang on numbers beyond the range of f32, which op 2: Square makes first" in verdict.reason
+    assert "2% of the values depend on numbers beyond the range of f32, first produced by op 2: Square" in verdict.reason
     assert judged(graph, x, {1: 3.0}).status is Status.FAILED
     assert judged(graph, x, {0: 3.0, 1: 3.0}).status is Status.FAILED
 
@@ -70,7 +70,8 @@ def test_errors_due_to_underflow_do_not_fail() -> None:
     x[0, 0] = 1e-2  # to the 32nd
     verdict = judged(graph, x, {0: -np.inf})
     assert (verdict.status, verdict.errors) == (Status.MISTRUSTED, 0)
-    assert "2% of the values hang on numbers too small for f32, which op 4: Square makes first; try --fill=reals, a " in verdict.reason
+    reason = "2% of the values depend on numbers too small for f32, first produced by op 4: Square; try --fill=reals, a "
+    assert reason in verdict.reason
     assert judged(graph, x, {1: -np.inf}).status is Status.FAILED
 
 
