@@ -21,14 +21,14 @@ from benchgraph.tir.ir import Brgemm, Expr, FlatSlice, For, Func, LoopKind, Pack
 from benchgraph.tir.visit import children, walk
 
 MODULE_INSTRUCTIONS = 400
-"""A module of kernels with so many is handed to LLVM, which compiles it (5 to 10 ms, 1 to 2 of them per module) while the next are
-emitted."""
+"""A module of kernels with so many is handed to LLVM, which compiles it (5 to 10 ms, of which 1 to 2 ms are a fixed cost per module) while
+the next are emitted."""
 
 
-def products(func: Func, target: Target) -> dict[int, Product]:
+def products(func: Func, target: Target) -> dict[int, MicrokernelCall]:
     """The products of func, by the id() of their statements. Where all kernels of a task share their tile shapes, the task sets them."""
-    out = {id(s): _product(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
-    for task in tasks(func.body):
+    out = {id(s): _microkernel_call(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
+    for task in outermost_parallel_loops(func.body):
         tiled = [i for i in map(id, walk(task)) if i in out and amx.uses_tiles(out[i].kernel, target)]
         shapes = {tile_plan.common_shapes(out[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
@@ -53,13 +53,12 @@ def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mappin
         yield module
 
 
-def tasks(s: Stmt) -> Iterator[For]:
-    """The outermost parallel loops."""
+def outermost_parallel_loops(s: Stmt) -> Iterator[For]:
     if isinstance(s, For) and s.kind is LoopKind.parallel:
         yield s
     else:
         for inner in children(s):
-            yield from tasks(inner)
+            yield from outermost_parallel_loops(inner)
 
 
 def packings(module: ir.Module, func: Func, target: Target) -> Calls:
@@ -68,7 +67,7 @@ def packings(module: ir.Module, func: Func, target: Target) -> Calls:
 
 
 @dataclass(frozen=True)
-class Product:
+class MicrokernelCall:
     """A canonical kernel, and its arguments as in `Call`. shapes: of the tile registers, if the task sets them."""
 
     kernel: Kernel
@@ -76,7 +75,7 @@ class Product:
     post_ops: PostOpArguments | None
     shapes: Shapes | None = None
 
-    def with_shapes(self, shapes: Shapes) -> Product:
+    def with_shapes(self, shapes: Shapes) -> MicrokernelCall:
         """The same, called where tile registers have these shapes."""
         return replace(self, kernel=replace(self.kernel, tiles_configured=True), shapes=shapes)
 
@@ -88,7 +87,7 @@ class Product:
         return Call(function, (*self.pointers, *p.operands), p.row_strides, p.loop_variables, p.registers, self.shapes)
 
 
-def _product(s: Brgemm, func: Func, target: Target) -> Product:
+def _microkernel_call(s: Brgemm, func: Func, target: Target) -> MicrokernelCall:
     src, wei, acc = _flat(s.src, s.wei, s.acc)
     kernel = Kernel(
         m=s.m,
@@ -111,11 +110,14 @@ def _product(s: Brgemm, func: Func, target: Target) -> Product:
     streams = [(p, stream) for p in s.prefetches if (stream := microkernel.prefetch_stream(kernel, p, target)) is not None]
     kernel = replace(kernel, prefetches=tuple(stream for _, stream in streams))
     pointers = (*((operand.tensor, operand.offset) for operand in (src, wei, acc)), *((p.tensor, p.index[0]) for p, _ in streams))
-    return Product(canonicalise(kernel), pointers, arguments)
+    return MicrokernelCall(canonicalise(kernel), pointers, arguments)
 
 
 def _can_read_past_k(src: Tensor, s: Brgemm, func: Func) -> bool:
-    """Whether src is a temporary of integers whose arena goes on to the end of the group that k ends in."""
+    """Whether the last k group of src, if incomplete, may be loaded whole.
+
+    It may if src holds integers (no NaN; wei is zero there), and the bytes up to the group's end are inside its arena.
+    """
     missing = -s.k % GROUPS[s.dtypes]
     if not missing or not src.dtype.is_integer or src.offset is None:
         return False

@@ -1,7 +1,7 @@
 """The smallest graph that still fails, found by trying smaller ones in a fixed order (delta debugging).
 
-A candidate is accepted if it is legal, simpler, and fails as the first one did. The moves then begin anew, until none of them helps or the
-tries are used up.
+A candidate is accepted if it is legal, simpler, and fails as the first one did. The simplifications then begin anew, until none of them
+helps or the tries are used up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.tensor import PropertyType, dense_strides
-from benchgraph.fuzz.moves import MOVES, Move
+from benchgraph.fuzz.simplifications import SIMPLIFICATIONS, Simplification
 from benchgraph.graph.check import validate
 from benchgraph.graph.ir import Graph
 
@@ -48,14 +48,14 @@ def shrink(graph: Graph, fails: Callable[[Graph], bool], tries: int = TRIES) -> 
 
 
 def _candidates(graph: Graph) -> Iterator[Graph]:
-    for move in MOVES:
-        yield from _legal(graph, move)
+    for simplification in SIMPLIFICATIONS:
+        yield from _legal(graph, simplification)
 
 
-def _legal(graph: Graph, move: Move) -> Iterator[Graph]:
-    """A move's candidates that are legal and simpler."""
+def _legal(graph: Graph, simplification: Simplification) -> Iterator[Graph]:
+    """A simplification's candidates that are legal and simpler."""
     size = complexity(graph)
-    for proposed in move(graph):
+    for proposed in simplification(graph):
         with suppress(BenchgraphError):
             candidate = validate(proposed)
             if complexity(candidate) < size:

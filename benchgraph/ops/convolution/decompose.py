@@ -196,7 +196,7 @@ def _by_strides(d: Decomposer, p: Problem, gradient: int, weights: int) -> int:
     low = (0, *(t - 1 - q for t, q in zip(taps, first, strict=True)), 0)
     padded = _boxed(d, gradient, low, (p.dst[0], *(n + t - 1 for n, t in zip(steps, taps, strict=True)), p.dst[-1]))
     attrs = _plain_attrs((1,) * spatial, (1,) * spatial, p.groups)
-    if by_phase.read_all(taps):
+    if by_phase.uses_all_taps(taps):
         by_phases = d.op("Convolution", padded, phases, attrs=attrs)
     else:
         by_phases = d.op("_PhasedConvolution", padded, phases, attrs=attrs.updated(**by_phase.attrs()))

@@ -148,7 +148,7 @@ _KINDS = (
         "_DepthwisePartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.DEPTHWISE[2], attrs=("weights_shape", "blocks"),
         window=depthwise.by_weights,
     ),
-    _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", samples.PHASED, attrs=("phases", "first", "last")),
+    _Phased("_PhasedConvolution", INTO_DST, ("src", "weights"), "dst", samples.PHASED, attrs=("phases", "first", "end")),
     _Partial("_PartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[0], attrs=("weights_shape", "blocks")),
     _TransposedPartial(
         "_TransposedPartialWeights", INTO_WEI, ("src", "diff_dst"), "diff_weights", samples.PARTIAL[1], attrs=("weights_shape", "blocks"),

@@ -170,9 +170,9 @@ _PARTIAL_CASES = (
 PARTIAL = tuple(tuple(sample(case, blocks) for case, blocks in _PARTIAL_CASES) for sample in (_parts, _transposed))
 
 
-def _phased(case: _Case, phases: Shape, first: Shape, last: Shape) -> Sample:
+def _phased(case: _Case, phases: Shape, first: Shape, end: Shape) -> Sample:
     s = case.sample(INTO_DST)
-    return replace(s, attrs=s.attrs.updated(phases=phases, first=first, last=last), why=case.why)
+    return replace(s, attrs=s.attrs.updated(phases=phases, first=first, end=end), why=case.why)
 
 
 PHASED = (

@@ -114,7 +114,7 @@ def _matrix(call: Call, size: int, count: int) -> Reals:
 
 
 def _zero_weights(call: Call, size: int, count: int) -> NDArray[np.bool_]:
-    """The element after x of every output along one spatial dim, where x is an element, so that its weight is 0."""
+    """Mask [outputs, elements] of the element after x, where x is exactly an element's coordinate, so that this element's weight is 0."""
     mask = np.zeros((count, size), np.bool_)
     for o, x in enumerate(_coordinates(call, size, count)):
         mask[o, min(floor(x) + 1, size - 1)] = x == floor(x) and not is_nearest(call)
@@ -145,7 +145,8 @@ def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]
 
 
 def _in_f32(call: Call, ins: tuple[Array, ...], *, backward: bool = False) -> tuple[tuple[Array, ...], ...]:
-    """A weight of 0, where x is an element, may be multiplied by the element after it."""
+    """Other results that are right: sums that overflow f32, and where x is exactly an element, code may multiply the next element by its
+    weight of 0, so an infinity there gives NaN."""
     data = real(ins[int(backward)])
     right, sizes = (_interpolated(call, x, backward=backward) for x in (data, np.where(np.isfinite(data), np.abs(data), 0.0)))
     others = overflow.overflowed((right,), (overflow.is_beyond(sizes),))
@@ -156,7 +157,7 @@ def _in_f32(call: Call, ins: tuple[Array, ...], *, backward: bool = False) -> tu
 
 
 def _corners(call: Call) -> Shape:
-    """Two elements around x, or one if every x is an element."""
+    """Along each spatial dim two elements around x, or one if every x is an integer coordinate. () for nearest."""
     return () if is_nearest(call) else tuple(1 if line.unit == 1 else 2 for line in lines_of(call))
 
 
@@ -192,7 +193,7 @@ def _weighted(weights: list[Expr], value: Expr) -> Expr:
 
 
 def _outputs(call: Call) -> Shape:
-    """The number of outputs that may use an element, along each spatial dim: those with x less than 1 away, or 1/2."""
+    """The number of outputs that may use an element, along each spatial dim: those whose x is less than 1 away (1/2 for nearest)."""
     lengths = ((line, line.unit * (1 if is_nearest(call) else 2)) for line in lines_of(call))
     return tuple(line.count if line.step == 0 else -(-length // line.step) for line, length in lengths)
 
@@ -207,9 +208,11 @@ def _output(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
             conditions.append(binary(BinOp.lt, i, index(1)))
             continue
         reach, least = (line.unit, mul(i, line.unit)) if is_nearest(call) else (2 * line.unit - 1, add(mul(sub(i, 1), line.unit), 1))
-        before, number = sub(least, line.start + 1), add(tap[d], 1)  # x of the outputs up to before // step is too small
+        # outputs 0 .. before // step have a scaled x below `least`; candidate outputs follow them
+        before, number = sub(least, line.start + 1), add(tap[d], 1)
         o = position[line.axis] = add(floordiv(before, line.step), number)
-        past = sub(mul(number, line.step), mod(before, line.step))  # the distance of x from the last one that is too small
+        # past = scaled x of output o, minus (least - 1), which is at least 1; the output uses the element if past <= reach
+        past = sub(mul(number, line.step), mod(before, line.step))
         conditions += [binary(BinOp.ge, before, mul(sub(0, number), line.step)), binary(BinOp.le, past, index(reach))]
         conditions.append(binary(BinOp.lt, before, mul(sub(line.count, number), line.step)))
         if not is_nearest(call):

@@ -52,7 +52,8 @@ from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
 
 ACCUMULATORS = 4  # per reduction: an FMA has 4 cycles of latency, and at least one starts each cycle
-FEWEST_ROUNDS = 16  # of a loop of unknown extent, so that its longer remainder pays
+# A loop of unknown extent gets several accumulators only if it may run at least this many rounds; below, the longer remainder costs more.
+FEWEST_ROUNDS = 16
 MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for other values
 
 
@@ -93,9 +94,10 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
 def _copies(loop: Loop, target: Target) -> int:
     """How many accumulators of each reduction hide its latency.
 
-    One if several reductions hide each other's: of integers, whose additions take a cycle, and of any among other work. But float sums keep
-    several, as results depend on the order. A loop that only reduces parameters may use more registers: the more vectors of a row are read
-    at a time, the fewer streams the hardware must prefetch (docs/measurements/vectorisation.md).
+    One suffices where the loop has at least ACCUMULATORS reductions, all of them of integers (not products), or minima and maxima of floats
+    beside at least as many other statements: they overlap. Float sums get several wherever there are vectors for them, because their number
+    fixes the order of additions and so the result. A loop that only reduces parameters may use more registers: the more vectors of a row
+    are read at a time, the fewer streams the hardware must prefetch (docs/measurements/vectorisation.md).
     """
     if not loop.reductions or not _has_vectors_for_all(loop):
         return 1
@@ -106,7 +108,10 @@ def _copies(loop: Loop, target: Target) -> int:
 
 
 def _has_vectors_for_all(loop: Loop) -> bool:
-    """Whether there are vectors for ACCUMULATORS accumulators; of an unknown number of vectors whether there may be enough rounds."""
+    """Whether the loop has at least ACCUMULATORS full vectors.
+
+    If its extent is unknown, whether it has an upper bound that allows FEWEST_ROUNDS rounds of them.
+    """
     count = constant(loop.extent)
     if count is not None:
         return count // loop.lanes >= ACCUMULATORS
@@ -147,7 +152,7 @@ def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[
 
 
 def _unknown_count(loop: Loop, var: Var, single: Var, accs: list[list[Tensor]]) -> list[Stmt]:
-    """single: variable of the loop over full vectors that the rounds of all accumulators leave."""
+    """single: variable of the clean-up loop over full vectors left after the unrolled rounds."""
     lanes, copies = loop.lanes, len(accs[0]) if accs else 1
     full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
     tail = _body(loop, mul(full, lanes), accs, 0, _mask(rest, lanes))
@@ -182,7 +187,10 @@ def _body(loop: Loop, base: Expr, accs: list[list[Tensor]], copy: int, mask: Exp
 
 
 def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, mask: Expr | None) -> Stmt:
-    """A masked store: a select of identities for the other lanes makes LLVM 22 expand vectors (docs/measurements/vectorisation.md)."""
+    """Accumulates by a masked store.
+
+    Selecting the neutral element for inactive lanes instead would make LLVM 22 expand the vectors (docs/measurements/vectorisation.md).
+    """
     return Store(acc, (), r.combine(Load(acc, ()), widen(loop, r.value, base, mask)), mask)
 
 

@@ -17,7 +17,7 @@ from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape, dense_str
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.graph.override import NewShape, with_shapes
 
-Move = Callable[[Graph], Iterator[Graph]]
+Simplification = Callable[[Graph], Iterator[Graph]]
 
 
 def without_ops(graph: Graph) -> Iterator[Graph]:
@@ -32,7 +32,7 @@ def without_ops(graph: Graph) -> Iterator[Graph]:
 
 
 def bypassed(graph: Graph) -> Iterator[Graph]:
-    """One op removed, with its output replaced by an input of the same type."""
+    """One op removed; readers of its output read one of its own inputs of the same type instead."""
     for op in graph.order:
         for dst in op.outputs:
             for src in op.inputs:
@@ -102,7 +102,7 @@ def row_major(graph: Graph) -> Iterator[Graph]:
 
 
 def without_properties(graph: Graph) -> Iterator[Graph]:
-    """Inputs that are neither constant nor host scalars: all, then one."""
+    """The properties of inputs (constant, host scalar) removed: from all inputs, then from one at a time."""
     plain = {t.id: replace(t, property_type=PropertyType.undef) for t in graph.inputs if t.property_type is not PropertyType.undef}
     if len(plain) > 1:
         yield graph.with_tensors(plain)
@@ -144,7 +144,7 @@ def _resized(graph: Graph, shapes: dict[int, Shape]) -> Iterator[Graph]:
         yield with_shapes(graph, {id: NewShape(shape) for id, shape in shapes.items() if shape != old[id]})
 
 
-MOVES: tuple[Move, ...] = (
+SIMPLIFICATIONS: tuple[Simplification, ...] = (
     without_ops,
     bypassed,
     fewer_ports,
