@@ -25,7 +25,7 @@ from benchgraph.library.engine import Engine
 from benchgraph.library.partition import Partition
 
 
-class Path(Enum):
+class Backend(Enum):
     """Who runs an op. auto: the library, or numpy if it cannot; offload raises Unimplemented then."""
 
     auto = "auto"
@@ -45,7 +45,7 @@ def invoke(
     dst: Sequence[NDArray],
     reqs: OpReq | Sequence[OpReq] = OpReq.write_to,
     *,
-    path: Path = Path.auto,
+    backend: Backend = Backend.auto,
     layout: Layout | None = None,
     engine: Engine | None = None,
 ) -> None:
@@ -61,13 +61,13 @@ def invoke(
     described = _described(op, inputs, dst)
     with temp_space().op(op.label) as scope:
         reason = "asked for"
-        if path is not Path.fallback:
+        if backend is not Backend.fallback:
             try:
                 _offload(described, inputs, dst, requests, scope, layout, engine or default_engine())
                 counters().offloaded += 1
                 return
             except Unimplemented as bad:
-                if path is Path.offload:
+                if backend is Backend.offload:
                     raise
                 reason = bad.what
         counters().fallbacks[op.label] = reason
@@ -81,9 +81,9 @@ def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
             if not isinstance(a, NDArray):
                 what = f"{role} {k} is a {type(a).__name__}"
                 raise InvalidArguments(what, where=op.label, fix="give an NDArray: NDArray.of copies, NDArray.over shares memory")
-            a.seen(op.label)
+            a.live_store(op.label)  # raises if its memory is freed
     for a in inputs:
-        a.readable(op.label)
+        a.readable_store(op.label)  # raises if its memory holds another array
     names = ", ".join(f"'{a.name}'" for a in (*inputs, *dst))
     ins = tuple(a.flat.logical(i) for i, a in enumerate(inputs))
     declared = tuple(LogicalTensor(len(ins) + i, a.dtype) for i, a in enumerate(dst))
@@ -101,8 +101,8 @@ def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
 def _offload(
     op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray], reqs: Sequence[OpReq], scope: Scope, layout: Layout | None, engine: Engine
 ) -> None:
-    ins = tuple(_wanted(a, layout) for a in inputs)
-    outs = tuple(_in(a, layout) for a in dst)
+    ins = tuple(_input_desc(a, layout) for a in inputs)
+    outs = tuple(_desc_in_layout(a, layout) for a in dst)
     parts = ("op", op.kind, op.attrs, compiled_for(engine), ins, outs)
     kernel = cached(Signature(parts), lambda: _compiled(op, ins, outs, engine))
     memories = [a.reordered(d, scope) for a, d in zip(inputs, ins, strict=True)]
@@ -118,13 +118,16 @@ def _compiled(op: Op, ins: Sequence[MemoryDesc], outs: Sequence[MemoryDesc], eng
     return Kernel(partition, given, [d.logical(t.id) for d, t in zip(outs, op.outputs, strict=True)], engine)
 
 
-def _in(a: NDArray, layout: Layout | None) -> MemoryDesc:
+def _desc_in_layout(a: NDArray, layout: Layout | None) -> MemoryDesc:
     fits = layout is not None and layout.rank == len(a.shape) and not a.dtype.is_packed
     return describe(a.dtype, a.shape, layout) if fits else a.flat
 
 
-def _wanted(a: NDArray, layout: Layout | None) -> MemoryDesc:
-    """The desc for an input: the requested layout, else as it is stored if that has the array's own dims."""
+def _input_desc(a: NDArray, layout: Layout | None) -> MemoryDesc:
+    """Memory descriptor for an input: the requested layout if it fits the array; without a request, as stored.
+
+    Row-major if the layout does not fit, or if, without a request, the array is a view or is stored with other dims.
+    """
     if layout is not None or a.is_view or a.desc.shape != a.shape:
-        return _in(a, layout)
+        return _desc_in_layout(a, layout)
     return a.desc

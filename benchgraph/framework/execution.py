@@ -98,7 +98,7 @@ class Execution:
         for t in step.ins:
             a = self.env[t.id]
             prop = port_property(a, t, self.constant)
-            seen = a.chunk.lend(a.where(step.label)) if prop is PropertyType.constant else a.seen(step.label)
+            seen = a.chunk.lend(a.where(step.label)) if prop is PropertyType.constant else a.live_store(step.label)
             desc = port_desc(a, seen.desc, t)
             ins.append(a)
             descs.append(desc)

@@ -171,7 +171,7 @@ class Executor:
             if not isinstance(a, NDArray):
                 what = "no array is given" if a is None else f"it is a {type(a).__name__}"
                 raise InvalidArguments(what, where=f"{reader}: tensor {id}", fix=f"give forward an NDArray for input {id}")
-            a.readable(reader)
+            a.readable_store(reader)
             if a.dtype is not t.dtype:
                 what = f"it is {a.dtype.value}, tensor {id} is {t.dtype.value}"
                 raise InvalidDataType(what, where=a.where(reader), fix="give an array of the tensor's dtype")
@@ -241,7 +241,7 @@ class Executor:
             if not isinstance(a, NDArray):
                 raise InvalidArguments(f"output {id} is a {type(a).__name__}", where="Executor.forward", fix="give an NDArray")
             t, label = made[id], self._graph.producers[id].label
-            a.seen(label)
+            a.live_store(label)
             check_output(a, describe(t.dtype, t.known_shape), requests.get(id, OpReq.write_to), label, default_only=is_train)
             for other, b in dst.items():
                 if other < id and a.overlaps(b):

@@ -91,28 +91,28 @@ class NDArray:
 
     @property
     def is_opaque(self) -> bool:
-        return not self.seen().desc.is_plain
+        return not self.live_store().desc.is_plain
 
-    def seen(self, op: str = "") -> Store:
+    def live_store(self, op: str = "") -> Store:
         """The Store that its chunk publishes. Raises InvalidArguments when the memory has been freed."""
         return self.chunk.current or self.chunk.store(self.where(op))
 
     @property
     def desc(self) -> MemoryDesc:
         """The desc of its chunk; if row-major, with the array's dims."""
-        desc = self.seen().desc
+        desc = self.live_store().desc
         return self.flat if desc.is_plain else desc
 
     @property
     def version(self) -> int:
         """How often values were written, not counting changes of layout."""
-        return self.seen().version
+        return self.live_store().version
 
     def overlaps(self, other: NDArray) -> bool:
         """Whether writing one may change the other."""
         if self.chunk is not other.chunk:
             both_borrowed = self.chunk.borrowed and other.chunk.borrowed  # two arrays on the same memory of the user's
-            return both_borrowed and bool(np.may_share_memory(self.window(self.readable()), other.window(other.readable())))
+            return both_borrowed and bool(np.may_share_memory(self.window(self.readable_store()), other.window(other.readable_store())))
         if self.is_opaque:
             return True
         return self.byte_offset < other.byte_offset + other.flat.nbytes and other.byte_offset < self.byte_offset + self.flat.nbytes
@@ -124,11 +124,11 @@ class NDArray:
 
     def numpy(self) -> Values:
         """The values, row-major: an independent copy. s4 and u4: a byte per element."""
-        return load(self._default(self.readable()), self.flat).copy()
+        return load(self._default(self.readable_store()), self.flat).copy()
 
     def values(self, scope: Scope) -> Values:
         """The values for a numpy kernel: the memory itself if it is row-major, else a copy."""
-        published = self.readable(scope.label)
+        published = self.readable_store(scope.label)
         return load(self._default(published), self.flat)
 
     def to_default(self) -> NDArray:
@@ -167,8 +167,8 @@ class NDArray:
         if self.is_view:
             raise InvalidArguments("a view has no layout of its own", where=self.where(), fix="convert the array it is a view of")
         with self.chunk.lock:
-            if self.seen().desc.is_plain:  # with the array's own dims, since the chunk's may differ
-                published = self.readable()
+            if self.live_store().desc.is_plain:  # with the array's own dims, since the chunk's may differ
+                published = self.readable_store()
                 self.chunk.publish(Store(published.buffer, self.flat, published.version), self.where(), written=False)
             return self.chunk.convert(desc, self.where())
 
@@ -209,7 +209,7 @@ class NDArray:
         The memory no longer grows. Raises InvalidArguments for a view and if the memory is too small.
         """
         need = describe(dtype, tuple(shape))
-        size = self.seen().buffer.size
+        size = self.live_store().buffer.size
         if self.is_view or need.nbytes > size:
             what = "a view" if self.is_view else f"{size} bytes"
             raise InvalidArguments(f"{what} cannot be reused as {need}", where=self.where(), fix="reuse a whole array that is large enough")
@@ -223,7 +223,7 @@ class NDArray:
 
         Raises InvalidArguments for a view of an opaque chunk, which has no memory of its own.
         """
-        published = published or self.readable(scope.label)
+        published = published or self.readable_store(scope.label)
         if published.desc.is_plain:
             return Memory(self.flat, self.window(published), scope, self)
         if self.is_view:
@@ -233,7 +233,7 @@ class NDArray:
 
     def try_memory(self, desc: MemoryDesc, scope: Scope, published: Store | None = None) -> Memory | None:
         """The memory if it has this desc, or both are row-major; else None. The chunk does not change."""
-        published = published or self.readable(scope.label)
+        published = published or self.readable_store(scope.label)
         self.check_desc(desc, scope.label)
         if not published.desc.is_plain and (self.is_view or published.desc != desc):
             return None
@@ -244,7 +244,7 @@ class NDArray:
 
     def reordered(self, desc: MemoryDesc, scope: Scope, published: Store | None = None) -> Memory:
         """The memory if it has this desc, else a temporary copy with it. The chunk does not change."""
-        published = published or self.readable(scope.label)
+        published = published or self.readable_store(scope.label)
         memory = self.try_memory(desc, scope, published)
         if memory is not None:
             return memory
@@ -267,9 +267,9 @@ class NDArray:
             what = f"its shape is {self.shape}, the op has {desc.shape}"
             raise InvalidShape(what, where=self.where(op), fix="give an array of the op's shape")
 
-    def readable(self, op: str = "") -> Store:
+    def readable_store(self, op: str = "") -> Store:
         """The published Store, for reading. Raises InvalidArguments if the memory is freed, or has another array's values."""
-        published = self.seen(op)
+        published = self.live_store(op)
         if not published.desc.is_plain and not self.is_view and not self.holds(published.desc):
             what = f"its memory holds another array, {published.desc}"
             raise InvalidArguments(what, where=self.where(op), fix="write it before it is read: as_array shares the memory")

@@ -64,7 +64,7 @@ class Output:
         self.array, self._scope, self._default_only, self._is_open = array, scope, default_only, True
         self._where = array.where(scope.label)
         self._pending: Store | None = None
-        self._seen = array.seen(scope.label)
+        self._seen = array.live_store(scope.label)
         check_output(array, desc, req, scope.label, default_only=default_only)
         self.action, self.memory = self._place(desc, req, inputs, inplace)
 
@@ -158,7 +158,7 @@ def check_output(array: NDArray, desc: MemoryDesc, req: OpReq, op: str, *, defau
     if array.chunk.frozen:
         raise InvalidArguments("its memory is frozen: it is constant to its owner", where=where, fix="write to another array")
     if req is OpReq.add_to:
-        array.readable(op)
+        array.readable_store(op)
         if array.dtype.is_packed:
             raise Unimplemented(f"nothing adds to {array.dtype.value}", where=where, fix="request write_to")
     if default_only and req is OpReq.write_inplace:

@@ -13,7 +13,7 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.layout import Layout
 from benchgraph.framework import dispatch
 from benchgraph.framework.counters import counted
-from benchgraph.framework.dispatch import Path, invoke
+from benchgraph.framework.dispatch import Backend, invoke
 from benchgraph.framework.fallback import fallback_compute
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.temp_space import TempSpace
@@ -42,7 +42,7 @@ def test_states_and_requests_by_the_library(shape: Shape, kind: str) -> None:
             old, out = data(shape, 2), build_out(data(shape, 2))
             around = None if out.parent is None else out.around()
             with counted() as c:
-                invoke(Op(0, kind), [i.array for i in ins], [out.array], req, path=Path.offload, layout=layout)
+                invoke(Op(0, kind), [i.array for i in ins], [out.array], req, backend=Backend.offload, layout=layout)
             assert c.offloaded == 1
             result = function(*(data(shape, seed) for seed in (0, 1)[:n]))
             want = {OpReq.null: old, OpReq.add_to: old + result}.get(req, result)
@@ -60,7 +60,7 @@ def test_in_place_by_the_library(kind: str, layout: Layout | None) -> None:
     for build in inputs(shape):
         x, y = build(data(shape, 0)), build(data(shape, 1))
         with counted() as c:
-            invoke(Op(0, kind), [x.array, y.array][:n], [x.array], OpReq.write_inplace, path=Path.offload, layout=layout)
+            invoke(Op(0, kind), [x.array, y.array][:n], [x.array], OpReq.write_inplace, backend=Backend.offload, layout=layout)
         np.testing.assert_array_equal(x.array.numpy(), function(*[data(shape, 0), data(shape, 1)][:n]))
         np.testing.assert_array_equal(y.array.numpy(), data(shape, 1))
         assert c.copies_back <= 1
@@ -123,7 +123,7 @@ def test_every_op_by_numpy_is_the_op_tables_reference(row: OpSpec, sample: Sampl
         ins.append(NDArray.of(values[t.id], t.dtype, f"tensor {t.id}", layout))
     dst = [NDArray.empty(t.shape, t.dtype, f"output {k}") for k, t in enumerate(call.outs)]
     want = row.semantics.reference(call, tuple(_exact(a.numpy()) for a in ins))
-    invoke(Op(0, row.kind, sample.attrs), ins, dst, path=Path.fallback)
+    invoke(Op(0, row.kind, sample.attrs), ins, dst, backend=Backend.fallback)
     for a, w in zip(dst, want, strict=True):
         with np.errstate(over="ignore", invalid="ignore"):
             np.testing.assert_array_equal(a.numpy(), w.astype(a.dtype.numpy))
@@ -138,7 +138,7 @@ def test_numpy_runs_what_the_library_has_no_code_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(dispatch, "Kernel", refuse)
     x, y = NDArray.of(data((4, 6), 0), name="x"), NDArray.empty((4, 6), name="y")
     with pytest.raises(Unimplemented, match="no code for it"):
-        invoke(Op(0, "ReLU"), [x], [y], path=Path.offload)
+        invoke(Op(0, "ReLU"), [x], [y], backend=Backend.offload)
     with counted() as c:
         invoke(Op(0, "ReLU"), [x], [y])
     assert c.fallbacks == {"op 0: ReLU": "no code for it"}

@@ -12,7 +12,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidDataType, InvalidShape, Status, Unimplemented
 from benchgraph.core.layout import Layout
-from benchgraph.framework.dispatch import Path, invoke
+from benchgraph.framework.dispatch import Backend, invoke
 from benchgraph.framework.executor import Executor
 from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.memory_desc import describe
@@ -232,8 +232,8 @@ def test_misuse(misuse: Misuse, says: str, kind: type[BenchgraphError]) -> None:
     assert world.state == before
 
 
-@pytest.mark.parametrize("path", Path)
-def test_a_kernel_that_fails_writes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", Backend)
+def test_a_kernel_that_fails_writes_nothing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the op."""
     world = World()
     before = world.state
@@ -244,9 +244,9 @@ def test_a_kernel_that_fails_writes_nothing(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("benchgraph.framework.kernel.Kernel.__call__", fail)
     monkeypatch.setattr("benchgraph.framework.fallback.reference_kernel", fail)
     for req in OpReq:
-        if req is not OpReq.null or path is Path.offload:
+        if req is not OpReq.null or backend is Backend.offload:
             with pytest.raises(MemoryError):
-                invoke(RELU, [world.x], [world.packed], req, path=path)
+                invoke(RELU, [world.x], [world.packed], req, backend=backend)
     assert world.state == before
 
 

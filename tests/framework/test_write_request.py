@@ -37,7 +37,7 @@ Patch = pytest.MonkeyPatch
 
 def reading_drops_the_layout_of_another_rank(patch: Patch) -> None:
     """B1: a first read is right, later ones are not."""
-    honest = NDArray.readable
+    honest = NDArray.readable_store
 
     def mistaken(a: NDArray, op: str = "") -> Store:
         found = honest(a, op)
@@ -45,7 +45,7 @@ def reading_drops_the_layout_of_another_rank(patch: Patch) -> None:
             a.chunk.current = Store(found.buffer, a.flat, found.version)
         return found
 
-    patch.setattr(NDArray, "readable", mistaken)
+    patch.setattr(NDArray, "readable_store", mistaken)
 
 
 def a_slice_stays_reused(patch: Patch) -> None:
