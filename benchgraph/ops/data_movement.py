@@ -14,7 +14,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
-from benchgraph.ops.spec import Attr, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Strategy, Testing, ports
+from benchgraph.ops.spec import Attr, FillRule, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.ops.strategies import filling
@@ -32,7 +32,7 @@ def _row(
     samples: tuple[Sample, ...],
     laws: tuple[Law, ...],
     attrs: dict[str, Attr] | None = None,
-    fill: Strategy = filling.MOVED,
+    fill: FillRule = filling.MOVED,
     zero_limit: float = 1.0,
 ) -> OpSpec:
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:

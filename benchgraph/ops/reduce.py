@@ -21,7 +21,7 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.spec import Attr, Domain, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Strategy, Testing, ports
+from benchgraph.ops.spec import Attr, Domain, FillRule, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Reduction
 from benchgraph.ops.spec.lowering import Decompose, Decomposer
@@ -99,7 +99,7 @@ def _row(
     laws: tuple[Law, ...],
     *,
     is_exact: bool = False,
-    fill: Strategy | None = None,
+    fill: FillRule | None = None,
     domain: Domain = fills.PLAIN,
     per_src: int = 1,
     per_dst: int = 0,

@@ -24,7 +24,7 @@ from benchgraph.ops.elementwise import unary, unary_backward_data
 from benchgraph.ops.elementwise.unary_backward_data import uses_dst
 from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
-from benchgraph.ops.spec import Attr, Domain, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Strategy, Testing, ports
+from benchgraph.ops.spec import Attr, Domain, FillRule, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Elementwise
 from benchgraph.ops.strategies import pointwise
@@ -79,7 +79,7 @@ def _row(
     attrs: dict[str, Attr] | None = None,
     samples: tuple[tuple[str, Attrs], ...] = (("", Attrs()),),
     domain: Domain | None = None,
-    fill: Strategy | None = None,
+    fill: FillRule | None = None,
     flops: int = FLOPS,
     guaranteed_zeros: Callable[[Attrs], bool] = lambda attrs: False,
     has_limit: bool = False,

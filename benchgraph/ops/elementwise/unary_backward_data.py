@@ -9,7 +9,7 @@ from benchgraph.core.tensor import TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise import unary
 from benchgraph.ops.laws import real
-from benchgraph.ops.spec import Array, Call, Domain, Filling, OpSpec, Strategy
+from benchgraph.ops.spec import Array, Call, Domain, Filling, FillRule, OpSpec
 from benchgraph.ops.strategies.filling import stored
 from benchgraph.ops.strategies.noise import Noise
 
@@ -49,10 +49,10 @@ def _moved_off_the_kinks(attrs: Attrs, src: Array) -> Array:
     return np.where(near_kink, (0.5 - beta) / alpha, src)
 
 
-def pattern_of(forward: OpSpec) -> Strategy:
+def pattern_of(forward: OpSpec) -> FillRule:
     """The forward op's pattern for both inputs, or, for use_dst, its result for the pattern."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         pattern = forward.testing.fill(call, 0)
         if port == 1 or not uses_dst(call.attrs):
             return pattern
@@ -63,7 +63,7 @@ def pattern_of(forward: OpSpec) -> Strategy:
 
         return Filling(f"{forward.kind} of {pattern.description}", made)
 
-    return strategy
+    return rule
 
 
 def pattern_off_the_kinks(call: Call, port: int) -> Filling:

@@ -57,11 +57,11 @@ SPECS = (
             "data_format": DATA_FORMAT,
         },
         (
-            Sample(((2, 6, 5, 3), (6,), (6,)), _attrs(3), out_dtypes=_F3, why="channels in dim 1, everything else on"),
+            Sample(((2, 6, 5, 3), (6,), (6,)), _attrs(3), out_dtypes=_F3, why="channels in dim 1, all optional inputs and outputs"),
             Sample(((2, 5, 3, 6), (6,), (6,)), _attrs(3, "NXC"), out_dtypes=_F3, why="channels last"),
             Sample(((2, 3, 8),), _BARE.updated(groups=2), why="data_format left out is NXC"),
             Sample(((2, 4, 17),), _attrs(1, base=_BARE), why="one group: all of an image"),
-            Sample(((2, 4, 17), (4,), (4,)), _attrs(4, keep_stats=False), why="a group per channel, a tail"),
+            Sample(((2, 4, 17), (4,), (4,)), _attrs(4, keep_stats=False), why="one group per channel; size not a multiple of a vector"),
             Sample(((3, 10), (10,), (10,)), _attrs(5), out_dtypes=_F3, why="no spatial dims"),
             Sample(((2, 4, 2, 3, 5),), _attrs(2, use_affine=False), out_dtypes=_F3, why="three spatial dims"),
             Sample(((3, 4),), _attrs(4, base=_BARE), why="groups of one element are 0"),

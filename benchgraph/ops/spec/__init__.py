@@ -31,13 +31,13 @@ from benchgraph.ops.spec.forms import (
 from benchgraph.ops.spec.lowering import Category, Decompose, Decomposer, Lowering, Role
 from benchgraph.ops.spec.schema import Attr, Check, Port, Refit, Schema, port_of, ports
 from benchgraph.ops.spec.semantics import Computes, Infer, Reference, Semantics
-from benchgraph.ops.spec.testing import Domain, Filling, Law, Sample, Strategy, Testing
+from benchgraph.ops.spec.testing import Domain, Filling, FillRule, Law, Sample, Testing
 
 __all__ = [
     "TO_BF16", "Array", "Attr", "Border", "Box", "Call", "Category", "Check", "Computes", "Contraction", "DataMovement", "Declared",
-    "Decompose", "Decomposer", "Domain", "Elementwise", "F", "Filling", "Form", "Indices", "Infer", "Interval", "Law", "Lowering", "OpSpec",
-    "Port", "Reduction", "Reference", "Refit", "Role", "Sample", "Schema", "Semantics", "Source", "Strategy", "Tap", "Testing", "Types",
-    "Window", "port_of", "ports",
+    "Decompose", "Decomposer", "Domain", "Elementwise", "F", "FillRule", "Filling", "Form", "Indices", "Infer", "Interval", "Law",
+    "Lowering", "OpSpec", "Port", "Reduction", "Reference", "Refit", "Role", "Sample", "Schema", "Semantics", "Source", "Tap", "Testing",
+    "Types", "Window", "port_of", "ports",
 ]  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class Filling:
     make: Callable[[TensorType, Noise], Array]
 
 
-Strategy: TypeAlias = Callable[[Call, int], Filling]
+FillRule: TypeAlias = Callable[[Call, int], Filling]
 Domain: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
 
 
@@ -59,12 +59,12 @@ Domain: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
 class Testing:
     """fill and domain give the data of an input port, of a call whose operands may be quantised though the op's are not."""
 
-    fill: Strategy  # (call, port): what mode C fills an input with, benchdnn's strategy
+    fill: FillRule  # (call, port): what mode C fills an input with, as benchdnn does
     domain: Domain  # (call, port, rng): real numbers as the op has them in use, float64 or the port's integer type
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
     gradient_of: str = ""  # of a backward op: the forward kind. Tests hold every output `diff_x` to its numerical derivative by x
-    fills_quantised: bool = False  # an operand that is the result of a Dequantize is filled as this op's strategy says
+    fills_quantised: bool = False  # an operand that is the result of a Dequantize is filled as this op's `fill` says
     factors: tuple[float, ...] = ()  # the values of an operand whose partner is computed in the graph; (): as `fill` says
     zero_limit: Callable[[Call], float] = lambda call: 0.30  # the largest share of zeros with which a passing dst is trusted
     guaranteed_zeros: Callable[[Call], float] = lambda call: 0.0  # the share of dst that is 0 for any input, so that its zeros do count

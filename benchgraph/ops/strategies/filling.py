@@ -1,6 +1,6 @@
 """Fillings as functions of the element's position, and strategies that many ops share.
 
-A row's strategy is `fill(call, port) -> Filling`. The filling makes a tensor, mostly the port's; a displacement rule may use it for one
+A row's fill rule is `fill(call, port) -> Filling`. The filling makes a tensor, mostly the port's; a displacement rule may use it for one
 earlier in the graph, of another shape and dtype. Every value is exact in its dtype.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops.spec import Array, Filling, Strategy
+from benchgraph.ops.spec import Array, Filling, FillRule
 from benchgraph.ops.strategies.noise import Noise, Positions
 
 CHUNK = 1 << 15  # elements made at once: the temporaries stay in L2
@@ -99,14 +99,14 @@ def exactly(array: Array, description: str) -> Filling:
     return Filling(description, lambda t, noise: stored(np.resize(array, t.shape), t.dtype))
 
 
-def always(filling: Filling) -> Strategy:
+def always(filling: Filling) -> FillRule:
     """The same filling for every port."""
     return lambda call, port: filling
 
 
-def per_port(*strategies: Strategy) -> Strategy:
-    """A strategy for each input port; the last one serves the ports after it too."""
-    return lambda call, port: strategies[min(port, len(strategies) - 1)](call, port)
+def per_port(*rules: FillRule) -> FillRule:
+    """A fill rule for each input port; the last one serves the ports after it too."""
+    return lambda call, port: rules[min(port, len(rules) - 1)](call, port)
 
 
 def by_index(description: str, value: Callable[[Positions, Noise], Array]) -> Filling:

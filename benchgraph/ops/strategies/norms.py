@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops.spec import Array, Call, Filling, Strategy
+from benchgraph.ops.spec import Array, Call, Filling, FillRule
 from benchgraph.ops.strategies.filling import CHUNK, always, by_index, stored
 from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
@@ -65,10 +65,10 @@ def _arranged(t: TensorType, norm: Norm, values: Callable[[Positions, Positions]
     return np.ascontiguousarray(np.moveaxis(arranged, range(len(shape)), (*kept, *axes))).reshape(t.shape)
 
 
-def paired(norm_of: NormOf) -> Strategy:
+def paired(norm_of: NormOf) -> FillRule:
     """mean * (1 + f) and mean * (1 - f), f a few random bits; an odd one out is the mean."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         norm = norm_of(call)
         count = norm.reduced_size
         bits, density = _bits(DIGITS[call.ins[port].dtype], count)
@@ -87,13 +87,13 @@ def paired(norm_of: NormOf) -> Strategy:
 
         return Filling(f"means 1/4 to 16, pairs around them by {bits} bits{f', {density:.2%} of them' if density < 1 else ''}", make)
 
-    return strategy
+    return rule
 
 
-def beside_the_mean(norm_of: NormOf) -> Strategy:
+def beside_the_mean(norm_of: NormOf) -> FillRule:
     """For gradients: the mean plus 1 or minus 1, in pairs."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         norm = norm_of(call)
 
         def make(t: TensorType, noise: Noise) -> Array:
@@ -101,7 +101,7 @@ def beside_the_mean(norm_of: NormOf) -> Strategy:
 
         return Filling("means 1/4 to 16, plus or minus 1", make)
 
-    return strategy
+    return rule
 
 
 def _signed_power(low: int, high: int, description: str) -> Filling:

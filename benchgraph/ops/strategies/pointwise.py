@@ -1,4 +1,4 @@
-"""Two operands, activations, conversions, PReLU, pools, interpolation: element by element."""
+"""benchdnn's test data for element-wise ops: two operands, activations, conversions, PReLU; and for pools and interpolation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops.spec import Array, Attr, Call, Filling, Strategy
+from benchgraph.ops.spec import Array, Attr, Call, Filling, FillRule
 from benchgraph.ops.strategies.filling import always, by_element, by_index, constant, integers
 from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import DIGITS
 
 
 def _without_zeros(filling: Filling) -> Filling:
-    """A divisor: zeros replaced by ones."""
+    """A divisor: zeros replaced by 1."""
 
     def make(t: TensorType, noise: Noise) -> Array:
         made = filling.make(t, noise)
@@ -65,15 +65,15 @@ def eltwise(alpha: float = 0.0, beta: float = 0.0, first: tuple[float, ...] = ()
     return by_index(f"13 phases: integers to 100, reals to 0.9, near {', '.join(f'{e:g}' for e in EDGES)}, {alpha:g}, {beta:g}", pattern)
 
 
-def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_beta: tuple[float, ...] = ()) -> Strategy:
+def activation(schema: Mapping[str, Attr], first: tuple[float, ...] = (), alpha_beta: tuple[float, ...] = ()) -> FillRule:
     """The pattern with an op's first two f32 attributes as alpha and beta, or those that are given; with 0 for a bound that is infinite."""
     names = [name for name, attr in schema.items() if attr.type == "f32"]
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         alpha, beta = (number if isfinite(number) else 0.0 for number in (*alpha_beta, *map(call.attrs.real, names), 0.0, 0.0)[:2])
         return eltwise(alpha, beta, first)
 
-    return strategy
+    return rule
 
 
 INFINITIES = (inf, -inf)  # further test data of Log
@@ -115,15 +115,15 @@ def prelu(call: Call, port: int) -> Filling:
 _POOL = {DType.f32: 2048, DType.bf16: 32, DType.f16: 32}
 
 
-def pool(*, signed: bool) -> Strategy:
+def pool(*, signed: bool) -> FillRule:
     """Integers: of f32 to 2048, of a narrower float to 32."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         t = call.ins[port].dtype
         low, high = (-_POOL[t], _POOL[t]) if t in _POOL else (int(t.range[0]), int(t.range[1]))
         return integers(low if signed else max(low, 0), high)
 
-    return strategy
+    return rule
 
 
 def interpolate(call: Call, port: int) -> Filling:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops.spec import Array, Call, Filling, Strategy
+from benchgraph.ops.spec import Array, Call, Filling, FillRule
 from benchgraph.ops.strategies.filling import by_index, choices, integers, stored
 from benchgraph.ops.strategies.noise import Noise, Positions
 from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
@@ -18,10 +18,10 @@ EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not su
 TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most) of a row's largest, second, third numbers
 
 
-def softmax(axis: Callable[[Call], int]) -> Strategy:
+def softmax(axis: Callable[[Call], int]) -> FillRule:
     """Rows of the type's least number with some near +88 (even rows) or -88 (odd rows): several share the largest one."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         along = axis(call)
 
         def make(t: TensorType, noise: Noise) -> Array:
@@ -46,7 +46,7 @@ def softmax(axis: Callable[[Call], int]) -> Strategy:
 
         return Filling("the least number, and per row up to 15 near 88 or -88", make)
 
-    return strategy
+    return rule
 
 
 def _stride(size: int) -> int:
@@ -62,17 +62,17 @@ def softmax_zeros(size: int) -> float:
 RAMP = 128
 
 
-def ramp(sign: int) -> Strategy:
+def ramp(sign: int) -> FillRule:
     """Multiples of 1/128 below 1, of one sign: in a gradient's sums nothing cancels."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         def values(at: Positions, noise: Noise) -> Array:
             start = noise.integers(0, RAMP - 1, np.zeros(1, np.int64))
             return sign * ((11 * at + start) % RAMP) / RAMP
 
         return by_index(f"a ramp of 128 steps from 0 to {sign}", values)
 
-    return strategy
+    return rule
 
 
 LARGEST = 16
@@ -85,10 +85,10 @@ def _sum_density(call: Call, reduced_size: int) -> float:
     return min(1.0, float(exact) / max(reduced_size, 1))
 
 
-def total(reduced_size: Callable[[Call], int], shift: int = 0) -> Strategy:
+def total(reduced_size: Callable[[Call], int], shift: int = 0) -> FillRule:
     """Integers to 16, as many of them not 0 as dst and the accumulator have digits for; plus shift, for a mean."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         density = _sum_density(call, reduced_size(call))
         if not shift:
             return integers(-LARGEST, LARGEST, density, starts_positive=True)
@@ -97,13 +97,13 @@ def total(reduced_size: Callable[[Call], int], shift: int = 0) -> Strategy:
             f"{plain.description}, plus {shift}", lambda t, noise: stored(plain.make(t, noise).astype(np.float64) + shift, t.dtype)
         )
 
-    return strategy
+    return rule
 
 
-def extreme(sign: int) -> Strategy:
+def extreme(sign: int) -> FillRule:
     """sign 1: for a maximum. Integers to 16 among the numbers that can never be it; a few of a long row."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         def values(dtype: DType) -> Callable[[Positions, Noise], Array]:
             neutral = dtype.range[0 if sign > 0 else 1]
             return lambda at, noise: np.where(noise.chance(0.5, at, lane=1), noise.integers(-LARGEST, LARGEST, at), neutral)
@@ -111,13 +111,13 @@ def extreme(sign: int) -> Strategy:
         t = call.ins[port].dtype
         return by_index(f"integers in [-16, 16], half of them {'least' if sign > 0 else 'largest'} numbers", values(t))
 
-    return strategy
+    return rule
 
 
-def product(reduced_size: Callable[[Call], int]) -> Strategy:
+def product(reduced_size: Callable[[Call], int]) -> FillRule:
     """Ones, and on the average ten of 1/2, 2 and their negatives per product."""
 
-    def strategy(call: Call, port: int) -> Filling:
+    def rule(call: Call, port: int) -> Filling:
         share = min(1.0, FACTORS / max(reduced_size(call), 1))
         factors = choices((0.5, 2.0, -0.5, -2.0))
 
@@ -128,4 +128,4 @@ def product(reduced_size: Callable[[Call], int]) -> Strategy:
 
         return Filling(f"1, and {share:.2%} {factors.description}", make)
 
-    return strategy
+    return rule
