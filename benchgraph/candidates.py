@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
-from benchgraph.explain import Section, explain
+from benchgraph.explain import StageReport, explain
 from benchgraph.gir.search_space import legal
 from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
@@ -22,7 +22,10 @@ class Candidates:
 
 
 def candidates(partition: Partition, target: Target | None = None) -> Candidates:
-    """Raises Unimplemented for a partition that has not exactly one product, and what compile_partition raises."""
+    """The legal schedules of the partition's only product, and the compiler's choice.
+
+    Raises Unimplemented unless the partition has exactly one product, and what compile_partition raises.
+    """
     target = target or current()
     free = replace(partition, options=replace(partition.options, forced=()))
     nests = [n for n in explain(free, target, with_tuning=False).nests if n.when == "main"]
@@ -40,6 +43,6 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
     return Candidates(chosen.problem, own, every if own in every else (own, *every))
 
 
-def _is_tiled(section: Section) -> bool:
+def _is_tiled(section: StageReport) -> bool:
     """Whether all ops after the product run on its tiles, so that its columns can be split over tasks."""
     return {op.anchor for op in section.ops} <= {"kernel", "tile"}

@@ -224,10 +224,10 @@ def _look_back(command: str, *words: str) -> int:
 
 def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
     """Run random graphs, then shrink those that failed. Returns the exit code."""
-    from benchgraph.commands.fuzz import plan, read, shrink_all
+    from benchgraph.commands.fuzz import parse_request, plan, shrink_all
 
     try:
-        request = read(words)
+        request = parse_request(words)
         line = plan(request)
         jobs = _workers(line)
         _need_resources(line, bench)

@@ -32,7 +32,7 @@ class PlacedOp:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ProductParameters:
     """The parameters of one product (gir/parameters.py). derived: those that follow from the others, by the paper's names."""
 
     problem: str
@@ -42,11 +42,11 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Section:
+class StageReport:
     """The ops of one stage of a nest, and the parameters of the product they begin with."""
 
     ops: tuple[PlacedOp, ...]
-    chosen: Chosen | None = None
+    chosen: ProductParameters | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Nest:
 
     name: str
     when: str
-    sections: tuple[Section, ...]
+    sections: tuple[StageReport, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     next_entry: tuple[str, ...]
@@ -109,7 +109,7 @@ class Arenas:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ConstantBuffer:
     """A buffer of the executable that outlives executions. maker: init, or the compiler, for compile-time data."""
 
     name: str
@@ -130,7 +130,7 @@ class Explanation:
     passes: tuple[PassStep, ...]
     buffers: tuple[Buffer, ...]
     arenas: tuple[Arenas, ...]
-    constants: tuple[Kept, ...]
+    constants: tuple[ConstantBuffer, ...]
     inplace: tuple[tuple[int, int], ...]
 
 
@@ -196,22 +196,22 @@ def _apart(g: Graph, node: FusedOp, notes: Sequence[Note], *, off: bool) -> Iter
             yield other.name, why or once
 
 
-def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> Section:
+def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> StageReport:
     ops = tuple(
         PlacedOp(op.kind, ", ".join(_value(g, v) for v in op.outs), anchor.value, begins.get(op.outs[0], ""))
         for op, anchor in zip(stage.ops, stage.anchors, strict=True)
     )
-    return Section(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
+    return StageReport(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
 
 
 _PARAMETERS = "batch m n k mb nb kb split_n panels_first abreast step ks ns parts groups cores"  # as they are called in reports
 _ATTRIBUTES = {"abreast": "unrolled_columns", "step": "score_columns", "parts": "l2_parts", "groups": "entry_groups"}
 
 
-def _chosen(g: Graph, op: Op, p: Parameters) -> Chosen:
+def _chosen(g: Graph, op: Op, p: Parameters) -> ProductParameters:
     given: dict[str, int | bool] = {name: getattr(p, _ATTRIBUTES.get(name, name)) for name in _PARAMETERS.split()}
     derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
-    return Chosen(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
+    return ProductParameters(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
 
 
 def _value(g: Graph, id: int) -> str:
@@ -248,7 +248,7 @@ def _arenas(f: Func, threads: int) -> Arenas:
     return Arenas(f.name, *reused, threads)
 
 
-def _constants(executable: Executable) -> Iterator[Kept]:
+def _constants(executable: Executable) -> Iterator[ConstantBuffer]:
     signature = executable.signature
     for t, data in zip(signature.constants, signature.literals, strict=True):
-        yield Kept(t.name, t.nbytes, "init" if data is None else "the compiler")
+        yield ConstantBuffer(t.name, t.nbytes, "init" if data is None else "the compiler")

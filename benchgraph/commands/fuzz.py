@@ -64,7 +64,7 @@ class Request:
         return [f"--{DRIVER}", *self.rest, *(f"{self.seed}:{index}" for index in places)]
 
 
-def read(given: Sequence[str]) -> Request:
+def parse_request(given: Sequence[str]) -> Request:
     """Split off the command's own options. Raises UsageError."""
     own, words, rest = dict[str, Any](), list[str](), list[str]()
     for option, value in own_options("fuzz", OPTIONS, given, words):
@@ -155,4 +155,4 @@ def _failure_kind(case: CaseResult) -> tuple[Status, str]:
         return case.result.status, "wrong values"
     where_less = re.sub(r"^(\S+\.json|\d+:\d+): ", "", case.result.reason.partition(";")[0])
     numberless = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\S*\d\S*", "#", where_less)
-    return case.result.status, re.sub(r"#: \w+", "#", numberless)  # op 3: ReLU
+    return case.result.status, re.sub(r"#: \w+", "#", numberless)  # drops the word after a quoted name: "tensor 'x': f32"

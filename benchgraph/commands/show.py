@@ -13,7 +13,7 @@ from benchgraph.options.parsers import one_of
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.present.show.dot import dot
 from benchgraph.present.show.picture import draw, part, sketch
-from benchgraph.present.show.repeated_blocks import folded
+from benchgraph.present.show.repeated_blocks import with_repeats_collapsed
 from benchgraph.present.show.svg import svg
 from benchgraph.present.show.text import text
 from benchgraph.results.json_report import write
@@ -65,7 +65,7 @@ def show(given: list[str], bench: Bench) -> str:
     partitions = bench.library(problem.globals.library[0]).partitions(graph, PolicyChoice.read(policy).policy)
     title = problem.description
     picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
-    drawn = FORMATS[request.format](picture if request.is_unfolded or problem.globals.verbose else folded(picture))
+    drawn = FORMATS[request.format](picture if request.is_unfolded or problem.globals.verbose else with_repeats_collapsed(picture))
     if request.output in ("", STDOUT):
         return drawn
     write(request.output, drawn + "\n")

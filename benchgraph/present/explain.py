@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchgraph.core.formats import counted
-from benchgraph.explain import Arenas, Explanation, Nest, PassStep, Section
+from benchgraph.explain import Arenas, Explanation, Nest, PassStep, StageReport
 from benchgraph.present.terminal import columns, grid, printed, table_text, text_console
 
 MOST = 100  # columns: longer lines are hard to read
@@ -56,7 +56,7 @@ def _nest(out: Console, nest: Nest) -> None:
         _paragraph(out, f"ends before {other}: {why}", "    ")
 
 
-def _section(out: Console, section: Section, number: int) -> None:
+def _section(out: Console, section: StageReport, number: int) -> None:
     table = grid()
     for name in (f"stage {number}", "makes", "anchor"):
         table.add_column(name, overflow="fold")

@@ -15,7 +15,7 @@ from click.testing import Result as Output
 
 from benchgraph import ops
 from benchgraph.cli import main
-from benchgraph.commands.fuzz import Request, _as_it_ran, read, shrink_all
+from benchgraph.commands.fuzz import Request, _as_it_ran, parse_request, shrink_all
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
@@ -53,7 +53,7 @@ def test_it_runs_graphs_of_a_seed_each_of_which_runs_alone() -> None:
 
 
 def test_the_other_words_go_to_every_graph() -> None:
-    request = read(["--count=2", "--policy=fused,post_ops", "-o", "found", "--jobs", "2", "--tries", "7"])
+    request = parse_request(["--count=2", "--policy=fused,post_ops", "-o", "found", "--jobs", "2", "--tries", "7"])
     assert request == Request(count=2, output="found", tries=7, rest=("--policy=fused,post_ops", "--jobs=2"))
     assert request.words == ["--fuzz", "--policy=fused,post_ops", "--jobs=2", "0:0", "0:1"]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.present.show.layout import GAP, lay_out
+from benchgraph.present.show.graph_drawing import GAP, lay_out
 from benchgraph.present.show.picture import label
 
 Golden = Callable[[str], None]

@@ -20,7 +20,7 @@ WHOLE = ("run", "date", "commit", "slower by")  # columns that are not folded
 CHART = 100  # columns of a chart where there is no terminal
 
 
-def digest(text: str) -> str:
+def uid_of(text: str) -> str:
     """A uid for a run whose report has none, derived from its text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -148,13 +148,14 @@ def _notes(h: History) -> list[str]:
     notes = []
     if h.left_out:
         notes.append(f"note: {h.left_out} runs left out: HEAD does not come from their commits")
-    if short := sum(len(s.runs) < LEAST_RUNS for s in h.series.values()):
+    if too_short := sum(len(s.runs) < LEAST_RUNS for s in h.series.values()):
         notes.append(
-            f"note: {short} of {len(h.series)} series have fewer than {LEAST_RUNS} runs, too few to tell a change from noise; "
+            f"note: {too_short} of {len(h.series)} series have fewer than {LEAST_RUNS} runs, too few to tell a change from noise; "
             "'benchgraph compare' judges single runs"
         )
     if h.series and h.start > len(h.runs) - LEAST_SIDE and h.start:
-        notes.append(f"note: {len(h.runs) - h.start} runs since then; a change shows from {LEAST_SIDE} runs on")
+        rule = f"a change can be detected only with at least {LEAST_SIDE} runs before and after it"
+        notes.append(f"note: {len(h.runs) - h.start} runs since then; {rule}")
     return [folded(note, columns()) for note in notes]
 
 

@@ -37,6 +37,8 @@ PARTITIONS = 8  # colours of present/show/colours.py, likewise
 MARKERS = "osD^vP"
 # Placeholder colours for variables of the style sheet
 INK, MUTED, GRID = "#00aa10", "#00aa11", "#00aa12"
+GROUND, TEXT_ON_COLOUR = "#00aa13", "#00aa14"
+PARTITION_COLOUR = "#00aa2"  # and its number
 STYLE: Any = {
     **mpl.rcParamsDefault,
     "svg.fonttype": "none",
@@ -141,7 +143,7 @@ def _roofline(run: Run, timed: Sequence[Case]) -> Chart:
         for description, roof in ceilings(peaks, (top / bottom) ** (12 / 250)):
             axes.annotate(
                 description, (high, roof / 1e9), (0, 3), textcoords="offset points", ha="right", va="bottom",
-                color=MUTED, fontsize=8.5, zorder=5, bbox={"facecolor": "#00aa13", "edgecolor": "none", "pad": 0.5},
+                color=MUTED, fontsize=8.5, zorder=5, bbox={"facecolor": GROUND, "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
         axes.set_xlim(low, high)
         axes.set_xlabel("arithmetic intensity, FLOP/B")
@@ -207,16 +209,16 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     ratios = _ratio_bars(run, timed)
     first, names = run.series[0], _names(run)
     few = len(ratios) <= LABELLED
-    note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; those that say little leave the picture."
+    note = f"Above 1, {first} is faster. Lines are 95 % intervals within this run; very wide ones are cut off at the edge."
     description = f"Times over those of {first}, with intervals, of {counted(len({r.case.key for r in ratios}), 'case')}."
     height = 70.0 + 15.0 * (len(ratios) + 0.6 * len({r.case.key for r in ratios})) if few else 320.0
 
     def bars(axes: Axes, wide: bool) -> None:
         y, ticks, rows = 0.0, list[tuple[float, str]](), list[tuple[float, _Ratio]]()
-        said_of = labels(timed, LABEL_WIDE if wide else LABEL_NARROW)
+        label_of = labels(timed, LABEL_WIDE if wide else LABEL_NARROW)
         for key in dict.fromkeys(r.case.key for r in ratios):
             mine = [r for r in ratios if r.case.key == key]
-            ticks.append((y + (len(mine) - 1) / 2, said_of[key]))
+            ticks.append((y + (len(mine) - 1) / 2, label_of[key]))
             rows += [(y + i, r) for i, r in enumerate(mine)]
             y += len(mine) + 0.6
         for at, r in rows:
@@ -301,12 +303,12 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
 
     def paint(axes: Axes, wide: bool) -> None:
         names, y, last = list[tuple[float, str]](), 0.0, ""
-        said_of = labels(several, LABEL_WIDE if wide else LABEL_NARROW)
+        label_of = labels(several, LABEL_WIDE if wide else LABEL_NARROW)
         longest = max(sum(p.timing.median_s for p in t.partitions) / c.result.timings[0].timing.median_s for c, t in rows)
         for c, t in rows:
             y += 0.7 if last and c.key != last else 0.0
             if c.key != last:
-                names.append((y, said_of[c.key]))
+                names.append((y, label_of[c.key]))
                 y += 1
             first, x = c.result.timings[0].timing.median_s, 0.0
             for segment in segments(t):
@@ -315,14 +317,15 @@ def _partitions(run: Run, several: Sequence[Case]) -> Chart:
                     (x, y - 0.42),
                     width,
                     0.84,
-                    facecolor=GRID if segment.id is None else f"#00aa2{segment.id % PARTITIONS}",
-                    edgecolor="#00aa13",
+                    facecolor=GRID if segment.id is None else f"{PARTITION_COLOUR}{segment.id % PARTITIONS}",
+                    edgecolor=GROUND,
                     linewidth=0.8,
                 )
                 bar.set_url(_link(c, run.series.index(t.policy)))
                 axes.add_patch(bar)
                 if name:
-                    axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=8, color=INK if segment.id is None else "#00aa14")
+                    ink = INK if segment.id is None else TEXT_ON_COLOUR
+                    axes.text(x + width / 2, y, name, ha="center", va="center", fontsize=8, color=ink)
                 x += width
             axes.annotate(
                 series[run.series.index(t.policy)], (x, y), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color=MUTED

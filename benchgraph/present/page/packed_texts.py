@@ -9,7 +9,7 @@ import zlib
 from benchgraph.core.formats import counted
 from benchgraph.present.page.view import Case, Cut
 from benchgraph.present.show.picture import draw
-from benchgraph.present.show.repeated_blocks import folded
+from benchgraph.present.show.repeated_blocks import with_repeats_collapsed
 from benchgraph.present.show.svg import svg
 from benchgraph.results.sketch import Sketch
 
@@ -45,4 +45,4 @@ class PackedTexts:
 def _drawn(graph: Sketch, ops: tuple[tuple[int, ...], ...], parts: tuple[str, ...], policy: str) -> str:
     left = tuple(op.id for op in graph.ops if not any(op.id in part for part in ops))  # End, which is never executed
     more = ((left,), ("not executed",)) if left else ((), ())
-    return svg(folded(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy)))
+    return svg(with_repeats_collapsed(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy)))

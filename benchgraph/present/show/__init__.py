@@ -5,6 +5,6 @@ colours.py          colours of partitions and lines
 repeated_blocks.py  draws repeated blocks once
 text.py             for terminals
 dot.py              for Graphviz
-layout.py           layered layout of ops and tensors, from top to bottom
+graph_drawing.py    layered drawing of ops and tensors, from top to bottom
 svg.py              for browsers, without Graphviz
 """

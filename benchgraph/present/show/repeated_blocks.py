@@ -3,8 +3,8 @@
     a MatMul ReLU MatMul ReLU MatMul ReLU b   ->   a [MatMul ReLU] x3 b
 
 A block is a run of ops in the order of execution. Its repetitions are equal up to ids: they compute the same, read the same of their own
-and the previous block's results, are partitioned alike, and only the next block reads their results. Those of the last may be read
-anywhere.
+and the previous block's results, are partitioned alike, and only the next block reads their results. Results of the last
+repetition may be read by any op.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_SAVED = 6  # ops that must be saved, since small pictures are clear withou
 LONGEST = 256  # ops of a block
 
 
-def folded(picture: Picture) -> Picture:
+def with_repeats_collapsed(picture: Picture) -> Picture:
     """The first of each run of equal blocks, with their count; the same picture if there are none."""
     ops, start = _Ops(picture), 0
     runs = list[tuple[int, int, int]]()

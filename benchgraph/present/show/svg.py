@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from benchgraph.core.formats import runs
 from benchgraph.core.printable import printable
 from benchgraph.present.show.colours import INK, LINE, PARTITIONS, colour
-from benchgraph.present.show.layout import Layout, lay_out
+from benchgraph.present.show.graph_drawing import Drawing, lay_out
 from benchgraph.present.show.picture import Box, Fold, Picture, Wire
 
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
@@ -22,18 +22,18 @@ def svg(picture: Picture) -> str:
     widths = {node: max(map(len, text)) * LETTER + 20 for node, text in lines.items()}
     edges = [(f"op{w.source}", f"t{w.id}") for w in picture.wires if w.source is not None]
     edges += [(f"t{w.id}", f"op{id}") for w in picture.wires for id in w.targets]
-    layout = lay_out(widths, edges)
-    tops, heights = _rows(layout, lines)
+    drawing = lay_out(widths, edges)
+    tops, heights = _rows(drawing, lines)
     legend = _legend_lines(picture)
     top = MARGIN + LINE_HEIGHT * (len(legend) + 2)
-    body = [text for fold in picture.folds for text in _frame(fold, picture, layout, widths, tops, heights, top)]
-    body += [_edge(layout, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
-    body += [_box(b, lines[f"op{b.id}"], layout, widths, heights, tops, top) for b in picture.boxes]
-    body += [_tensor(w, layout, widths, tops, heights, top) for w in picture.wires]
+    body = [text for fold in picture.folds for text in _frame(fold, picture, drawing, widths, tops, heights, top)]
+    body += [_edge(drawing, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
+    body += [_box(b, lines[f"op{b.id}"], drawing, widths, heights, tops, top) for b in picture.boxes]
+    body += [_tensor(w, drawing, widths, tops, heights, top) for w in picture.wires]
     title = ", ".join(part for part in (picture.title, picture.policy) if part)
     longest = max([len(title), *(len(line) for _, line in legend)]) * LETTER
-    named = (max(layout.centre[n] + widths[n] / 2 for n in (f"op{id}" for id in f.ids)) + 14 + len(str(f)) * LETTER for f in picture.folds)
-    width = max([longest, *named, *(layout.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
+    named = (max(drawing.centre[n] + widths[n] / 2 for n in (f"op{id}" for id in f.ids)) + 14 + len(str(f)) * LETTER for f in picture.folds)
+    width = max([longest, *named, *(drawing.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
     height = top + (tops[-1] + heights[-1] if tops else 0) + MARGIN
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
@@ -52,9 +52,9 @@ def _label(w: Wire) -> str:
     return ("in " if w.source is None else "out " if w.is_output else "") + w.label
 
 
-def _rows(layout: Layout, lines: dict[str, list[str]]) -> tuple[list[float], list[float]]:
-    count = max(layout.layer.values(), default=-1) + 1
-    heights = [max(len(lines[n]) for n, i in layout.layer.items() if i == row) * LINE_HEIGHT + 12 for row in range(count)]
+def _rows(drawing: Drawing, lines: dict[str, list[str]]) -> tuple[list[float], list[float]]:
+    count = max(drawing.layer.values(), default=-1) + 1
+    heights = [max(len(lines[n]) for n, i in drawing.layer.items() if i == row) * LINE_HEIGHT + 12 for row in range(count)]
     return [sum(heights[:row]) + ROW * row * 0.7 for row in range(count)], heights
 
 
@@ -63,9 +63,9 @@ def _is_dashed(picture: Picture, edge: tuple[str, str]) -> bool:
     return not next(w.crosses for w in picture.wires if f"t{w.id}" == tensor)
 
 
-def _edge(layout: Layout, edge: tuple[str, str], tops: list[float], heights: list[float], top: float, dashed: bool) -> str:
+def _edge(drawing: Drawing, edge: tuple[str, str], tops: list[float], heights: list[float], top: float, dashed: bool) -> str:
     """A smooth line from the bottom of one layer to the top of the next, straight through the layers it crosses."""
-    points = [(x + MARGIN, top + tops[row], top + tops[row] + heights[row]) for x, row in layout.paths[edge]]
+    points = [(x + MARGIN, top + tops[row], top + tops[row] + heights[row]) for x, row in drawing.paths[edge]]
     (x, _, low), *rest = points
     path = [f"M{x:.1f},{low:.1f}"]
     for i, (x2, high, low2) in enumerate(rest):
@@ -79,10 +79,10 @@ def _edge(layout: Layout, edge: tuple[str, str], tops: list[float], heights: lis
     return f'<path d="{" ".join(path)}" fill="none" stroke="{LINE}" stroke-width="1.4"{style}{head}/>'
 
 
-def _box(b: Box, lines: list[str], layout: Layout, widths: dict[str, float], heights: list[float], tops: list[float], top: float) -> str:
+def _box(b: Box, lines: list[str], drawing: Drawing, widths: dict[str, float], heights: list[float], tops: list[float], top: float) -> str:
     """As tall as its layer, so that lines meet it."""
     node = f"op{b.id}"
-    x, row, width = layout.centre[node] + MARGIN, layout.layer[node], widths[node]
+    x, row, width = drawing.centre[node] + MARGIN, drawing.layer[node], widths[node]
     y, height = top + tops[row], heights[row]
     shape = f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="6" fill="{colour(b.partition)}"/>'
     first, *rest = lines
@@ -92,22 +92,22 @@ def _box(b: Box, lines: list[str], layout: Layout, widths: dict[str, float], hei
     return f'<g id="{node}">{title}{shape}{"".join(texts)}</g>'
 
 
-def _tensor(w: Wire, layout: Layout, widths: dict[str, float], tops: list[float], heights: list[float], top: float) -> str:
+def _tensor(w: Wire, drawing: Drawing, widths: dict[str, float], tops: list[float], heights: list[float], top: float) -> str:
     node = f"t{w.id}"
-    row = layout.layer[node]
+    row = drawing.layer[node]
     y = top + tops[row] + heights[row] / 2 + 4
-    return f'<g id="{node}">{_text(_label(w), layout.centre[node] + MARGIN, y, LINE, "middle")}</g>'
+    return f'<g id="{node}">{_text(_label(w), drawing.centre[node] + MARGIN, y, LINE, "middle")}</g>'
 
 
 def _frame(
-    fold: Fold, picture: Picture, layout: Layout, widths: dict[str, float], tops: list[float], heights: list[float], top: float
+    fold: Fold, picture: Picture, drawing: Drawing, widths: dict[str, float], tops: list[float], heights: list[float], top: float
 ) -> list[str]:
     """A frame around the ops of a block with its count; nothing if it would contain other ops."""
     mine = {f"op{id}" for id in fold.ids}
-    left, right = (f(layout.centre[n] + s * widths[n] / 2 for n in mine) for f, s in ((min, -1), (max, 1)))
-    rows = [layout.layer[n] for n in mine]
-    others = (n for n in (f"op{b.id}" for b in picture.boxes) if n not in mine and min(rows) <= layout.layer[n] <= max(rows))
-    if any(layout.centre[n] + widths[n] / 2 > left and layout.centre[n] - widths[n] / 2 < right for n in others):
+    left, right = (f(drawing.centre[n] + s * widths[n] / 2 for n in mine) for f, s in ((min, -1), (max, 1)))
+    rows = [drawing.layer[n] for n in mine]
+    others = (n for n in (f"op{b.id}" for b in picture.boxes) if n not in mine and min(rows) <= drawing.layer[n] <= max(rows))
+    if any(drawing.centre[n] + widths[n] / 2 > left and drawing.centre[n] - widths[n] / 2 < right for n in others):
         return []
     x, y, width = left + MARGIN - 8, top + tops[min(rows)] - 8, right - left + 16
     height = tops[max(rows)] + heights[max(rows)] - tops[min(rows)] + 16

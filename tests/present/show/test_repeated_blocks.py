@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from benchgraph.cli import main
 from benchgraph.present.show.dot import dot
 from benchgraph.present.show.picture import Picture, draw
-from benchgraph.present.show.repeated_blocks import folded
+from benchgraph.present.show.repeated_blocks import with_repeats_collapsed
 from benchgraph.present.show.svg import svg
 from benchgraph.present.show.text import text
 from benchgraph.results.sketch import OpSketch, Sketch
@@ -45,7 +45,7 @@ def perceptron(layers: int, *, odd: int = -1, cut: bool = True, skip: int = -1) 
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_layers_that_are_alike_are_drawn_once(cut: bool) -> None:
-    found = folded(perceptron(16, cut=cut))
+    found = with_repeats_collapsed(perceptron(16, cut=cut))
     (fold,) = found.folds
     assert (fold.ids, fold.count, fold.all) == ((0, 1, 2), 16, tuple(range(48)))
     assert [b.id for b in found.boxes] == [0, 1, 2, 48]
@@ -56,7 +56,7 @@ def test_layers_that_are_alike_are_drawn_once(cut: bool) -> None:
 
 
 def test_a_layer_that_differs_is_not_folded() -> None:
-    found = folded(perceptron(13, odd=6))
+    found = with_repeats_collapsed(perceptron(13, odd=6))
     assert [fold.all for fold in found.folds] == [tuple(range(18)), tuple(range(21, 39))] or len(found.folds) == 2
     drawn = {b.id for b in found.boxes}
     assert {18, 19, 20} <= drawn
@@ -64,7 +64,7 @@ def test_a_layer_that_differs_is_not_folded() -> None:
 
 
 def test_a_layer_that_is_read_from_far_ends_a_block() -> None:
-    found = folded(perceptron(12, skip=5))
+    found = with_repeats_collapsed(perceptron(12, skip=5))
     for fold in found.folds:
         assert fold.all[-1] == 17 or 17 not in fold.all  # op 17 makes what the last op reads, too
     assert 17 in {b.id for b in found.boxes} or any(fold.all[-1] == 17 for fold in found.folds)
@@ -73,13 +73,13 @@ def test_a_layer_that_is_read_from_far_ends_a_block() -> None:
 
 def test_few_layers_stay_as_they_are() -> None:
     picture = perceptron(2)
-    assert folded(picture) is picture
+    assert with_repeats_collapsed(picture) is picture
 
 
 def test_attributes_and_partitions_tell_blocks_apart() -> None:
     picture = perceptron(12)
     parts = tuple("single, 3 ops" if i == 4 else part for i, part in enumerate(picture.parts))
-    assert len(folded(Picture("", "", picture.boxes, picture.wires, parts)).folds) == 2
+    assert len(with_repeats_collapsed(Picture("", "", picture.boxes, picture.wires, parts)).folds) == 2
 
 
 def words(text: str) -> list[str]:
@@ -88,7 +88,7 @@ def words(text: str) -> list[str]:
 
 
 def test_every_format_has_the_count_of_repeated_blocks() -> None:
-    found = folded(perceptron(16))
+    found = with_repeats_collapsed(perceptron(16))
     drawn = words(svg(found))
     assert "x16: ops 0-47 (48)" in drawn
     assert "p0  0: MatMul x16" in drawn
@@ -105,7 +105,7 @@ def test_the_legend_has_a_line_for_what_is_alike_where_colours_come_again() -> N
     """Partitions of two kinds by turns: a line for each of them would be longer than the picture."""
     picture = perceptron(40)
     kinds = tuple("chain, 3 ops" if i % 2 else "single, 1 op" for i in range(len(picture.parts) - 1))
-    found = words(svg(folded(replace(picture, parts=(*kinds, "not executed, 1 op")))))
+    found = words(svg(with_repeats_collapsed(replace(picture, parts=(*kinds, "not executed, 1 op")))))
     assert "p0 p2 p4 p6 p8 p10 p12 p14 … (20): single, 1 op each" in found
     assert "p1 p3 p5 p7 p9 p11 p13 p15 … (20): chain, 3 ops each" in found
     assert "p40: not executed, 1 op" in found

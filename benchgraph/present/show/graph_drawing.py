@@ -13,7 +13,7 @@ GAP = 24.0  # between neighbours of a layer
 
 
 @dataclass(frozen=True)
-class Layout:
+class Drawing:
     """centre: node -> x; layer: node -> its layer from the top. paths: edge -> the (x, layer) points of its line."""
 
     centre: dict[str, float]
@@ -21,7 +21,7 @@ class Layout:
     paths: dict[tuple[str, str], tuple[tuple[float, int], ...]]
 
 
-def lay_out(widths: Mapping[str, float], edges: Sequence[tuple[str, str]]) -> Layout:
+def lay_out(widths: Mapping[str, float], edges: Sequence[tuple[str, str]]) -> Drawing:
     """widths: of every node. Long edges get a node of no width in each layer they cross, so that lines avoid boxes."""
     layer = _layers(list(widths), edges)
     size, steps, chains = dict(widths), list[tuple[str, str]](), dict[tuple[str, str], list[str]]()
@@ -34,7 +34,7 @@ def lay_out(widths: Mapping[str, float], edges: Sequence[tuple[str, str]]) -> La
     rows = _ordered(layer, steps)
     x = _placed(rows, size, steps)
     paths = {edge: tuple((x[node], layer[node]) for node in chain) for edge, chain in chains.items()}
-    return Layout({n: x[n] for n in widths}, {n: layer[n] for n in widths}, paths)
+    return Drawing({n: x[n] for n in widths}, {n: layer[n] for n in widths}, paths)
 
 
 def _layers(nodes: list[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
