@@ -86,7 +86,7 @@ _PMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: 
 
 
 def _words(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
-    """acc + sums of two neighbouring products of words: pmaddwd."""
+    """acc + sums of two neighbouring products of words, 16-bit integers: pmaddwd."""
     lanes = lanes_of(acc)
     a, b = (builder.bitcast(x, vector(I16, 2 * lanes)) for x in (a, b))
     if isa.needs:

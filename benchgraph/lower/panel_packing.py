@@ -64,10 +64,10 @@ class PanelPacking:
         """Whether the rows of the matrix are contiguous in memory."""
         return has_unit_stride(self.storage.g, self.op.ins[0], self.axes[1])
 
-    def panel(self, batch: Coords, no: Expr, columns: int, k: Coord = FIRST, rows: int | None = None) -> Pack:
-        """The no-th panel, of so many columns, of the matrix of a batch entry; or, of its rows, only `rows` from k on."""
+    def panel(self, batch: Coords, panel_index: Expr, columns: int, k: Coord = FIRST, rows: int | None = None) -> Pack:
+        """The panel with this number, `columns` wide, of one batch entry's matrix; with `rows`, only so many of its rows from k on."""
         rank, (_, block) = len(self.dst.shape), self.dst.layout.blocks[0]
-        at = (*batch, k, Coord(ZERO, no, block))
+        at = (*batch, k, Coord(ZERO, panel_index, block))
         dst = Slice(*self.storage.element(self.dst.id, at), ((rank - 1, 1), (rank, 1)))
         return Pack(Slice(*self._source_element(at), self.axes), dst, rows or self.dst.shape[-2], columns)
 
@@ -77,10 +77,11 @@ class PanelPacking:
         loops = [] if batch is not None else [(self.storage.var("u"), Const(extent)) for extent in outer]
         at = tuple(Coord(var) for var, _ in loops) if batch is None else batch
         _, block = self.dst.layout.blocks[0]
-        return nest(loops, in_blocks(n, block, self.storage.var("no"), lambda no, columns: self.panel(at, no, columns), kind), kind)
+        panels = in_blocks(n, block, self.storage.var("no"), lambda panel_index, columns: self.panel(at, panel_index, columns), kind)
+        return nest(loops, panels, kind)
 
     def prefetch(self, k: Coord, column: Coord, rows: int, columns: int) -> Prefetch:
-        """A prefetch of what is read for so many rows and columns, from these on, of the only matrix."""
+        """A prefetch of what is read for so many rows and columns, from these on, for weights without batch dims above 1."""
         src, index = self._source_element((*(FIRST for _ in self.dst.shape[:-2]), k, column))
         row_pitch, column_pitch = (src.strides[dim] * step for dim, step in self.axes)
         length, count, stride = (columns, rows, row_pitch) if self.reads_rows else (rows, columns, column_pitch)

@@ -31,7 +31,7 @@ def stores_columns(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[i
 @dataclass(frozen=True)
 class Interleaving:
     """Columns n, n + distance, ... , `count` of them, are stored side by side, and after them those of the next row: the phases of a
-    transposed convolution with channels first."""
+    transposed convolution with channels first, where row i, column n goes to place i * count + n // distance % count of a row of dst."""
 
     count: int
     distance: int
@@ -56,7 +56,7 @@ def interleaving(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int
 
 
 def _divisor(digit: Expr, column: Var) -> int:
-    """c of column // c, or of column // c % d; 0 for another expression."""
+    """c of `column // c` or `column // c % d`, as 3 for column // 3 % 2; 0 for another expression."""
     match digit:
         case Binary(BinOp.mod, Binary(BinOp.floordiv, x, Const(value=c)), Const()) | Binary(BinOp.floordiv, x, Const(value=c)):
             return int(c) if x == column else 0
@@ -64,7 +64,7 @@ def _divisor(digit: Expr, column: Var) -> int:
 
 
 def _last_store(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> tuple[Op, int] | None:
-    """The last result that leaves the nest, and its op; None where post-ops may not run in any order of rows and columns."""
+    """The last result that leaves the nest, and its op; None if the post-ops need one particular order of rows and columns."""
     all_ops = tuple(ops)
     stored = [(op, v) for op in all_ops for v in op.outs if g.root(v) in outs]
     return stored[-1] if stored and covers_all_axes(domain, all_ops) else None

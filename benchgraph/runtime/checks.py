@@ -12,9 +12,9 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.tir.ir import Tensor
 
 Array: TypeAlias = NDArray[np.generic]
-Given: TypeAlias = tuple[Tensor, Array]  # what code was compiled for, and the buffer for it
+BoundTensor: TypeAlias = tuple[Tensor, Array]  # what code was compiled for, and the buffer for it
 MAX_WORK = 100_000  # steps of numpy's exact search for a common element; two strided 4-d arrays take a few hundred
-OWN_MEMORY = "give every output memory of its own"
+OVERLAP_REMEDY = "give every output memory of its own"
 
 
 def check_buffers(role: str, arrays: Sequence[Array], tensors: tuple[Tensor, ...]) -> None:
@@ -57,7 +57,7 @@ def _has_layout(array: Array, t: Tensor) -> bool:
     return array.size == 0 or all(d == 1 or got == want * size for d, got, want in zip(t.shape, array.strides, t.strides, strict=True))
 
 
-def check_separate(inputs: Sequence[Given], outputs: Sequence[Given], inplace: Set[tuple[int, int]]) -> None:
+def check_no_overlap(inputs: Sequence[BoundTensor], outputs: Sequence[BoundTensor], inplace: Set[tuple[int, int]]) -> None:
     """Raises InvalidArguments for overlaps: compiled code assumes that parameters do not alias, except for the pairs of inplace."""
     for o, (out, array) in enumerate(outputs):
         where = f"bind: output {o} ({out.name})"
@@ -65,16 +65,16 @@ def check_separate(inputs: Sequence[Given], outputs: Sequence[Given], inplace: S
             if not overlap(array, other):
                 continue
             if (i, o) not in inplace:
-                raise InvalidArguments(f"it overlaps input {i} ({t.name})", where=where, fix=OWN_MEMORY)
+                raise InvalidArguments(f"it overlaps input {i} ({t.name})", where=where, fix=OVERLAP_REMEDY)
             if address(array) != address(other):
                 fix = "give it exactly that memory, or memory of its own"
                 raise InvalidArguments(f"it overlaps input {i} ({t.name})", where=where, fix=fix)
         for i, (t, other) in enumerate(outputs[:o]):
             if overlap(array, other):
-                raise InvalidArguments(f"it overlaps output {i} ({t.name})", where=where, fix=OWN_MEMORY)
+                raise InvalidArguments(f"it overlaps output {i} ({t.name})", where=where, fix=OVERLAP_REMEDY)
 
 
-def check_scratchpad(scratchpad: Array, nbytes: int, others: Sequence[Given]) -> None:
+def check_scratchpad(scratchpad: Array, nbytes: int, others: Sequence[BoundTensor]) -> None:
     """Raises InvalidArguments unless a user's scratchpad has nbytes contiguous bytes that overlap no other buffer."""
     if scratchpad.nbytes < nbytes or not scratchpad.flags.c_contiguous or not scratchpad.flags.writeable:
         state = "contiguous" if scratchpad.flags.c_contiguous else "scattered"

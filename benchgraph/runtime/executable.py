@@ -19,7 +19,7 @@ from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import Layout
 from benchgraph.machine.target import ISAS, LINE_BYTES, Isa, on_line
-from benchgraph.runtime.checks import address, check_buffers, check_scratchpad, check_separate
+from benchgraph.runtime.checks import address, check_buffers, check_no_overlap, check_scratchpad
 from benchgraph.runtime.code import Code, Unit, load
 from benchgraph.runtime.constants import Constants, constant_tensors
 from benchgraph.runtime.memory import Allocator, Use, allocate
@@ -114,7 +114,7 @@ class Executable:
         check_buffers("input", inputs, self.signature.inputs)
         check_buffers("output", outputs, self.signature.outputs)
         ins, outs = list(zip(self.signature.inputs, inputs, strict=True)), list(zip(self.signature.outputs, outputs, strict=True))
-        check_separate(ins, outs, self.inplace)
+        check_no_overlap(ins, outs, self.inplace)
         if scratchpad is not None:
             check_scratchpad(scratchpad, self.scratchpad_bytes, [*ins, *outs])
         return Bound(self, tuple(inputs), tuple(outputs), allocator, scratchpad, generations or (0,) * len(inputs))

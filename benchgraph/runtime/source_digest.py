@@ -13,11 +13,11 @@ from benchgraph.core.version import LOADED_NS, ROOT
 from benchgraph.runtime.disk_cache import Store
 
 # What code generation does not depend on. A new folder counts unless it is added here.
-_OTHERS = frozenset(
+_NOT_COMPILER = frozenset(
     {"_data", "__pycache__", "analysis", "commands", "framework", "fuzz", "harness", "library", "measure", "onednn", "options", "present"}
     | {"reference", "results", "torch", "tune", "cli.py", "__main__.py"}
 )
-_TICK_NS = 20_000_000  # times of files are those of the last clock tick, up to 10 ms ago
+_TICK_NS = 20_000_000  # times of files are those of the last clock tick, up to 10 ms ago, with a margin of two
 
 Status = tuple[str, int, int, int, int]  # path in the package, size, times of modification and change in ns, inode
 
@@ -25,8 +25,8 @@ Status = tuple[str, int, int, int, int]  # path in the package, size, times of m
 def compiler_digest(store: Store) -> str | None:
     """A digest of the names and contents of the compiler's files, as this process has loaded them; None if they have changed since.
 
-    Reading all of them takes 5 ms, so the disk cache keeps the digest by their status: nobody can set the time of a file's last change, so
-    equal status means equal contents.
+    Reading all of them takes 5 ms, so the disk cache keeps the digest under the files' stat data; ctime cannot be set by users, so equal
+    stat data mean equal contents.
     """
     return _digest(store, ROOT, LOADED_NS)
 
@@ -65,7 +65,7 @@ def _changed_ns(files: Iterable[Status]) -> int:
 def _files(root: Path, prefix: str = "") -> Iterator[Status]:
     with os.scandir(root) as entries:
         for entry in entries:
-            if entry.name in _OTHERS:
+            if entry.name in _NOT_COMPILER:
                 continue
             if entry.is_dir():
                 yield from _files(Path(entry.path), f"{prefix}{entry.name}/")

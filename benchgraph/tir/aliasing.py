@@ -16,19 +16,19 @@ def may_alias(f: Func, a: Tensor, b: Tensor) -> bool:
 
 def any_alias(f: Func, some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
     """Whether one of these tensors of a function and one of those may share memory."""
-    named, other = ({t.name: t for t in ts} for ts in (some, others))
+    first, second = ({t.name: t for t in ts} for ts in (some, others))
     pairs = _inplace_partners(f)
-    if not named.keys().isdisjoint(other) or any(not pairs[name].isdisjoint(other) for name in named if name in pairs):
+    if not first.keys().isdisjoint(second) or any(not pairs[name].isdisjoint(second) for name in first if name in pairs):
         return True
-    return any_share_bytes(named.values(), other.values())
+    return any_share_bytes(first.values(), second.values())
 
 
 def any_share_bytes(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
     """Whether one of these tensors shares bytes of an arena with another one of those, by a sweep over their offsets."""
-    named, other = ({t.name: t for t in ts if t.offset is not None} for ts in (some, others))
+    first, second = ({t.name: t for t in ts if t.offset is not None} for ts in (some, others))
     end = defaultdict[tuple[Scope, bool], int](int)  # of tensors that begin earlier, by arena and side
-    for t in sorted({**named, **other}.values(), key=lambda t: t.offset or 0):
-        begin, sides = t.offset or 0, [is_other for is_other, ts in ((False, named), (True, other)) if t.name in ts]
+    for t in sorted({**first, **second}.values(), key=lambda t: t.offset or 0):
+        begin, sides = t.offset or 0, [is_second for is_second, ts in ((False, first), (True, second)) if t.name in ts]
         if t.nbytes and any(begin < end[t.scope, not side] for side in sides):
             return True
         for side in sides:

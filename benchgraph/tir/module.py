@@ -1,4 +1,4 @@
-"""A partition in Tensor IR: its functions, which passes go through one at a time."""
+"""A partition in Tensor IR: its functions; passes run on each of them separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""python -m benchgraph.framework.torch: three models by eager, inductor and benchgraph, in one interleaved run."""
+"""python -m benchgraph.framework.torch: three models by eager, inductor and benchgraph, in one interleaved run.
+
+Also `python -m benchgraph.torch`; `framework/torch.py` is the public name.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Input:
         return f"{self.reader}: tensor '{self.name}'"
 
     def check(self, given: Any) -> None:
-        """Raise the errors of a tensor, naming it and the op that reads it."""
+        """Raise if the tensor does not match; the error names it and the op that reads it."""
         if not isinstance(given, torch.Tensor):
             raise InvalidArguments(f"it is a {type(given).__name__}", where=self.where, fix="give a torch.Tensor")
         if given.dtype is not self.dtype:

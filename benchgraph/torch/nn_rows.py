@@ -1,4 +1,4 @@
-"""Rows of the table: convolutions, pooling, normalisation."""
+"""Rows of the op table of torch/rows.py: convolutions, pooling, normalisation."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _avg_pool(
     if divisor_override is not None:
         raise Unmapped(f"a divisor of {divisor_override}")
     if ceil_mode and count_include_pad:
-        raise Unmapped("padding that counts in windows that reach beyond it")
+        raise Unmapped("ceil_mode with count_include_pad: windows may extend beyond the padding")
     pads = _per_axis(padding, axes)
     return d.op(
         "AvgPool",

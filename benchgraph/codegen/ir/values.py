@@ -69,11 +69,11 @@ class IntType(Type):
 class VectorType(Type):
     def __init__(self, element: Type, count: int) -> None:
         super().__init__(f"<{count} x {element.text}>")
-        self.lane, self.count = element, count
+        self.lane_type, self.count = element, count
 
     @property
     def element(self) -> Type:
-        return self.lane
+        return self.lane_type
 
 
 class ArrayType(Type):
@@ -161,7 +161,8 @@ class Memory:
     metadata: str = ""
 
 
-ANYWHERE, NOWHERE = Memory("anywhere", None), Memory("nowhere", frozenset())
+ANYWHERE = Memory("anywhere", None)  # may alias all memory
+NOWHERE = Memory("nowhere", frozenset())  # of an instruction that accesses no memory
 
 
 def _float(value: float) -> str:

@@ -17,7 +17,7 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.build import constant, floordiv, mod
 from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
-from benchgraph.tir.tasks import is_parallel, serialised
+from benchgraph.tir.tasks import is_parallel, without_parallel_loops
 from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_all
 
 TASKS = 16  # per core, so that one task more or less unbalances cores by a sixteenth
@@ -61,4 +61,4 @@ def _merged(s: For, inner: For) -> For:
 
 
 def _serial_inside(s: Stmt) -> Stmt:
-    return map_children(s, serialised if is_parallel(s) else _serial_inside)
+    return map_children(s, without_parallel_loops if is_parallel(s) else _serial_inside)

@@ -24,7 +24,7 @@ from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
-from benchgraph.tir.tasks import is_parallel, iterations_of_task, serialised
+from benchgraph.tir.tasks import is_parallel, iterations_of_task, without_parallel_loops
 from benchgraph.tir.visit import (
     block,
     bound_names,
@@ -167,7 +167,7 @@ def _privatised(producers: Sequence[Stmt], loop: For, target: Target) -> For:
     each = ceil(count / target.cores)
     task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
     private = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
-    task_body = map_tensors(block(serialised(body), iterations_of_task(loop, task, count, each)), private)
+    task_body = map_tensors(block(without_parallel_loops(body), iterations_of_task(loop, task, count, each)), private)
     return For(task, Const(ceil(count / each)), block(*map(Alloc, private.values()), task_body), LoopKind.parallel)
 
 
