@@ -28,7 +28,7 @@ broadcast.py      shapes: broadcasting
 spatial.py        shapes: data formats, windows over spatial dims
 sums.py           references: sums of products, some of them not finite
 overflow.py       references: what f32 may give for numbers beyond its range
-strategies/       testing: benchdnn's data
+fill_rules/       testing: benchdnn's data
 fills.py          testing: real-valued data
 laws.py           testing: laws that several ops obey
 formulas.py       lowering: f32 expressions

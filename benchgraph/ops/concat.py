@@ -12,10 +12,10 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, sub
 
 MOST = 64  # sources, as in oneDNN

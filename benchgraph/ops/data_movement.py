@@ -13,11 +13,11 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
+from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
 from benchgraph.ops.spec import Attr, FillRule, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
-from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
 

@@ -32,9 +32,9 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.philox import BLOCK, LARGEST, MIDDLE, WORDS, Words, blocks
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
+from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.strategies import filling, pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
 

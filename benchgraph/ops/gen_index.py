@@ -12,10 +12,10 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, infer_same
+from benchgraph.ops.fill_rules import pointwise
+from benchgraph.ops.fill_rules.filling import always
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.strategies import pointwise
-from benchgraph.ops.strategies.filling import always
 from benchgraph.tir.build import cast
 from benchgraph.tir.ir import Expr
 

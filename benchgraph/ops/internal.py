@@ -18,12 +18,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import SAME_ELEMENTS
 from benchgraph.ops.spec import Attr, Decomposer, Infer, Law, Lowering, OpSpec, Reference, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Border, DataMovement, Form, Indices, Source, Tap, Window
 from benchgraph.ops.steps import reshaped
-from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import add, binary, floordiv, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 

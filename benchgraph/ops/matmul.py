@@ -22,13 +22,13 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, sums
 from benchgraph.ops.broadcast import broadcast, broadcast_to
+from benchgraph.ops.fill_rules import products
 from benchgraph.ops.internal import zeros
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.spec import Attr, Computes, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Contraction
 from benchgraph.ops.steps import as_dtype, reshaped
-from benchgraph.ops.strategies import products
 from benchgraph.tir.ir import Expr
 
 _MODES = ("strict", "relaxed", "any", "f32", "s32", "f16")

@@ -20,12 +20,12 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
+from benchgraph.ops.fill_rules import rows
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Attr, Domain, FillRule, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Reduction
 from benchgraph.ops.spec.lowering import Decompose, Decomposer
-from benchgraph.ops.strategies import rows
 from benchgraph.tir.build import binary, f32
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -12,8 +12,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.strategies import filling, pointwise
 
 WILDCARD = "Wildcard"  # frameworks mark ops that the library does not support with it
 _NO_LIMIT = (0, sys.maxsize)

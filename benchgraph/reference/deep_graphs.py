@@ -19,8 +19,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Call, Computes, Role
-from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.displace.rule import dequantises, is_transparent, is_wide_float
 from benchgraph.reference.evaluate import call_of
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from benchgraph.core.tensor import TensorType
 from benchgraph.graph.ir import Graph
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.fills import reals
 from benchgraph.ops.spec import Array
-from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs
 from benchgraph.reference.fill import in_layout, settled
 from benchgraph.reference.real_values import real_values

@@ -16,9 +16,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.filling import constant
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Filling, port_of
-from benchgraph.ops.strategies.filling import constant
-from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs, sums_products
 from benchgraph.reference.displace import displaced
 from benchgraph.reference.displace.rule import Displaced

@@ -18,8 +18,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array
-from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.deep_graphs import ScaledInput, reduction_length, sums_products
 from benchgraph.reference.displace.rule import is_transparent
 from benchgraph.reference.evaluate import call_of, evaluate

@@ -24,14 +24,14 @@ from benchgraph.ops import fills, sums
 from benchgraph.ops.convolution import decompose, padding, problem, samples
 from benchgraph.ops.convolution.depthwise import ProblemOf
 from benchgraph.ops.convolution.problem import INTO_DST, INTO_SRC, INTO_WEI, OUT, Problem, Sides, has_kernel_last, problem_of
+from benchgraph.ops.fill_rules import products
+from benchgraph.ops.fill_rules.filling import exactly
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import DIMS, SIZES, STEPS
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ZEROS, beside_channel, channel_axis
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.spec.forms import Contraction, Indices, Window
-from benchgraph.ops.strategies import products
-from benchgraph.ops.strategies.filling import exactly
 
 Index = Callable[[Problem, Indices, Indices], tuple[Indices, Indices]]
 

@@ -14,11 +14,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
+from benchgraph.ops.fill_rules import pointwise, rows
 from benchgraph.ops.laws import near, real
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channel_axis, channels_of
 from benchgraph.ops.spec import Array, Call, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import reshaped
-from benchgraph.ops.strategies import pointwise, rows
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:

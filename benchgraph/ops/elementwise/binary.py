@@ -20,10 +20,10 @@ from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import AUTO_BROADCAST, infer_broadcast
 from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.elementwise.unary import PROPAGATE_NAN, propagates_nan
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.laws import Reals, real, recovers, relation
 from benchgraph.ops.spec import Computes, Domain, Elementwise, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing
 from benchgraph.ops.spec.call import Array, Call, F
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, cast, type_of
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -11,10 +11,10 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
-from benchgraph.ops.strategies import pointwise
 
 
 def convert(values: Array, dtype: DType) -> Array:

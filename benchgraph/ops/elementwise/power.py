@@ -16,11 +16,11 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import TRANSCENDENTAL, same_shape
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.formulas import add, div, exp, mul, where
 from benchgraph.ops.laws import real
 from benchgraph.ops.ranges import FINITE
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 

@@ -19,13 +19,13 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import broadcast_to
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.formulas import mul, where
 from benchgraph.ops.laws import near, real, relation
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Attr, Decomposer, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.steps import as_dtype, reshaped, stored
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.ir import BinOp, Expr
 
 FLOPS, BACKWARD_FLOPS = 1, 3  # per element; backward: a product with slope, one with src, and its addition to diff_slope

@@ -12,9 +12,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.broadcast import AUTO_BROADCAST, broadcast, broadcast_to, equal
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.laws import relation
 from benchgraph.ops.spec import Array, Call, Computes, Elementwise, F, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import select
 
 

@@ -18,12 +18,12 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.formulas import add, at_most, div, exp, mul, sigmoid, softplus, sub, where, within
 from benchgraph.ops.laws import INCREASING, Reals, near, real, recovers, relation
 from benchgraph.ops.ranges import FINITE_NOT_ZERO, REAL
 from benchgraph.ops.spec import Attr, Computes, Domain, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import binary, f32, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 

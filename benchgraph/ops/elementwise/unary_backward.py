@@ -22,12 +22,12 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import overflow
 from benchgraph.ops.elementwise import unary, unary_backward_data
 from benchgraph.ops.elementwise.unary_backward_data import uses_dst
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.formulas import add, div, exp, mul, normal_cdf, sigmoid, sub, where, within
 from benchgraph.ops.laws import Reals, near, real, relation
 from benchgraph.ops.spec import Attr, Domain, FillRule, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Elementwise
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir import build
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr, UnOp

@@ -8,10 +8,10 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise import unary
+from benchgraph.ops.fill_rules.filling import stored
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Call, Domain, Filling, FillRule, OpSpec
-from benchgraph.ops.strategies.filling import stored
-from benchgraph.ops.strategies.noise import Noise
 
 _GRADIENTS = fills.of_either_sign(0.125, 0.5)  # not so small that rounding dominates the slope
 _HARD_SIGMOID = next(row for row in unary.SPECS if row.kind == "HardSigmoid")

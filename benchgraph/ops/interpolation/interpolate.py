@@ -24,13 +24,13 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow, sums
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.interpolation.dims import Line, by_dims, is_at_once, is_nearest, lines_of, sizes_of
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import DIMS, POSITIVE, as_f32
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, data_shape, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, minimum, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -17,6 +17,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
+from benchgraph.ops.fill_rules import norms
+from benchgraph.ops.fill_rules.filling import per_port
+from benchgraph.ops.fill_rules.norms import Norm
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
@@ -26,9 +29,6 @@ from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel,
 from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Port, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
-from benchgraph.ops.strategies import norms
-from benchgraph.ops.strategies.filling import per_port
-from benchgraph.ops.strategies.norms import Norm
 
 INFERENCE_FLOPS, BACKWARD_FLOPS = 4, 2 * normalize.FLOPS  # per element: subtract, divide, scale, shift; LayerNorm's gradients'
 

@@ -12,12 +12,12 @@ from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops.fill_rules.norms import Norm
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.normalize import EPSILON, USE_AFFINE
 from benchgraph.ops.ranges import STEPS
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, channels_of
 from benchgraph.ops.spec import Attr, Call, Sample
-from benchgraph.ops.strategies.norms import Norm
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:

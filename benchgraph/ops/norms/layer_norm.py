@@ -15,6 +15,9 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of, kept
 from benchgraph.ops.broadcast import broadcast_to
+from benchgraph.ops.fill_rules import norms
+from benchgraph.ops.fill_rules.filling import per_port
+from benchgraph.ops.fill_rules.norms import Norm
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
@@ -22,9 +25,6 @@ from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import reshaped
-from benchgraph.ops.strategies import norms
-from benchgraph.ops.strategies.filling import per_port
-from benchgraph.ops.strategies.norms import Norm
 
 BEGIN = Attr("s64", default=-1)
 BACKWARD_FLOPS = 2 * normalize.FLOPS  # per element

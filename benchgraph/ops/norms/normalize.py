@@ -18,13 +18,13 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import kept
+from benchgraph.ops.fill_rules import filling, norms
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import EXACT, Arithmetic
 from benchgraph.ops.ranges import FINITE_NOT_NEGATIVE
 from benchgraph.ops.spec import Attr, Check, Decomposer, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
-from benchgraph.ops.strategies import filling, norms
 
 STATS = (DType.f32, DType.bf16)
 USE_AFFINE = Attr("bool", default=True)

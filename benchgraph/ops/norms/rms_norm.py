@@ -12,14 +12,14 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.broadcast import broadcast_to
+from benchgraph.ops.fill_rules import norms
+from benchgraph.ops.fill_rules.filling import per_port
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.layer_norm import BEGIN, first_axis, norm, row_axes
 from benchgraph.ops.norms.normalize import EPSILON
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import in_steps, reduced
-from benchgraph.ops.strategies import norms
-from benchgraph.ops.strategies.filling import per_port
 
 FLOPS = 4  # per element: square, sum, divide, scale
 

@@ -18,12 +18,12 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills, overflow
+from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.ranges import SIZES, STEPS
 from benchgraph.ops.spatial import AUTO_PAD, DATA_FORMAT, ONES, Windows, channel_axis, data_shape, spatial_axes, spatial_dims, windows
 from benchgraph.ops.spec import Attr, Indices, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Source, Tap, Testing, Window, ports
 from benchgraph.ops.spec.call import Array, Call, Declared
-from benchgraph.ops.strategies import pointwise
 from benchgraph.tir.build import add, binary, cast, f32, index, minimum, mul, sub
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -15,6 +15,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape, Unimplemented
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills, overflow
+from benchgraph.ops.fill_rules import pointwise
+from benchgraph.ops.fill_rules.filling import exactly
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.pooling import pool
 from benchgraph.ops.pooling.pool import channels_back, channels_second, elements_by_window, kernel, pool_windows, tap_slices, volume
@@ -23,8 +25,6 @@ from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
 from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.spec.forms import Indices, Source, Tap, Window
-from benchgraph.ops.strategies import pointwise
-from benchgraph.ops.strategies.filling import exactly
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
 from benchgraph.tir.ir import BinOp, Expr
 

@@ -13,11 +13,11 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
+from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.formulas import div, where, within
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Decomposer, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
-from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import f32
 from benchgraph.tir.ir import BinOp, Expr
 

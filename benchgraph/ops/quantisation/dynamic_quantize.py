@@ -16,6 +16,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.cast import convert
+from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, is_nearest
@@ -23,7 +24,6 @@ from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F, Types
 from benchgraph.ops.steps import as_dtype, reshaped
-from benchgraph.ops.strategies import filling, pointwise
 
 _ATTRS = {"qtype": Attr("string", default="per_tensor"), "axis": Attr("s64", default=1)}
 _INTEGERS = (DType.u8, DType.s8)

@@ -21,6 +21,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
+from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import real
 from benchgraph.ops.reduce import infer as reduced
 from benchgraph.ops.reduce import reduced_axes
@@ -28,7 +29,6 @@ from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, S
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Elementwise, Reduction
 from benchgraph.ops.steps import as_dtype
-from benchgraph.ops.strategies import filling
 from benchgraph.tir.build import binary, cast, type_of
 from benchgraph.tir.groups import WORDS, DTypes
 from benchgraph.tir.ir import BinOp, Const, Expr

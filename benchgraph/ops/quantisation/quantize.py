@@ -21,12 +21,12 @@ from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.elementwise.cast import convert
+from benchgraph.ops.fill_rules import filling, pointwise
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, Types
-from benchgraph.ops.strategies import filling, pointwise
-from benchgraph.ops.strategies.noise import Noise
 
 QUANTIZED = (DType.u8, DType.s8, DType.f8_e5m2, DType.f8_e4m3)
 _F8 = (DType.f8_e5m2, DType.f8_e4m3)

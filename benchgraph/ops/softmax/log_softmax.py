@@ -15,12 +15,12 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
+from benchgraph.ops.fill_rules import filling, rows
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.softmax import softmax_backward
 from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import reduced
-from benchgraph.ops.strategies import filling, rows
 
 AXIS = Attr("s64", default=-1)
 FORWARD_FLOPS, BACKWARD_FLOPS = 4, 4  # per element: subtract, exp, add, subtract; exp, sum, multiply, subtract

@@ -19,11 +19,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, extent, kept
+from benchgraph.ops.fill_rules import rows
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.spec import Attr, Computes, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import as_dtype
-from benchgraph.ops.strategies import rows
 
 FLT_MAX, FLT_MIN = DType.f32.range[1], DType.f32.least_normal  # the largest and the least normal f32
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)

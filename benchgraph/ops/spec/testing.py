@@ -11,8 +11,8 @@ import numpy as np
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec.call import Array, Call
-from benchgraph.ops.strategies.noise import Noise
 
 
 @dataclass(frozen=True)

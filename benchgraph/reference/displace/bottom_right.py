@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.filling import constant
 from benchgraph.ops.spec import Computes
-from benchgraph.ops.strategies.filling import constant
 from benchgraph.reference.displace.rule import Displaced, computing
 
 

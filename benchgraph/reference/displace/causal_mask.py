@@ -16,9 +16,9 @@ import numpy as np
 from benchgraph.core.tensor import TensorType
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.filling import constant
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Computes, Filling
-from benchgraph.ops.strategies.filling import constant
-from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.displace.rule import Displaced, Source, computing, next_computing, source
 from benchgraph.reference.evaluate import call_of
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
-from benchgraph.ops.strategies.filling import choices
+from benchgraph.ops.fill_rules.filling import choices
 from benchgraph.reference.displace.rule import Displaced, source
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.filling import choices
 from benchgraph.ops.spec import Computes, Role
-from benchgraph.ops.strategies.filling import choices
 from benchgraph.reference.displace.rule import Displaced, downstream, source
 
 VALUES, PER_ROW = (2.0**-12, 2.0**-13, 2.0**-14), 3

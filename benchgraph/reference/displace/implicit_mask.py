@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from math import inf
 
 from benchgraph.graph.ir import Graph
+from benchgraph.ops.fill_rules.filling import constant
 from benchgraph.ops.spec import Computes, Filling
-from benchgraph.ops.strategies.filling import constant
 from benchgraph.reference.displace.rule import Displaced, computing, softmax_behind, source
 
 CONDITION, CHOICES = 0, (1, 2)

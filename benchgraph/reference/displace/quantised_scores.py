@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Computes, Filling
-from benchgraph.ops.strategies.noise import Noise
 from benchgraph.reference.displace.rule import Displaced, computing, downstream, is_transparent, is_wide_float, softmax_behind, source
 from benchgraph.reference.real_values import real_values
 

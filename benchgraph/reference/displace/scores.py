@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchgraph.graph.ir import Graph
+from benchgraph.ops.fill_rules.filling import choices, integers
 from benchgraph.ops.spec import Computes
-from benchgraph.ops.strategies.filling import choices, integers
 from benchgraph.reference.displace.rule import Displaced, computing, softmax_behind, source
 
 QUERIES, LARGEST, PER_ROW = (-2, -1, 1, 2), 2, 4  # a variance of 4 * 2.5 * 2 = 20: scores are some 4 apart, before scaling

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchgraph.graph.ir import Graph
+from benchgraph.ops.fill_rules.filling import choices
 from benchgraph.ops.spec import Computes
-from benchgraph.ops.strategies.filling import choices
 from benchgraph.reference.displace.rule import Displaced, computing, next_computing, source
 
 NUMBERS = (*range(-8, 0), *range(1, 25))

@@ -14,8 +14,8 @@ import numpy as np
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
+from benchgraph.ops.fill_rules.filling import exactly
 from benchgraph.ops.spec import Array, Computes
-from benchgraph.ops.strategies.filling import exactly
 from benchgraph.reference.displace.rule import Displaced, computing, next_computing, source
 
 _NOTHING = np.zeros(1)

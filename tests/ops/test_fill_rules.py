@@ -11,9 +11,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import OPS, call_of, spec
+from benchgraph.ops.fill_rules import filling, norms, pointwise, products, rows
+from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Call, OpSpec, Sample
-from benchgraph.ops.strategies import filling, norms, pointwise, products, rows
-from benchgraph.ops.strategies.noise import Noise
 
 F32, BF16, F16, S8, U8 = DType.f32, DType.bf16, DType.f16, DType.s8, DType.u8
 NOISE = Noise(3, 17)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchgraph.core.dtypes import DType
+from benchgraph.ops.fill_rules.filling import integers
 from benchgraph.ops.spec import Filling
-from benchgraph.ops.strategies.filling import integers
 
 Range = tuple[int, int]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
+from benchgraph.ops.fill_rules.filling import by_index, choices, integers, stored
+from benchgraph.ops.fill_rules.noise import Noise, Positions
+from benchgraph.ops.fill_rules.products import ACCUMULATOR, DIGITS
 from benchgraph.ops.spec import Array, Call, Filling, FillRule
-from benchgraph.ops.strategies.filling import by_index, choices, integers, stored
-from benchgraph.ops.strategies.noise import Noise, Positions
-from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 
 EDGE = 88  # exp overflows beyond log(FLT_MAX) = 88.72: a maximum that is not subtracted is noticed
 TOPS = ((2, 1, 2), (1, 2, 5), (0, 5, 8))  # (above the edge, fewest, most) of a row's largest, second, third numbers

@@ -12,10 +12,10 @@ from typing import TypeAlias
 import numpy as np
 
 from benchgraph.core.tensor import Shape, TensorType
+from benchgraph.ops.fill_rules.filling import CHUNK, always, by_index, stored
+from benchgraph.ops.fill_rules.noise import Noise, Positions
+from benchgraph.ops.fill_rules.products import ACCUMULATOR, DIGITS
 from benchgraph.ops.spec import Array, Call, Filling, FillRule
-from benchgraph.ops.strategies.filling import CHUNK, always, by_index, stored
-from benchgraph.ops.strategies.noise import Noise, Positions
-from benchgraph.ops.strategies.products import ACCUMULATOR, DIGITS
 
 MEANS = 7  # powers of two from 1/4 on
 BITS, LEAST_BITS = 6, 3  # of a number's distance from the mean, over the mean

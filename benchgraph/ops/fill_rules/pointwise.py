@@ -9,10 +9,10 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
+from benchgraph.ops.fill_rules.filling import always, by_element, by_index, constant, integers
+from benchgraph.ops.fill_rules.noise import Noise, Positions
+from benchgraph.ops.fill_rules.products import DIGITS
 from benchgraph.ops.spec import Array, Attr, Call, Filling, FillRule
-from benchgraph.ops.strategies.filling import always, by_element, by_index, constant, integers
-from benchgraph.ops.strategies.noise import Noise, Positions
-from benchgraph.ops.strategies.products import DIGITS
 
 
 def _without_zeros(filling: Filling) -> Filling:

@@ -12,8 +12,8 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
+from benchgraph.ops.fill_rules.noise import Noise, Positions
 from benchgraph.ops.spec import Array, Filling, FillRule
-from benchgraph.ops.strategies.noise import Noise, Positions
 
 CHUNK = 1 << 15  # elements made at once: the temporaries stay in L2
 
