@@ -7,7 +7,7 @@ bound.py                a compiled partition bound to memory, and executed
 verdict.py              compares outputs with the reference: right, wrong, or proving nothing
 library_differences.py  where libraries differ, and which is right
 framework_check.py      the same through the framework layer
-framework_latency.py    the overhead of the framework layer at batch 1 (python -m)
+latency.py              the overhead of the framework layer at batch 1 (python -m)
 built.py                compiles a contender's graph and binds it to memory
 timing.py               mode P: measures contenders, interleaved
 simulate.py             mode S: one execution for simulators

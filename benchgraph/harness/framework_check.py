@@ -40,7 +40,7 @@ def run(problem: Problem, graph: Graph) -> Result:
     """Mode C of the framework driver. Raises Unavailable for other modes and libraries, Unimplemented for ops without a reference."""
     g = problem.globals
     if g.mode is not Mode.correctness or g.library != (OWN,):
-        fix = "use --mode=C and no --library; `python -m benchgraph.harness.framework_latency` measures"
+        fix = "use --mode=C and no --library; `python -m benchgraph.harness.latency` measures"
         raise Unavailable("the framework driver checks results, over the library of this package", where="--framework", fix=fix)
     set_kernel_cache_capacity(problem.knobs.cache_capacity)
     try:

@@ -99,7 +99,7 @@ def test_other_modes_are_skipped(words: tuple[str, ...], case: str, monkeypatch:
     monkeypatch.setattr("benchgraph.harness.session.machine_of", lambda *_: None)  # which measures its peaks for mode P
     got = ran(*words, case)
     assert "SKIPPED (--framework: the framework driver checks results" in got.output
-    assert "benchgraph.harness.framework_latency" in got.output
+    assert "benchgraph.harness.latency" in got.output
 
 
 def test_listing(case: str) -> None:

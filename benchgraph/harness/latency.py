@@ -1,4 +1,4 @@
-"""The overhead of the framework layer at batch 1, and the gain from its caches: python -m benchgraph.harness.framework_latency [FILE.json].
+"""The overhead of the framework layer at batch 1, and the gain from its caches: python -m benchgraph.harness.latency [FILE.json].
 
 The graph is small on purpose. The contenders are interleaved, one execution each per round, so that disturbances affect all of them.
 """
