@@ -8,7 +8,7 @@ ndarray.py         arrays on that storage
 reorder.py         converts values between layouts
 temp_space.py      temporary memory: one buffer per thread
 counters.py        counters per run
-write_request.py   write requests: null, write_to, write_inplace, add_to
+request.py         write requests: null, write_to, write_inplace, add_to
 kernel_cache.py    a bounded cache of compiled kernels per thread
 kernel.py          a compiled partition as the framework calls it
 fallback.py        ops that the library cannot run, by numpy

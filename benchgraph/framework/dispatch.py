@@ -16,8 +16,8 @@ from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.kernel_cache import Signature, cached, compiled_for
 from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope, temp_space
-from benchgraph.framework.write_request import OpReq, outputs
 from benchgraph.graph.check import check_one
 from benchgraph.graph.infer import infer_outputs
 from benchgraph.graph.ir import Op

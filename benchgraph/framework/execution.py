@@ -13,8 +13,8 @@ from benchgraph.framework.fallback import NumpyKernel, fallback_compute
 from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import OpStep, PartitionStep, Program
+from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope, temp_space
-from benchgraph.framework.write_request import OpReq, outputs
 from benchgraph.library.engine import Engine
 
 

@@ -23,8 +23,8 @@ from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.prepack import panels, prepack_, reads_panels, unpack_
 from benchgraph.framework.program import PartitionStep, Program, build, in_default_layout
 from benchgraph.framework.reorder import convert
+from benchgraph.framework.request import OpReq, check_output, output
 from benchgraph.framework.temp_space import temp_space
-from benchgraph.framework.write_request import OpReq, check_output, output
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.override.layout import NewShape
 from benchgraph.graph.override.shapes import with_shapes

@@ -17,8 +17,8 @@ from benchgraph.framework.counters import counters
 from benchgraph.framework.memory_desc import Values
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.reorder import store
+from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope
-from benchgraph.framework.write_request import OpReq, outputs
 from benchgraph.graph.ir import Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call

@@ -31,7 +31,7 @@ _OF_NUMPY = {d.numpy: d for d in GRAPH_DTYPES if d is not DType.undef and not d.
 class NDArray:
     """name: for messages. byte_offset: the start of the window, in bytes of the row-major chunk. reused: made by as_array.
 
-    Handles, in any layout, are for ops, which pass their scope: memory, try_memory, reordered to read; write_request.output to write. All
+    Handles, in any layout, are for ops, which pass their scope: memory, try_memory, reordered to read; request.output to write. All
     other code uses numpy, copy_from, slice, at, reshape and as_array.
     """
 

@@ -19,8 +19,8 @@ from benchgraph.core.layout import Layout
 from benchgraph.framework.fallback import fallback_compute
 from benchgraph.framework.memory_desc import MemoryDesc, Values, describe
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.request import OpReq, output
 from benchgraph.framework.temp_space import TempSpace
-from benchgraph.framework.write_request import OpReq, output
 from benchgraph.graph.ir import Op
 
 Shape = tuple[int, ...]

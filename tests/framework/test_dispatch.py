@@ -16,8 +16,8 @@ from benchgraph.framework.counters import counted
 from benchgraph.framework.dispatch import Backend, invoke
 from benchgraph.framework.fallback import fallback_compute
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.request import OpReq
 from benchgraph.framework.temp_space import TempSpace
-from benchgraph.framework.write_request import OpReq
 from benchgraph.graph import Op, sample_graph
 from benchgraph.ops import OPS as ROWS
 from benchgraph.ops import call_of

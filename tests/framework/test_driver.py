@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.framework.kernel_cache import get_kernel_cache_capacity
+from benchgraph.framework.request import Output
 from benchgraph.framework.shared_storage import Chunk
-from benchgraph.framework.write_request import Output
 from benchgraph.graph import save
 from benchgraph.options.argv import parse
 from tests.framework.models import mlp

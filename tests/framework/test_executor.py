@@ -14,7 +14,7 @@ from benchgraph.framework.executor import Executor
 from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.kernel_cache import set_kernel_cache_capacity
 from benchgraph.framework.ndarray import NDArray
-from benchgraph.framework.write_request import OpReq
+from benchgraph.framework.request import OpReq
 from benchgraph.graph import Graph, GraphBuilder, load, with_batch
 from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy

@@ -17,8 +17,8 @@ from benchgraph.framework.executor import Executor
 from benchgraph.framework.kernel import Kernel
 from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.request import OpReq, Output, output
 from benchgraph.framework.temp_space import TempSpace
-from benchgraph.framework.write_request import OpReq, Output, output
 from benchgraph.graph import Op
 from benchgraph.library.engine import Engine
 from benchgraph.library.partition import Partition

@@ -17,8 +17,8 @@ from benchgraph.framework.executor import Executor
 from benchgraph.framework.memory_desc import describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.prepack import prepack_
+from benchgraph.framework.request import OpReq, output
 from benchgraph.framework.temp_space import TempSpace
-from benchgraph.framework.write_request import OpReq, output
 from benchgraph.graph import Graph, GraphBuilder, Op
 from benchgraph.library.cache import get_constant_tensor_cache_capacity, set_constant_tensor_cache_capacity
 from benchgraph.partition.ir import Policy

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchgraph.framework import ndarray, write_request
+from benchgraph.framework import ndarray, request
 from benchgraph.framework.memory_desc import Bytes, MemoryDesc
 from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.ndarray import NDArray
+from benchgraph.framework.request import Action, OpReq, Output
 from benchgraph.framework.shared_storage import Chunk, Store
-from benchgraph.framework.write_request import Action, OpReq, Output
 from tests.framework.matrix import LAYOUTS, Fault, Shape, check
 
 CASES: dict[Shape, int] = {(1152,): 900, (24, 48): 11_000, (24, 3, 4, 4): 11_000, (24, 1, 3, 4, 4): 7_000, (2, 19, 5, 6): 7_000}
@@ -142,7 +142,7 @@ def a_reused_array_keeps_the_layout_before(patch: Patch) -> None:
 
 def padding_is_part_of_the_values(patch: Patch) -> None:
     """The blocks are as long as memory is, so what fills the last one up is read."""
-    honest = write_request.convert
+    honest = request.convert
 
     def mistaken(src: Bytes, src_desc: MemoryDesc, dst: Bytes, dst_desc: MemoryDesc) -> None:
         if not src_desc.is_plain and dst_desc.is_plain:
@@ -150,7 +150,7 @@ def padding_is_part_of_the_values(patch: Patch) -> None:
         else:
             honest(src, src_desc, dst, dst_desc)
 
-    patch.setattr(write_request, "convert", mistaken)
+    patch.setattr(request, "convert", mistaken)
 
 
 FAULTS: list[Callable[[Patch], None]] = [
