@@ -78,7 +78,7 @@ COMMANDS: dict[str, Command] = {
         "passes over the text of an IR",
         "--pipeline PASS[,PASS...] FILE|- [OPTIONS]",
         (
-            ("--pipeline PASS[,PASS...]", "names of passes; lower: from Graph IR to Tensor IR; gir, tir: all passes of one"),
+            ("--pipeline PASS[,PASS...]", "names of passes; gir, tir: all of one IR; lower: from scheduled Graph IR to Tensor IR"),
             ("--isa LEVEL", "compile for a model machine of this level, not for this machine"),
             ("--cores N", "of the machine"),
             ("--target FIELD=VALUE[,...]", "what else is known of it, as l2_bytes=65536"),
@@ -250,7 +250,7 @@ def overview() -> str:
     page.examples(EXAMPLES)
     page.text(
         "More: --DRIVER --help, COMMAND --help, --help=all (every option), help env (variables). "
-        "Exit code 0: nothing failed, 1: something did, 2: a line that cannot be parsed_value."
+        "Exit code 0: nothing failed, 1: something did, 2: a line that cannot be understood."
     )
     return page.done()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def read(given: Sequence[str]) -> Request:
     if len(rest) != 1:
         raise UsageError(f"{len(rest)} files are named", where="opt", fix="name one, or - for standard input")
     if "--pipeline" not in own:
-        raise UsageError("no passes are named", where="opt", fix=f"add --pipeline=PASS[,PASS...]; 'opt {LIST}' shows them")
+        raise UsageError("no passes are named", where="opt", fix=f"add --pipeline=PASS[,PASS...]; 'benchgraph opt {LIST}' shows them")
     names = tuple(name.strip() for name in own["--pipeline"].split(",") if name.strip())
     return Request(rest[0], tuple(map(_known, names)), _target(own), PRINT in given)
 
@@ -121,7 +121,9 @@ def _known(word: str) -> str:
         remark(f"opt: --pipeline={word}: the pass is called {p.name} now")
         return p.name
     if word not in names:
-        raise UsageError("no such pass", where=f"opt: --pipeline={word}", fix=did_you_mean(word, names) or f"'opt {LIST}' shows them")
+        raise UsageError(
+            "no such pass", where=f"opt: --pipeline={word}", fix=did_you_mean(word, names) or f"'benchgraph opt {LIST}' shows them"
+        )
     return word
 
 
@@ -130,7 +132,11 @@ def _target(own: dict[str, str]) -> Target:
     changes = dict[str, Any]()
     if "--target" in own:
         tokens = Tokens(own["--target"] + ")", "a target", r"[-,=()\[\]]", "opt: --target")
-        changes = read_fields(tokens, Target, ")", without=("isa",))
+        names = ", ".join(f.name for f in fields(Target) if f.name != "isa")
+        try:
+            changes = read_fields(tokens, Target, ")", without=("isa",))
+        except ParseError as bad:
+            raise UsageError("it is no list of FIELD=VALUE", where=f"opt: --target={own['--target']}", fix=f"fields: {names}") from bad
     if "--cores" in own:
         changes["cores"] = parsed_value("opt", "--cores", own["--cores"], positive)
     if "--isa" in own:
@@ -181,9 +187,8 @@ def _after(p: Pass[Any], ir: Graph | Func, target: Target) -> Any:
 
 def _lowered(g: Graph) -> tuple[Func, ...]:
     if not all(isinstance(node, FusedOp) for node in g.nodes):
-        raise UsageError(
-            "an op of the graph is in no fused op", where=f"opt: {LOWER}", fix="put fuse-fine, fuse-coarse and schedule before it"
-        )
+        what = "an op of the graph is in no fused op"
+        raise BenchgraphError(what, where=f"opt: {LOWER}", fix="put 'gir', all passes over Graph IR, before it")
     functions: tuple[Func, ...] = _unless_unfit(LOWER, lambda: tuple(lower(g).functions()))
     for f in functions:
         verify_tir(f)
@@ -195,9 +200,9 @@ def _unless_unfit(name: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as bad:
-        what = f"{name} fails on this text with {type(bad).__name__}{f': {bad}' if str(bad) else ''}"
-        fix = f"put the passes in front of it that come before it in 'opt {LIST}'; if they are there, report it with the text"
-        raise BenchgraphError(what, where="opt", fix=fix) from bad
+        what = "the text is of another stage than this one works on"
+        fix = f"give the stage that stands before it in 'benchgraph opt {LIST}', or report it with the text if it is that one"
+        raise BenchgraphError(what, where=f"opt: {name}", fix=fix) from bad
 
 
 def _printed(ir: tuple[Graph | Func, ...]) -> str:
