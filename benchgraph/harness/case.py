@@ -43,7 +43,7 @@ from benchgraph.results.result import CaseResult, Result, Status
 Log = Callable[[str], None]
 
 MEMORY_SHARE = 0.85  # a case that needs more of the free memory is skipped; benchdnn has 0.75, by a rougher estimate
-SUCCESS = {Mode.init: Status.INITIALIZED, Mode.correctness: Status.PASSED}  # other modes execute and compare nothing: EXECUTED
+SUCCESS = {Mode.init: Status.INITIALIZED, Mode.correctness: Status.PASSED}  # modes R and B: EXECUTED
 
 
 def run_all(problems: Sequence[Problem], bench: Bench, log: Log) -> Iterator[CaseResult]:
@@ -144,7 +144,7 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
     result = described(success, graph)
     inputs: dict[int, Array] = {}
     outputs: dict[str, dict[int, Array]] = {}
-    wanted = cache(lambda: _reference(graph, inputs))  # once for all contenders
+    wanted = cache(lambda: _reference(graph, _elements(graph.inputs, inputs)))  # once for all contenders
     for c in contenders:
         with outcomes.record_failure(c):
             partitions = cut(problem, graph, c.library, c.side)
@@ -197,8 +197,9 @@ def _execute(
         bound.execute()
         live.update(bound.outputs)
         if mode is Mode.correctness:
-            want = _reference(partition.graph, live)
-            verdict = compare_outputs(partition.graph, _elements(partition.inputs, live), live, want, where, verdict, whole=graph)
+            given = _elements(partition.inputs, live)
+            want = _reference(partition.graph, given)
+            verdict = compare_outputs(partition.graph, given, live, want, where, verdict, whole=graph)
         elif mode is Mode.bitwise:
             verdict = repeat(bound, where, verdict)
         if verdict.errors:
@@ -212,8 +213,8 @@ def _execute(
 
 
 @phase("reference")
-def _reference(graph: Graph, live: dict[int, Array]) -> dict[int, Array]:
-    return evaluate(graph, _elements(graph.inputs, live))
+def _reference(graph: Graph, given: dict[int, Array]) -> dict[int, Array]:
+    return evaluate(graph, given)
 
 
 def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[int, Array]:
