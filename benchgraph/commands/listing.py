@@ -11,7 +11,7 @@ from benchgraph.commands.help import page_width
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.core.files import data_dir
 from benchgraph.options.argv import parse
-from benchgraph.options.global_parsers import LIBRARY_POLICIES
+from benchgraph.options.library_name import KINDS
 from benchgraph.options.plugins import about, load_driver, names
 
 POLICIES = {
@@ -54,8 +54,8 @@ def policies() -> str:
 
 def _only(policy: str) -> str:
     """The libraries that have it, unless all do."""
-    having = [library for library, known in LIBRARY_POLICIES.items() if policy in known]
-    return "" if len(having) == len(LIBRARY_POLICIES) else f" ({', '.join(having)} only)"
+    having = [library for library, kind in KINDS.items() if policy in kind.policies]
+    return "" if len(having) == len(KINDS) else f" ({', '.join(having)} only)"
 
 
 def _batches_of(driver: str) -> str:

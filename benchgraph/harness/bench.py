@@ -15,6 +15,7 @@ from benchgraph.machine.tuning import findings
 from benchgraph.measure.cold_cache import cold_cache
 from benchgraph.measure.streams import threads_per_stream
 from benchgraph.options.knobs import Globals
+from benchgraph.options.library_name import LibraryName
 from benchgraph.options.problem import Problem
 from benchgraph.results.mode import Mode
 
@@ -53,9 +54,9 @@ LIBRARIES: dict[str, Callable[[str], Library]] = {"benchgraph": _benchgraph, "on
 
 
 def _library(name: str) -> Library:
-    """By NAME or NAME:PATH. Raises BenchgraphError for one that does not exist, or cannot be used."""
-    kind, _, path = name.partition(":")
-    return LIBRARIES[kind](path)
+    """By [LABEL=]KIND[:PLACE]. Raises BenchgraphError for one that does not exist, or cannot be used."""
+    read = LibraryName.read(name)
+    return LIBRARIES[read.kind](read.place)
 
 
 def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:

@@ -13,6 +13,7 @@ from benchgraph.harness.bench import Bench, Probe
 from benchgraph.machine.target import cpu_name, current, host
 from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
+from benchgraph.options.library_name import labels
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Machine
 
@@ -23,9 +24,9 @@ NAMED = ("benchgraph", "numpy", "llvmlite")
 def describe(settings: Globals, bench: Bench) -> Machine:
     """The machine; in modes P and F with its measured peaks and memory bandwidth, for their threads and ISA."""
     versions = {"python": platform.python_version(), **{name: version_of(name) for name in NAMED}}
-    for name in settings.library if settings.library != Globals().library else ():
-        library = bench.library(name)
-        versions |= {library.name: library.version} if library.version else {}
+    for name, label in labels(settings.library).items() if settings.library != Globals().library else ():
+        version = bench.library(name).version
+        versions |= {label: version} if version else {}
     with override(**{name: value for name in ("threads", "isa") if (value := getattr(settings, name)) != getattr(Globals(), name)}):
         target = current()
         facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores, host=platform.node())

@@ -2,6 +2,7 @@
 
 parsers.py        parsers of option values, for every kind of option
 knobs.py          a set of options as one frozen dataclass; the global options
+library_name.py   names of libraries under test, and what results call them
 global_parsers.py parsers of the global options: policies, libraries, reports, cold caches
 matching.py       users' regular expressions, with a time limit
 policy.py         a policy and the passes that it leaves out

@@ -6,18 +6,7 @@ import re
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import did_you_mean
-
-# The policies of a library, all measured if none is named.
-LIBRARY_POLICIES = {"benchgraph": ("fused", "post_ops", "one_op_each"), "onednn": ("fused", "one_op_each")}
-
-
-OPTIONS_OF_POLICIES = ("benchgraph",)  # the libraries whose passes can be left out
-
-
-def has_policy(library: str, policy: str) -> bool:
-    """Whether a library supports a policy, and its compiler options if it has any."""
-    name, options, _ = policy.partition(":")
-    return name in LIBRARY_POLICIES[library] and (not options or library in OPTIONS_OF_POLICIES)
+from benchgraph.options.library_name import labels
 
 
 def policies(word: str) -> tuple[str, ...]:
@@ -27,14 +16,13 @@ def policies(word: str) -> tuple[str, ...]:
 
 
 def libraries(word: str) -> tuple[str, ...]:
-    """NAME, or NAME:PATH of a library file; several joined by commas."""
-    for each in (chosen := tuple(word.split(","))):
-        name, colon, path = each.partition(":")
-        if name not in LIBRARY_POLICIES:
-            raise ValueError(did_you_mean(name, LIBRARY_POLICIES) or f"choose among {', '.join(LIBRARY_POLICIES)}")
-        if colon and (name == "benchgraph" or not path):
-            raise ValueError("only onednn has a path" if path else f"give a path after {name}:")
-    return tuple(dict.fromkeys(chosen))
+    """[LABEL=]KIND[:PLACE] (library_name.py); several joined by commas."""
+    words = tuple(dict.fromkeys(word.split(",")))
+    named = list(labels(words).values())
+    twice = next((label for label in named if named.count(label) > 1), "")
+    if twice:
+        raise ValueError(f"two libraries are called {twice}: give one another label, as in new={words[-1].rpartition('=')[2]}")
+    return words
 
 
 def report(word: str) -> tuple[tuple[str, str], ...]:

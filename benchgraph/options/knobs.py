@@ -12,6 +12,7 @@ from typing import Any
 
 from benchgraph.core.isa import ISA_CHOICES, ISAS
 from benchgraph.options import global_parsers
+from benchgraph.options.library_name import KINDS, LibraryName, labels
 from benchgraph.options.parsers import (
     Parse,
     boolean,
@@ -157,7 +158,7 @@ class Globals:
     library: tuple[str, ...] = knob(
         ("benchgraph",),
         global_parsers.libraries,
-        "NAME[:PATH][,...]",
+        "[LABEL=]NAME[:PATH][,...]",
         "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
         group=MACHINE,
@@ -299,20 +300,22 @@ class Globals:
     @property
     def sides(self) -> tuple[Side, ...]:
         """The contenders: libraries under their policies. With several libraries, policies that one of them lacks are left out."""
-        if len(self.library) == 1:
+        if len(self.library) == 1 and len(KINDS[LibraryName.read(self.library[0]).kind].policies) > 1:
             return tuple(Side(self.library[0], policy, policy) for policy in self.policies)
-        names = [library.partition(":")[0] for library in self.library]
-        sides = []
-        for library, name in zip(self.library, names, strict=True):
-            label = name if names.count(name) == 1 else library
-            supported = [p for p in self._policies_of(library) if global_parsers.has_policy(name, p)]
-            sides += [Side(library, p, f"{label}:{p}", library != self.library[0]) for p in supported]
+        named, sides = labels(self.library), list[Side]()
+        for library in self.library:
+            kind = KINDS[LibraryName.read(library).kind]
+            for policy in self._policies_of(library):
+                if kind.has_policy(policy):
+                    label = named[library] if len(kind.policies) == 1 else f"{named[library]}:{policy}"
+                    sides.append(Side(library, policy, label, library != self.library[0]))
         return tuple(sides)
 
     def _policies_of(self, library: str) -> tuple[str, ...]:
-        if self.policy:
+        policies = KINDS[LibraryName.read(library).kind].policies
+        if self.policy and len(policies) > 1:
             return self.policy
-        return global_parsers.LIBRARY_POLICIES[library.partition(":")[0]] if self.mode.is_timed else ("fused",)
+        return policies if self.mode.is_timed else policies[:1]
 
     @property
     def has_no_reference(self) -> bool:

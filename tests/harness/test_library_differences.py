@@ -159,7 +159,7 @@ def test_sides_are_the_policies_that_each_library_has() -> None:
     assert [s.label for s in Globals(library=BOTH, policy=("post_ops",)).sides] == ["benchgraph:post_ops"]
     assert [s.label for s in Globals(library=("onednn",), policy=("post_ops",)).sides] == ["post_ops"]
     two = Globals(library=("onednn:/a/libdnnl.so.3", "onednn:/b/libdnnl.so.3"))
-    assert [(s.label, s.is_witness) for s in two.sides] == [("onednn:/a/libdnnl.so.3:fused", False), ("onednn:/b/libdnnl.so.3:fused", True)]
+    assert [(s.label, s.is_witness) for s in two.sides] == [("onednn@a:fused", False), ("onednn@b:fused", True)]
 
 
 def test_libraries_are_measured_in_turns() -> None:

@@ -123,8 +123,8 @@ def test_mode_l_needs_no_library(tmp_path: Path) -> None:
     ("word", "says"),
     [
         ("onedn", "did you mean 'onednn'?"),
-        ("benchgraph:x", "only onednn has a path"),
-        ("onednn:", "give a path after onednn:"),
+        ("benchgraph:x", "only onednn can be followed by a place"),
+        ("onednn:", "give the path of a library file after onednn:"),
     ],
 )
 def test_a_library_that_nobody_knows(word: str, says: str) -> None:

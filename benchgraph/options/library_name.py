@@ -1,0 +1,92 @@
+"""Names of libraries under test: [LABEL=]KIND[:PLACE].
+
+onednn                     the first oneDNN that is found
+onednn:/opt/libdnnl.so.3   that file
+new=onednn:/opt/new        the same sort of library, which results call new
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from benchgraph.core.errors import did_you_mean
+
+_LABEL = re.compile(r"[\w.@+-]+")
+
+
+@dataclass(frozen=True)
+class LibraryKind:
+    """What the command line knows about a kind of library.
+
+    policies: all are measured if none is named; a kind with a single one takes part whatever policies are named. place: what may follow
+    its name, '' for nothing. has_options: whether passes can be left out of its policies.
+    """
+
+    policies: tuple[str, ...]
+    place: str = ""
+    has_options: bool = False
+
+    def has_policy(self, policy: str) -> bool:
+        """Whether it supports a policy, and its compiler options if it has any."""
+        name, options, _ = policy.partition(":")
+        return name in self.policies and (not options or self.has_options)
+
+
+KINDS = {
+    "benchgraph": LibraryKind(("fused", "post_ops", "one_op_each"), has_options=True),
+    "onednn": LibraryKind(("fused", "one_op_each"), place="the path of a library file"),
+}
+
+
+@dataclass(frozen=True)
+class LibraryName:
+    """label: '' unless one is given."""
+
+    kind: str
+    place: str = ""
+    label: str = ""
+
+    @classmethod
+    def read(cls, word: str) -> LibraryName:
+        """Raises ValueError, whose text is the remedy."""
+        before, equals, rest = word.partition("=")
+        label = before if equals and _LABEL.fullmatch(before) else ""
+        word = rest if label else word
+        kind = max((k for k in KINDS if word == k or word.startswith(f"{k}:")), key=len, default="")
+        if not kind:
+            name = word.partition(":")[0]
+            raise ValueError(did_you_mean(name, KINDS) or f"choose among {', '.join(KINDS)}")
+        place = word.removeprefix(kind).removeprefix(":")
+        if place and not KINDS[kind].place:
+            raise ValueError(f"only {' and '.join(k for k, known in KINDS.items() if known.place)} can be followed by a place")
+        if not place and word != kind:
+            raise ValueError(f"give {KINDS[kind].place} after {kind}:" if KINDS[kind].place else f"leave out the : after {kind}")
+        return cls(kind, place, label)
+
+
+def labels(words: Sequence[str]) -> dict[str, str]:
+    """What results call each library: its label, else its kind, else the kind and the part of the place that tells it from others.
+
+    onednn:/opt/a/lib onednn:/opt/b/lib -> onednn@a onednn@b
+    """
+    names = {word: LibraryName.read(word) for word in words}
+    found = dict[str, str]()
+    for word, name in names.items():
+        places = [other.place for other in names.values() if other.kind == name.kind and other.place]
+        alone = len([other for other in names.values() if other.kind == name.kind]) == 1
+        found[word] = name.label or (name.kind if alone or not name.place else f"{name.kind}@{_distinct_part(name.place, places)}")
+    return found
+
+
+def _distinct_part(place: str, places: Iterable[str]) -> str:
+    """The path without the folders that it begins and ends with as all others do."""
+    paths = [p.rstrip("/").split("/") for p in places]
+    if len(paths) == 1:
+        return place
+    same = len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))))
+    tail = len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*(p[same:][::-1] for p in paths), strict=False))))
+    mine = place.rstrip("/").split("/")
+    return "/".join(mine[same : len(mine) - tail]) or place

@@ -1,0 +1,43 @@
+"""Names of libraries under test, and what results call them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchgraph.options.global_parsers import libraries
+from benchgraph.options.library_name import LibraryName, labels
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (("benchgraph",), ("benchgraph",)),
+        (("benchgraph", "onednn:/opt/libdnnl.so.3"), ("benchgraph", "onednn")),
+        (("onednn", "onednn:/opt/lib"), ("onednn", "onednn@/opt/lib")),
+        (("onednn:/opt/3.9/lib/libdnnl.so.3", "onednn:/opt/3.10/lib/libdnnl.so.3"), ("onednn@3.9", "onednn@3.10")),
+        (("onednn:/opt/a/x/lib", "onednn:/opt/b/x/lib/"), ("onednn@a", "onednn@b")),
+        (("onednn:/opt/lib", "onednn:/opt/lib/new"), ("onednn@/opt/lib", "onednn@new")),
+        (("old=onednn:/opt/lib=3", "new=onednn"), ("old", "new")),
+    ],
+)
+def test_labels_tell_libraries_apart(words: tuple[str, ...], want: tuple[str, ...]) -> None:
+    assert tuple(labels(words).values()) == want
+
+
+def test_a_path_may_contain_an_equals_sign() -> None:
+    assert LibraryName.read("onednn:/opt/lib=3") == LibraryName("onednn", "/opt/lib=3")
+    assert LibraryName.read("v3=onednn:/opt/lib=3") == LibraryName("onednn", "/opt/lib=3", "v3")
+
+
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("onedn", "did you mean 'onednn'"),
+        ("a b=torch", "choose among"),
+        ("a=onednn,a=benchgraph", "two libraries are called a: give one another label, as in new=benchgraph"),
+        ("onednn,onednn=benchgraph", "two libraries are called onednn"),
+    ],
+)
+def test_errors_name_the_remedy(word: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        libraries(word)
