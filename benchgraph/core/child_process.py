@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fcntl import F_GETFL, F_SETFL, fcntl
 from multiprocessing.connection import Connection, Pipe
 from subprocess import DEVNULL, Popen, TimeoutExpired
@@ -34,12 +35,30 @@ class ChildLost(Exception):
         self.signal = signal
 
 
+@dataclass(frozen=True)
+class Program:
+    """What a child runs: main of a module of this package; or of a file, with another interpreter and other folders to import from.
+
+    source: a module, or a path that ends in .py. python, path: '' for this process's interpreter and folders.
+    """
+
+    source: str
+    python: str = ""
+    path: str = ""
+
+    @property
+    def load(self) -> str:
+        """The statement that defines main."""
+        is_file = self.source.endswith(".py")
+        return f"import runpy; main = runpy.run_path({self.source!r})['main']" if is_file else f"from {self.source} import main"
+
+
 class Child:
-    """A process that calls main(pipe, *arguments) of a module, and the parent's end of the pipe. Messages are whatever can be pickled."""
+    """A process that calls main(pipe, *arguments) of a program, and the parent's end of the pipe. Messages are whatever can be pickled."""
 
     def __init__(
         self,
-        module: str,
+        program: Program,
         *arguments: object,
         env: Mapping[str, str],
         stdout: Stream = None,
@@ -57,13 +76,13 @@ class Child:
         try:
             with theirs:
                 self._process = Popen(
-                    [sys.executable, "-P", "-c", f"from {module} import main; main({call})"],
+                    [program.python or sys.executable, "-P", "-c", f"{program.load}; main({call})"],
                     stdin=DEVNULL,
                     stdout=stdout,
                     stderr=stderr,
                     pass_fds=[theirs.fileno(), *fds],
                     process_group=group,
-                    env={**env, "PYTHONPATH": module_path()},
+                    env={**env, "PYTHONPATH": program.path or module_path()},
                 )
         except OSError:
             self.pipe.close()

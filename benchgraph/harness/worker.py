@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, attach
+from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, Program, attach
 from benchgraph.core.config import Config, environment, override
 from benchgraph.core.printable import print_any
 from benchgraph.core.remarks import remark, remarks_sent_to
@@ -72,7 +72,7 @@ class Worker(Child):
         self.has_served = False
         self._began, self.deadline = 0.0, NEVER
         self._stdout, self._stderr = CapturedOutput(), CapturedOutput()
-        super().__init__(__name__, os.getpid(), env=environment(SINGLE), stdout=self._stdout.file, stderr=self._stderr.file)
+        super().__init__(Program(__name__), os.getpid(), env=environment(SINGLE), stdout=self._stdout.file, stderr=self._stderr.file)
         self.send(setup)
 
     @property

@@ -32,7 +32,7 @@ from typing import TypeAlias
 
 from benchgraph.compile import Order, translate
 from benchgraph.core import version
-from benchgraph.core.child_process import Child, attach
+from benchgraph.core.child_process import Child, Program, attach
 from benchgraph.core.config import Config, environment, override
 from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS, Layout
@@ -129,7 +129,7 @@ class Worker(Child):
         """Raises OSError if no process can be started."""
         self.state = State.starting
         arguments = (tickets.outlet, str(version.ROOT), version.LOADED_NS)
-        super().__init__(__name__, *arguments, env=environment(_ONE_THREAD), stdout=DEVNULL, fds=[tickets.outlet])
+        super().__init__(Program(__name__), *arguments, env=environment(_ONE_THREAD), stdout=DEVNULL, fds=[tickets.outlet])
 
     def give(self, batch: Batch) -> None:
         """Let it draw tickets of a batch."""

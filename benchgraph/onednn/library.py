@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from benchgraph.core.arrays import Array, view
+from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, InvalidGraphOp, Unavailable, Unimplemented
-from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
+from benchgraph.library.remote import Buffer, Remote, buffer_for
 from benchgraph.machine.target import current
 from benchgraph.onednn import encode, messages
-from benchgraph.onednn.client import WHERE, Process, Remote, process
+from benchgraph.onednn.client import WHERE, Process, process
 from benchgraph.onednn.find_library import find
 from benchgraph.onednn.memory_plan import PlannedStep, plan
 from benchgraph.onednn.table import KNOWN, LAYOUT_IS_MEANT, POLICIES, Version
@@ -138,32 +138,6 @@ class Compiled:
         return Bound(self, tuple(inputs), tuple(outputs))
 
 
-class Buffer(Remote):
-    """Memory in oneDNN's process for an array of ours, or for an intermediate value."""
-
-    def __init__(self, process: Process, nbytes: int, array: Array | None = None) -> None:
-        super().__init__(process, process.ask("allocate", nbytes))
-        self.nbytes, self.array = nbytes, array
-
-    def put(self, array: Array, tensor: LogicalTensor) -> None:
-        view(self.process.window(tensor.nbytes), tensor)[...] = array
-        self.process.ask("put", self.number, tensor.nbytes)
-
-    def get(self, array: Array, tensor: LogicalTensor) -> None:
-        window = self.process.window(tensor.nbytes)
-        self.process.ask("get", self.number, tensor.nbytes)
-        array[...] = view(window, tensor)
-
-
-def _buffer(process: Process, array: Array, nbytes: int) -> Buffer:
-    """The buffer for an array: that of other arrays at the same address if it is large enough."""
-    address = array.ctypes.data
-    buffer: Buffer | None = process.buffers.get(address)
-    if buffer is None or buffer.nbytes < nbytes:
-        buffer = process.buffers[address] = Buffer(process, nbytes, array)
-    return buffer
-
-
 class Bound:
     """A compiled partition on arrays of ours; each call copies them there and back."""
 
@@ -176,7 +150,7 @@ class Bound:
     def __call__(self) -> None:
         """Execute once. Outputs are copied there too, so that elements that are not written keep their values."""
         run = self.compiled.process
-        self._buffers = [_buffer(run, array, max(placed.nbytes, t.nbytes)) for t, array, placed in self._ports]
+        self._buffers = [buffer_for(run, array, max(placed.nbytes, t.nbytes)) for t, array, placed in self._ports]
         for buffer, (t, array, _) in zip(self._buffers, self._ports, strict=True):
             buffer.put(array, t)
         split, numbers = len(self.inputs), tuple(b.number for b in self._buffers)
@@ -205,7 +179,7 @@ class Chain:
                 if t.id in memory.slot:
                     self._buffers[t.id] = shared[memory.slot[t.id]]
                     continue
-                self._buffers[t.id] = buffer = _buffer(process, array, max(placed.nbytes, t.nbytes))
+                self._buffers[t.id] = buffer = buffer_for(process, array, max(placed.nbytes, t.nbytes))
                 buffer.put(array, t)
         numbers = {id: b.number for id, b in self._buffers.items()}
         message = tuple(

@@ -1,7 +1,6 @@
 """Messages between this process and oneDNN's. Plain values: the other side imports none of our IR.
 
-A request is a tuple (name of a method of session.Session, arguments); the answer is Answer or Refusal. Objects of oneDNN stay there, and
-are identified by number.
+Requests name a method of session.Session and its arguments (library/remote.py). Objects of oneDNN stay there, and are identified by number.
 """
 
 from __future__ import annotations
@@ -94,17 +93,3 @@ class Hello:
     version: tuple[int, int, int]
     runtime: str
     path: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    value: object
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """status: name of dnnl_status_t; what: the call and its object."""
-
-    status: str
-    what: str
-    fix: str = ""

@@ -2,9 +2,9 @@
 
 parent                              process
 machine code of the loop      ->    loads the library
-                              <-    Answer(Hello), or Refusal, and the end
+                              <-    ("answer", Hello), or ("refusal", status, what, fix), and the end
 (numbers to forget, method, arguments)  ->
-                              <-    Answer or Refusal
+                              <-    ("answer", value) or ("refusal", status, what, fix)
 end of the pipe               ->    exits
 """
 
@@ -15,7 +15,6 @@ from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 
 from benchgraph.core.child_process import attach
-from benchgraph.onednn.messages import Answer, Refusal
 from benchgraph.onednn.session import Refused, Session
 
 
@@ -28,18 +27,18 @@ def main(pipe: int, parent: int, path: str, threads: int) -> None:
         try:
             session = Session(path, threads, loop, lambda: recv_handle(connection))
         except Refused as bad:
-            connection.send(Refusal(bad.status, bad.what, bad.fix))
+            connection.send(("refusal", bad.status, bad.what, bad.fix))
             return
-        connection.send(Answer(session.hello()))
+        connection.send(("answer", session.hello()))
         while True:
             connection.send(_answer(session, *connection.recv()))
 
 
-def _answer(session: Session, forget: list[int], name: str, arguments: tuple[object, ...]) -> Answer | Refusal:
+def _answer(session: Session, forget: list[int], name: str, arguments: tuple[object, ...]) -> tuple[object, ...]:
     session.forget(forget)
     try:
-        return Answer(getattr(session, name)(*arguments))
+        return "answer", getattr(session, name)(*arguments)
     except Refused as bad:
-        return Refusal(bad.status, bad.what, bad.fix)
+        return "refusal", bad.status, bad.what, bad.fix
     except MemoryError:
-        return Refusal("out_of_memory", name)
+        return "refusal", "out_of_memory", name, ""

@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from benchgraph.core import child_process
-from benchgraph.core.child_process import CapturedOutput, Child, ChildLost
+from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, Program
 from benchgraph.core.config import environment
 from tests.support.processes import is_gone
 
@@ -31,7 +31,9 @@ def start() -> Iterator[Start]:
     started = list[Child]()
 
     def start(misdeed: str, *, parent: int = os.getpid(), **how: object) -> Child:
-        started.append(Child("tests.core.misdeeds", misdeed, parent, **{"env": environment({}), "stderr": subprocess.DEVNULL} | how))  # type: ignore[arg-type]
+        started.append(
+            Child(Program("tests.core.misdeeds"), misdeed, parent, **{"env": environment({}), "stderr": subprocess.DEVNULL} | how)
+        )  # type: ignore[arg-type]
         return started[-1]
 
     yield start
@@ -175,8 +177,8 @@ def test_one_whose_parent_is_gone_ends(start: Start) -> None:
 ORPHANED = """
 import os, signal
 from subprocess import DEVNULL
-from benchgraph.core.child_process import Child
-found = Child("tests.core.misdeeds", "closes", os.getpid(), env=os.environ, stdout=DEVNULL)
+from benchgraph.core.child_process import Child, Program
+found = Child(Program("tests.core.misdeeds"), "closes", os.getpid(), env=os.environ, stdout=DEVNULL)
 print(found.pid, flush=True)
 found.pipe.poll(None)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
 from benchgraph.core.child_process import attach
-from benchgraph.onednn.messages import Answer, Compiled, Graph, Hello, Part, Placed, Refusal, Step, Tensor
+from benchgraph.onednn.messages import Compiled, Graph, Hello, Part, Placed, Step, Tensor
 
 VERSION = (3, 5, 1)
 MISDEEDS = {"Exp": signal.SIGSEGV, "Log": signal.SIGABRT}  # kinds that kill the process when they are compiled
@@ -41,7 +41,7 @@ class Session:
             found.append(part)
         return found
 
-    def compile(self, part: int, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Compiled | Refusal:
+    def compile(self, part: int, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Compiled | None:
         name = self.parts[part].name
         if name in MISDEEDS:
             if MISDEEDS[name] is signal.SIGABRT:  # as the C++ runtime ends a process
@@ -49,7 +49,7 @@ class Session:
                 print("  what():  no luck. Call for help.", file=sys.stderr, flush=True)
             os.kill(os.getpid(), MISDEEDS[name])
         if name == "Sqrt":
-            return Refusal("invalid_shape", "compiling the partition")
+            return None
         sides = [tuple(Placed(t, 4 * _elements(t)) for t in side) for side in (inputs, outputs)]
         inplace = ((inputs[0].id, outputs[0].id),)
         made = self.compiled[self.count + 1] = Compiled(self.number(), 0.25, sides[0], sides[1], inplace)
@@ -102,11 +102,12 @@ def main(pipe: int, parent: int, path: str, threads: int) -> None:
     with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         code = connection.recv()
         assert isinstance(code, bytes)
-        connection.send(Answer(Hello(VERSION, "OMP", path)))
+        connection.send(("answer", Hello(VERSION, "OMP", path)))
         session = Session(connection)
         while True:
             forget, name, arguments = connection.recv()
             for number in forget:
                 session.buffers.pop(number, None)
             value = getattr(session, name)(*arguments)
-            connection.send(value if isinstance(value, Refusal) else Answer(value))
+            is_refused = name == "compile" and value is None
+            connection.send(("refusal", "invalid_shape", "compiling the partition", "") if is_refused else ("answer", value))
