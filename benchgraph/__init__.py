@@ -16,6 +16,7 @@ The packages, in the order in which data flows through them:
     framework   a small framework on top of the library: what adopting it takes
     torch       the PyTorch bridge
     onednn      the real oneDNN as a library under test, in a process of its own
+    peers       other programs likewise: another checkout of benchgraph
     reference   float64 numpy: data, reference results, comparison
     measure     peaks, bandwidth, caches, samples
     results     what a run leaves behind, and its JSON

@@ -7,19 +7,18 @@ checkout, a run has no commit, and is ordered by its time.
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 import uuid
 from pathlib import Path
 
 import benchgraph
 from benchgraph.core.errors import UsageError
+from benchgraph.core.git import git, resolve
 from benchgraph.core.printable import printable
 from benchgraph.core.remarks import remark
 from benchgraph.results.result import Origin
 
 RELATIVE = re.compile(r"^(@|([A-Z]+_)?HEAD)$|[~^]|@\{")  # of names that mean different commits in different repositories
-PATIENCE_S = 20.0  # for one answer of git, on the slowest network drive
 
 
 def origin(commit: str = "") -> Origin:
@@ -54,20 +53,6 @@ def _checkout() -> tuple[str, bool]:
     return git(package, "rev-parse", "HEAD") or "", bool(git(package, "status", "--porcelain", "--untracked-files=no"))
 
 
-def resolve(ref: str, where: Path) -> str:
-    """The full hash of a commit by this name in the repository at `where`; else ''."""
-    return git(where, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}") or ""
-
-
 def lineage(where: Path) -> tuple[str, ...]:
     """HEAD of the repository at `where` and all its ancestors, in topological order; () outside of a repository."""
     return tuple((git(where, "rev-list", "--topo-order", "--reverse", "HEAD") or "").split())
-
-
-def git(where: Path, *words: str) -> str | None:
-    """The output of git in a folder; None if it fails, is missing, or times out."""
-    try:
-        done = subprocess.run(["git", "-C", str(where), *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -23,9 +23,11 @@ slots.py           memory planning: values with disjoint lifetimes share slots
 philox.py          random numbers
 progress.py        progress, reported to a watcher
 printable.py       text from outside made safe for a line of output
+git.py             questions to git
 files.py           files that a user names
 pages.py           fresh pages of memory
 gc_pause.py        compiling without garbage collection
 forks.py           locks that survive forks
+wait_idle.py       waits until idle threads of this process sleep
 child_process.py   child processes that answer over a pipe
 """

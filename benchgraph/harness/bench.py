@@ -38,16 +38,17 @@ class BandwidthProbe(Probe, Protocol):
     def nbytes(self) -> int: ...
 
 
-def _benchgraph(path: str) -> Library:
+def _benchgraph(place: str) -> Library:
     from benchgraph.library import benchgraph_library
+    from benchgraph.peers.checkout import checkout_library
 
-    return benchgraph_library()
+    return checkout_library(place) if place else benchgraph_library()
 
 
-def _onednn(path: str) -> Library:
+def _onednn(place: str) -> Library:
     from benchgraph.onednn import onednn_library
 
-    return onednn_library(path)
+    return onednn_library(place)
 
 
 LIBRARIES: dict[str, Callable[[str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn}

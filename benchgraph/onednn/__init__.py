@@ -11,7 +11,6 @@ session.py       oneDNN loaded there, with its objects by number
 capi.py          declarations of the C API
 memory.py        buffers of that process
 memory_plan.py   which intermediate values share memory
-wait_idle.py     waits until idle threads of this process sleep
 
 oneDNN has a process of its own, so that two thread runtimes never share one, and a crash in it costs one case.
 """

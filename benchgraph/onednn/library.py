@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, InvalidGraphOp, Unavailable, Unimplemented
+from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
@@ -17,7 +18,6 @@ from benchgraph.onednn.client import WHERE, Process, process
 from benchgraph.onednn.find_library import find
 from benchgraph.onednn.memory_plan import PlannedStep, plan
 from benchgraph.onednn.table import KNOWN, LAYOUT_IS_MEANT, POLICIES, Version
-from benchgraph.onednn.wait_idle import wait_until_idle
 from benchgraph.partition.ir import Partition, Policy
 
 KIND = "onednn"  # of its partitions: oneDNN does not report a rule

@@ -11,12 +11,12 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.machine.cpu_affinity import pin_process
 from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor
 from benchgraph.onednn.table import FIRST, FPMATH_OF_INTEGERS, PROPERTIES
-from benchgraph.onednn.wait_idle import wait_until_idle
 
 CONSTANTS_MB = 1 << 20  # cache of constant tensors: enough for all of a case
 _HOST_SCALAR = PROPERTIES["host_scalar"].code

@@ -158,8 +158,9 @@ class Globals:
     library: tuple[str, ...] = knob(
         ("benchgraph",),
         global_parsers.libraries,
-        "[LABEL=]NAME[:PATH][,...]",
-        "the library under test: benchgraph (default), or onednn: PATH, else BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
+        "[LABEL=]NAME[:PLACE][,...]",
+        "the library under test: benchgraph (default), or another checkout or commit of it, PLACE; or onednn: PLACE is its file, else "
+        "BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
         group=MACHINE,
     )

@@ -2,6 +2,7 @@
 
 onednn                     the first oneDNN that is found
 onednn:/opt/libdnnl.so.3   that file
+benchgraph:HEAD~1          another commit of benchgraph; benchgraph alone is this one
 new=onednn:/opt/new        the same sort of library, which results call new
 """
 
@@ -22,11 +23,11 @@ class LibraryKind:
     """What the command line knows about a kind of library.
 
     policies: all are measured if none is named; a kind with a single one takes part whatever policies are named. place: what may follow
-    its name, '' for nothing. has_options: whether passes can be left out of its policies.
+    its name. has_options: whether passes can be left out of its policies.
     """
 
     policies: tuple[str, ...]
-    place: str = ""
+    place: str
     has_options: bool = False
 
     def has_policy(self, policy: str) -> bool:
@@ -36,7 +37,7 @@ class LibraryKind:
 
 
 KINDS = {
-    "benchgraph": LibraryKind(("fused", "post_ops", "one_op_each"), has_options=True),
+    "benchgraph": LibraryKind(("fused", "post_ops", "one_op_each"), place="a checkout or commit", has_options=True),
     "onednn": LibraryKind(("fused", "one_op_each"), place="the path of a library file"),
 }
 
@@ -60,10 +61,8 @@ class LibraryName:
             name = word.partition(":")[0]
             raise ValueError(did_you_mean(name, KINDS) or f"choose among {', '.join(KINDS)}")
         place = word.removeprefix(kind).removeprefix(":")
-        if place and not KINDS[kind].place:
-            raise ValueError(f"only {' and '.join(k for k, known in KINDS.items() if known.place)} can be followed by a place")
         if not place and word != kind:
-            raise ValueError(f"give {KINDS[kind].place} after {kind}:" if KINDS[kind].place else f"leave out the : after {kind}")
+            raise ValueError(f"give {KINDS[kind].place} after {kind}:")
         return cls(kind, place, label)
 
 

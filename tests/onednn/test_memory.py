@@ -8,12 +8,12 @@ from ctypes import c_int, c_int64, c_size_t, c_void_p
 import pytest
 
 from benchgraph.core.pages import HUGE_BYTES, HUGE_FROM
+from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.machine.target import PAGE_BYTES
 from benchgraph.measure.call_loop import machine_code
 from benchgraph.onednn import memory
 from benchgraph.onednn.memory_plan import PlannedStep, plan
 from benchgraph.onednn.messages import Compiled, Placed, Tensor
-from benchgraph.onednn.wait_idle import wait_until_idle
 from benchgraph.runtime.memory import mapped
 
 EXECUTE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)

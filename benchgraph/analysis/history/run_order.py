@@ -15,8 +15,9 @@ from pathlib import Path
 
 import benchgraph
 from benchgraph.analysis.history.store import RunRow
-from benchgraph.analysis.run_origin import lineage, resolve
+from benchgraph.analysis.run_origin import lineage
 from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.core.git import resolve
 
 SHORT = 10  # digits of a commit that are shown; git's default grows with the repository
 LEAST_DIGITS = 4  # of a commit in --since, as in git

@@ -11,8 +11,9 @@ import pytest
 from benchgraph.analysis import run_origin
 from benchgraph.analysis.history.run_order import Repository, ordered, repository, since
 from benchgraph.analysis.history.store import RunRow
-from benchgraph.analysis.run_origin import lineage, origin, resolve
+from benchgraph.analysis.run_origin import lineage, origin
 from benchgraph.core.errors import InvalidArguments, UsageError
+from benchgraph.core.git import resolve
 from benchgraph.core.remarks import collected
 
 A, B, C, BRANCH, FOREIGN = ("a" * 40, "b" * 40, "c" * 40, "d" * 40, "e" * 40)

@@ -1,0 +1,4 @@
+"""Other programs behind the library protocol.
+
+checkout/  another checkout or commit of benchgraph, in a process of its own
+"""

@@ -1,0 +1,141 @@
+"""Another checkout of benchgraph behind the library protocol: partitions, compiled partitions and buffers are handles of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchgraph.core.arrays import Array
+from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.wait_idle import wait_until_idle
+from benchgraph.graph.ir import Graph
+from benchgraph.graph.json import dumps
+from benchgraph.library import protocol
+from benchgraph.library.remote import Remote, buffer_for
+from benchgraph.machine.target import current
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.peers.checkout.client import Process, process
+from benchgraph.peers.checkout.source import find
+
+
+class Checkout:
+    """A Library. All of one folder share a process while it lives."""
+
+    def __init__(self, place: str) -> None:
+        self.source, target = find(place), current()
+        self.process: Process = process(self.source, target.isa.name, target.cores)
+        self._parts: dict[int, Remote] = {}
+
+    @property
+    def name(self) -> str:
+        return "benchgraph"
+
+    @property
+    def version(self) -> str:
+        """Its commit, with + for changes since; its folder where git does not know."""
+        return self.source.version or str(self.source.folder)
+
+    @property
+    def is_in_process(self) -> bool:
+        return False
+
+    @property
+    def dumps_itself(self) -> bool:
+        return True
+
+    def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
+        ops, tensors = {op.id: op for op in graph.ops}, graph.tensors
+        found = []
+        for number, kind, op_ids, ins, outs, reason in self.process.ask("cut", dumps(graph), policy.value):
+            self._parts[number] = Remote(self.process, number)
+            inputs, outputs = (tuple(tensors[id] for id in side) for side in (ins, outs))
+            mode, is_for_integers = graph.fpmath_mode, graph.fpmath_apply_to_int
+            inside = tuple(ops[id] for id in op_ids)
+            found.append(Partition(number, kind, inside, inputs, outputs, reason, graph.engine_kind, mode, is_for_integers))
+        return tuple(found)
+
+    def compile(self, partition: Partition) -> Compiled:
+        return self._compiled([partition])[0]
+
+    def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
+        return list(self._compiled(partitions))
+
+    def _compiled(self, partitions: Sequence[Partition]) -> list[Compiled]:
+        for p in partitions:
+            if not p.is_supported:
+                raise Unimplemented(p.reason, where=self.process.where)
+            if p.options.off:
+                raise Unavailable("the passes of another checkout cannot be left out", where=self.process.where, fix="leave out the no-…")
+        made = self.process.ask("compile", [self._parts[p.id].number for p in partitions])
+        return [Compiled(self.process, p, *each) for p, each in zip(partitions, made, strict=True)]
+
+    def caller(
+        self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Callable[[], None] | None:
+        """None: no Python program of ours runs there."""
+        return None
+
+    def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
+        """The steps as one native call there. Raises InvalidArguments for steps of another library."""
+        own = [s for s in steps if isinstance(s, Bound)]
+        if len(own) != len(steps):
+            raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
+        return Chain(self.process, own)
+
+
+class Compiled(Remote):
+    """A compiled partition."""
+
+    def __init__(self, process: Process, partition: Partition, number: int, compile_s: float, is_warm: bool) -> None:
+        super().__init__(process, number)
+        self.partition, self.compile_s, self.is_warm = partition, compile_s, is_warm
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
+        return Bound(self, tuple(inputs), tuple(outputs))
+
+
+class Bound(Remote):
+    """A compiled partition on arrays of ours; each call copies them there and back."""
+
+    def __init__(self, compiled: Compiled, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
+        process, partition, split = compiled.process, compiled.partition, len(inputs)
+        tensors, arrays = (*partition.inputs, *partition.outputs), (*inputs, *outputs)
+        self.compiled = compiled
+        self.ports = [(t, a, buffer_for(process, a, t.nbytes)) for t, a in zip(tensors, arrays, strict=True)]
+        self.outputs = self.ports[split:]
+        numbers = [buffer.number for _, _, buffer in self.ports]
+        super().__init__(process, process.ask("bind", compiled.number, numbers[:split], numbers[split:]))
+
+    def put(self, written: set[int]) -> None:
+        """Copy the arrays there, except those of buffers in `written`, which is extended."""
+        for t, array, buffer in self.ports:
+            if buffer.number not in written:
+                buffer.put(array, t)
+                written.add(buffer.number)
+
+    def __call__(self) -> None:
+        """Execute once. Outputs are copied there too, so that elements that are not written keep their values."""
+        self.put(set())
+        self.process.ask("execute", self.number)
+        for t, array, buffer in self.outputs:
+            buffer.get(array, t)
+
+
+class Chain(Remote):
+    """Bound steps as one native call there, on buffers that stay there."""
+
+    def __init__(self, process: Process, steps: Sequence[Bound]) -> None:
+        super().__init__(process, process.ask("chain", [s.number for s in steps]))
+        self._steps = steps
+        written = set[int]()
+        for step in steps:
+            step.put(written)
+
+    @property
+    def constants(self) -> Sequence[Array]:
+        return ()
+
+    def run(self, times: int) -> float:
+        """Execute all steps in order, so many times. Returns the seconds of the native call, measured there."""
+        wait_until_idle()
+        seconds: float = self.process.ask("run", self.number, times)
+        return seconds
