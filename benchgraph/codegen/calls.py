@@ -28,7 +28,7 @@ the next are emitted."""
 def products(func: Func, target: Target) -> dict[int, MicrokernelCall]:
     """The products of func, by the id() of their statements. Where all kernels of a task share their tile shapes, the task sets them."""
     out = {id(s): _microkernel_call(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
-    for task in outermost_parallel_loops(func.body):
+    for task in _outermost_task_loops(func.body):
         tiled = [i for i in map(id, walk(task)) if i in out and amx.uses_tiles(out[i].kernel, target)]
         shapes = {tile_plan.common_shapes(out[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
@@ -53,12 +53,12 @@ def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mappin
         yield module
 
 
-def outermost_parallel_loops(s: Stmt) -> Iterator[For]:
-    if isinstance(s, For) and s.kind is LoopKind.parallel:
+def _outermost_task_loops(s: Stmt) -> Iterator[For]:
+    if isinstance(s, For) and s.kind is not LoopKind.serial:
         yield s
     else:
         for inner in children(s):
-            yield from outermost_parallel_loops(inner)
+            yield from _outermost_task_loops(inner)
 
 
 def packings(module: ir.Module, func: Func, target: Target) -> Calls:

@@ -1,12 +1,13 @@
 """Tensor IR, after all its passes, to LLVM IR.
 
 A function becomes `void name(ptr argv)`. argv holds pointers to the parameters in order, to the shared arena, and to the thread arenas:
-that of thread t is thread_stride(func) * t bytes further. A parallel loop becomes a function of its own,
+that of thread t is thread_stride(func) * t bytes further. A parallel or outlined loop becomes a function of its own,
 
     void body(ptr ctx, i64 begin, i64 end, i64 thread)
 
-which the external function `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end). ctx is argv, or
-a struct of argv and the loop variables and registers of the surrounding code that the loop uses.
+which the external function `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end); that of an
+outlined loop is called once, for all iterations. ctx is argv, or a struct of argv and the loop variables and registers of the surrounding
+code that the loop uses.
 
 Parameters and arenas have alias scopes, so that loads of one can move across stores to another: buffers bound to different parameters must
 not overlap, except for the function's in-place pairs. Loops need no llvm.loop metadata, as the JIT runs LLVM without its vectorisers
@@ -28,7 +29,6 @@ from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.cost import pays_in_parallel
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Prefetch, Scope, Seq, Stmt, Store
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 
@@ -113,8 +113,8 @@ def _if(f: FunctionBuilder, s: If) -> None:
 def _for(f: FunctionBuilder, s: For) -> None:
     if constant(s.extent) == 0:
         return
-    if s.kind is LoopKind.parallel and not f.is_task:
-        _parallel(f, s)
+    if s.kind is not LoopKind.serial and not f.is_task:
+        _tasks(f, s)
     elif constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body)):
         for iteration in range(constant(s.extent) or 0):
             _body(f, s, I64(iteration))
@@ -171,13 +171,13 @@ def _body(f: FunctionBuilder, s: For, value: ir.Value) -> None:
     f.ranges = outer_ranges
 
 
-def _parallel(f: FunctionBuilder, s: For) -> None:
+def _tasks(f: FunctionBuilder, s: For) -> None:
     captured = _captured(f, s)
     context = ir.LiteralStructType([PTR, *(value.type for _, value in captured)])
     body = _task(f, s, context, [name for name, _ in captured])
     argument = f.argv if not captured else _store_context(f, context, [f.argv, *(value for _, value in captured)])
     extent = evaluate(f, s.extent)
-    if not pays_in_parallel(s, f.target):
+    if s.kind is LoopKind.outlined:
         f.builder.call(body, [argument, I64(0), extent, I64(0)])
         return
     run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
@@ -185,7 +185,7 @@ def _parallel(f: FunctionBuilder, s: For) -> None:
 
 
 def _captured(f: FunctionBuilder, s: For) -> list[tuple[str, ir.Value]]:
-    """Outer loop variables and registers that a parallel loop uses. No others: LLVM keeps a register whose address escapes in memory."""
+    """Outer loop variables and registers that a loop's tasks use. No others: LLVM keeps a register whose address escapes in memory."""
     if not f.variables and not f.registers:
         return []
     read = {name for inner in walk(s.body) for e in exprs(inner) for name in variables(e)}
@@ -205,7 +205,7 @@ def _member(builder: ir.IRBuilder, at: ir.Value, context: ir.LiteralStructType, 
 
 
 def _task(f: FunctionBuilder, s: For, context: ir.LiteralStructType, captured: list[str]) -> ir.Function:
-    """The function that runs a range of a parallel loop. captured: names of the values that the context holds after argv."""
+    """The function that runs a range of the loop. captured: names of the values that the context holds after argv."""
     module = f.builder.module
     name = module.get_unique_name(f"{f.func.name}.{s.var.name}")
     function = ir.Function(module, ir.FunctionType(VOID, [PTR, I64, I64, I64]), name)

@@ -176,12 +176,12 @@ class _Writer:
         self.stmt(s, depth, ranges, parallel=parallel)
 
     def loop(self, s: For, depth: int, ranges: Ranges, *, parallel: bool) -> None:
-        is_parallel = s.kind is LoopKind.parallel
-        order = "shuffled" if is_parallel else "range"
+        has_tasks = s.kind is not LoopKind.serial
+        order = "shuffled" if s.kind is LoopKind.parallel else "range"
         self.line(depth, f"for {self.name(s.var.name, 'v')} in {order}({self.expr(s.extent, ranges)}):")
-        if is_parallel and not parallel:
+        if has_tasks and not parallel:
             self.line(depth + 1, "thread_arena.fill(255)")
-        self.block(s.body, depth + 1, inside(s, ranges), parallel=parallel or is_parallel)
+        self.block(s.body, depth + 1, inside(s, ranges), parallel=parallel or has_tasks)
 
     def alloc(self, t: Tensor, depth: int) -> None:
         name = self.name(t.name, "t")

@@ -80,8 +80,7 @@ class _Parser(Tokens):
         self.scope: dict[str, Tensor | Var] = {}
         self.statements: dict[str, Callable[[], Stmt]] = {
             "{": lambda: Seq(self.rest()),
-            LoopKind.serial.value: lambda: self.loop(LoopKind.serial),
-            LoopKind.parallel.value.split()[0]: lambda: self.loop(LoopKind.parallel),
+            **{kind.value.split()[0]: partial(self.loop, kind) for kind in LoopKind},
             "if": self.branch,
             "alloc": self.alloc,
             "brgemm": self.brgemm,

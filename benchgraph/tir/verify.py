@@ -132,7 +132,7 @@ def _for(s: For, scope: VerifierState) -> None:
         return
     attained = scope.attained | {s.var.name} if extent is not None else scope.attained
     conditional = scope.conditional or extent is None
-    parallel = scope.parallel or s.kind is LoopKind.parallel
+    parallel = scope.parallel or s.kind is not LoopKind.serial
     inner = replace(scope, ranges=inside(s, scope.ranges), attained=attained, conditional=conditional, parallel=parallel)
     _stmt(s.body, inner)
 

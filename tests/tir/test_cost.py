@@ -14,6 +14,8 @@ from benchgraph.machine.target import current
 from benchgraph.tir.build import f32
 from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Cast, Const, For, Func, LoopKind, Random, Scope, Store, Tensor, Var
+from benchgraph.tir.passes.serialise_short_loops import serialise_short_loops
+from benchgraph.tir.visit import walk
 from tests.support.targets import TARGET
 
 # Stores of a constant that two threads and one take equally long for.
@@ -52,7 +54,10 @@ def test_tests_share_out_everything() -> None:
     assert pays_in_parallel(loop(1), replace(TARGET, shares_all=True))
 
 
-@pytest.mark.parametrize(("extent", "calls"), [(8, 0), (2 * EVEN, 1)])
-def test_a_loop_that_is_not_shared_out_asks_for_no_threads(extent: int, calls: int) -> None:
-    text = "".join(emit([Func("main", (filled(extent),), loop(extent))], TARGET))
+@pytest.mark.parametrize(("extent", "kind", "calls"), [(8, LoopKind.outlined, 0), (2 * EVEN, LoopKind.parallel, 1)])
+def test_a_loop_that_is_not_shared_out_asks_for_no_threads(extent: int, kind: LoopKind, calls: int) -> None:
+    func = serialise_short_loops(Func("main", (filled(extent),), loop(extent)), TARGET)
+    assert [s.kind for s in walk(func.body) if isinstance(s, For)] == [kind]
+    text = "".join(emit([func], TARGET))
     assert text.count(f'call void @"{PARALLEL}"(') == calls
+    assert text.count("define internal void") == 1

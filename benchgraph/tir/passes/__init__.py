@@ -24,6 +24,7 @@ attach_post_ops.py        pointwise ops on the result of a microkernel run on it
 prefetch_rows.py          one of the later loops over a row prefetches the next row
 prefetch_streams.py       a loop that reduces several long streams of memory prefetches each of them
 non_temporal_stores.py    results of nests that access more memory than the caches hold are stored past the caches
+serialise_short_loops.py  parallel loops that are too short to repay fork and join run on the calling thread
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_re
 from benchgraph.tir.passes.prefetch_rows import prefetch_rows
 from benchgraph.tir.passes.prefetch_streams import prefetch_streams
 from benchgraph.tir.passes.privatise import privatise
+from benchgraph.tir.passes.serialise_short_loops import serialise_short_loops
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.transpose_copies import transpose_copies
@@ -88,6 +90,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("prefetch-rows", prefetch_rows, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-rows", "no-fetch")),
     Pass("prefetch-streams", prefetch_streams, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-streams", "no-fetch")),
     Pass("non-temporal-stores", non_temporal_stores, needs=_FLAT, switch="non-temporal", formerly=("stream-stores", "no-stream")),
+    Pass("serialise-short-loops", serialise_short_loops, needs=_ONE_LEVEL, switch="serialise"),
 )
 
 

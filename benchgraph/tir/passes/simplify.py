@@ -56,8 +56,8 @@ def _loop(s: For, simple: Simplifier) -> Stmt | None:
 
 
 def _owns_arena(s: For) -> bool:
-    """Whether a parallel loop must stay because its body uses the thread arena, once plan-buffers has laid that out."""
-    return s.kind is LoopKind.parallel and any(t.offset is not None for t in tensors(s))
+    """Whether a loop of tasks must stay because its body uses the thread arena, once plan-buffers has laid that out."""
+    return s.kind is not LoopKind.serial and any(t.offset is not None for t in tensors(s))
 
 
 def _branch(s: If, simple: Simplifier) -> Stmt | None:
