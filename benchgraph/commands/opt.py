@@ -101,10 +101,12 @@ def run(text: str, request: Request, observe: Observer) -> str:
 
 def listing() -> str:
     """What --pipeline takes: a line for each pass, in the order of a compilation."""
-    lines = list[str]()
+    lines, seen = list[str](), set[str]()
     for kind, pipeline in PIPELINES.items():
         lines += [f"{NAMES[kind]}:", f"  {kind:24}all of these passes, in this order"]
-        lines += [f"  {p.name:24}{_about(p)}" for p in dict.fromkeys(pipeline)]
+        for before, p in zip((None, *pipeline), pipeline, strict=False):
+            lines.append(f"  {p.name:24}{_about(p) if before is None or p.name not in seen else f'once more, after {before.name}'}")
+            seen.add(p.name)
         lines += [f"{LOWER + ':':26}from {NAMES['gir']} to {NAMES['tir']}"] if kind == "gir" else []
     return "\n".join(lines)
 

@@ -76,6 +76,7 @@ def test_fields_of_the_machine_are_validated() -> None:
 
 def test_the_passes_are_listed() -> None:
     out = run("--list")[1]
+    assert "  simplify                once more, after vectorize\n" in out
     assert all(f"  {p.name} " in out for p in (*gir.PIPELINE, *tir.PIPELINE))
 
 
