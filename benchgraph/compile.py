@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -260,15 +261,18 @@ def _observers(partition: Partition) -> Observer:
 
 
 def _dumper(directory: Path, partition: Partition) -> Callable[[str, Callable[[], str]], None]:
-    """Files named by partition (its first op's id), order and stage: p0-03-fuse-fine.txt."""
+    """Files named by partition (its first op's id), order, function (Tensor IR) and stage: p0-03-fuse-fine.txt, p0-26-main-simplify.txt."""
     numbers = count()
     stem = f"p{partition.ops[0].id}"
 
     def dump(stage: str, text: Callable[[], str]) -> None:
         suffix = {LLVM: "ll", LLVM_OPT: "ll", ASSEMBLY: "s"}.get(stage, "txt")
+        content = text()
+        function = re.match(r"func (\w+)", content)
+        name = stage if function is None else f"{function[1]}-{stage}"
         try:
             make_folder(directory)
-            (directory / f"{stem}-{next(numbers):02d}-{stage}.{suffix}").write_text(text() + "\n", encoding="utf-8")
+            (directory / f"{stem}-{next(numbers):02d}-{name}.{suffix}").write_text(content + "\n", encoding="utf-8")
         except OSError as bad:
             raise BenchgraphError(f"cannot write the dump: {bad.strerror}", where=str(directory), fix="name another folder") from bad
 

@@ -110,8 +110,8 @@ def test_two_dumps_of_a_case_are_the_same(tmp_path: Path) -> None:
         "partition.txt",
         "decompose.txt",
         "schedule.txt",
-        "tir.txt",
-        "vectorize.txt",
+        "main-tir.txt",
+        "main-vectorize.txt",
         "llvm.ll",
         "assembly.s",
     }
