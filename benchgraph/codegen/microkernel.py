@@ -32,6 +32,7 @@ from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, Microk
 from benchgraph.codegen.post_ops import PostOpEmitter
 from benchgraph.codegen.register_tiles import Panels, even_split, register_tiles
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
@@ -118,7 +119,7 @@ def _panels(kernel: Kernel, target: Target) -> tuple[Panels, ...]:
 
 def _prefetches_wei(kernel: Kernel, panels: Panels, target: Target) -> bool:
     """Whether a tile of rows reads half of L1 or more of wei, on cores that do not keep up with L2."""
-    return not target.keeps_up and fills_half_of_l1(kernel, panels.columns, target)
+    return not table(target).l2_loads_keep_up and fills_half_of_l1(kernel, panels.columns, target)
 
 
 def _new_function(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:

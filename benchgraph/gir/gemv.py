@@ -74,8 +74,7 @@ def is_input_for_few_rows(g: Graph, op: Op, wei: int, most: int) -> bool:
 
 def unrolled_columns(rows: int, nbytes: int, target: Target) -> int:
     """How many columns of weights, of so many bytes each, are multiplied by so few rows at a time."""
-    if nbytes <= PAGE_BYTES or (target.one_stream and rows == 1):
-        return 1
     machine = table(target)
-    most = machine.unrolled_columns_one_stream if target.one_stream else machine.unrolled_columns
-    return max(min(most, target.isa.registers // 2 // rows), 1)
+    if nbytes <= PAGE_BYTES or (machine.one_stream_is_fast and rows == 1):
+        return 1
+    return max(min(machine.unrolled_columns, target.isa.registers // 2 // rows), 1)

@@ -1,9 +1,10 @@
 """What a machine is and what it can do. Imports core alone.
 
+table.py         rates, costs and shares of caches, and which table is a target's
 target.py        the machine that code is compiled for: ISA level (core/isa.py), caches, cores
 cpu_affinity.py  the processors that measurements run on
-table.py         rates, costs and shares of caches, and which table is a target's
 tuning.py        tuning files: parameters of single problems, by machine
 
-tables/*.toml    the values of table.py with units and sources: generic.toml, and a file for each ISA level that differs
+tables/*.toml    the values of table.py with units and sources: generic.toml, and a file for each vendor, family and ISA level
+                 that differs
 """

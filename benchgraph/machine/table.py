@@ -1,4 +1,8 @@
-"""A machine's rates, costs and cache shares, read from `tables/*.toml`, where each value stands with its unit and its source."""
+"""A machine's rates, costs and cache shares, read from `tables/*.toml`, where each value stands with its unit and its source.
+
+generic.toml holds for every machine. The files of a vendor (AuthenticAMD.toml), of its families from some number on (AuthenticAMD-26.toml)
+and of an ISA level (avx2.toml) hold what differs, and override it in this order.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from benchgraph.machine.target import Target
+from benchgraph.core.isa import Isa
 
 FOLDER = Path(__file__).parent / "tables"
 GENERIC = "generic"
@@ -53,23 +57,44 @@ class MachineTable:
     tile_rows_to_stream_weights: int
     # streams of memory
     unrolled_columns: int
-    unrolled_columns_one_stream: int
     stream_prefetch_bytes: int
+    # what cores do well by themselves
+    l2_loads_keep_up: bool
+    one_stream_is_fast: bool
+    multiplies_words_fast: bool
 
 
-def table(target: Target) -> MachineTable:
-    """The table of a target's ISA level, which is the generic one for levels without values of their own."""
-    return _of_level(target.isa.name)
+class Cpu(Protocol):
+    """What selects a table: of `Target`, which itself depends on tables."""
+
+    @property
+    def isa(self) -> Isa: ...
+
+    @property
+    def vendor(self) -> str: ...
+
+    @property
+    def family(self) -> int: ...
+
+
+def table(target: Cpu) -> MachineTable:
+    """The table of a target."""
+    return _of(target.isa.name, target.vendor, target.family)
 
 
 @cache
-def _of_level(name: str) -> MachineTable:
-    return MachineTable(**{key: entry["value"] for key, entry in entries(name).items()})
+def _of(level: str, vendor: str, family: int) -> MachineTable:
+    starts = sorted(int(path.stem.rpartition("-")[2]) for path in FOLDER.glob(f"{vendor}-*.toml"))
+    files = (vendor, *(f"{vendor}-{start}" for start in starts if start <= family), level)
+    return MachineTable(**{key: entry["value"] for key, entry in entries(*files).items()})
 
 
-def entries(name: str) -> Mapping[str, Mapping[str, Any]]:
-    """By field, the entries (value, unit, why, source) of a level. Raises ValueError for a file that lacks or misspells one."""
-    found = _read(GENERIC) | (_read(name) if name != GENERIC else {})
+def entries(*files: str) -> Mapping[str, Mapping[str, Any]]:
+    """By field, the entries (value, unit, why, source) of the generic file, overridden by these. Raises ValueError for a missing or
+    misspelt one."""
+    found = _read(GENERIC)
+    for name in files:
+        found |= _read(name)
     wanted = {f.name: f.type for f in fields(MachineTable)}
     for key in sorted(wanted.keys() ^ found.keys()):
         raise ValueError(f"{FOLDER}: {key} is {'missing' if key in wanted else 'no field of MachineTable'}")

@@ -16,6 +16,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine import cpu_affinity
+from benchgraph.machine.table import table
 
 __all__ = [
     "ISAS",
@@ -59,9 +60,8 @@ class Target:
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
     machine that has them, from plain instructions: words where that pays (`pays_in_words`), others in tests. shares_all: threads share
-    loops that are too short for it as well (tests). keeps_up: the cores bring what a microkernel reads of wei to L1 in time by themselves,
-    so that it fetches none of it ahead. one_stream: memory that is read from end to end comes to a core as fast as what it reads in several
-    places in turn. llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and counts as holding everything.
+    loops that are too short for it as well (tests). llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and
+    counts as holding everything. vendor, family: by CPUID's names, "" and 0 where they are not known; they select values of `table.py`.
     """
 
     isa: Isa
@@ -70,9 +70,9 @@ class Target:
     cores: int
     emulated: frozenset[DType] = frozenset()
     shares_all: bool = False
-    keeps_up: bool = False
-    one_stream: bool = False
     llc_bytes: int = 0
+    vendor: str = ""
+    family: int = 0
 
     @property
     def lanes(self) -> int:
@@ -131,14 +131,6 @@ def _rows_in(cache_bytes: int, apart: int, nbytes: int) -> int:
     places = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)  # in a page, where rows begin
     return min(places * (cache_bytes // ALIAS_BYTES), cache_bytes // nbytes)
 
-
-KEEPS_UP = {"AuthenticAMD"}  # the vendors of such cores, by CPUID's names; measurements: codegen/microkernel.py
-
-# The families of cores to which one stream comes as fast, by vendor and from which number on: Zen 5; docs/measurements/gemv.md.
-ONE_STREAM = {"AuthenticAMD": 26}
-
-# The vendors whose cores multiply words in pairs faster than f32. docs/measurements/low-precision.md, Products of words.
-SUMS_PAIRS = {"AuthenticAMD"}
 
 # LLVM's names of features, where Linux has another.
 _LINUX_NAMES = {
@@ -209,18 +201,19 @@ def last_level_bytes() -> int:
     return host().llc_bytes or 32 << 20
 
 
-def pays_in_words(isa: Isa) -> bool:
+def pays_in_words(target: Target) -> bool:
     """Whether products of bytes take less time as words, summed in pairs, than in f32, where one instruction does not do all of it.
 
     The portable level has no fma, so f32 needs two instructions for half of the products. docs/measurements/low-precision.md, Products of
     words.
     """
-    return not isa.has_vnni and ("fma" in isa.without or _cpu_info().get("vendor_id") in SUMS_PAIRS)
+    return not target.has_vnni and ("fma" in target.isa.without or table(target).multiplies_words_fast)
 
 
 def _at(isa: Isa, machine: Target) -> Target:
     """The machine at this level, and what pays there."""
-    return replace(machine, isa=isa, emulated=frozenset({DType.s16} if pays_in_words(isa) else ()))
+    target = replace(machine, isa=isa)
+    return replace(target, emulated=frozenset({DType.s16} if pays_in_words(target) else ()))
 
 
 @cache
@@ -228,15 +221,14 @@ def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(cpu_affinity.allowed_cpus()) or os.cpu_count() or 1
-    vendor, family = _cpu_info().get("vendor_id"), int(_cpu_info().get("cpu family", "0"))
     machine = Target(
         isa,
         _cache_bytes(1, 32 << 10),
         _cache_bytes(2, 1 << 20),
         cores,
-        keeps_up=vendor in KEEPS_UP,
-        one_stream=vendor in ONE_STREAM and family >= ONE_STREAM[vendor],
         llc_bytes=max(_caches().values(), default=0),
+        vendor=_cpu_info().get("vendor_id", ""),
+        family=int(_cpu_info().get("cpu family", "0")),
     )
     return _at(isa, machine)
 

@@ -1,4 +1,4 @@
-"""The machine tables: complete, with a source for every value, and read by ISA level."""
+"""The machine tables: complete, with a source for every value, and read by vendor, family and ISA level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchgraph.machine.table import FOLDER, GENERIC, MachineTable, entries, tab
 from benchgraph.machine.target import ISAS, Target
 
 DOCS = Path(__file__).parents[2]
-LEVELS = [GENERIC, *ISAS]
+FILES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of tables that begins with the generic one."""
     (tmp_path / f"{GENERIC}.toml").write_text((FOLDER / f"{GENERIC}.toml").read_text())
     monkeypatch.setattr(module, "FOLDER", tmp_path)
+    monkeypatch.setattr(module, "_of", module._of.__wrapped__)
     return tmp_path
 
 
@@ -27,9 +28,9 @@ def entry(name: str, value: object) -> str:
     return f'[{name}]\nvalue = {value}\nunit = "ns"\nwhy = "it is so"\nsource = "here"\n'
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_source_is_a_section_of_a_page_that_exists(level: str) -> None:
-    for name, found in entries(level).items():
+@pytest.mark.parametrize("file", FILES)
+def test_a_source_is_a_section_of_a_page_that_exists(file: str) -> None:
+    for name, found in entries(file).items():
         if found["source"].startswith("docs/"):
             page, section = found["source"].split(", ", 1)
             assert f"## {section}\n" in (DOCS / page).read_text(), name
@@ -42,8 +43,22 @@ def test_a_target_has_the_table_of_its_level() -> None:
         assert list(values) == [f.name for f in fields(MachineTable)]
 
 
-def test_every_file_is_the_table_of_a_level() -> None:
-    assert {path.stem for path in FOLDER.glob("*")} <= {GENERIC, *ISAS}
+def test_every_file_is_the_table_of_a_level_or_a_vendor() -> None:
+    vendors = {stem.partition("-")[0] for stem in FILES} - {GENERIC, *ISAS}
+    assert vendors == {"AuthenticAMD"}
+    assert {path.suffix for path in FOLDER.glob("*")} == {".toml"}
+
+
+def test_a_level_overrides_a_family_and_a_family_its_vendor(folder: Path) -> None:
+    for number, file in enumerate(("Vendor", "Vendor-6", "Vendor-15", "avx2"), start=1):
+        (folder / f"{file}.toml").write_text(entry("fork_join_ns", float(number)))
+
+    def value(level: str, vendor: str = "Vendor", family: int = 0) -> float:
+        return table(Target(ISAS[level], 1 << 15, 1 << 20, 1, vendor=vendor, family=family)).fork_join_ns
+
+    assert [value("avx512_core", family=family) for family in (5, 6, 14, 15, 16)] == [1.0, 2.0, 2.0, 3.0, 3.0]
+    assert value("avx2", family=15) == 4.0
+    assert value("avx512_core", "Other") == entries(GENERIC)["fork_join_ns"]["value"]
 
 
 def test_a_level_takes_from_the_generic_table_what_it_does_not_say(folder: Path) -> None:

@@ -13,6 +13,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISA_CHOICES, ISAS
 from benchgraph.machine import target
+from benchgraph.machine.table import table
 from benchgraph.machine.target import current, host, missing
 
 SKYLAKE = {"avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq"}  # as Linux spells them
@@ -101,7 +102,7 @@ def test_a_host_lacks_nothing_of_its_own_level() -> None:
 @pytest.mark.parametrize(("vendor", "keeps_up"), [("AuthenticAMD", True), ("GenuineIntel", False), (None, False)])
 def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
-    assert host.__wrapped__().keeps_up == keeps_up
+    assert table(host.__wrapped__()).l2_loads_keep_up == keeps_up
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: py
 )
 def test_to_whose_cores_one_stream_comes_as_fast(info: dict[str, str], one_stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "_cpu_info", lambda: info)
-    assert host.__wrapped__().one_stream == one_stream
+    assert table(host.__wrapped__()).one_stream_is_fast == one_stream
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ def test_to_whose_cores_one_stream_comes_as_fast(info: dict[str, str], one_strea
 def test_where_words_in_pairs_stand_for_bytes(vendor: str | None, isa: str, pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
     monkeypatch.setattr(target, "missing", lambda _: ())
+    monkeypatch.setattr(target, "host", host.__wrapped__)
     with override(isa=isa):
         assert current().emulated == (frozenset({DType.s16}) if pays else frozenset())
         assert current().multiplies(DType.u8) == ISAS[isa].has_vnni

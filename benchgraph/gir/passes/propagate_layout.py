@@ -107,7 +107,7 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
         return False
     has_one, entries, rows = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2]), prod(batch) * m
     if not (has_one and target.is_far(g.value(wei).type.nbytes)):
-        if target.keeps_up:
+        if table(target).l2_loads_keep_up:
             used, least = rows if has_one else m, ROWS_PER_MISS[entries >= target.cores]
             return _misses_unpacked(g, op, used, least, target)
         if entries >= target.cores:

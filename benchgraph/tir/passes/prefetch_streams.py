@@ -7,8 +7,8 @@
                                                          b_v = ...
                                                        }
 
-On machines whose hardware prefetches several streams of 16-bit floats late (`Target.one_stream`), as in products of few rows by
-column-major weights (docs/measurements/prefetch.md).
+On machines whose hardware prefetches several streams of 16-bit floats late, as in products of few rows by column-major weights
+(`stream_prefetch_bytes` of the machine table; docs/measurements/prefetch.md).
 """
 
 from __future__ import annotations
@@ -25,19 +25,17 @@ from benchgraph.tir.visit import block, map_children, statements
 
 
 def prefetch_streams(f: Func, target: Target) -> Func:
-    if not target.one_stream:
-        return f
-    body = _stmt(f.body, {}, target)
+    distance = table(target).stream_prefetch_bytes
+    body = _stmt(f.body, {}, target, distance) if distance else f.body
     return f if body is f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, ranges: Ranges, target: Target) -> Stmt:
+def _stmt(s: Stmt, ranges: Ranges, target: Target, distance: int) -> Stmt:
     if not isinstance(s, For):
-        return map_children(s, lambda c: _stmt(c, ranges, target))
+        return map_children(s, lambda c: _stmt(c, ranges, target, distance))
     within = inside(s, ranges)
     if not _is_reduction(s):
-        return map_children(s, lambda c: _stmt(c, within, target))
-    distance = table(target).stream_prefetch_bytes
+        return map_children(s, lambda c: _stmt(c, within, target, distance))
     streams_to_prefetch = [stream for stream in streams(s, ranges, target) if _needs_prefetch(stream, distance)]
     if len(streams_to_prefetch) < 2:
         return s
