@@ -5,21 +5,7 @@ Handles are opaque pointers.
 
 from __future__ import annotations
 
-from ctypes import (
-    CDLL,
-    POINTER,
-    Structure,
-    Union,
-    c_char_p,
-    c_float,
-    c_int,
-    c_int32,
-    c_int64,
-    c_size_t,
-    c_uint,
-    c_uint8,
-    c_void_p,
-)
+from ctypes import CDLL, POINTER, Structure, Union, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint8, c_void_p
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,14 +28,7 @@ _handle, _out = c_void_p, POINTER(c_void_p)
 class VersionInfo(Structure):
     """dnnl_version_t."""
 
-    _fields_ = (
-        ("major", c_int),
-        ("minor", c_int),
-        ("patch", c_int),
-        ("hash", c_char_p),
-        ("cpu_runtime", c_uint),
-        ("gpu_runtime", c_uint),
-    )
+    _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("cpu_runtime", c_uint), ("gpu_runtime", c_uint))
 
 
 class _Layout(Union):

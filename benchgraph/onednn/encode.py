@@ -11,18 +11,7 @@ from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.onednn import messages
-from benchgraph.onednn.table import (
-    ATTRS,
-    DTYPES,
-    FIRST,
-    FPMATH_MODES,
-    FPMATH_OF_INTEGERS,
-    KINDS,
-    OF_KIND,
-    PROPERTIES,
-    Entry,
-    Version,
-)
+from benchgraph.onednn.table import ATTRS, DTYPES, FIRST, FPMATH_MODES, FPMATH_OF_INTEGERS, KINDS, OF_KIND, PROPERTIES, Entry, Version
 
 _FORMS = {"f": float, "i": int, "b": bool, "s": str}
 
