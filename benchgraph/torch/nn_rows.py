@@ -129,12 +129,7 @@ def _affine(d: Draft, weight: LogicalTensor | None, bias: LogicalTensor | None, 
 
 
 def _layer_norm(
-    d: Draft,
-    input: LogicalTensor,
-    normalized_shape: Sequence[int],
-    weight: LogicalTensor | None,
-    bias: LogicalTensor | None,
-    eps: float,
+    d: Draft, input: LogicalTensor, normalized_shape: Sequence[int], weight: LogicalTensor | None, bias: LogicalTensor | None, eps: float
 ) -> tuple[LogicalTensor | None, ...]:
     """The other results, mean and reciprocal deviation, are not computed."""
     affine = _affine(d, weight, bias, tuple(normalized_shape))
