@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from benchgraph.core.errors import InvalidArguments, did_you_mean, nearest
 from benchgraph.core.isa import ISA_CHOICES
@@ -44,9 +45,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _flag(parse: Callable[[str], object], help: str, *also: str) -> dict[str, object]:
-    """also: names that oneDNN gives the variable; read, in this order, where BENCHGRAPH_<FIELD> is not set."""
-    return {"parse": parse, "help": f"{help} (also {', '.join(also)})" if also else help, "also": also}
+def _flag(default: object, parse: Callable[[str], object], help: str, *also: str) -> Any:
+    """A field of Config. also: names that oneDNN gives the variable; read, in this order, where BENCHGRAPH_<FIELD> is not set."""
+    help = f"{help} (also {', '.join(also)})" if also else help
+    return field(default=default, metadata={"parse": parse, "help": help, "also": also})
+
+
+def _both(name: str) -> tuple[str, str]:
+    """oneDNN's present and former name of a variable."""
+    return f"ONEDNN_{name}", f"DNNL_{name}"
 
 
 _VERBOSE = {"profile_exec": ("exec",), "profile_create": ("create",), "profile": ("create", "exec"), "all": ("create", "exec")}
@@ -89,92 +96,72 @@ def _subset(*choices: str) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _choice(help: str, *choices: str, also: tuple[str, ...] = ()) -> dict[str, object]:
+def _choice(default: str, help: str, *choices: str, also: tuple[str, ...] = ()) -> Any:
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError(_one_of(text, choices))
         return text
 
-    return _flag(parse, f"{help}: {', '.join(choices)}", *also)
+    return _flag(default, parse, f"{help}: {', '.join(choices)}", *also)
 
 
 @dataclass(frozen=True)
 class Config:
     """Each field is a variable BENCHGRAPH_<FIELD>; its metadata has a parser, the text of --help, and oneDNN's names for it."""
 
-    debug: int = field(
-        default=0, metadata=_flag(_natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly")
+    debug: int = _flag(0, _natural, "1 partitions, 2 times per pass, 3 scheduled Graph IR, 4 Tensor IR, 5 LLVM IR and assembly")
+    print_after: tuple[str, ...] = _flag((), _names, "print the IR after these passes (comma list, or 'all')")
+    dump_dir: str = _flag("", str, "write every stage of every partition as text files under this directory")
+    verify: int = _flag(1, _natural, "0 never verify IR, 1 between stages, 2 after every pass")
+    threads: int = _flag(0, _natural, "worker threads; 0 = one per core")
+    runtime: str = _choice("auto", "thread runtime", "auto", "omp", "threadpool", "seq")
+    parallel: str = _choice("auto", "whether threads share loops too short for that to pay", "auto", "always")
+    isa: str = _choice("auto", "instruction set", *ISA_CHOICES)
+    compile_jobs: int = _flag(
+        0,
+        _natural,
+        "processes that compile the partitions of a graph, this one among them; 1 = this one alone, 0 = one per thread of compiled "
+        "code, as soon as there is enough to compile to be worth their start, and CPUs are idle",
     )
-    print_after: tuple[str, ...] = field(default=(), metadata=_flag(_names, "print the IR after these passes (comma list, or 'all')"))
-    dump_dir: str = field(default="", metadata=_flag(str, "write every stage of every partition as text files under this directory"))
-    verify: int = field(default=1, metadata=_flag(_natural, "0 never verify IR, 1 between stages, 2 after every pass"))
-    threads: int = field(default=0, metadata=_flag(_natural, "worker threads; 0 = one per core"))
-    runtime: str = field(default="auto", metadata=_choice("thread runtime", "auto", "omp", "threadpool", "seq"))
-    parallel: str = field(default="auto", metadata=_choice("whether threads share loops too short for that to pay", "auto", "always"))
-    isa: str = field(default="auto", metadata=_choice("instruction set", *ISA_CHOICES))
-    compile_jobs: int = field(
-        default=0,
-        metadata=_flag(
-            _natural,
-            "processes that compile the partitions of a graph, this one among them; 1 = this one alone, 0 = one per thread of compiled "
-            "code, as soon as there is enough to compile to be worth their start, and CPUs are idle",
-        ),
+    compiled_partition_cache_capacity: int = _flag(
+        1024, _natural, "compiled partitions kept for reuse; 0 keeps none", *_both("GRAPH_COMPILED_PARTITION_CACHE_CAPACITY")
     )
-    compiled_partition_cache_capacity: int = field(
-        default=1024,
-        metadata=_flag(
-            _natural,
-            "compiled partitions kept for reuse; 0 keeps none",
-            "ONEDNN_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
-            "DNNL_GRAPH_COMPILED_PARTITION_CACHE_CAPACITY",
-        ),
+    constant_tensor_cache_capacity: int = _flag(
+        0,
+        _megabytes,
+        "MB of packed weights and the like that partitions share; 0 shares none; cpu:N and cpu:N;gpu:M will do",
+        *_both("GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY"),
     )
-    constant_tensor_cache_capacity: int = field(
-        default=0,
-        metadata=_flag(
-            _megabytes,
-            "MB of packed weights and the like that partitions share; 0 shares none; cpu:N and cpu:N;gpu:M will do",
-            "ONEDNN_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY",
-            "DNNL_GRAPH_CONSTANT_TENSOR_CACHE_CAPACITY",
-        ),
+    disk_cache_capacity: int = _flag(
+        256, _natural, "MB of compiled code kept on disk, for later processes to start warm; 0 keeps and reads none"
     )
-    disk_cache_capacity: int = field(
-        default=256, metadata=_flag(_natural, "MB of compiled code kept on disk, for later processes to start warm; 0 keeps and reads none")
+    cache_dir: str = _flag(
+        "",
+        _directory,
+        "where compiled code is kept, an absolute path to a directory of yours alone; '' is $XDG_CACHE_HOME/benchgraph or "
+        "~/.cache/benchgraph, off is nowhere",
     )
-    cache_dir: str = field(
-        default="",
-        metadata=_flag(
-            _directory,
-            "where compiled code is kept, an absolute path to a directory of yours alone; '' is $XDG_CACHE_HOME/benchgraph or "
-            "~/.cache/benchgraph, off is nowhere",
-        ),
+    verbose: tuple[str, ...] = _flag(
+        (),
+        _events,
+        "log compilations and executions of partitions: none (0), profile_exec (1), profile (2), profile_create, all; filter=REGEX",
+        *_both("VERBOSE"),
     )
-    verbose: tuple[str, ...] = field(
-        default=(),
-        metadata=_flag(
-            _events,
-            "log compilations and executions of partitions: none (0), profile_exec (1), profile (2), profile_create, all; filter=REGEX",
-            "ONEDNN_VERBOSE",
-            "DNNL_VERBOSE",
-        ),
+    tuning: str = _flag("", str, "file of template parameters that `benchgraph tune` has found, read by schedules")
+    onednn: str = _flag("", str, "libdnnl.so.3 for --library=onednn, or the folder it is in")
+    history: str = _flag(
+        "benchgraph-history.db",
+        str,
+        "the history that --history, `benchgraph history` and `benchgraph regressions` mean when they name none",
     )
-    tuning: str = field(default="", metadata=_flag(str, "file of template parameters that `benchgraph tune` has found, read by schedules"))
-    onednn: str = field(default="", metadata=_flag(str, "libdnnl.so.3 for --library=onednn, or the folder it is in"))
-    history: str = field(
-        default="benchgraph-history.db",
-        metadata=_flag(str, "the history that --history, `benchgraph history` and `benchgraph regressions` mean when they name none"),
+    dump: tuple[str, ...] = _flag(
+        (), _subset("graph", "subgraph"), "write JSON to the current directory: graph, subgraph, or both", "ONEDNN_GRAPH_DUMP"
     )
-    dump: tuple[str, ...] = field(
-        default=(),
-        metadata=_flag(_subset("graph", "subgraph"), "write JSON to the current directory: graph, subgraph, or both", "ONEDNN_GRAPH_DUMP"),
-    )
-    default_fpmath_mode: str = field(
-        default="strict",
-        metadata=_choice(
-            "floating-point math mode of graphs that name none",
-            *("strict", "bf16", "f16", "tf32", "any"),
-            also=("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
-        ),
+    default_fpmath_mode: str = _choice(
+        "strict",
+        "floating-point math mode of graphs that name none",
+        *("strict", "bf16", "f16", "tf32", "any"),
+        also=_both("DEFAULT_FPMATH_MODE"),
     )
 
     @property
@@ -186,15 +173,8 @@ class Config:
 # Settings that are part of a target or a partition, or never change code. All others are part of the disk cache's keys.
 _IRRELEVANT_TO_CODE = frozenset(
     {"compile_jobs", "debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
-    | {
-        "compiled_partition_cache_capacity",
-        "constant_tensor_cache_capacity",
-        "disk_cache_capacity",
-        "cache_dir",
-        "onednn",
-        "history",
-        "tuning",
-    }
+    | {"compiled_partition_cache_capacity", "constant_tensor_cache_capacity", "disk_cache_capacity"}
+    | {"cache_dir", "onednn", "history", "tuning"}
 )
 
 
