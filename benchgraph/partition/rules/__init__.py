@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.rules import chain, pointwise_chain, pointwise_post_ops, post_ops, row_post_ops, single
-from benchgraph.partition.rules.rule import Growth, NearMiss, Rule
+from benchgraph.partition.rules.rule import Growth, Rule
 
-__all__ = ["RULES", "Growth", "NearMiss", "Rule"]
+__all__ = ["RULES", "Growth", "Rule"]
 
 RULES: dict[Policy, tuple[Rule, ...]] = {
     Policy.fused: (chain.RULE, pointwise_chain.RULE, single.RULE),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -27,26 +27,19 @@ class Growth(Enum):
 
 
 @dataclass(frozen=True)
-class NearMiss:
-    """IR text that must not become one partition of the rule, and why."""
-
-    text: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Rule:
     """One way to make a partition: an op that `starts` it, and the ops that join.
 
     name: the file's stem; the partition's kind. joins: the ops that the partition may add as it grows. prepares (line only): the
-    producers of operands that may join above the first op. samples: IR text that becomes exactly one partition of this kind.
+    producers of operands that may join above the first op. samples: by name, the text of graphs that become exactly one partition of this
+    kind. near_misses: by the reason, those that do not. A text without a header has `graph engine=cpu fpmath=strict`.
     """
 
     name: str
     starts: Condition
     joins: Condition
-    samples: tuple[str, ...]
-    near_misses: tuple[NearMiss, ...] = ()
+    samples: Mapping[str, str]
+    near_misses: Mapping[str, str] = field(default_factory=dict)
     prepares: Condition | None = None
     growth: Growth = Growth.anywhere
 

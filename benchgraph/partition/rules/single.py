@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from benchgraph.partition.rules.rule import Rule, anything, nothing
 
-ONE = """
-graph engine=cpu fpmath=strict {
-  %1: f32[4,8] = StaticReshape#0(%0: f32[4,8]) {shape=[4,8], special_zero=false}
-}
-"""
-
-RULE = Rule(name="single", starts=anything, joins=nothing, samples=(ONE,))
+RULE = Rule(
+    name="single",
+    starts=anything,
+    joins=nothing,
+    samples={
+        "one": """
+            %1: f32[4,8] = StaticReshape#0(%0: f32[4,8]) {shape=[4,8], special_zero=false}
+        """,
+    },
+)
