@@ -10,7 +10,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call
 from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
@@ -78,7 +77,6 @@ SPECS = (
         Semantics(infer=infer, reference=reference, flops=lambda call: 0),
         Testing(
             fill=pointwise.CONCAT,
-            domain=fills.PLAIN,
             samples=(
                 Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
                 Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is contiguous in dst"),

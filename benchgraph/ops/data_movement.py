@@ -11,7 +11,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
-from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
@@ -42,7 +41,7 @@ def _row(
         kind,
         Schema(inputs=ports("src"), outputs=ports("dst"), attrs=attrs or {}),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0),
-        Testing(fill=fill, domain=fills.PLAIN, samples=samples, laws=laws, zero_limit=lambda call: zero_limit),
+        Testing(fill=fill, samples=samples, laws=laws, zero_limit=lambda call: zero_limit),
         Lowering(Role.data_movement, form=form),
     )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.spec import Array, Call, Domain
+from benchgraph.ops.spec.call import Array, Call, Domain
 
 INTEGER_LIMIT = 1000.0  # for s32 and s64: sums and products of a few such numbers stay exact in f32
 

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 
 from benchgraph.tir.build import binary, f32, select, unary
 from benchgraph.tir.ir import BinOp, Expr, UnOp
 
-
-def add(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.add, a, b)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.sub, a, b)
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.mul, a, b)
-
-
-def div(a: Expr, b: Expr) -> Expr:
-    return binary(BinOp.div, a, b)
-
-
-def exp(x: Expr) -> Expr:
-    return unary(UnOp.exp, x)
+add, sub, mul, div = (partial(binary, op) for op in (BinOp.add, BinOp.sub, BinOp.mul, BinOp.div))
+exp = partial(unary, UnOp.exp)
 
 
 def where(x: Expr, op: BinOp, bound: float, then: Expr, otherwise: Expr) -> Expr:

@@ -10,7 +10,6 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.ops import fills
 from benchgraph.ops.axis import axis_of, axis_of_call, infer_same
 from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.fill_rules.filling import always
@@ -45,7 +44,6 @@ SPECS = (
         Semantics(infer=infer_same, reference=reference, flops=lambda call: 0, monotonicity=(0,)),
         Testing(
             fill=always(pointwise.ZERO),
-            domain=fills.PLAIN,
             samples=(
                 Sample(((5, 17),), Attrs(axis=0), why="rows: every lane of a vector is alike"),
                 Sample(((5, 17),), Attrs(axis=1), why="columns: the lanes count up, and there is a tail"),

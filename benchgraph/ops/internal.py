@@ -17,7 +17,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
 from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import SAME_ELEMENTS
 from benchgraph.ops.spec import Attr, Decomposer, Infer, Law, Lowering, OpSpec, Reference, Role, Sample, Schema, Semantics, Testing, ports
@@ -132,7 +131,7 @@ def _row(
             attrs={**{name: Attr("s64[]", required=True) for name in attrs}, **more},
         ),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0, zero_border=border),
-        Testing(fill=filling.MOVED, domain=fills.PLAIN, samples=samples, laws=(law,), zero_limit=lambda call: 1.0),
+        Testing(fill=filling.MOVED, samples=samples, laws=(law,), zero_limit=lambda call: 1.0),
         Lowering(Role.data_movement, form=form),
     )
 

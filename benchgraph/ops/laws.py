@@ -30,12 +30,12 @@ def near(got: Array, want: Array, rtol: float) -> bool:
     return bool(np.all(close | (g == w) | (np.isnan(g) & np.isnan(w))))
 
 
-def recovers(name: str, undo: Callable[[tuple[Reals, ...], Reals], Reals], port: int = 0) -> Law:
-    """undo(inputs, dst) is the input `port` again. For ops with an inverse whose error is no larger than a few times the op's own."""
+def recovers(name: str, undo: np.ufunc | Callable[[tuple[Reals, ...], Reals], Reals]) -> Law:
+    """undo(inputs, dst), or undo(dst), is the first input again; its error is no larger than a few times the op's own."""
 
     def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-        back = undo(tuple(real(a) for a in ins), real(outs[0]))
-        return near(back, np.broadcast_to(real(ins[port]), back.shape), 8 * rtol)
+        back = undo(real(outs[0])) if isinstance(undo, np.ufunc) else undo(tuple(real(a) for a in ins), real(outs[0]))
+        return near(back, np.broadcast_to(real(ins[0]), back.shape), 8 * rtol)
 
     return Law(name, holds)
 
@@ -61,15 +61,11 @@ def _keeps_order(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rt
 INCREASING = Law("the outputs are in the order of the inputs", _keeps_order)
 
 
-def _same_elements(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    return bool(np.array_equal(np.sort(ins[0], axis=None), np.sort(outs[0], axis=None)))
-
-
-SAME_ELEMENTS = Law("the elements are those of src, in some order", _same_elements)
-
-
-def _same_sequence(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    return bool(np.array_equal(np.ravel(ins[0]), np.ravel(outs[0])))
-
-
-SAME_SEQUENCE = Law("the elements in row-major order are those of src", _same_sequence)
+SAME_ELEMENTS = Law(
+    "the elements are those of src, in some order",
+    lambda call, ins, outs, rtol: bool(np.array_equal(np.sort(ins[0], axis=None), np.sort(outs[0], axis=None))),
+)
+SAME_SEQUENCE = Law(
+    "the elements in row-major order are those of src",
+    lambda call, ins, outs, rtol: bool(np.array_equal(np.ravel(ins[0]), np.ravel(outs[0]))),
+)

@@ -11,7 +11,6 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
 from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 
@@ -44,7 +43,6 @@ SPECS = (
         Semantics(infer=_nothing, reference=_no_outputs, flops=lambda call: 0),
         Testing(
             fill=filling.always(pointwise.ZERO),
-            domain=fills.PLAIN,
             samples=(Sample(((2, 3),), why="marks a tensor"), Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor")),
             laws=(_COMPUTES_NOTHING,),
             zero_limit=lambda call: 1.0,
@@ -57,7 +55,6 @@ SPECS = (
         Semantics(infer=_nothing, reference=_unknown, flops=lambda call: 0),
         Testing(
             fill=filling.always(pointwise.ZERO),
-            domain=fills.PLAIN,
             samples=(
                 Sample(((2, 3), (4,)), dtypes=(DType.f32, DType.s8), why="any number of inputs of any type"),
                 Sample((), why="nothing at all"),

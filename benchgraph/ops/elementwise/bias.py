@@ -86,7 +86,6 @@ SPECS = (
         ),
         Testing(
             fill=pointwise.binary,
-            domain=fills.PLAIN,
             samples=(
                 Sample(((4, 17), (17,)), why="the usual bias of a layer, a tail"),
                 Sample(((2, 5, 3, 3), (5,)), Attrs(data_format="NCX"), why="channel in dim 1"),

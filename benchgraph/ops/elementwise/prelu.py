@@ -173,7 +173,6 @@ SPECS = (
         ),
         Testing(
             fill=pointwise.prelu,
-            domain=fills.PLAIN,
             samples=(
                 *(Sample((src, slope), attrs, (dtypes or ())[:2], why=why) for src, slope, attrs, dtypes, why in _SHAPES),
                 Sample(((2, 5, 3, 7), (7,)), _LAST, why="one slope per index of the last dim, for any data format"),

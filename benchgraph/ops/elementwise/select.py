@@ -10,7 +10,6 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
-from benchgraph.ops import fills
 from benchgraph.ops.broadcast import AUTO_BROADCAST, broadcast, broadcast_to, equal
 from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.laws import relation
@@ -48,7 +47,6 @@ SPECS = (
         Semantics(infer=infer, reference=reference, flops=lambda call: call.outs[0].elements, computes=Computes.choice),
         Testing(
             fill=pointwise.select,
-            domain=fills.PLAIN,
             samples=(
                 Sample(((5, 17), (5, 17), (5, 17)), dtypes=_FLOAT_DTYPES, why="equal shapes, a tail"),
                 Sample(((1, 1, 7, 7), (2, 3, 7, 7), ()), dtypes=_FLOAT_DTYPES, why="an attention mask: the other source is a scalar"),

@@ -43,21 +43,23 @@ def same_shape(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     return (ins[0].shape,)
 
 
-def _samples(attrs: Attrs) -> tuple[Sample, ...]:
-    return (
-        Sample(((17,),), attrs, why="one element more than a vector of 16"),
-        Sample(((3, 5, 33),), attrs, why="every dim odd"),
-        Sample(((1,),), attrs, why="a single element"),
-        Sample(((),), attrs, why="rank 0"),
-        Sample(((4, 15),), attrs, (DType.bf16,), why="bf16, one element less than a vector"),
-        Sample(((2, 16),), attrs, (DType.f16,), why="f16, no tail"),
+def samples_of(attrs: Attrs, inputs: int = 1) -> tuple[Sample, ...]:
+    """Samples of an op whose inputs all have one shape."""
+    cases: tuple[tuple[Shape, DType, str], ...] = (
+        ((17,), DType.f32, "one element more than a vector of 16"),
+        ((3, 5, 33), DType.f32, "every dim odd"),
+        ((1,), DType.f32, "a single element") if inputs == 1 else ((0, 4), DType.f32, "no elements"),
+        ((), DType.f32, "rank 0"),
+        ((4, 15), DType.bf16, "bf16, one element less than a vector"),
+        ((2, 16), DType.f16, "f16, no tail"),
     )
+    return tuple(Sample((shape,) * inputs, attrs, (dtype,) * inputs, why=why) for shape, dtype, why in cases)
 
 
 def _row(
     kind: str,
-    expr: Callable[[Attrs, Expr], Expr],
-    compute: Callable[[Attrs, Reals], Reals],
+    expr: UnOp | Callable[[Attrs, Expr], Expr],
+    compute: np.ufunc | Callable[[Attrs, Reals], Reals],
     threshold: float,
     laws: tuple[Law, ...],
     *,
@@ -73,9 +75,12 @@ def _row(
     lower_bound: float | None = None,
     extensions: dict[str, Attr] | None = None,
 ) -> OpSpec:
+    """expr, compute: of attributes and src, or of src alone."""
+
     def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        src = real(ins[0])
         with np.errstate(all="ignore"):
-            return (real(compute(call.attrs, real(ins[0]))),)
+            return (real(compute(src) if isinstance(compute, np.ufunc) else compute(call.attrs, src)),)
 
     return OpSpec(
         kind,
@@ -91,12 +96,12 @@ def _row(
         Testing(
             fill=pointwise.activation(attrs or {}, first, alpha_beta),
             domain=domain,
-            samples=_samples(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
+            samples=samples_of(samples[0]) + tuple(Sample(((2, 19),), a, why="other attributes") for a in samples[1:]) + more,
             laws=laws,
             zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
             guaranteed_zeros=lambda call: float(guaranteed_zeros(call.attrs)),
         ),
-        Lowering(Role.pointwise, form=Elementwise(lambda a, ins: expr(a, ins[0]))),
+        Lowering(Role.pointwise, form=Elementwise(lambda a, ins: unary(expr, ins[0]) if isinstance(expr, UnOp) else expr(a, ins[0]))),
     )
 
 
@@ -120,29 +125,6 @@ def _gelu_reference(attrs: Attrs, x: Reals) -> Reals:
     if attrs.get("mode") == "gelu_tanh":
         return real(x * expit(2 * sqrt(2 / pi) * (x + 0.044715 * x**3)))
     return np.where(np.isneginf(x), 0.0, x * ndtr(x))
-
-
-def _relu(attrs: Attrs, x: Expr) -> Expr:
-    """0 for NaN, as in oneDNN, or NaN. One instruction either way: max gives its second operand if one is NaN."""
-    return within(x, 0, inf) if propagates_nan(attrs) else where(x, BinOp.gt, 0, x, f32(0))
-
-
-def _clamp(attrs: Attrs, x: Expr) -> Expr:
-    return within(x, attrs.real("min"), attrs.real("max"))
-
-
-def _elu(attrs: Attrs, x: Expr) -> Expr:
-    below = mul(f32(attrs.real("alpha")), unary(UnOp.decay, x))
-    return where(x, BinOp.ge, 0, x, below)
-
-
-def _hard_swish(attrs: Attrs, x: Expr) -> Expr:
-    """The gate is divided first: x times 6 could overflow."""
-    return mul(x, mul(within(add(x, f32(3)), 0, 6), f32(1 / 6)))
-
-
-def _hard_sigmoid(attrs: Attrs, x: Expr) -> Expr:
-    return within(add(mul(f32(attrs.real("alpha")), x), f32(attrs.real("beta"))), 0, 1)
 
 
 def _mish(attrs: Attrs, x: Expr) -> Expr:
@@ -193,7 +175,8 @@ _ALPHA = {"alpha": Attr("f32", required=True)}
 SPECS = (
     _row(
         "ReLU",
-        _relu,
+        # 0 or NaN for NaN, in one instruction either way: max gives its second operand if one is NaN
+        lambda attrs, x: within(x, 0, inf) if propagates_nan(attrs) else where(x, BinOp.gt, 0, x, f32(0)),
         lambda attrs, x: np.where(np.isnan(x) | (x > 0) if propagates_nan(attrs) else x > 0, x, 0.0),
         EXACT,
         (
@@ -228,13 +211,7 @@ SPECS = (
         domain=fills.uniform(-4, 4),
         flops=GELU_FLOPS,
     ),
-    _row(
-        "Tanh",
-        lambda attrs, x: unary(UnOp.tanh, x),
-        lambda attrs, x: np.tanh(x),
-        TRANSCENDENTAL,
-        (_bounded("within [-1, 1]", -1, 1), INCREASING),
-    ),
+    _row("Tanh", UnOp.tanh, np.tanh, TRANSCENDENTAL, (_bounded("within [-1, 1]", -1, 1), INCREASING)),
     _row(
         "Sigmoid",
         lambda attrs, x: sigmoid(x),
@@ -245,8 +222,8 @@ SPECS = (
     ),
     _row(
         "Exp",
-        lambda attrs, x: exp(x),
-        lambda attrs, x: np.exp(x),
+        UnOp.exp,
+        np.exp,
         TRANSCENDENTAL,
         (relation("at least 1 + src", lambda ins, dst, slack: dst >= 1 + ins[0] - slack), INCREASING),
         domain=fills.uniform(-4, 4),
@@ -254,25 +231,18 @@ SPECS = (
     ),
     _row(
         "Log",
-        lambda attrs, x: unary(UnOp.log, x),
-        lambda attrs, x: np.log(x),
+        UnOp.log,
+        np.log,
         TRANSCENDENTAL,
-        (recovers("exp undoes it", lambda ins, dst: np.exp(dst)), INCREASING),
+        (recovers("exp undoes it", np.exp), INCREASING),
         domain=fills.uniform(0.125, 8),
         first=pointwise.INFINITIES,
     ),
-    _row(
-        "Sqrt",
-        lambda attrs, x: unary(UnOp.sqrt, x),
-        lambda attrs, x: np.sqrt(x),
-        ARITHMETIC,
-        (recovers("squaring undoes it", lambda ins, dst: np.square(dst)), INCREASING),
-        domain=fills.uniform(0.0625, 4),
-    ),
+    _row("Sqrt", UnOp.sqrt, np.sqrt, ARITHMETIC, (recovers("squaring undoes it", np.square), INCREASING), domain=fills.uniform(0.0625, 4)),
     _row(
         "Square",
         lambda attrs, x: mul(x, x),
-        lambda attrs, x: np.square(x),
+        np.square,
         ARITHMETIC,
         (
             relation("never negative", lambda ins, dst, slack: dst >= 0),
@@ -281,7 +251,7 @@ SPECS = (
     ),
     _row(
         "Clamp",
-        _clamp,
+        lambda attrs, x: within(x, attrs.real("min"), attrs.real("max")),
         lambda attrs, x: np.minimum(np.maximum(x, attrs.real("min")), attrs.real("max")),
         ARITHMETIC,
         (Law("between min and max", _is_within_limits), INCREASING),
@@ -291,7 +261,7 @@ SPECS = (
     ),
     _row(
         "Elu",
-        _elu,
+        lambda attrs, x: where(x, BinOp.ge, 0, x, mul(f32(attrs.real("alpha")), unary(UnOp.decay, x))),
         lambda attrs, x: np.where(x >= 0, x, attrs.real("alpha") * np.expm1(x)),
         TRANSCENDENTAL,
         (Law("never below -alpha, identity above 0", _is_elu),),
@@ -301,7 +271,7 @@ SPECS = (
     ),
     _row(
         "HardSwish",
-        _hard_swish,
+        lambda attrs, x: mul(x, mul(within(add(x, f32(3)), 0, 6), f32(1 / 6))),  # 6 * x could overflow
         lambda attrs, x: x * np.clip(x + 3, 0, 6) / 6,
         2 * ARITHMETIC,
         (
@@ -316,7 +286,7 @@ SPECS = (
     ),
     _row(
         "HardSigmoid",
-        _hard_sigmoid,
+        lambda attrs, x: within(add(mul(f32(attrs.real("alpha")), x), f32(attrs.real("beta"))), 0, 1),
         lambda attrs, x: np.clip(attrs.real("alpha") * x + attrs.real("beta"), 0, 1),
         2 * ARITHMETIC,
         (_bounded("within [0, 1]", 0, 1), Law("alpha times src plus beta where it is neither", _is_on_the_line)),
@@ -347,15 +317,15 @@ SPECS = (
     ),
     _row(
         "Abs",
-        lambda attrs, x: unary(UnOp.abs, x),
-        lambda attrs, x: np.abs(x),
+        UnOp.abs,
+        np.abs,
         EXACT,
         (relation("never negative, src or -src", lambda ins, dst, slack: (dst >= 0) & ((dst == ins[0]) | (dst == -ins[0]))),),
     ),
     _row(
         "Round",
-        lambda attrs, x: unary(UnOp.round, x),
-        lambda attrs, x: np.rint(x),
+        UnOp.round,
+        np.rint,
         EXACT,
         (relation("an integer at most 1/2 away", lambda ins, dst, slack: (dst == np.floor(dst)) & (np.abs(dst - ins[0]) <= 0.5)),),
         domain=fills.stepped(-20, 20, 0.25),
@@ -363,9 +333,9 @@ SPECS = (
     _row(
         "Reciprocal",
         lambda attrs, x: div(f32(1), x),
-        lambda attrs, x: np.reciprocal(x),
+        np.reciprocal,
         ARITHMETIC,
-        (recovers("its reciprocal is src", lambda ins, dst: np.reciprocal(dst)),),
+        (recovers("its reciprocal is src", np.reciprocal),),
         domain=fills.AWAY_FROM_ZERO,
     ),
 )

@@ -11,12 +11,12 @@ Cost: two operations per element, the slope and the product, except for GELU. Th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import pi, sqrt
 
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import overflow
@@ -44,17 +44,6 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     if src != diff:
         raise InvalidShape(f"diff_dst {diff} differs from the first input {src}", fix="give both the shape of the forward op's tensors")
     return (src,)
-
-
-def _samples(attrs: Attrs) -> tuple[Sample, ...]:
-    return (
-        Sample(((17,), (17,)), attrs, why="one element more than a vector of 16"),
-        Sample(((3, 5, 33), (3, 5, 33)), attrs, why="every dim odd"),
-        Sample(((), ()), attrs, why="rank 0"),
-        Sample(((0, 4), (0, 4)), attrs, why="no elements"),
-        Sample(((4, 15), (4, 15)), attrs, (DType.bf16, DType.bf16), why="bf16, one element less than a vector"),
-        Sample(((2, 16), (2, 16)), attrs, (DType.f16, DType.f16), why="f16, no tail"),
-    )
 
 
 def _slopes(bounds: Callable[[Attrs], tuple[float, float]]) -> Law:
@@ -116,7 +105,7 @@ def _row(
         Testing(
             fill=fill or unary_backward_data.pattern_of(forward),
             domain=domain or unary_backward_data.like(forward),
-            samples=_samples(samples[0][1]) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
+            samples=unary.samples_of(samples[0][1], 2) + tuple(Sample(((2, 19), (2, 19)), a, why=why) for why, a in samples[1:]),
             laws=laws,
             gradient_of=forward.kind,
             zero_limit=lambda call: pointwise.ELTWISE_ZEROS,
@@ -129,12 +118,7 @@ def _row(
 # ---- expressions longer than a line ----------------------------------------------------------------------------------
 
 
-def _neg(x: Expr) -> Expr:
-    return build.unary(UnOp.neg, x)
-
-
-def _sqrt(x: Expr) -> Expr:
-    return build.unary(UnOp.sqrt, x)
+_neg, _sqrt = (partial(build.unary, op) for op in (UnOp.neg, UnOp.sqrt))
 
 
 def _bump(x: Expr) -> Expr:
@@ -142,14 +126,6 @@ def _bump(x: Expr) -> Expr:
     t = exp(_neg(build.unary(UnOp.abs, x)))
     w = add(f32(1), t)
     return div(t, mul(w, w))
-
-
-def _abs(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
-    return where(x, BinOp.gt, 0, diff, where(x, BinOp.lt, 0, _neg(diff), f32(0)))
-
-
-def _clamp(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
-    return where(v, BinOp.gt, attrs.real("min"), where(v, BinOp.lt, attrs.real("max"), diff, f32(0)), f32(0))
 
 
 def _elu(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
@@ -163,15 +139,6 @@ def _hard_sigmoid(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
     alpha = f32(attrs.real("alpha"))
     line = add(mul(alpha, x), f32(attrs.real("beta")))
     return where(line, BinOp.le, 0, f32(0), where(line, BinOp.ge, 1, f32(0), mul(alpha, diff)))
-
-
-def _hard_swish(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
-    slope = add(mul(f32(1 / 3), x), f32(0.5))
-    return where(x, BinOp.le, -3, f32(0), where(x, BinOp.ge, 3, diff, mul(diff, slope)))
-
-
-def _sigmoid(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
-    return mul(diff, mul(v, sub(f32(1), v)) if uses_dst(attrs) else _bump(v))
 
 
 def _tanh(attrs: Attrs, v: Expr, diff: Expr) -> Expr:
@@ -230,15 +197,6 @@ def _mish_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
     return real(diff * (bump + x * (1 - bump**2) * np.exp(-np.logaddexp(0, -x))))
 
 
-def _elu_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
-    slope = v + attrs.real("alpha") if uses_dst(attrs) else attrs.real("alpha") * np.exp(v)
-    return np.where(v > 0, diff, diff * slope)
-
-
-def _sigmoid_reference(attrs: Attrs, v: Reals, diff: Reals) -> Reals:
-    return real(diff * (v * (1 - v) if uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))))
-
-
 def _hard_sigmoid_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
     line = attrs.real("alpha") * x + attrs.real("beta")
     return np.where((line <= 0) | (line >= 1), 0.0, attrs.real("alpha") * diff)
@@ -259,20 +217,21 @@ def _undoes_sqrt(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rt
 
 
 _USE_DST = {"use_dst": Attr("bool", default=True)}
-_FROM_SRC = ("from src", Attrs(use_dst=False))
+_EITHER = (("from dst", Attrs()), ("from src", Attrs(use_dst=False)))
+
 _ALL_OR_NOTHING = relation("diff_dst or nothing", lambda ins, dst, slack: (dst == ins[1]) | (dst == 0))
 
 SPECS = (
     _row(
         "AbsBackward",
-        _abs,
+        lambda attrs, x, diff: where(x, BinOp.gt, 0, diff, where(x, BinOp.lt, 0, _neg(diff), f32(0))),
         lambda attrs, x, diff: np.where(x > 0, diff, np.where(x < 0, -diff, 0.0)),
         EXACT,
         (relation("times src it is diff_dst times |src|", lambda ins, dst, slack: dst * ins[0] == ins[1] * np.abs(ins[0])),),
     ),
     _row(
         "ClampBackward",
-        _clamp,
+        lambda attrs, v, diff: where(v, BinOp.gt, attrs.real("min"), where(v, BinOp.lt, attrs.real("max"), diff, f32(0)), f32(0)),
         lambda attrs, v, diff: np.where((v > attrs.real("min")) & (v < attrs.real("max")), diff, 0.0),
         EXACT,
         (_ALL_OR_NOTHING,),
@@ -287,7 +246,9 @@ SPECS = (
     _row(
         "EluBackward",
         _elu,
-        _elu_reference,
+        lambda attrs, v, diff: np.where(
+            v > 0, diff, diff * (v + attrs.real("alpha") if uses_dst(attrs) else attrs.real("alpha") * np.exp(v))
+        ),
         TRANSCENDENTAL,
         (
             _slopes(lambda attrs: (0.0, max(1.0, attrs.real("alpha")))),
@@ -328,7 +289,7 @@ SPECS = (
     ),
     _row(
         "HardSwishBackward",
-        _hard_swish,
+        lambda attrs, x, diff: where(x, BinOp.le, -3, f32(0), where(x, BinOp.ge, 3, diff, mul(diff, add(mul(f32(1 / 3), x), f32(0.5))))),
         lambda attrs, x, diff: np.where(x <= -3, 0.0, np.where(x >= 3, diff, diff * (2 * x + 3) / 6)),
         ARITHMETIC,
         (_slopes(lambda attrs: (-0.5, 1.5)),),
@@ -341,16 +302,16 @@ SPECS = (
         EXACT,
         (_ALL_OR_NOTHING, relation("nothing below 0", lambda ins, dst, slack: (dst == 0) | (ins[0] > 0))),
         attrs=_USE_DST,
-        samples=(("from dst", Attrs()), _FROM_SRC),
+        samples=_EITHER,
     ),
     _row(
         "SigmoidBackward",
-        _sigmoid,
-        _sigmoid_reference,
+        lambda attrs, v, diff: mul(diff, mul(v, sub(f32(1), v)) if uses_dst(attrs) else _bump(v)),
+        lambda attrs, v, diff: diff * (v * (1 - v) if uses_dst(attrs) else np.exp(-np.logaddexp(0, v) - np.logaddexp(0, -v))),
         TRANSCENDENTAL,
         (_slopes(lambda attrs: (0.0, 0.25)),),
         attrs=_USE_DST,
-        samples=(("from dst", Attrs()), _FROM_SRC),
+        samples=_EITHER,
     ),
     _row(
         "SoftPlusBackward",
@@ -368,7 +329,7 @@ SPECS = (
         ARITHMETIC,
         (Law("4 * src * diff_src**2 is diff_dst**2, and the signs are equal", _undoes_sqrt),),
         attrs=_USE_DST,
-        samples=(("from dst", Attrs()), _FROM_SRC),
+        samples=_EITHER,
     ),
     _row(
         "TanhBackward",
@@ -377,6 +338,6 @@ SPECS = (
         TRANSCENDENTAL,
         (_slopes(lambda attrs: (0.0, 1.0)),),
         attrs=_USE_DST,
-        samples=(("from dst", Attrs()), _FROM_SRC),
+        samples=_EITHER,
     ),
 )

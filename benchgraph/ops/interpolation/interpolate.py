@@ -331,7 +331,6 @@ SPECS = (
         ),
         Testing(
             fill=pointwise.interpolate,
-            domain=fills.PLAIN,
             samples=_samples(backward=False),
             laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _is_between)),
             zero_limit=lambda call: 0.99,

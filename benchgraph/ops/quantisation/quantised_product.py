@@ -19,7 +19,6 @@ import numpy as np
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops import fills
 from benchgraph.ops.elementwise.unary import same_shape
 from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import real
@@ -143,7 +142,6 @@ SPECS = (
         Semantics(infer=same_shape, reference=_recentre, flops=lambda call: 0, is_conversion=True),
         Testing(
             fill=filling.MOVED,
-            domain=fills.PLAIN,
             samples=(
                 Sample(((5, 67),), dtypes=(DType.u8,), out_dtypes=(DType.s8,), why="u8, a tail"),
                 Sample(((4, 32),), dtypes=(DType.s8,), out_dtypes=(DType.u8,), why="s8"),
@@ -164,7 +162,6 @@ SPECS = (
         Semantics(infer=reduced, reference=_totalled, flops=lambda call: call.ins[0].elements),
         Testing(
             fill=filling.MOVED,
-            domain=fills.PLAIN,
             samples=(
                 Sample(((5, 67),), Attrs(axes=(1,), keep_dims=True), (DType.u8,), (DType.s32,), why="rows of u8, with a tail"),
                 Sample(((17, 5),), Attrs(axes=(0,)), (DType.s8,), (DType.s32,), why="columns of s8"),

@@ -299,7 +299,6 @@ SPECS = (
         ),
         Testing(
             fill=pointwise.conversion,
-            domain=fills.PLAIN,
             samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
             laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
             zero_limit=lambda call: 0.80,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.ops.spec.call import TO_BF16, Array, Call, Declared, F, Types
+from benchgraph.ops.spec.call import TO_BF16, Array, Call, Declared, Domain, F, Types
 from benchgraph.ops.spec.forms import (
     Border,
     Box,
@@ -31,7 +31,7 @@ from benchgraph.ops.spec.forms import (
 from benchgraph.ops.spec.lowering import Category, Decompose, Decomposer, Lowering, Role
 from benchgraph.ops.spec.schema import Attr, Check, Port, Refit, Schema, port_of, ports
 from benchgraph.ops.spec.semantics import Computes, Infer, Reference, Semantics
-from benchgraph.ops.spec.testing import Domain, Filling, FillRule, Law, Sample, Testing
+from benchgraph.ops.spec.testing import Filling, FillRule, Law, Sample, Testing
 
 __all__ = [
     "TO_BF16", "Array", "Attr", "Border", "Box", "Call", "Category", "Check", "Computes", "Contraction", "DataMovement", "Declared",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,3 +28,6 @@ class Call:
     attrs: Attrs
     ins: Types
     outs: Types
+
+
+Domain: TypeAlias = Callable[[Call, int, np.random.Generator], Array]  # (call, port, rng): data of an input port

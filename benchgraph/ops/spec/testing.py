@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.fill_rules.noise import Noise
-from benchgraph.ops.spec.call import Array, Call
+from benchgraph.ops.fills import PLAIN
+from benchgraph.ops.spec.call import Array, Call, Domain
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class Filling:
 
 
 FillRule: TypeAlias = Callable[[Call, int], Filling]
-Domain: TypeAlias = Callable[[Call, int, np.random.Generator], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +58,9 @@ class Testing:
     """fill and domain give the data of an input port, of a call whose operands may be quantised though the op's are not."""
 
     fill: FillRule  # (call, port): what mode C fills an input with, as benchdnn does
-    domain: Domain  # (call, port, rng): real numbers as the op has them in use, float64 or the port's integer type
     samples: tuple[Sample, ...]
     laws: tuple[Law, ...]
+    domain: Domain = PLAIN  # real numbers as the op has them in use, float64 or the port's integer type
     gradient_of: str = ""  # of a backward op: the forward kind. Tests hold every output `diff_x` to its numerical derivative by x
     fills_quantised: bool = False  # an operand that is the result of a Dequantize is filled as this op's `fill` says
     factors: tuple[float, ...] = ()  # the values of an operand whose partner is computed in the graph; (): as `fill` says
