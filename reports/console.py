@@ -9,6 +9,7 @@ from rich.table import Table
 from benchgraph.analysis.compare.statistics import interleaved_intervals
 from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
+from benchgraph.core.implementation import WHOLE, names
 from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
 from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
 from benchgraph.results.result import CaseResult, ResultSet
@@ -79,6 +80,9 @@ def notes(case: CaseResult) -> list[str]:
     intervals = interleaved_intervals([(first.timing.samples_s, t.timing.samples_s) for t in others])
     said = [f"{t.policy} {ratio(t, first)}{_interval(found)}" for t, found in zip(others, intervals, strict=True)]
     told = [f"times over those of {first.policy}, with 95 % intervals within this run: {', '.join(said)}"] if said else []
+    for label, ran in case.result.implementations.items():
+        if any(i.primitive != WHOLE for each in ran for i in each):
+            told.append(f"{label} runs on {names(i for each in ran for i in each)}")
     if asked := _asked(case):
         told.append(f"execute from Python adds to these native calls, in microseconds: {', '.join(asked)}")
     return [*told, *(f"warning: {w}" for w in case.result.warnings)]

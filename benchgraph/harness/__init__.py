@@ -5,6 +5,7 @@ cut.py                  partitions a graph and compiles the partitions
 contenders.py           what a case compares: libraries under policies
 bound.py                a compiled partition bound to memory, and executed
 verdict.py              compares outputs with the reference: right, wrong, or proving nothing
+implementations.py      what each contender ran on; --check-ref-impl
 library_differences.py  where libraries differ, and which is right
 framework_check.py      the same through the framework layer
 latency.py              the overhead of the framework layer at batch 1 (python -m)

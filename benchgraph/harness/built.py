@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from benchgraph.core.arrays import Array, view
 from benchgraph.core.errors import Unavailable
+from benchgraph.core.implementation import ByPartition
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import allocate, plan
@@ -46,6 +47,11 @@ class Built:
     whole: Work
     alone: tuple[Work, ...]
     calls: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def implementations(self) -> ByPartition:
+        """Of each partition, as the whole graph runs it."""
+        return tuple(self.whole.chain.implementations) or tuple(c.implementations for c in self.compiled)
 
 
 @phase("execute")

@@ -26,6 +26,7 @@ from benchgraph.harness.buffers import constant_inputs, last_uses, load_inputs, 
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of
 from benchgraph.harness.cut import WrongCount, compile_all, cut, described
 from benchgraph.harness.error_status import failure
+from benchgraph.harness.implementations import judged, with_implementations
 from benchgraph.harness.library_differences import differences
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
@@ -108,7 +109,8 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
     try:
         if mode is Mode.simulation:
             return simulate(problem, graph, contenders, bench)
-        return measure(problem, graph, contenders, bench) if mode.is_timed else check(problem, graph, contenders)
+        result = measure(problem, graph, contenders, bench) if mode.is_timed else check(problem, graph, contenders)
+        return judged(result, contenders[0], problem.globals)
     except WrongCount:
         raise
     except (InvalidGraph, InvalidShape) as refused:  # benchdnn: it is the library, not the harness, that refuses the case
@@ -150,6 +152,7 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
             partitions = cut(problem, graph, c.library, c.side)
             compiled = compile_all(partitions, c.library, c.side.policy)
             result = _with_partitions(result, c.label, partitions)
+            result = with_implementations(result, c.label, [x.implementations for x in compiled])
             verdict = Verdict()
             if mode is not Mode.init:
                 with phase("fill"):

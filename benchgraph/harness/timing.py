@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.implementation import ByPartition
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import constant_inputs, load_inputs
@@ -77,14 +78,15 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
         inputs = [first, *(copies(graph, first) for _ in range(session.streams - 1))]
     need, free = session.streams * sum(needed_bytes(graph, parts) for parts in cuts.values()), session.bench.free_bytes()
     groups = [cuts] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in cuts.items()]
-    budget_s, timings = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming]()
+    budget_s, timings, ran = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming](), dict[str, ByPartition]()
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
-        timings += session.measure(_built(graph, group, inputs, outcomes), traffic(graph), budget_s)
+        timings += session.measure(_built(graph, group, inputs, outcomes, ran), traffic(graph), budget_s)
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = replace(
         described(Status.EXECUTED, graph),
         n_partitions={c.label: len(parts) for c, parts in cuts.items()},
+        implementations=ran,
         timings=tuple(timings),
         peak_samples=tuple(session.peaks),
         arithmetic=session.arithmetic,
@@ -96,8 +98,13 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
     return replace(result, warnings=(*notes, *distrust(result)), outcomes=tuple(outcomes.all))
 
 
-def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], outcomes: Outcomes) -> list[Built]:
-    """What of a group can be compiled; nobody else holds it. Witnesses execute it once here, where what goes wrong is told."""
+def _built(
+    graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: Sequence[Inputs], outcomes: Outcomes, ran: dict[str, ByPartition]
+) -> list[Built]:
+    """What of a group can be compiled; nobody else holds it. Witnesses execute it once here, where what goes wrong is told.
+
+    ran: gets the implementations of each contender.
+    """
     found = []
     for c, parts in group.items():
         with outcomes.record_failure(c):
@@ -105,6 +112,7 @@ def _built(graph: Graph, group: dict[Contender, tuple[Partition, ...]], inputs: 
             if c.side.is_witness:
                 built.whole.chain.run(1)
             found.append(built)
+            ran[c.label] = built.implementations
             outcomes.record(c, Status.EXECUTED)
     return found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchgraph.compile import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, compile_partition, stages
 from benchgraph.core.config import config
+from benchgraph.core.implementation import Implementation
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.library import verbose
@@ -89,6 +90,10 @@ class _Logged:
     @property
     def is_warm(self) -> bool:
         return self.executable.is_warm
+
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        return self.executable.implementations
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         return verbose.logged(self.executable.bind(inputs, outputs), lambda: verbose.describe(self.partition, self.executable.code))

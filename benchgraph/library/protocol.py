@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from benchgraph.core.implementation import Implementation
 from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition, Policy
 
@@ -29,6 +30,10 @@ class Compiled(Protocol):
     @property
     def is_warm(self) -> bool:
         """Whether it was read from disk, so that compile_s is not a compile time."""
+
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        """What it runs on, by the library's names; () if the library does not tell."""
 
     def bind(self, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]) -> Bound:
         """Bind the buffers, in the order of the partition's inputs and outputs.
@@ -81,6 +86,10 @@ class Chain(Protocol):
 
         Returns the seconds of that call by the library's clock; None if the caller may time it.
         """
+
+    @property
+    def implementations(self) -> Sequence[tuple[Implementation, ...]]:
+        """Of each step, where they are not those of the compiled partitions; else ()."""
 
     @property
     def constants(self) -> Sequence[NDArray[np.generic]]:

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from benchgraph.core.arrays import Array
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import NO_THREAD, InvalidArguments
+from benchgraph.core.implementation import Implementation
 from benchgraph.library.protocol import Chain
 from benchgraph.runtime.threads import omp_functions
 
@@ -57,6 +58,8 @@ class Streams:
 
     A stream keeps its thread from run to run, and so its team of OpenMP threads.
     """
+
+    implementations: Sequence[tuple[Implementation, ...]] = ()
 
     def __init__(self, chains: Sequence[Chain]) -> None:
         self._chains = tuple(chains)

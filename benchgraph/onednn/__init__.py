@@ -10,6 +10,7 @@ server.py        that process, which imports neither numpy nor LLVM
 session.py       oneDNN loaded there, with its objects by number
 capi.py          declarations of the C API
 memory.py        buffers of that process
+verbose_log.py   names of implementations, from its verbose log
 memory_plan.py   which intermediate values share memory
 
 oneDNN has a process of its own, so that two thread runtimes never share one, and a crash in it costs one case.

@@ -58,6 +58,7 @@ class InplacePair(Structure):
 _tensor, _tensors, _size = POINTER(LogicalTensor), POINTER(POINTER(LogicalTensor)), POINTER(c_size_t)
 
 PROTOTYPES: Mapping[str, tuple[Any, ...]] = {
+    "dnnl_set_verbose": (c_int,),
     "dnnl_engine_create": (_out, c_int, c_size_t),
     "dnnl_engine_destroy": (_handle,),
     "dnnl_stream_create": (_out, _handle, c_uint),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, InvalidGraphOp, Unavailable, Unimplemented
+from benchgraph.core.implementation import Implementation, counted
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
@@ -134,6 +135,10 @@ class Compiled:
         """oneDNN has no disk cache."""
         return False
 
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        return counted(self.made.implementations)
+
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         return Bound(self, tuple(inputs), tuple(outputs))
 
@@ -166,6 +171,7 @@ class Chain:
         self._process = process
         self._steps = tuple(steps) if len(steps) > 1 else ()
         made = [s.compiled.made for s in steps] if len(steps) == 1 else list(self._compiled(steps))
+        self.implementations = [counted(m.implementations) for m in made]
         self._compiled_remotes = [Remote(process, m.number) for m in made] if len(steps) > 1 else [s.compiled for s in steps]
         self._buffers = dict[int, Buffer]()
         memory = plan([PlannedStep(m, s.compiled.open) for m, s in zip(made, steps, strict=True)])

@@ -68,13 +68,14 @@ class Placed:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled partition. inplace: pairs (input id, output id) that may share memory."""
+    """A compiled partition. inplace: pairs (input id, output id) that may share memory. implementations: (primitive, name) of each."""
 
     number: int
     seconds: float
     inputs: tuple[Placed, ...]
     outputs: tuple[Placed, ...]
     inplace: tuple[tuple[int, int], ...]
+    implementations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,16 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from benchgraph.core.config import environment
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.machine.cpu_affinity import pin_process
 from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor
 from benchgraph.onednn.table import FIRST, FPMATH_OF_INTEGERS, PROPERTIES
+from benchgraph.onednn.verbose_log import VerboseLog
 
+VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")
 CONSTANTS_MB = 1 << 20  # cache of constant tensors: enough for all of a case
 _HOST_SCALAR = PROPERTIES["host_scalar"].code
 _ANOTHER = "install another one: pip install 'benchgraph[onednn]'"
@@ -96,6 +99,7 @@ class Session:
         """
         self._lib, self.version, self._runtime = load(path)
         self._path, self._receive = path, receive
+        self._log = VerboseLog(self._lib, is_users=any(environment({}).get(name, "0") not in ("", "0", "none") for name in VERBOSE))
         self._window: Window | None = None
         self._setters: dict[str, tuple[Any, Any]] = {
             "f": (self._lib.dnnl_graph_op_set_attr_f32, c_float),
@@ -165,9 +169,11 @@ class Session:
         handle = Handle(value.value, self._lib.dnnl_graph_compiled_partition_destroy)
         try:
             ins, outs = _pointers(inputs), _pointers(outputs)
-            started = time.perf_counter()
-            status = self._lib.dnnl_graph_partition_compile(part.value, handle.value, len(inputs), ins, len(outputs), outs, self._engine)
-            seconds = time.perf_counter() - started
+            compile = self._lib.dnnl_graph_partition_compile
+            with self._log.creations() as implementations:
+                started = time.perf_counter()
+                status = compile(part.value, handle.value, len(inputs), ins, len(outputs), outs, self._engine)
+                seconds = time.perf_counter() - started
             self._check(status, "compiling the partition")
             placed = [tuple(self._placed(handle, t) for t in side) for side in (inputs, outputs)]
             inplace = self._inplace(handle)
@@ -175,7 +181,7 @@ class Session:
             handle.close()
             raise
         number = next(self._numbers)
-        message = Compiled(number, seconds, placed[0], placed[1], inplace)
+        message = Compiled(number, seconds, placed[0], placed[1], inplace, tuple(implementations))
         self._objects[number] = CompiledPartition(handle.value, self._lib.dnnl_graph_compiled_partition_destroy, message)
         return message
 

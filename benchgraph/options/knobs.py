@@ -202,6 +202,14 @@ class Globals:
         "executions in flight, each with an N-th of the threads and data of its own; times are per execution finished (default 1)",
         group=MEASURE,
     )
+    check_ref_impl: bool = knob(
+        False,
+        boolean,
+        "[BOOL]",
+        "a case fails where the library under test runs a reference implementation, one whose name contains ref",
+        group=CHOOSE,
+        flag=True,
+    )
     start: int = knob(0, natural, "N", "skip the cases before the N-th", group=CHOOSE, repro=False)
     match: str = knob("", pattern, "REGEX", "leave out cases whose repro line REGEX is not found in", group=CHOOSE, repro=False)
     shard: tuple[int, int] = knob(
@@ -344,7 +352,6 @@ INERT = {
     "--buffer-prefix": "inputs are made from --seed",
     "--mem-check": "whether a case fits into memory is always checked",
     "--fast-ref": "the reference is numpy's",
-    "--check-ref-impl": "the reference is numpy's",
     "--attr-same-pd-check": "there are no primitive descriptors",
     "--allow-enum-tags-only": "tags are read as they are written",
     "--concise": "repro lines are said in full",

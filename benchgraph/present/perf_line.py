@@ -8,7 +8,7 @@ from statistics import fmean
 
 from benchgraph.options.perf_template import COUNTED, CREATION, SAMPLED, TEMPLATES, TOKEN, UNITS
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import CaseResult, PolicyTiming
+from benchgraph.results.result import CaseResult, PolicyTiming, Result
 
 STATISTICS: dict[str, tuple[str, Callable[[tuple[float, ...]], float]]] = {"-": ("min", min), "0": ("avg", fmean), "+": ("max", max)}
 
@@ -43,12 +43,18 @@ def _value(token: re.Match[str], problem: Problem, case: CaseResult, timing: Pol
         "driver": problem.driver.name,
         "engine": problem.globals.engine,
         "idx": str(case.index),
-        "impl": ",".join(problem.globals.library),
+        "impl": _implementations(r, timing),
         "mb": str(getattr(problem.knobs, "mb", "")),
         "policy": timing.policy if timing is not None else "",
         "attr": str(getattr(problem.knobs, "attr_fpmath", "")),
     }
     return texts.get(name, "")
+
+
+def _implementations(r: Result, timing: PolicyTiming | None) -> str:
+    """What a policy ran on: every name once."""
+    ran = () if timing is None else r.implementations.get(timing.policy, ())
+    return "+".join(dict.fromkeys(i.name for each in ran for i in each))
 
 
 def _number(value: float) -> str:

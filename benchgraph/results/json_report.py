@@ -21,7 +21,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from functools import cache
 from itertools import count
 from math import isfinite
@@ -32,6 +32,7 @@ import benchgraph
 from benchgraph.core.errors import BenchgraphError, ParseError
 from benchgraph.core.files import data_dir, make_folder, real
 from benchgraph.core.formats import counted
+from benchgraph.core.implementation import Implementation
 from benchgraph.core.printable import quoted
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.mode import Mode
@@ -128,6 +129,7 @@ def _case(c: CaseResult) -> Json:
         "total": r.total,
         "n_partitions": r.n_partitions,
         "partitions": {policy: [list(ops) for ops in ops_of] for policy, ops_of in r.partitions.items()},
+        "implementations": {label: [[list(astuple(i)) for i in each] for each in ran] for label, ran in r.implementations.items()},
         "graph": r.graph and _graph(r.graph),
         "accuracy": [asdict(a) for a in r.accuracy],
         "flops": r.flops,
@@ -278,6 +280,9 @@ def _read_case(d: Json) -> CaseResult:
         total=d["total"],
         n_partitions=d["n_partitions"],
         partitions={policy: tuple(map(tuple, probe)) for policy, probe in d["partitions"].items()},
+        implementations={
+            label: tuple(tuple(Implementation(*i) for i in each) for each in ran) for label, ran in d.get("implementations", {}).items()
+        },
         flops=d["flops"],
         bytes=d["bytes"],
         input_bytes=d["input_bytes"],

@@ -9,6 +9,7 @@ from enum import Enum
 from statistics import median, quantiles
 from typing import TypeAlias
 
+from benchgraph.core.implementation import ByPartition
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.mode import Mode
@@ -169,6 +170,7 @@ class Result:
     """The result of one problem.
 
     errors, total: wrong and compared points. n_partitions: by policy, without End-only ones; partitions: the ids of their ops.
+    implementations: what each partition ran on, by contender.
     flops, bytes: of the graph, from the op table and from the logical tensors that enter and leave it; input_bytes: those that enter.
     accuracy: of every compared output. peak_samples: FLOP/s in f32 that the machine reached between the samples, which shows its clock;
     arithmetic: that of the graph's products (measure/arithmetic.py); arithmetic_samples: operations/s in it, empty for f32.
@@ -183,6 +185,7 @@ class Result:
     total: int = 0
     n_partitions: dict[str, int] = field(default_factory=dict)
     partitions: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    implementations: dict[str, ByPartition] = field(default_factory=dict)
     flops: int = 0
     bytes: int = 0
     input_bytes: int = 0

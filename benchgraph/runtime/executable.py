@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from benchgraph.codegen.function_builder import thread_arenas_bytes
 from benchgraph.core import forks
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.implementation import WHOLE, Implementation
 from benchgraph.core.layout import Layout
 from benchgraph.machine.target import ISAS, LINE_BYTES, Isa, on_line
 from benchgraph.runtime.checks import address, check_buffers, check_no_overlap, check_scratchpad
@@ -136,6 +137,11 @@ class Executable:
                 constants = self._constants[key] = make()
             return constants
 
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        """One, by the name that the verbose log gives it."""
+        return (Implementation(WHOLE, f"jit:{self.code.isa.name}"),)
+
     @cached_property
     def init_digest(self) -> str:
         """A digest of init: executables with equal ones compute the same constants from the same inputs."""
@@ -248,6 +254,8 @@ class Bound:
 
 class Chain:
     """Bounds as one native call (library.protocol.Chain)."""
+
+    implementations: Sequence[tuple[Implementation, ...]] = ()
 
     def __init__(self, bounds: Sequence[Bound]) -> None:
         self._bounds = tuple(bounds)

@@ -103,7 +103,7 @@ SKIPPED = [
 INERT = [
     "--inplace=true,false", "--impl=brg,jit", "--skip-impl=ref,x64:gemm", "--skip-impl=", "--ctx-init=auto", "--ctx-exe=8:0:1",
     "--attr-scratchpad=user", "--attr-acc-mode=strict,relaxed,f16", "--attr-deterministic=true", "--allow-enum-tags-only=0",
-    "--fast-ref=0", "--check-ref-impl=cpu", "--mem-check=0", "--global-impl=ref", "--cpu-isa-hints=prefer_ymm", "--stream-kind=in_order",
+    "--fast-ref=0", "--mem-check=0", "--global-impl=ref", "--cpu-isa-hints=prefer_ymm", "--stream-kind=in_order",
 ]  # fmt: skip
 
 

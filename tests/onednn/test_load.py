@@ -123,7 +123,7 @@ def test_mode_l_needs_no_library(tmp_path: Path) -> None:
     ("word", "says"),
     [
         ("onedn", "did you mean 'onednn'?"),
-        ("benchgraph:x", "only onednn can be followed by a place"),
+        ("benchgraph:", "give a checkout or commit after benchgraph:"),
         ("onednn:", "give the path of a library file after onednn:"),
     ],
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.implementation import Implementation
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
@@ -91,6 +92,7 @@ class FakeLibrary:
     log: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     threads: list[int] = field(default_factory=list)
+    implementations: tuple[Implementation, ...] = ()
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         return tuple(partition(graph, 100 + i, ops, self.unsupported) for i, ops in enumerate(cut(graph, policy)))
@@ -129,6 +131,10 @@ class Compiled:
     compile_s: float = COMPILE_S
     is_warm: bool = False
 
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        return self.library.implementations
+
     def bind(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Bound:
         for t, array in zip((*self.partition.inputs, *self.partition.outputs), (*inputs, *outputs), strict=True):
             assert (array.dtype, array.shape) == (t.dtype.numpy, t.known_shape)
@@ -163,6 +169,8 @@ class Bound:
 @dataclass
 class Chain:
     """constants: one array per step, as if each had packed something."""
+
+    implementations = ()
 
     library: FakeLibrary
     steps: tuple[Bound, ...]

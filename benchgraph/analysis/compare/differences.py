@@ -11,6 +11,7 @@ from benchgraph.analysis.compare.sides import Key, Side, notes
 from benchgraph.analysis.compare.statistics import ALPHA, POWER, Judgement, Pair, Run, Verdict, drift, judge, moved
 from benchgraph.core.formats import NOTHING
 from benchgraph.core.formats import interval as interval_text
+from benchgraph.core.implementation import names
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.result import UNWANTED, CaseResult, PolicyTiming, Result, Status
@@ -64,6 +65,7 @@ class Comparison:
     broken: tuple[Change, ...]
     mended: tuple[Change, ...]
     statuses: tuple[Change, ...]
+    implementations: tuple[Change, ...]
     accuracy: tuple[Change, ...]
     compile: tuple[Change, ...]
     missing: tuple[str, ...]
@@ -119,6 +121,7 @@ class Comparison:
         )
         changes = {
             "Compile times": self.compile,
+            "Implementations": self.implementations,
             "Accuracy": self.accuracy,
             "Other statuses": self.statuses,
             "Mended": self.mended,
@@ -191,6 +194,7 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
         broken=statuses(False, True),
         mended=statuses(True, False),
         statuses=(*statuses(False, False), *statuses(True, True)),
+        implementations=tuple(c for case in both for c in _implementations(*case)),
         accuracy=tuple(c for case in both for c in _accuracy(*case)),
         compile=tuple(c for case in both for c in _compile(*case)),
         missing=tuple(_lacking(a, b)),
@@ -252,6 +256,15 @@ def _status(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult])
     was, now = _worst(before), _worst(after)
     reason = next((f" ({c.result.reason})" for c in after if c.result.status is now and c.result.reason), "")
     return Change(key, "", was.value, now.value + (reason if was is not now else ""), now)
+
+
+def _implementations(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
+    """Partitions that run on other implementations in the last run of each side; what a library does not tell is no change."""
+    a, b = before[-1].result.implementations, after[-1].result.implementations
+    for policy in (policy for policy in a if policy in b):
+        for position, (was, now) in enumerate(zip(a[policy], b[policy], strict=False)):
+            if was and now and was != now:
+                yield Change(key, f"{policy}: partition {position}", names(was), names(now))
 
 
 def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.implementation import Implementation
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import dumps
@@ -85,9 +86,12 @@ class Checkout:
 class Compiled(Remote):
     """A compiled partition."""
 
-    def __init__(self, process: Process, partition: Partition, number: int, compile_s: float, is_warm: bool) -> None:
+    def __init__(
+        self, process: Process, partition: Partition, number: int, compile_s: float, is_warm: bool, ran: list[tuple[str, str, int]]
+    ) -> None:
         super().__init__(process, number)
         self.partition, self.compile_s, self.is_warm = partition, compile_s, is_warm
+        self.implementations = tuple(Implementation(*each) for each in ran)
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         return Bound(self, tuple(inputs), tuple(outputs))
@@ -129,6 +133,10 @@ class Chain(Remote):
         written = set[int]()
         for step in steps:
             step.put(written)
+
+    @property
+    def implementations(self) -> tuple[()]:
+        return ()
 
     @property
     def constants(self) -> Sequence[Array]:

@@ -46,10 +46,11 @@ class Session:
         ids = [tuple(tuple(x.id for x in side) for side in (p.ops, p.inputs, p.outputs)) for p in parts]
         return [(self._keep(p), p.kind, *of, p.reason) for p, of in zip(parts, ids, strict=True)]
 
-    def compile(self, numbers: Sequence[int]) -> list[tuple[int, float, bool]]:
-        """Compile partitions. Returns for each: its number, the seconds that took, whether it was read from disk."""
+    def compile(self, numbers: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Compile partitions. Returns of each: number, seconds, whether it was read from disk, its implementations as far as known."""
         made = self._library.compile_all([self._objects[n] for n in numbers])
-        return [(self._keep((self._objects[n], c)), c.compile_s, c.is_warm) for n, c in zip(numbers, made, strict=True)]
+        ran = [[(i.primitive, i.name, i.count) for i in getattr(c, "implementations", ())] for c in made]  # older versions do not tell
+        return [(self._keep((self._objects[n], c)), c.compile_s, c.is_warm, r) for n, c, r in zip(numbers, made, ran, strict=True)]
 
     def window(self, nbytes: int) -> None:
         """Map the shared memory; its descriptor follows on the pipe."""
