@@ -237,7 +237,7 @@ def topic(name: str) -> str:
 
 
 def overview() -> str:
-    page = _Page()
+    page = Page()
     page.usage("[--DRIVER] [OPTIONS] --case FILE|DESCRIPTOR ...", "COMMAND ...")
     page.text(
         "Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed. Options are --name=value or --name value. "
@@ -256,7 +256,7 @@ def overview() -> str:
 
 
 def of_command(name: str) -> str:
-    command, page = COMMANDS[name], _Page()
+    command, page = COMMANDS[name], Page()
     page.usage(f"{name} {command.form}")
     page.text(f"{command.about[0].upper()}{command.about[1:]}.")
     page.rows("Options", command.options)
@@ -268,7 +268,7 @@ def of_command(name: str) -> str:
 
 
 def of_driver(name: str) -> str:
-    driver, page = load_driver(name), _Page()
+    driver, page = load_driver(name), Page()
     page.usage(f"--{name} [OPTIONS] {'--case FILE' if driver.reads_files else 'DESCRIPTOR'} ...")
     knobs = knobs_of(driver.knobs).values()
     page.text(f"{driver.about[0].upper()}{driver.about[1:]}.")
@@ -282,14 +282,14 @@ def of_driver(name: str) -> str:
 
 
 def variables() -> str:
-    page = _Page()
+    page = Page()
     page.text("Environment variables, with their defaults")
     page.rows("", [(f"{name}={default}".rstrip("="), text) for name, default, text in table()])
     return page.done()
 
 
 def everything() -> str:
-    page = _Page()
+    page = Page()
     page.usage("[--DRIVER] [OPTIONS] --case FILE|DESCRIPTOR ...", "COMMAND ...")
     page.rows("Commands", [(f"{name} {command.form}", command.about) for name, command in COMMANDS.items()])
     control = [
@@ -312,7 +312,7 @@ def everything() -> str:
     return page.done()
 
 
-def _list_unsupported(page: _Page, lacking: Iterable[str], inert: Iterable[str]) -> None:
+def _list_unsupported(page: Page, lacking: Iterable[str], inert: Iterable[str]) -> None:
     """Options of benchdnn that are accepted without effect."""
     if lacking := list(lacking):
         page.text(f"A case is skipped, with the reason, that asks for something by {', '.join(lacking)}.")
@@ -333,7 +333,7 @@ def page_width() -> int:
     return min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
 
 
-class _Page:
+class Page:
     """Text as wide as the terminal, or 80 columns wide without one."""
 
     def __init__(self) -> None:

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchgraph.commands.help import Page
 from benchgraph.core import passes as core
-from benchgraph.core.errors import BenchgraphError, ParseError, UsageError, did_you_mean, within
+from benchgraph.core.errors import BenchgraphError, CompilerFault, InvalidShape, ParseError, UsageError, did_you_mean, within
 from benchgraph.core.fields import read_fields
 from benchgraph.core.passes import Observer, Pass
 from benchgraph.core.remarks import remark
@@ -23,7 +24,7 @@ from benchgraph.core.tokens import Tokens
 from benchgraph.gir import passes as gir
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.parse import parse_gir
-from benchgraph.gir.text import print_gir
+from benchgraph.gir.text import print_gir, print_op
 from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.outputs import STDOUT
@@ -45,6 +46,10 @@ NAMES = {"gir": "Graph IR", "tir": "Tensor IR"}
 # What --isa means besides the level, so that results do not depend on the machine that opt runs on.
 MODEL = {"l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "cores": 2}
 _START = re.compile(r"(?:\s|#.*)*(func\b|graph\s*\(|graph\b|)")
+
+# Raised by code whose input is not of the form that it works on.
+_UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+_LLVM = re.compile(r"\s*; ModuleID|(?:\s*;.*\n)*\s*(?:source_filename|target|define|declare|attributes|[@%!$])")
 
 
 @dataclass(frozen=True)
@@ -101,14 +106,16 @@ def run(text: str, request: Request, observe: Observer) -> str:
 
 def listing() -> str:
     """What --pipeline takes: a line for each pass, in the order of a compilation."""
-    lines, seen = list[str](), set[str]()
+    page, seen = Page(), set[str]()
     for kind, pipeline in PIPELINES.items():
-        lines += [f"{NAMES[kind]}:", f"  {kind:24}all of these passes, in this order"]
+        rows = [(kind, "all of these passes, in this order")]
         for before, p in zip((None, *pipeline), pipeline, strict=False):
-            lines.append(f"  {p.name:24}{_about(p) if before is None or p.name not in seen else f'once more, after {before.name}'}")
+            rows.append((p.name, _about(p) if before is None or p.name not in seen else f"once more, after {before.name}"))
             seen.add(p.name)
-        lines += [f"{LOWER + ':':26}from {NAMES['gir']} to {NAMES['tir']}"] if kind == "gir" else []
-    return "\n".join(lines)
+        page.rows(NAMES[kind], rows)
+        if kind == "gir":
+            page.rows(f"From {NAMES['gir']} to {NAMES['tir']}", [(LOWER, "one nest of loops for each fused op")])
+    return page.done()
 
 
 def _about(p: Pass[Any]) -> str:
@@ -162,13 +169,35 @@ def _parsed(text: str, name: str) -> tuple[str, tuple[Any, ...]]:
     if word == "graph":
         fix = "write 'graph(' for Graph IR; of an API graph's dump take a later stage, such as p0-01-gir.txt"
         raise ParseError("the text is an API graph's, which passes do not take", where=name, fix=fix)
+    if not word and _LLVM.match(text):
+        raise ParseError("the text is LLVM IR, which comes after all passes", where=name, fix="name the Tensor IR before it (*-tir.txt)")
     if not word:
         Tokens(text, "an IR's text", r".", name).fail("'graph(' of Graph IR, or 'func' of Tensor IR")
     ir = (parse_gir(text, name),) if word.startswith("graph") else parse_tir(text, name)
     with within(name):
         for x in ir:
-            verify_gir(x) if isinstance(x, Graph) else verify_tir(x)
+            if isinstance(x, Graph):
+                verify_gir(x)
+                _check_shapes(x)
+            else:
+                verify_tir(x)
     return ("gir" if word.startswith("graph") else "tir"), ir
+
+
+def _check_shapes(g: Graph) -> None:
+    """Raises InvalidShape for an op whose operands do not fit each other, or whose results are not of the declared shapes."""
+    for op in (op for node in g.nodes for op in (node.ops if isinstance(node, FusedOp) else (node,))):
+        where, fix = f"`{print_op(g, op)}`", "correct the shape in the text"
+        try:
+            inferred = op.semantics.infer(op.attrs, tuple(g.value(id).type for id in op.ins))
+        except InvalidShape as bad:
+            raise InvalidShape(bad.what, where=where, fix=fix) from bad
+        except _UNFIT as bad:
+            lists = f"'benchgraph ops {op.kind}' shows them"
+            raise InvalidShape(f"the operands or attributes are not those of {op.kind}", where=where, fix=lists) from bad
+        for id, shape in zip(op.outs, inferred, strict=False):
+            if (declared := g.value(id).shape) != shape:
+                raise InvalidShape(f"the op gives %{id} the shape {shape}, the text {declared}", where=where, fix=fix)
 
 
 def _passes(word: str, kind: str) -> tuple[Pass[Any], ...]:
@@ -201,7 +230,10 @@ def _unless_unfit(name: str, work: Callable[[], Any]) -> Any:
     """What `work` returns. Text may lack what earlier passes give; what goes wrong then is the user's to mend."""
     try:
         return work()
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as bad:
+    except CompilerFault as bad:
+        fix = "correct the text there, or report it if a compilation wrote it"
+        raise BenchgraphError(f"the text contradicts itself: {bad.what}", where=f"opt: {bad.where}", fix=fix) from bad
+    except _UNFIT as bad:
         what = "the text is of another stage than this one works on"
         fix = f"give the stage that stands before it in 'benchgraph opt {LIST}', or report it with the text if it is that one"
         raise BenchgraphError(what, where=f"opt: {name}", fix=fix) from bad

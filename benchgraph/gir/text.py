@@ -48,7 +48,7 @@ def print_gir(g: Graph) -> str:
         elif v.id not in made:
             lines.append(f"  {_declared(g, v.id)}")
     for node in g.nodes:
-        lines += _fused(g, node) if isinstance(node, FusedOp) else [f"  {_op(g, node)}"]
+        lines += _fused(g, node) if isinstance(node, FusedOp) else [f"  {print_op(g, node)}"]
     wanted = {v: f" in {layout or 'any layout'}" for v, layout in g.open_layouts}
     outs = ", ".join(f"%{v}{wanted.get(v, '')}" for v in g.outs)
     return "\n".join([*lines, f"  return {outs}", "}"])
@@ -126,7 +126,7 @@ def _is_f32(row: OpSpec, name: str) -> bool:
     return name in row.schema.attrs and row.schema.attrs[name].type == "f32"
 
 
-def _op(g: Graph, op: Op) -> str:
+def print_op(g: Graph, op: Op) -> str:
     outs = ", ".join(_declared(g, v) for v in op.outs)
     return f"{outs} = {op.kind}({_ids(op.ins)}){_attrs(op.kind, op.attrs)}"
 
@@ -142,5 +142,5 @@ def _fused(g: Graph, node: FusedOp) -> list[str]:
 
 
 def _stage(g: Graph, stage: Stage) -> list[str]:
-    ops = (f"      {_op(g, op)} at {anchor.value}" for op, anchor in zip(stage.ops, stage.anchors, strict=True))
+    ops = (f"      {print_op(g, op)} at {anchor.value}" for op, anchor in zip(stage.ops, stage.anchors, strict=True))
     return [f"    stage {_fields(stage, STAGE_SYNTAX, '    ')}{{", *ops, "    }"]

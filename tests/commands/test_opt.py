@@ -78,6 +78,7 @@ def test_the_passes_are_listed() -> None:
     out = run("--list")[1]
     assert "  simplify                once more, after vectorize\n" in out
     assert all(f"  {p.name} " in out for p in (*gir.PIPELINE, *tir.PIPELINE))
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_a_dumped_stage_is_a_file_to_begin_from(tmp_path: Path) -> None:
@@ -116,6 +117,20 @@ def test_invalid_words_are_refused(words: tuple[str, ...], message: str) -> None
         (GRAPH.replace("(%0)\n", "(%0\n"), "standard input:3:3: expected ',' or ')'\n  return %1\n  ^"),
         (FUNCTION.replace("+ 0", "+ k"), "standard input:3:11: no tensor or loop variable is called 'k' here; declare it"),
         (FUNCTION.replace("in 8", "in 9"), "standard input: TIR function f: `y[i + 0] = x[i]`: "),
+        (
+            "; ModuleID = 'f'\ndefine void @f() {",
+            "standard input: the text is LLVM IR, which comes after all passes; name the Tensor IR before",
+        ),
+        ("target triple = 'x86_64'\n", "standard input: the text is LLVM IR"),
+        (
+            GRAPH.replace("%1: f32[4,8]", "%1: f32[4,9]"),
+            "standard input: `%1: f32[4,9] = SoftMax(%0)`: the op gives %1 the shape (4, 8), the text (4, 9); correct the shape",
+        ),
+        (GRAPH.replace("(%0)\n", "(%0) {axis=5}\n"), "standard input: `%1: f32[4,8] = SoftMax(%0) {axis=5}`: axis 5 is out of range"),
+        (
+            GRAPH.replace("SoftMax", "MatMul"),
+            "`%1: f32[4,8] = MatMul(%0)`: the operands or attributes are not those of MatMul; 'benchgraph ops",
+        ),
     ],
 )
 def test_broken_text_is_refused_with_its_place(text: str, message: str) -> None:
