@@ -41,7 +41,7 @@ def need_outputs(settings: Globals) -> None:
     here = "." if config().dump else ""
     for folder, option in (
         (settings.dump_dir, f"--dump-dir={settings.dump_dir}"),
-        (config().dump_dir, f"{PREFIX}DUMP_DIR"),
+        (config().dump_dir, f"{PREFIX}DUMP_DIR={config().dump_dir}"),
         (here, f"{PREFIX}DUMP"),
     ):
         if folder:

@@ -132,7 +132,7 @@ def test_a_library_that_cannot_be_named_is_one_line(path: str) -> None:
 def test_a_folder_for_dumps_is_tried_first() -> None:
     with override(dump_dir="/dev/null/x"):
         done = run("--mode=I", *CASE)
-    what = "benchgraph: BENCHGRAPH_DUMP_DIR: cannot write the file: Not a directory; name another one\n"
+    what = "benchgraph: BENCHGRAPH_DUMP_DIR=/dev/null/x: cannot write the file: Not a directory; name another one\n"
     assert (done.exit_code, done.output) == (2, what)
 
 
