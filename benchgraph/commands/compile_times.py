@@ -46,7 +46,7 @@ class Compiled:
 def run(given: list[str]) -> str:
     """A table: min and median over runs, in ms. Raises UsageError for invalid words, and the errors of a case's graph."""
     runs, words = _read(given)
-    command_line = select_cases(words)
+    command_line = select_cases("compile-times", words)
     if not (problems := command_line.problems):
         raise UsageError("no case to compile", where="compile-times", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):

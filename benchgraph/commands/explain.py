@@ -65,7 +65,7 @@ def run(given: list[str], bench: Bench) -> str:
     """
     request = read(given)
     need_output("explain", request.output, "json" if request.is_json else "console")
-    command_line = select_cases(request.rest)
+    command_line = select_cases("explain", request.rest)
     if not (problems := command_line.problems):
         raise UsageError("no case to explain", where="explain", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):

@@ -55,7 +55,7 @@ def show(given: list[str], bench: Bench) -> str:
     if suffix in FORMATS and suffix != request.format:
         raise UsageError(f"the file's name says {suffix}", where=f"show: --output={request.output}", fix=f"write '--format={suffix}'")
     need_output("show", request.output, "console" if request.format == "text" else request.format)
-    problems = select_cases(request.rest).problems
+    problems = select_cases("show", request.rest).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
         raise UsageError(f"{count} to draw", where="show", fix="give one --case, one value per option and one --policy")

@@ -72,7 +72,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     need_output("tune", request.output, "console")
     if request.store:
         need_file(Path(request.store), f"tune: --store={request.store}")
-    problems = select_cases(request.rest).problems
+    problems = select_cases("tune", request.rest).problems
     _check(request, problems)
     texts = list[str]()
 

@@ -64,13 +64,13 @@ def need_output(command: str, file: str, kind: str) -> None:
         need_file(Path(file), file)
 
 
-def select_cases(words: Sequence[str]) -> CommandLine:
-    """The cases selected for a command. The default driver is graph; a named one may be anywhere among the words."""
+def select_cases(command: str, words: Sequence[str]) -> CommandLine:
+    """The cases that the command's words select. The default driver is graph; a named one may be anywhere among the words."""
     found = [(i, i + length) for i in range(len(words)) if (length := _names_driver(words, i))]
     if len(found) != 1:
-        return parse(words, default="graph")
+        return parse(words, default="graph", command=command)
     ((begin, end),) = found
-    return parse([*words[begin:end], *words[:begin], *words[end:]], default="graph")
+    return parse([*words[begin:end], *words[:begin], *words[end:]], default="graph", command=command)
 
 
 def _names_driver(words: Sequence[str], at: int) -> int:

@@ -29,7 +29,7 @@ from benchgraph.core.remarks import remark
 from benchgraph.options.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.options.matching import matches
-from benchgraph.options.parsers import text
+from benchgraph.options.parsers import shell_word, text
 from benchgraph.options.plugins import contradicts, load_driver, load_report, names
 from benchgraph.options.problem import TRIGGER, Driver, Problem
 from benchgraph.results.mode import Mode
@@ -53,12 +53,13 @@ class CommandLine:
     case: str = f"{TRIGGER} FILE"
 
 
-def parse(words: Sequence[str], *, default: str = "") -> CommandLine:
+def parse(words: Sequence[str], *, default: str = "", command: str = "") -> CommandLine:
     """Parse all words. Raises UsageError for words that cannot be parsed, and for a batch file that cannot be read.
 
     default: the driver if none is named, for the words after a command; the driver's options after the last case then apply to all cases.
+    command: whose words these are, for messages.
     """
-    state = _State(default)
+    state = _State(default, command)
     state.feed([Word(w) for w in words], ())
     settings = Globals(**{name: values[0] for name, values in state.globals.items()})
     planned, problems = 0, list[Problem]()
@@ -94,6 +95,7 @@ class _State:
     """
 
     default: str = ""
+    command: str = ""
     driver: Driver | None = None
     globals: State = field(default_factory=dict)
     knobs: State = field(default_factory=dict)
@@ -166,7 +168,10 @@ class _State:
             return
         where = _where(Word(option, word.where))
         if not option.startswith("-"):
-            raise UsageError("a word that is not an option", where=where, fix=f"did you mean '--case={option}'?")
+            case = shell_word(f"{TRIGGER}={word.text}")
+            is_complete = self.driver or self.command or word.where
+            fix = f"did you mean '{case}'?" if is_complete else f"write: benchgraph --driver graph {case}"
+            raise UsageError("a word that is not an option", where=where, fix=fix)
         if self._is_of_driver(option) and not self.driver:
             raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
         if option.removeprefix("--") in names("drivers"):
@@ -175,7 +180,7 @@ class _State:
             raise UsageError("unknown option", where=where, fix=f"it is one of {', '.join(owners)}")
         drivers = [f"--{d}" for d in names("drivers")]
         near = did_you_mean(option, [*CONTROLS, *knobs_of(Globals), *local, *self._inert, *drivers, "--help", "--version"])
-        raise UsageError("unknown option", where=where, fix=near or "see 'benchgraph --help'")
+        raise UsageError("unknown option", where=where, fix=near or f"see '{' '.join(('benchgraph', self.command)).strip()} --help'")
 
     def _is_of_driver(self, option: str) -> bool:
         return any(option in knobs_of(load_driver(d).knobs) for d in names("drivers"))

@@ -125,7 +125,7 @@ def test_a_match_of_a_batch_file_holds_up_to_reset_and_the_command_lines_narrows
     ],
 )
 def test_behind_a_command_options_of_the_driver_hold_as_the_shared_ones_do(words: list[str], lines: list[str]) -> None:
-    found = [p.repro for p in select_cases(words).problems]
+    found = [p.repro for p in select_cases("show", words).problems]
     assert found[: len(lines)] == lines
 
 
@@ -270,7 +270,9 @@ def test_max_ms_is_clamped_as_in_benchdnn() -> None:
         (["--graph=mlp.json"], "--graph: a driver takes no value; write '--graph --case=FILE'"),
         (["--driver=grap"], "no driver named 'grap'; did you mean 'graph'?"),
         (["--mb=4"], "--mb: this option belongs to a driver; name the driver first, as in '--driver graph'"),
-        (["mlp.json"], "mlp.json: a word that is not an option; did you mean '--case=mlp.json'?"),
+        (["mlp.json"], "mlp.json: a word that is not an option; write: benchgraph --driver graph --case=mlp.json"),
+        (["a b=c"], "a b: a word that is not an option; write: benchgraph --driver graph '--case=a b=c'"),
+        (["--graph", "mlp.json"], "mlp.json: a word that is not an option; did you mean '--case=mlp.json'?"),
         (["--graph", "--mb"], "--mb: a value is missing; write '--mb=VALUE'"),
         (["--graph", "--mb", "--case=a.json"], "--mb: a value is missing; write '--mb=VALUE'"),
         (["--graph", "--case="], "--case: a value is missing; write '--case=VALUE'"),
