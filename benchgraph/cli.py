@@ -90,10 +90,13 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_refused(UsageError("no such command", where=words[0], fix=near)))
     use_one_thread()
     try:
-        config()
+        if stages := config().print_after:
+            from benchgraph.options.policy import need_stages
+
+            need_stages(stages)
     except BenchgraphError as bad:
         ctx.exit(_refused(bad, ExitCode.refused))
-    for note in (*unknown(), *_unknown_stages()):
+    for note in unknown():
         warn(note)
     if words[0] in ("list", "ops", "show", "explain", "opt", "compile-times"):
         ctx.exit(_print_answer(words[0], list(words[1:]), ctx.obj))
@@ -125,15 +128,6 @@ def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
     """Print the error. Returns the exit code: `code`, but `refused` for words that cannot be parsed."""
     warn(str(bad))
     return ExitCode.refused if isinstance(bad, UsageError) else code
-
-
-def _unknown_stages() -> list[str]:
-    """A line for each unknown name in BENCHGRAPH_PRINT_AFTER."""
-    if not config().print_after:
-        return []
-    from benchgraph.options.policy import unknown_stages
-
-    return unknown_stages(config().print_after)
 
 
 def _print_answer(command: str, words: list[str], given: Bench | None) -> int:

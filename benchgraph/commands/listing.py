@@ -10,6 +10,7 @@ from textwrap import wrap
 from benchgraph.commands.help import page_width
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.core.files import data_dir
+from benchgraph.core.passes import OFF
 from benchgraph.options.argv import parse
 from benchgraph.options.library_name import KINDS
 from benchgraph.options.plugins import about, load_driver, names
@@ -33,7 +34,7 @@ def listing(given: Sequence[str]) -> str:
         near = did_you_mean(word, [*parts, *names("drivers")]) if len(given) == 1 else ""
         fix = near or f"write one of {', '.join(parts)}, or a driver's name"
         raise UsageError(f"no list of '{' '.join(given)}'", where="list", fix=fix)
-    return parts[word]()
+    return f"{policies()}\n\n{switches()}" if word == "policies" else parts[word]()
 
 
 def batches() -> str:
@@ -50,6 +51,12 @@ def reports() -> str:
 
 def policies() -> str:
     return _table("Policies: --policy=NAME[:no-PASS+...][,...]", [(name, f"{text}{_only(name)}") for name, text in POLICIES.items()])
+
+
+def switches() -> str:
+    from benchgraph.library.own_library import SWITCHES  # imports LLVM
+
+    return _table("Passes to leave out: --policy=NAME:no-PASS", [(f"{OFF}{switch}", passes) for switch, passes in SWITCHES.items()])
 
 
 def _only(policy: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchgraph.core.errors import did_you_mean
+from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.core.options import DEFAULT_OPTIONS, Options
-from benchgraph.core.passes import OFF
+from benchgraph.core.passes import OFF, TEXTS
 from benchgraph.core.remarks import remark
 from benchgraph.partition.ir import Policy
 
@@ -35,7 +35,7 @@ class PolicyChoice:
 
 
 def _switch(word: str) -> str:
-    """The switch of `no-SWITCH`. Remarks that a former name has a new one. Raises ValueError, whose text lists the choices."""
+    """The switch of `no-SWITCH`. Remarks that a former name has a new one. Raises ValueError, whose text is the remedy."""
     from benchgraph.library.own_library import FORMER_SWITCHES, SWITCHES  # imports LLVM, so only when an option is named
 
     if word.startswith(OFF) and (now := FORMER_SWITCHES.get(word.removeprefix(OFF))):
@@ -43,21 +43,17 @@ def _switch(word: str) -> str:
         return now
     known: dict[str, str] = {f"{OFF}{switch}": switch for switch in SWITCHES}
     if word not in known:
-        choices = ", ".join(f"{option} ({SWITCHES[switch]})" for option, switch in known.items())
         near = did_you_mean(word, known)
-        raise ValueError(f"'{word}' is no option of a policy; {near or f'combine by + what is to be left out: {choices}'}")
+        raise ValueError(f"'{word}' is no option of a policy; " + (near or "'benchgraph list policies' shows them"))
     return known[word]
 
 
-def unknown_stages(names: Sequence[str]) -> list[str]:
-    """An error line for each of the names (from BENCHGRAPH_PRINT_AFTER) that is not a pass."""
-    from benchgraph.library.own_library import FORMER_STAGES, stages  # imports LLVM, so only when a pass is named
+def need_stages(names: Sequence[str]) -> None:
+    """Raises UsageError for the first name (of BENCHGRAPH_PRINT_AFTER) that is not a stage of a compilation."""
+    from benchgraph.library.own_library import FORMER_STAGES, stages  # imports LLVM, so only when a stage is named
 
     known = {*stages(), "all"}
-    former = {name for names in FORMER_STAGES.values() for name in names}
-    every = f"there are {', '.join(sorted(known))}"
-    return [
-        f"BENCHGRAPH_PRINT_AFTER: no pass is named '{name}'; {did_you_mean(name, known) or every}"
-        for name in names
-        if name not in known | former
-    ]
+    for name in names:
+        if name not in known.union(*FORMER_STAGES.values()):
+            every = f"'benchgraph opt --list' shows the passes; other stages are {', '.join(TEXTS)} and all"
+            raise UsageError("no such pass or stage", where=f"BENCHGRAPH_PRINT_AFTER={name}", fix=did_you_mean(name, known) or every)
