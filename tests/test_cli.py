@@ -426,7 +426,7 @@ def test_an_unknown_stage_in_the_environment_is_exit_2(cases: Path, monkeypatch:
     assert (result.stderr, result.stdout, result.exit_code) == (f"benchgraph: {message}\n", "", 2)
 
 
-@pytest.mark.parametrize("command", ["show", "explain", "compile-times", "tune"])
+@pytest.mark.parametrize("command", ["show", "explain", "compile-times", "tune", "fuzz"])
 def test_an_unknown_option_of_a_command_leads_to_its_help(cases: Path, command: str) -> None:
     assert run(command, "--bogus").stderr == f"benchgraph: --bogus: unknown option; see 'benchgraph {command} --help'\n"
 

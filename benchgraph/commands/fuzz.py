@@ -83,7 +83,7 @@ def parse_request(given: Sequence[str]) -> Request:
 
 def plan(request: Request) -> CommandLine:
     """The problems to run. Raises UsageError for invalid words."""
-    return parse(request.words)
+    return parse(request.words, command="fuzz")
 
 
 # ---- failures ----------------------------------------------------------------------------------------------------------
