@@ -47,15 +47,7 @@ if TYPE_CHECKING:
         Status,
         Unimplemented,
     )
-    from benchgraph.core.tensor import (
-        MAX_NDIMS,
-        UNKNOWN_DIM,
-        UNKNOWN_NDIMS,
-        UNKNOWN_SIZE,
-        LayoutType,
-        LogicalTensor,
-        PropertyType,
-    )
+    from benchgraph.core.tensor import MAX_NDIMS, UNKNOWN_DIM, UNKNOWN_NDIMS, UNKNOWN_SIZE, LayoutType, LogicalTensor, PropertyType
     from benchgraph.library.cache import (
         get_compiled_partition_cache_capacity,
         get_constant_tensor_cache,

@@ -117,8 +117,5 @@ def _dtypes(knobs: Knobs) -> tuple[DType, DType, DType]:
     return dtype_of(src0), dtype_of(src1), dtype_of(knobs.ddt or dst)
 
 
-EXAMPLES = (
-    "--binary --alg=add,mul 32x64x56x56:1x64x1x1",
-    "--binary --sdt=u8:s8 --ddt=f32 --alg=max 8x64:8x64",
-)
+EXAMPLES = ("--binary --alg=add,mul 32x64x56x56:1x64x1x1", "--binary --sdt=u8:s8 --ddt=f32 --alg=max 8x64:8x64")
 DRIVER = Driver("binary", "a function of two tensors", Knobs, build, inert=INERT, examples=EXAMPLES)

@@ -165,8 +165,5 @@ def _attrs(knobs: Knobs) -> Attrs:
     )
 
 
-EXAMPLES = (
-    "--conv --dir=FWD_B,BWD_D,BWD_WB mb8ic64ih56oc64oh56kh3ph1",
-    "--conv --dt=u8:s8:u8 --attr-scales=wei:per_oc --batch=shapes_odd",
-)
+EXAMPLES = ("--conv --dir=FWD_B,BWD_D,BWD_WB mb8ic64ih56oc64oh56kh3ph1", "--conv --dt=u8:s8:u8 --attr-scales=wei:per_oc --batch=shapes_odd")
 DRIVER = Driver("conv", "convolutions of one to three dims, and their gradients", Knobs, build, inert=INERT, examples=EXAMPLES)

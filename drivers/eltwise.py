@@ -61,8 +61,5 @@ def build(knobs: Knobs) -> Graph:
     return d.graph()
 
 
-EXAMPLES = (
-    "--eltwise --alg=gelu_erf,tanh --dir=FWD_D,BWD_D 32x64x56x56",
-    "--eltwise --alg=clip --alpha=-1 --beta=1 --dt=bf16 8x1000",
-)
+EXAMPLES = ("--eltwise --alg=gelu_erf,tanh --dir=FWD_D,BWD_D 32x64x56x56", "--eltwise --alg=clip --alpha=-1 --beta=1 --dt=bf16 8x1000")
 DRIVER = Driver("eltwise", "one function of every element, or its gradient", Knobs, build, inert=INERT, examples=EXAMPLES)

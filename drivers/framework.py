@@ -81,8 +81,5 @@ def run(problem: Problem, graph: Graph) -> Result:
     return run(problem, graph)
 
 
-EXAMPLES = (
-    "--framework --case=mlp.json",
-    "-v1 --framework --fallback=SoftMax --case=attention.json",
-)
+EXAMPLES = ("--framework --case=mlp.json", "-v1 --framework --fallback=SoftMax --case=attention.json")
 DRIVER = Driver("framework", "graphs through the framework layer", Knobs, build, loops=LOOPS, inputs="graph", run=run, examples=EXAMPLES)

@@ -58,8 +58,5 @@ def build(knobs: Knobs) -> Graph:
     return generate(knobs.case.seed, knobs.case.index, knobs.ops, release=(int(major), int(minor)) if minor else None)
 
 
-EXAMPLES = (
-    "--fuzz 1:17",
-    "--fuzz --ops=5 --release=3.2 1:0 1:1",
-)
+EXAMPLES = ("--fuzz 1:17", "--fuzz --ops=5 --release=3.2 1:0 1:1")
 DRIVER = Driver("fuzz", "random graphs from the op table", Knobs, build, fill="reals", examples=EXAMPLES)

@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchgraph.options.knobs import knob
-from benchgraph.options.parsers import (
-    NOTHING,
-    PerId,
-    attr_texts,
-    dtypes,
-    fpmath,
-    natural,
-    new_shape,
-    per_id,
-    property_type,
-)
+from benchgraph.options.parsers import NOTHING, PerId, attr_texts, dtypes, fpmath, natural, new_shape, per_id, property_type
 from benchgraph.options.problem import CannotOverride, Driver
 
 if TYPE_CHECKING:
@@ -110,8 +100,5 @@ def expected(knobs: Knobs) -> int:
     return knobs.expected_n_partitions
 
 
-EXAMPLES = (
-    "--graph --mb=32,128 --case=mlp.json",
-    "--mode=P --graph --dt=bf16 --in-shapes=0:8x13 --case=mlp.json",
-)
+EXAMPLES = ("--graph --mb=32,128 --case=mlp.json", "--mode=P --graph --dt=bf16 --in-shapes=0:8x13 --case=mlp.json")
 DRIVER = Driver("graph", "oneDNN Graph JSON dumps", Knobs, build, expected, LOOPS, examples=EXAMPLES)

@@ -15,13 +15,7 @@ from ._shapes import Shapes, parse_shapes, spelt
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
 
-KINDS = {
-    "sum": ("ReduceSum",),
-    "mul": ("ReduceProd",),
-    "max": ("ReduceMax",),
-    "min": ("ReduceMin",),
-    "mean": ("ReduceMean",),
-}
+KINDS = {"sum": ("ReduceSum",), "mul": ("ReduceProd",), "max": ("ReduceMax",), "min": ("ReduceMin",), "mean": ("ReduceMean",)}
 # by the power p. With eps 0, the forms with max(sum, eps) and with sum + eps are one
 NORMS: dict[float, tuple[str, ...]] = {1.0: ("ReduceL1",), 2.0: ("ReduceL2",)}
 POWERS: dict[float, tuple[str, ...]] = {1.0: ("ReduceL1",), 2.0: ("Square", "ReduceSum")}
@@ -102,8 +96,5 @@ def build(knobs: Knobs) -> Graph:
     return d.graph()
 
 
-EXAMPLES = (
-    "--reduction --alg=sum,max 8x64x56x56:8x64x1x1",
-    "--reduction --alg=norm_lp_sum --p=2 --dt=bf16 32x1000:32x1",
-)
+EXAMPLES = ("--reduction --alg=sum,max 8x64x56x56:8x64x1x1", "--reduction --alg=norm_lp_sum --p=2 --dt=bf16 32x1000:32x1")
 DRIVER = Driver("reduction", "sums, means, extremes and norms along dims", Knobs, build, inert=INERT, examples=EXAMPLES)

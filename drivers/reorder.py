@@ -70,8 +70,5 @@ def build(knobs: Knobs) -> Graph:
     return d.graph()
 
 
-EXAMPLES = (
-    "--reorder --sdt=f32 --ddt=bf16 --stag=nchw --dtag=nhwc 8x64x56x56",
-    "--reorder --dt=f32:s8 --attr-scales=dst:per_dim_1 64x128",
-)
+EXAMPLES = ("--reorder --sdt=f32 --ddt=bf16 --stag=nchw --dtag=nhwc 8x64x56x56", "--reorder --dt=f32:s8 --attr-scales=dst:per_dim_1 64x128")
 DRIVER = Driver("reorder", "from one data type and layout to another", Knobs, build, inert=INERT, examples=EXAMPLES)

@@ -90,8 +90,5 @@ def _types(d: Draft, ins: tuple[LogicalTensor, ...], wanted: DType, *, widens: b
     return tuple(d.cast(t, DType.f32) for t in ins), DType.f32
 
 
-EXAMPLES = (
-    "--softmax --dir=FWD_D,BWD_D --axis=3 32x12x128x128",
-    "--softmax --alg=logsoftmax --dt=f32,bf16 --batch=shapes_odd",
-)
+EXAMPLES = ("--softmax --dir=FWD_D,BWD_D --axis=3 32x12x128x128", "--softmax --alg=logsoftmax --dt=f32,bf16 --batch=shapes_odd")
 DRIVER = Driver("softmax", "softmax and logsoftmax, or their gradients", Knobs, build, inert=INERT, examples=EXAMPLES)

@@ -129,10 +129,7 @@ COMMANDS: dict[str, Command] = {
             _THRESHOLD,
             ("--match REGEX", "leave out cases whose repro line REGEX is not found in"),
             ("--other-machine", "compare reports of different machines"),
-            (
-                "--fail-on STATUS[,...]",
-                "missing, skipped, mistrusted: exit with 1 for cases that are so in B alone, too",
-            ),
+            ("--fail-on STATUS[,...]", "missing, skipped, mistrusted: exit with 1 for cases that are so in B alone, too"),
             ("--report console|markdown|csv[:FILE]", "console (default) and others; may be repeated"),
         ),
         ("compare A.json B.json --threshold=5%", "compare A.json,A2.json B.json,B2.json --report=markdown:out.md"),
@@ -163,9 +160,7 @@ COMMANDS: dict[str, Command] = {
         ("regressions --since=v1.2 --threshold=5%", "regressions --match=mlp --policy=fused"),
     ),
     "help": Command(
-        "this, or help about a command, a driver, `env` or `all`",
-        "[COMMAND | DRIVER | env | all]",
-        examples=("help explain", "help env"),
+        "this, or help about a command, a driver, `env` or `all`", "[COMMAND | DRIVER | env | all]", examples=("help explain", "help env")
     ),
 }
 

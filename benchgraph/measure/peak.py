@@ -22,11 +22,7 @@ from benchgraph.runtime.memory import aligned
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 
 # The dtypes of products, by their names in results.
-ARITHMETIC: dict[str, DTypes] = {
-    "f32": (DType.f32, DType.f32, DType.f32),
-    "bf16": (DType.bf16, DType.bf16, DType.f32),
-    "int8": BYTES,
-}
+ARITHMETIC: dict[str, DTypes] = {"f32": (DType.f32, DType.f32, DType.f32), "bf16": (DType.bf16, DType.bf16, DType.f32), "int8": BYTES}
 # Used where no single instruction does the multiply-accumulate: bf16 is converted to f32, bytes to 16-bit words.
 _INSTEAD = {"f32": ARITHMETIC["f32"], "bf16": ARITHMETIC["f32"], "int8": WORDS}
 _ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16: 1}  # as stored

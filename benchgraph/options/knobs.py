@@ -213,12 +213,7 @@ class Globals:
     start: int = knob(0, natural, "N", "skip the cases before the N-th", group=CHOOSE, repro=False)
     match: str = knob("", pattern, "REGEX", "leave out cases whose repro line REGEX is not found in", group=CHOOSE, repro=False)
     shard: tuple[int, int] = knob(
-        (1, 1),
-        shard,
-        "I/N",
-        "every N-th case, from the I-th on: one of N parts that make all",
-        group=CHOOSE,
-        repro=False,
+        (1, 1), shard, "I/N", "every N-th case, from the I-th on: one of N parts that make all", group=CHOOSE, repro=False
     )
     fail_fast: bool = knob(False, boolean, "", "stop after the first failure", group=CHOOSE, repro=False, flag=True)
     fail_on: tuple[str, ...] = knob(

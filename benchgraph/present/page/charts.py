@@ -244,14 +244,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
             lines = LineCollection([[(i, r.low), (i, r.high)] for i, r in enumerate(mine)], colors=_colour(s), alpha=0.4, linewidths=1.0)
             axes.add_collection(lines)
             dots = axes.scatter(
-                range(len(mine)),
-                [r.value for r in mine],
-                s=14,
-                marker=_marker(s),
-                color=_colour(s),
-                linewidths=0,
-                label=names[s],
-                zorder=3,
+                range(len(mine)), [r.value for r in mine], s=14, marker=_marker(s), color=_colour(s), linewidths=0, label=names[s], zorder=3
             )
             dots.set_urls([_link(r.case, s) for r in mine])
         axes.axhline(1.0, color=MUTED, linewidth=1.2)
