@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 
 import numpy as np
@@ -16,6 +17,7 @@ from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, S
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.tir.build import add, sub
+from benchgraph.tir.ir import Expr
 
 MOST = 64  # sources, as in oneDNN
 
@@ -34,10 +36,6 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     return ((*first[:axis], sum(t.shape[axis] for t in ins), *first[axis + 1 :]),)
 
 
-def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (np.concatenate(ins, axis=axis_of_call(call)),)
-
-
 def _parts(attrs: Attrs, srcs: tuple[Shape, ...]) -> tuple[Attrs, ...]:
     """For each source, the index `start` along the axis of dst from which on it is stored."""
     axis = axis_of(attrs, len(srcs[0]))
@@ -45,14 +43,9 @@ def _parts(attrs: Attrs, srcs: tuple[Shape, ...]) -> tuple[Attrs, ...]:
     return tuple(Attrs(axis=axis, start=start) for start in starts)
 
 
-def _source(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
+def _shifted(part: Attrs, at: Indices, shift: Callable[[Expr, int], Expr]) -> Indices:
     axis = part.integer("axis")
-    return (*at[:axis], sub(at[axis], part.integer("start")), *at[axis + 1 :])
-
-
-def _target(part: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
-    axis = part.integer("axis")
-    return (*at[:axis], add(at[axis], part.integer("start")), *at[axis + 1 :])
+    return (*at[:axis], shift(at[axis], part.integer("start")), *at[axis + 1 :])
 
 
 def _copied(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -66,34 +59,37 @@ def _cut_up_again(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
     return all(np.array_equal(part, src) for part, src in zip(parts, ins, strict=True))
 
 
-def _along(axis: int) -> Attrs:
-    return Attrs(axis=axis)
-
-
 SPECS = (
     OpSpec(
         "Concat",
         Schema(inputs=ports("src_i"), outputs=ports("dst"), variadic_inputs=(1, MOST), attrs={"axis": Attr("s64", required=True)}),
-        Semantics(infer=infer, reference=reference, flops=lambda call: 0),
+        Semantics(infer=infer, reference=lambda call, ins: (np.concatenate(ins, axis=axis_of_call(call)),), flops=lambda call: 0),
         Testing(
             fill=pointwise.CONCAT,
             samples=(
-                Sample(((3, 5), (3, 17)), _along(1), why="columns: parts of rows, the second one not aligned"),
-                Sample(((5, 7), (2, 7), (1, 7)), _along(0), why="rows: each source is contiguous in dst"),
-                Sample(((2, 3, 4, 5), (2, 1, 4, 5)), _along(1), why="channels: each source is contiguous per batch entry"),
-                Sample(((2, 3, 16), (2, 3, 1)), _along(-1), why="counted from the end, a single column"),
-                Sample(((4, 1), (4, 1), (4, 1)), _along(-1), why="dst interleaves the sources element by element"),
-                Sample(((6, 33),), _along(-2), why="one source is a copy"),
-                Sample(((2, 3), (0, 3), (4, 3)), _along(0), why="a source without elements"),
-                Sample(((2, 0), (2, 0)), _along(1), why="no elements at all"),
-                Sample(((7,),) * MOST, _along(0), why="as many sources as there may be"),
-                Sample(((3, 4), (3, 15)), _along(1), (DType.bf16, DType.bf16), why="bf16"),
-                Sample(((3, 4), (5, 4)), _along(0), (DType.f16, DType.f16), why="f16"),
+                Sample(((3, 5), (3, 17)), Attrs(axis=1), why="columns: parts of rows, the second one not aligned"),
+                Sample(((5, 7), (2, 7), (1, 7)), Attrs(axis=0), why="rows: each source is contiguous in dst"),
+                Sample(((2, 3, 4, 5), (2, 1, 4, 5)), Attrs(axis=1), why="channels: each source is contiguous per batch entry"),
+                Sample(((2, 3, 16), (2, 3, 1)), Attrs(axis=-1), why="counted from the end, a single column"),
+                Sample(((4, 1), (4, 1), (4, 1)), Attrs(axis=-1), why="dst interleaves the sources element by element"),
+                Sample(((6, 33),), Attrs(axis=-2), why="one source is a copy"),
+                Sample(((2, 3), (0, 3), (4, 3)), Attrs(axis=0), why="a source without elements"),
+                Sample(((2, 0), (2, 0)), Attrs(axis=1), why="no elements at all"),
+                Sample(((7,),) * MOST, Attrs(axis=0), why="as many sources as there may be"),
+                Sample(((3, 4), (3, 15)), Attrs(axis=1), (DType.bf16, DType.bf16), why="bf16"),
+                Sample(((3, 4), (5, 4)), Attrs(axis=0), (DType.f16, DType.f16), why="f16"),
             ),
             laws=(Law("cut up along the axis, dst is the sources", _cut_up_again),),
         ),
         Lowering(
-            Role.data_movement, form=DataMovement(_source, _target, _parts), decompose=_copied, is_canonical=lambda call: len(call.ins) > 1
+            Role.data_movement,
+            form=DataMovement(
+                source=lambda part, src, dst, at: _shifted(part, at, sub),
+                target=lambda part, src, dst, at: _shifted(part, at, add),
+                parts=_parts,
+            ),
+            decompose=_copied,
+            is_canonical=lambda call: len(call.ins) > 1,
         ),
     ),
 )

@@ -57,22 +57,9 @@ def permutation(attrs: Attrs, rank: int) -> tuple[int, ...]:
     return axes
 
 
-def _infer_transpose(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    return (tuple(ins[0].shape[a] for a in permutation(attrs, len(ins[0].shape))),)
-
-
 def _transpose_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
     axes = permutation(attrs, len(src))
     return tuple(at[axes.index(a)] for a in range(len(src)))
-
-
-def _transpose_target(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
-    return tuple(at[a] for a in permutation(attrs, len(src)))
-
-
-def _transpose_back(attrs: Attrs, src: Shape, dst: Shape, shape: Shape) -> Attrs | None:
-    axes = permutation(attrs, len(src))
-    return Attrs(order=tuple(map(axes.index, range(len(axes)))))
 
 
 def _permutes_axes(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -163,18 +150,6 @@ def _reshape_back(attrs: Attrs, src: Shape, dst: Shape, shape: Shape) -> Attrs |
     return Attrs(shape=(*dims, *src[i:]), special_zero=False)
 
 
-def _reshape_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
-    return remap(at, dst, src)
-
-
-def _reshape_target(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
-    return remap(at, src, dst)
-
-
-def _unmoved(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
-    return at
-
-
 def _to(*shape: int, special_zero: bool = False) -> Attrs:
     return Attrs(shape=shape, special_zero=special_zero)
 
@@ -182,9 +157,13 @@ def _to(*shape: int, special_zero: bool = False) -> Attrs:
 SPECS = (
     _row(
         "StaticTranspose",
-        _infer_transpose,
+        lambda attrs, ins: (tuple(ins[0].shape[a] for a in permutation(attrs, len(ins[0].shape))),),
         lambda call, src: np.transpose(src, permutation(call.attrs, src.ndim)),
-        DataMovement(_transpose_source, _transpose_target, inverse=_transpose_back),
+        DataMovement(
+            _transpose_source,
+            lambda attrs, src, dst, at: tuple(at[a] for a in permutation(attrs, len(src))),
+            inverse=lambda attrs, src, dst, shape: Attrs(order=tuple(np.argsort(permutation(attrs, len(src))).tolist())),
+        ),
         (
             Sample(((5, 17),), Attrs(order=(1, 0)), why="a matrix, with a tail"),
             Sample(((2, 3, 4, 16),), Attrs(order=(0, 2, 1, 3)), why="attention heads: the last axis stays"),
@@ -203,7 +182,9 @@ SPECS = (
         "StaticReshape",
         _infer_reshape,
         lambda call, src: src.reshape(call.outs[0].shape),
-        DataMovement(_reshape_source, _reshape_target, inverse=_reshape_back),
+        DataMovement(
+            lambda attrs, src, dst, at: remap(at, dst, src), lambda attrs, src, dst, at: remap(at, src, dst), inverse=_reshape_back
+        ),
         (
             Sample(((2, 5, 12),), _to(2, 5, 3, 4), why="a split: attention heads"),
             Sample(((2, 5, 3, 4),), _to(2, 5, 12), why="a merge"),
@@ -224,7 +205,7 @@ SPECS = (
         REORDER,
         same_shape,
         lambda call, src: src,
-        DataMovement(_unmoved, _unmoved),
+        DataMovement(lambda attrs, src, dst, at: at, lambda attrs, src, dst, at: at),
         (
             Sample(((5, 17),), why="a matrix, with a tail"),
             Sample(((2, 3, 4, 5),), why="rank 4"),

@@ -9,14 +9,12 @@ import numpy as np
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import Shape
 from benchgraph.ops.axis import axis_of, axis_of_call, infer_same
 from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.fill_rules.filling import always
 from benchgraph.ops.laws import real
 from benchgraph.ops.spec import Array, Attr, Call, Elementwise, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.tir.build import cast
-from benchgraph.tir.ir import Expr
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -24,10 +22,6 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     axis = axis_of_call(call)
     along = np.arange(shape[axis], dtype=np.int32).reshape(-1, *(1,) * (len(shape) - 1 - axis))
     return (np.broadcast_to(along, shape),)
-
-
-def _coordinate(attrs: Attrs, shape: Shape, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    return (at[axis_of(attrs, len(shape))],)
 
 
 def _counts_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -59,6 +53,9 @@ SPECS = (
             laws=(Law("it counts up from 0 along the axis", _counts_up),),
             zero_limit=lambda call: 1.0,  # dst does not depend on src's values
         ),
-        Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), position=_coordinate)),
+        Lowering(
+            Role.pointwise,
+            form=Elementwise(lambda attrs, ins: cast(ins[-1], DType.s32), lambda attrs, shape, at: (at[axis_of(attrs, len(shape))],)),
+        ),
     ),
 )

@@ -62,8 +62,7 @@ def _border(attrs: Attrs) -> Border:
     return tuple((0, 0) if attrs.integer("value") else side for side in sides)
 
 
-def _is_src_among_others(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """But for the padding's value, dst has the elements of src in their order."""
+def _is_src_and_one_value(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     src, dst, value = np.ravel(ins[0]), np.ravel(outs[0]), call.attrs.integer("value")
     return bool(np.array_equal(src[src != value], dst[dst != value]))
 
@@ -78,14 +77,6 @@ def _infer_crop(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 def _crop(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     box = zip(call.attrs.integers("start"), call.attrs.integers("shape"), strict=True)
     return (ins[0][tuple(slice(start, start + size) for start, size in box)],)
-
-
-def _is_part_of_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    return bool(np.isin(outs[0], ins[0]).all())
-
-
-def _crop_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
-    return tuple(add(i, start) for i, start in zip(at, attrs.integers("start"), strict=True))
 
 
 def _flip_source(attrs: Attrs, src: Shape, dst: Shape, at: Indices) -> Indices:
@@ -147,9 +138,7 @@ def zeros(d: Decomposer, like: int, shape: Shape) -> int:
     return d.op("_Pad", reshaped(d, nothing, (0,) * len(shape)), attrs=pad_attrs(shape, (0,) * len(shape)))
 
 
-def _box(start: Shape, shape: Shape) -> Attrs:
-    return Attrs(start=start, shape=shape)
-
+_PART_OF_SRC = Law("every element is one of src's", lambda call, ins, outs, rtol: bool(np.isin(outs[0], ins[0]).all()))
 
 SPECS = (
     _row(
@@ -173,7 +162,7 @@ SPECS = (
             Sample(((2, 3, 5, 17),), pad_attrs((0, 0, 2, 1), (0, 0, 1, 3), value=7), (DType.u8,), why="another value than zero"),
             Sample(((2, 5, 3, 20),), pad_attrs((0, 1, 0, 0), (0, 1, 0, 0), (0, 1, 0, 0), -3), (DType.s8,), why="the same in gaps"),
         ),
-        Law("dst is src and one value", _is_src_among_others),
+        Law("but for the padding's value, dst has the elements of src in their order", _is_src_and_one_value),
         {"value": Attr("s64", default=0)},
         _border,
     ),
@@ -181,14 +170,14 @@ SPECS = (
         "_Crop",
         _infer_crop,
         _crop,
-        DataMovement(_crop_source),
+        DataMovement(lambda attrs, src, dst, at: tuple(map(add, at, attrs.integers("start")))),
         ("start", "shape"),
         (
-            Sample(((3, 5, 7),), _box((0, 1, 2), (3, 3, 4)), why="a box inside"),
-            Sample(((4, 33),), _box((1, 16), (2, 17)), why="a tail"),
-            Sample(((4, 4),), _box((2, 2), (0, 1)), why="nothing"),
+            Sample(((3, 5, 7),), Attrs(start=(0, 1, 2), shape=(3, 3, 4)), why="a box inside"),
+            Sample(((4, 33),), Attrs(start=(1, 16), shape=(2, 17)), why="a tail"),
+            Sample(((4, 4),), Attrs(start=(2, 2), shape=(0, 1)), why="nothing"),
         ),
-        Law("every element is one of src's", _is_part_of_src),
+        _PART_OF_SRC,
     ),
     _row(
         "_Flip",
@@ -214,6 +203,6 @@ SPECS = (
             Sample(((2, 14, 1),), Attrs(steps=(2, 3, 3)), why="one channel; stride, dilation, and an end that no window reads"),
             Sample(((11, 17),), Attrs(steps=(4, 1, 2)), why="windows apart, a tail"),
         ),
-        Law("every element is one of src's", _is_part_of_src),
+        _PART_OF_SRC,
     ),
 )

@@ -27,7 +27,9 @@ from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Reduction
 from benchgraph.ops.spec.lowering import Decompose, Decomposer
 from benchgraph.tir.build import binary, f32
-from benchgraph.tir.ir import BinOp, Expr
+from benchgraph.tir.ir import BinOp
+
+AXES = {"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)}
 
 
 def reduced_axes(attrs: Attrs, rank: int) -> tuple[int, ...]:
@@ -72,10 +74,6 @@ def _factors(call: Call, port: int, rng: np.random.Generator) -> Array:
 
 
 Reduce = Callable[[Reals, tuple[int, ...]], Array | np.float64]
-
-
-def _mean_of(count: int, acc: Expr) -> Expr:
-    return binary(BinOp.mul, acc, f32(1 / count if count else inf))
 
 
 SAMPLES = (
@@ -131,7 +129,7 @@ def _row(
             outputs=ports("dst:T1"),
             num_inputs=(1, 2),
             types={"T1": F, "T2": (DType.s32,)},
-            attrs={"axes": Attr("s64[]", default=()), "keep_dims": Attr("bool", default=False)},
+            attrs=AXES,
             check=check,
         ),
         Semantics(
@@ -160,24 +158,30 @@ def _kept(call: Call, dst: Array) -> Reals:
     return real(dst).reshape(kept(src, reduced_axes(call.attrs, len(src))))
 
 
-def _bounds(name: str, sign: float) -> Law:
-    """sign 1: dst is an upper bound of src that is reached; -1: a lower one."""
+def _extreme(kind: str, op: BinOp, sign: int) -> OpSpec:
+    """sign 1: a maximum; -1: a minimum."""
 
-    def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    def is_reached_bound(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
         src, dst = sign * real(ins[0]), sign * _kept(call, outs[0])
         axes = reduced_axes(call.attrs, src.ndim)
         return bool(np.all(dst >= src) and np.all((dst == src).any(axis=axes)))
 
-    return Law(name, holds)
+    return _row(
+        kind,
+        Reduction(op, -sign * inf),
+        lambda x, axes: sign * np.max(sign * x, axis=axes, initial=-inf),
+        (Law(f"a bound of src from {'above' if sign > 0 else 'below'}, and reached", is_reached_bound),),
+        is_exact=True,
+        fill=rows.extreme(sign),
+    )
 
 
-def _totals(name: str, per_element: bool) -> Law:
-    """All of dst sums to all of src (ReduceMean: times the number of elements reduced)."""
+def _totals(name: str, weight: Callable[[Call], int]) -> Law:
+    """weight times the sum of dst is the sum of src."""
 
     def holds(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-        weight = reduced_size(call) if per_element else 1
-        slack = rtol * (weight * float(np.abs(real(outs[0])).sum()) + 1)
-        return bool(abs(weight * real(outs[0]).sum() - real(ins[0]).sum()) <= slack)
+        dst = weight(call) * real(outs[0])
+        return bool(abs(dst.sum() - real(ins[0]).sum()) <= rtol * (float(np.abs(dst).sum()) + 1))
 
     return Law(name, holds)
 
@@ -189,12 +193,10 @@ def _logs_add(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol:
 
 
 def _decompose_l1(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Abs, ReduceSum."""
     return (d.op("ReduceSum", d.op("Abs", ins[0], dtype=DType.f32), attrs=call.attrs, dtype=call.outs[0].dtype),)
 
 
 def _decompose_l2(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Square, ReduceSum, Sqrt."""
     power = d.op("ReduceSum", d.op("Square", ins[0], dtype=DType.f32), attrs=call.attrs)
     return (d.op("Sqrt", power, dtype=call.outs[0].dtype),)
 
@@ -224,44 +226,23 @@ SPECS = (
         "ReduceSum",
         Reduction(BinOp.add, 0.0),
         lambda x, axes: x.sum(axis=axes),
-        (_totals("dst sums to the sum of src", per_element=False),),
+        (_totals("dst sums to the sum of src", lambda call: 1),),
         power=1,
         domain=fills.MEAN_ONE,
     ),
     _row(
         "ReduceMean",
-        Reduction(BinOp.add, 0.0, _mean_of),
+        Reduction(BinOp.add, 0.0, lambda count, acc: binary(BinOp.mul, acc, f32(1 / count if count else inf))),
         lambda x, axes: x.mean(axis=axes),
-        (_totals("dst times the count sums to the sum of src", per_element=True),),
+        (_totals("dst times the count sums to the sum of src", reduced_size),),
         power=1,
         fill=rows.total(reduced_size, shift=1),
         domain=fills.MEAN_ONE,
         per_dst=1,
     ),
-    _row(
-        "ReduceMax",
-        Reduction(BinOp.maximum, -inf),
-        lambda x, axes: x.max(axis=axes, initial=-inf),
-        (_bounds("a bound of src from above, and reached", 1),),
-        is_exact=True,
-        fill=rows.extreme(1),
-    ),
-    _row(
-        "ReduceMin",
-        Reduction(BinOp.minimum, inf),
-        lambda x, axes: x.min(axis=axes, initial=inf),
-        (_bounds("a bound of src from below, and reached", -1),),
-        is_exact=True,
-        fill=rows.extreme(-1),
-    ),
-    _row(
-        "_RowMax",
-        Reduction(BinOp.max, -inf),
-        lambda x, axes: x.max(axis=axes, initial=-inf),
-        (_bounds("a bound of src from above, and reached", 1),),
-        is_exact=True,
-        fill=rows.extreme(1),
-    ),
+    _extreme("ReduceMax", BinOp.maximum, 1),
+    _extreme("ReduceMin", BinOp.minimum, -1),
+    _extreme("_RowMax", BinOp.max, 1),
     _row(
         "ReduceProd",
         Reduction(BinOp.mul, 1.0),

@@ -7,23 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
-from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.spec import Array, Call, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 
 WILDCARD = "Wildcard"  # frameworks mark ops that the library does not support with it
 _NO_LIMIT = (0, sys.maxsize)
-
-
-def _nothing(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    return ()
-
-
-def _no_outputs(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return ()
 
 
 def _unknown(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -40,7 +30,7 @@ SPECS = (
         Schema(
             inputs=ports("src"), outputs=(), types={"T": (DType.f32, DType.f16, DType.bf16, DType.s8, DType.u8, DType.s32, DType.undef)}
         ),
-        Semantics(infer=_nothing, reference=_no_outputs, flops=lambda call: 0),
+        Semantics(infer=lambda attrs, ins: (), reference=lambda call, ins: (), flops=lambda call: 0),
         Testing(
             fill=filling.always(pointwise.ZERO),
             samples=(Sample(((2, 3),), why="marks a tensor"), Sample(((4,),), dtypes=(DType.s8,), why="a quantised tensor")),
@@ -52,7 +42,7 @@ SPECS = (
     OpSpec(
         WILDCARD,
         Schema(inputs=ports("src:any"), outputs=ports("dst:any"), variadic_inputs=_NO_LIMIT, variadic_outputs=_NO_LIMIT, types={}),
-        Semantics(infer=_nothing, reference=_unknown, flops=lambda call: 0),
+        Semantics(infer=lambda attrs, ins: (), reference=_unknown, flops=lambda call: 0),
         Testing(
             fill=filling.always(pointwise.ZERO),
             samples=(

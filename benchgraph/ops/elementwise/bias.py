@@ -46,10 +46,6 @@ def _moves_each_channel_alike(call: Call, ins: tuple[Array, ...], outs: tuple[Ar
     return near(moved, np.broadcast_to(want, moved.shape), 8 * rtol)
 
 
-def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    return ((channels_of(attrs, ins[0].shape, "diff_dst", "BiasAddBackward"),),)
-
-
 def _summed_axes(call: Call) -> tuple[int, ...]:
     return all_but_channel(call.attrs, len(call.ins[0].shape))
 
@@ -58,13 +54,8 @@ def _backward(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tup
     return (a.sum(real(ins[0]), _summed_axes(call)),)
 
 
-def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    return (d.op("ReduceSum", ins[0], attrs=Attrs(axes=_summed_axes(call))),)
-
-
-def _threshold_backward(call: Call) -> float:
-    """The random walk of a sum, as for ReduceSum."""
-    return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 4
+def _summed(call: Call) -> int:
+    return prod(call.ins[0].shape[i] for i in _summed_axes(call))
 
 
 def _weighted_totals_are_equal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -103,14 +94,14 @@ SPECS = (
         "BiasAddBackward",
         Schema(inputs=ports("diff_dst"), outputs=ports("diff_bias"), attrs={"data_format": DATA_FORMAT}, family="binary"),
         Semantics(
-            infer=_infer_backward,
+            infer=lambda attrs, ins: ((channels_of(attrs, ins[0].shape, "diff_dst", "BiasAddBackward"),),),
             reference=overflow.in_float64(_backward),
             flops=lambda call: call.ins[0].elements,
-            threshold=_threshold_backward,
+            threshold=lambda call: sqrt(_summed(call)) + 4,  # the random walk of a sum, as for ReduceSum
             f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
-            fill=rows.total(lambda call: prod(call.ins[0].shape[i] for i in _summed_axes(call))),
+            fill=rows.total(_summed),
             domain=fills.MEAN_ONE,
             samples=(
                 Sample(((4, 17),), why="rank 2, a tail"),
@@ -126,6 +117,6 @@ SPECS = (
             laws=(Law("weighted with the channel's number, both sum to the same", _weighted_totals_are_equal),),
             gradient_of="BiasAdd",
         ),
-        Lowering(Role.row, decompose=_decompose_backward),
+        Lowering(Role.row, decompose=lambda d, call, ins: (d.op("ReduceSum", ins[0], attrs=Attrs(axes=_summed_axes(call))),)),
     ),
 )

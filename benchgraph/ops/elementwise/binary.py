@@ -10,9 +10,10 @@ Maximum and Minimum give the second operand if one is NaN, as oneDNN does; NaN i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
@@ -28,9 +29,11 @@ from benchgraph.tir.build import binary, cast, type_of
 from benchgraph.tir.ir import BinOp, Expr
 
 ROUNDED_ONCE, EXACT = 2.0, 0.0
+_Types: TypeAlias = dict[str, tuple[DType, ...]]
 _F_S32 = (*F, DType.s32)
-_OWN: dict[str, tuple[DType, ...]] = {"T1": F, "T2": F, "T3": F}  # one type variable per port
-_SAME: dict[str, tuple[DType, ...]] = {"T": F}
+_FLOATS: _Types = dict.fromkeys(("T1", "T2", "T3"), F)  # one type variable per port
+_NUMBERS: _Types = dict.fromkeys(_FLOATS, _F_S32)
+_SAME: _Types = {"T": F}
 Ufunc = Callable[[Any, Any], Any]
 _NAN_WINS_OPS = {BinOp.max: BinOp.maximum, BinOp.min: BinOp.minimum}  # PROPAGATE_NAN extends those
 
@@ -65,7 +68,7 @@ def _smaller(a: Any, b: Any) -> Any:
     return np.where(a < b, a, b)
 
 
-_NAN_WINS: dict[Ufunc, Ufunc] = {_larger: np.maximum, _smaller: np.minimum}  # beside _NAN_WINS_OPS
+_NAN_WINS: dict[Ufunc, Ufunc] = {_larger: np.maximum, _smaller: np.minimum}  # as _NAN_WINS_OPS
 
 
 def _quotient_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
@@ -89,6 +92,10 @@ def _undone(name: str, left: Callable[[Reals, Reals], Reals]) -> Law:
         return bool(np.all(np.abs(left(real(outs[0]), src_1) - src_0) <= lost + (0.5 if rounds else 0.0)))
 
     return Law(name, holds)
+
+
+def _picks(name: str, holds: Callable[[Reals, Reals], NDArray[np.bool_]]) -> Law:
+    return relation(name, lambda ins, dst, slack: holds(dst, ins[0]) & holds(dst, ins[1]) & ((dst == ins[0]) | (dst == ins[1])))
 
 
 SAMPLES = (
@@ -116,8 +123,8 @@ def _row(
     threshold: float,
     laws: tuple[Law, ...],
     *,
-    types: dict[str, tuple[DType, ...]],
-    ports: tuple[str, str, str],
+    types: _Types,
+    ports: tuple[str, ...] = (),
     samples: tuple[Sample, ...] = SAMPLES,
     domain: Domain = fills.PLAIN,
     zero_limit: float = 0.30,
@@ -131,12 +138,13 @@ def _row(
     finish: Callable[[Expr], Expr] | None = None,
     in_f32: Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]] = lambda call, ins: (),
 ) -> OpSpec:
-    """finish: one more operation on what op gives."""
+    """ports: the type variables of src_0, src_1 and dst, unless there is one for all or each. finish: one more operation on op's result."""
+    variables = ports or (tuple(types) if len(types) > 1 else tuple(types) * 3)
     return OpSpec(
         kind,
         Schema(
-            inputs=(Port("src_0", ports[0]), Port("src_1", ports[1])),
-            outputs=(Port("dst", ports[2]),),
+            inputs=(Port("src_0", variables[0]), Port("src_1", variables[1])),
+            outputs=(Port("dst", variables[2]),),
             types=types,
             attrs={"auto_broadcast": AUTO_BROADCAST},
             extensions=PROPAGATE_NAN if op in _NAN_WINS_OPS else {},
@@ -173,13 +181,6 @@ def _summands(call: Call, port: int, rng: np.random.Generator) -> Array:
     return fills.PLAIN(call, port, rng) if t.dtype.is_float else rng.integers(-16, 16, t.shape, dtype=t.dtype.numpy.type, endpoint=True)
 
 
-def _is_comparison(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    gap = real(ins[0]) - real(ins[1])
-    return bool(np.array_equal(outs[0] != 0, gap >= 0))
-
-
-_T123, _TTT = ("T1", "T2", "T3"), ("T", "T", "T")
-
 SPECS = (
     _row(
         "Add",
@@ -187,8 +188,7 @@ SPECS = (
         np.add,
         ROUNDED_ONCE,
         (_undone("taking src_1 away leaves src_0", lambda dst, src_1: dst - src_1),),
-        types=dict.fromkeys(_T123, _F_S32),
-        ports=_T123,
+        types=_NUMBERS,
         samples=SAMPLES + _MIXED + _S32,
         domain=_summands,
         commutative=True,
@@ -201,8 +201,7 @@ SPECS = (
         np.subtract,
         ROUNDED_ONCE,
         (_undone("adding src_1 gives src_0 back", lambda dst, src_1: dst + src_1),),
-        types=dict.fromkeys(_T123, _F_S32),
-        ports=_T123,
+        types=_NUMBERS,
         samples=SAMPLES + _MIXED + _S32,
         domain=_summands,
         computes=Computes.difference,
@@ -219,8 +218,7 @@ SPECS = (
                 lambda ins, dst, slack: (np.abs(dst * dst - ins[0] ** 2 * ins[1] ** 2) <= 32 * slack) & (dst * ins[0] * ins[1] >= 0),
             ),
         ),
-        types=_OWN,
-        ports=_T123,
+        types=_FLOATS,
         samples=SAMPLES + _MIXED,
         commutative=True,
         factors=(0.25, 0.5, 1),
@@ -231,8 +229,7 @@ SPECS = (
         np.divide,
         ROUNDED_ONCE,
         (recovers("src_1 times it is src_0", lambda ins, dst: dst * ins[1]),),
-        types=_OWN,
-        ports=_T123,
+        types=_FLOATS,
         samples=SAMPLES + _MIXED,
         domain=fills.per_port(fills.PLAIN, fills.AWAY_FROM_ZERO),
         factors=(2, 4, 8),
@@ -251,7 +248,6 @@ SPECS = (
             ),
         ),
         types=_SAME,
-        ports=_TTT,
         family="eltwise",
         fills_quantised=False,
         finish=lambda gap: binary(BinOp.mul, gap, gap),
@@ -261,14 +257,8 @@ SPECS = (
         BinOp.max,
         _larger,
         EXACT,
-        (
-            relation(
-                "one of both, below neither",
-                lambda ins, dst, slack: (dst >= ins[0]) & (dst >= ins[1]) & ((dst == ins[0]) | (dst == ins[1])),
-            ),
-        ),
+        (_picks("one of both, below neither", lambda dst, src: dst >= src),),
         types=_SAME,
-        ports=_TTT,
         commutative=True,
         computes=Computes.maximum,
         monotone=(1, 1),
@@ -278,14 +268,8 @@ SPECS = (
         BinOp.min,
         _smaller,
         EXACT,
-        (
-            relation(
-                "one of both, above neither",
-                lambda ins, dst, slack: (dst <= ins[0]) & (dst <= ins[1]) & ((dst == ins[0]) | (dst == ins[1])),
-            ),
-        ),
+        (_picks("one of both, above neither", lambda dst, src: dst <= src),),
         types=_SAME,
-        ports=_TTT,
         commutative=True,
         computes=Computes.minimum,
     ),
@@ -294,7 +278,7 @@ SPECS = (
         BinOp.ge,
         np.greater_equal,
         EXACT,
-        (Law("true where src_0 - src_1 is not negative", _is_comparison),),
+        (relation("true where src_0 - src_1 is not negative", lambda ins, dst, slack: (dst != 0) == (ins[0] - ins[1] >= 0)),),
         types={"T1": _F_S32, "T2": (DType.boolean,)},
         ports=("T1", "T1", "T2"),
         samples=(*SAMPLES, Sample(((6, 17), (6, 1)), dtypes=(DType.s32, DType.s32), why="integers")),

@@ -57,8 +57,6 @@ def _is_nearest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rto
     return bool(np.all(np.abs(real(outs[0]) - src) <= 0.5 * dtype.eps * np.abs(src) + tiny))
 
 
-_ROUNDED = Law("at most half a step of dst's type away", _is_nearest)
-
 SPECS = (
     OpSpec(
         "TypeCast",
@@ -74,7 +72,7 @@ SPECS = (
                 Sample(((3, 1, 15),), dtypes=(DType.f16,), out_dtypes=(DType.f32,), why="f16 to f32 is exact"),
                 Sample(((),), out_dtypes=(DType.bf16,), why="rank 0"),
             ),
-            laws=(_ROUNDED,),
+            laws=(Law("at most half a step of dst's type away", _is_nearest),),
             zero_limit=lambda call: 0.80,
         ),
         Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: ins[0])),

@@ -76,10 +76,6 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
         return (np.asarray(np.power(real(ins[0]), _beta(call))),)
 
 
-def threshold(call: Call) -> float:
-    return TRANSCENDENTAL + 2 * abs(_beta(call))
-
-
 def domain(call: Call, port: int, rng: np.random.Generator) -> Array:
     """Sizes in [0.5, 2); of either sign where that has a power."""
     return fills.AWAY_FROM_ZERO(call, port, rng) if _beta(call).is_integer() else fills.uniform(0.5, 2)(call, port, rng)
@@ -93,14 +89,18 @@ def _logarithms_scale(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...
 
 
 _SQUARE_ROOT_CUBED = Attrs(beta=1.5)
-
 _SCHEMA = {"beta": Attr("f32", required=True, range=FINITE)}
 
 SPECS = (
     OpSpec(
         "Pow",
         Schema(inputs=ports("src"), outputs=ports("dst"), attrs=_SCHEMA, family="eltwise"),
-        Semantics(infer=same_shape, reference=reference, flops=lambda call: call.outs[0].elements, threshold=threshold),
+        Semantics(
+            infer=same_shape,
+            reference=reference,
+            flops=lambda call: call.outs[0].elements,
+            threshold=lambda call: TRANSCENDENTAL + 2 * abs(_beta(call)),
+        ),
         Testing(
             fill=pointwise.activation(_SCHEMA),
             domain=domain,

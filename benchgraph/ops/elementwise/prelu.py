@@ -26,14 +26,9 @@ from benchgraph.ops.spatial import DATA_FORMAT, channel_axis
 from benchgraph.ops.spec import Attr, Decomposer, Elementwise, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.steps import as_dtype, reshaped, stored
-from benchgraph.tir.ir import BinOp, Expr
+from benchgraph.tir.ir import BinOp
 
 FLOPS, BACKWARD_FLOPS = 1, 3  # per element; backward: a product with slope, one with src, and its addition to diff_slope
-
-
-def _axis(attrs: Attrs, rank: int) -> int:
-    """The dim of src that a slope of one dim belongs to."""
-    return channel_axis(attrs, rank) if attrs.get("per_channel_broadcast", True) else rank - 1
 
 
 def aligned(attrs: Attrs, src: Shape, slope: Shape) -> Shape:
@@ -43,7 +38,7 @@ def aligned(attrs: Attrs, src: Shape, slope: Shape) -> Shape:
         return slope
     if not src:
         raise InvalidShape(f"slope {slope} does not fit src {src}", fix="use rank 0")
-    axis = _axis(attrs, len(src))
+    axis = channel_axis(attrs, len(src)) if attrs.get("per_channel_broadcast", True) else len(src) - 1
     if slope[0] != src[axis]:
         what = f"slope {slope} does not fit src {src}"
         raise InvalidShape(what, fix=f"give slope the shape ({src[axis]},), the size of dim {axis}, or (1,)")
@@ -63,15 +58,6 @@ def _reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 def _slope_shape(call: Call) -> Shape:
     return aligned(call.attrs, call.ins[0].shape, call.ins[1].shape)
-
-
-def _is_canonical(call: Call) -> bool:
-    return _slope_shape(call) == call.ins[1].shape
-
-
-def _expr(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
-    src, slope = ins
-    return where(src, BinOp.gt, 0, src, mul(src, slope))
 
 
 def _decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -122,22 +108,12 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     return tuple(stored(d, v, t) for v, t in zip((diff_src, diff_slope), call.outs, strict=True))
 
 
-def _threshold_backward(call: Call) -> float:
-    """A rounded product per element, and the random walk of their sum as for ReduceSum."""
-    return sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6
-
-
 def _euler(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """dst is linear in slope and, scaled by a positive factor, in src: sums of slope * diff_slope and src * diff_src below 0 are equal."""
     src, slope = real(ins[0]), real(ins[1])
     by_slope, by_src = slope * real(outs[1]), (src * real(outs[0]))[src <= 0]
     slack = rtol * (np.abs(by_slope).sum() + np.abs(by_src).sum() + 1)
     return bool(abs(by_slope.sum() - by_src.sum()) <= slack)
-
-
-def _passes_above(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    above = real(ins[0]) > 0
-    return near(real(outs[0])[above], real(ins[2])[above], rtol)
 
 
 _NCX, _LAST = Attrs(data_format="NCX"), Attrs(data_format="NCX", per_channel_broadcast=False)
@@ -183,7 +159,12 @@ SPECS = (
             ),
             zero_limit=lambda call: 0.50,
         ),
-        Lowering(Role.pointwise, form=Elementwise(_expr), decompose=_decompose, is_canonical=_is_canonical),
+        Lowering(
+            Role.pointwise,
+            form=Elementwise(lambda attrs, ins: where(ins[0], BinOp.gt, 0, ins[0], mul(*ins))),
+            decompose=_decompose,
+            is_canonical=lambda call: _slope_shape(call) == call.ins[1].shape,
+        ),
     ),
     OpSpec(
         "PReLUBackward",
@@ -192,7 +173,8 @@ SPECS = (
             infer=_infer_backward,
             reference=overflow.in_float64(_backward),
             flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
-            threshold=_threshold_backward,
+            # a rounded product per element, and the random walk of their sum as for ReduceSum
+            threshold=lambda call: sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6,
             f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
@@ -201,7 +183,7 @@ SPECS = (
             samples=tuple(Sample((src, slope, src), attrs, dtypes or (), why=why) for src, slope, attrs, dtypes, why in _SHAPES),
             laws=(
                 Law("slope * diff_slope sums to the sum of src * diff_src below 0", _euler),
-                Law("diff_dst itself where src is above 0", _passes_above),
+                relation("diff_dst itself where src is above 0", lambda ins, diff_src, slack: (diff_src == ins[2]) | (ins[0] <= 0)),
             ),
             gradient_of="PReLU",
             zero_limit=lambda call: 0.99,

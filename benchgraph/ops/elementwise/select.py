@@ -29,9 +29,6 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     return (np.where(ins[0], ins[1], ins[2]),)
 
 
-_CHOSEN = relation(
-    "src_0 where cond holds, src_1 elsewhere", lambda ins, dst, slack: ((dst == ins[1]) | (ins[0] == 0)) & ((dst == ins[2]) | (ins[0] != 0))
-)
 _FLOAT_DTYPES = (DType.boolean, DType.f32, DType.f32)
 
 SPECS = (
@@ -56,7 +53,7 @@ SPECS = (
                 Sample(((4, 33), (4, 33), (33,)), dtypes=(DType.boolean, DType.bf16, DType.bf16), why="bf16"),
                 Sample(((9,), (9,), (9,)), dtypes=(DType.boolean, DType.f16, DType.f16), why="f16"),
             ),
-            laws=(_CHOSEN,),
+            laws=(relation("src_0 where cond holds, else src_1", lambda ins, dst, slack: dst == np.where(ins[0] != 0, ins[1], ins[2])),),
             fills_quantised=True,
         ),
         Lowering(Role.pointwise, form=Elementwise(lambda attrs, ins: select(*ins))),
