@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, nan
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.ops.laws import Reals
-from benchgraph.ops.spec import Array, Call
+from benchgraph.ops.spec import Array, Call, Infer, Semantics
 
 MOST = DType.f32.range[1]
 _HUGE = 1e300  # its product with any f32 other than 0 exceeds f32
@@ -40,10 +41,6 @@ def overflowed(right: Sequence[Array], beyond: Sequence[Array]) -> tuple[tuple[A
     if not any((b & ~np.isnan(r)).any() for r, b in zip(right, beyond, strict=True)):
         return ()
     return tuple(tuple(_lost(r, b, value) for r, b in zip(right, beyond, strict=True)) for value in ANY)
-
-
-def _are_same(a: Array, b: Array) -> bool:
-    return bool(np.array_equal(a, b, equal_nan=True))
 
 
 def _lost(right: Array, beyond: Array, value: float) -> Array:
@@ -92,18 +89,16 @@ EXACT = Arithmetic()
 Formula = Callable[[Call, tuple[Array, ...], Arithmetic], tuple[Array, ...]]
 
 
-def in_float64(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]:
-    """The reference of a row."""
-    return lambda call, ins: formula(call, ins, EXACT)
+def semantics(formula: Formula, infer: Infer, flops: Callable[[Call], int], threshold: Callable[[Call], float]) -> Semantics:
+    """Those of a row whose reference and f32 alternatives are one formula."""
 
+    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+        return formula(call, ins, EXACT)
 
-def in_f32(formula: Formula) -> Callable[[Call, tuple[Array, ...]], tuple[tuple[Array, ...], ...]]:
-    """`Semantics.f32_alternatives` of a row."""
-
-    def others(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    def in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         alternatives = (*(Arithmetic(lost) for lost in ANY), *(Arithmetic(off=off) for off in (ROUNDED, -ROUNDED)))
         results = (tuple(a.result(out) for out in formula(call, ins, a)) for a in alternatives)
-        right = formula(call, ins, EXACT)
-        return tuple(outs for outs in results if not all(map(_are_same, outs, right)))
+        right = reference(call, ins)
+        return tuple(outs for outs in results if not all(map(partial(np.array_equal, equal_nan=True), outs, right)))
 
-    return others
+    return Semantics(infer=infer, reference=reference, flops=flops, threshold=threshold, f32_alternatives=in_f32)

@@ -93,12 +93,11 @@ SPECS = (
     OpSpec(
         "BiasAddBackward",
         Schema(inputs=ports("diff_dst"), outputs=ports("diff_bias"), attrs={"data_format": DATA_FORMAT}, family="binary"),
-        Semantics(
+        overflow.semantics(
+            _backward,
             infer=lambda attrs, ins: ((channels_of(attrs, ins[0].shape, "diff_dst", "BiasAddBackward"),),),
-            reference=overflow.in_float64(_backward),
             flops=lambda call: call.ins[0].elements,
             threshold=lambda call: sqrt(_summed(call)) + 4,  # the random walk of a sum, as for ReduceSum
-            f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
             fill=rows.total(_summed),

@@ -169,13 +169,12 @@ SPECS = (
     OpSpec(
         "PReLUBackward",
         Schema(inputs=ports("src", "slope", "diff_dst"), outputs=ports("diff_src", "diff_slope"), attrs={"data_format": DATA_FORMAT}),
-        Semantics(
+        overflow.semantics(
+            _backward,
             infer=_infer_backward,
-            reference=overflow.in_float64(_backward),
             flops=lambda call: BACKWARD_FLOPS * call.outs[0].elements,
             # a rounded product per element, and the random walk of their sum as for ReduceSum
             threshold=lambda call: sqrt(prod(call.ins[0].shape[i] for i in _summed_axes(call))) + 6,
-            f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
             fill=pointwise.prelu,

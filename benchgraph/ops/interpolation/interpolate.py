@@ -136,14 +136,6 @@ def _interpolated(call: Call, data: Reals, *, backward: bool = False, multiplies
     return data
 
 
-def _reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (_interpolated(call, real(ins[0])),)
-
-
-def _reference_backward(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (_interpolated(call, real(ins[1]), backward=True),)
-
-
 def _in_f32(call: Call, ins: tuple[Array, ...], *, backward: bool = False) -> tuple[tuple[Array, ...], ...]:
     """Other results that are right: sums that overflow f32, and where x is exactly an element, code may multiply the next element by its
     weight of 0, so an infinity there gives NaN."""
@@ -237,12 +229,7 @@ def _by_numpy(call: Call, src: Reals) -> Reals:
     return src
 
 
-def _is_numpys(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    return near(outs[0], _by_numpy(call, real(ins[0])), 4 * rtol)
-
-
 def _is_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """No extrapolation: each channel stays in the range of its elements."""
     axes = spatial_axes(call.attrs, ins[0].ndim)
     low, high = (f(real(ins[0]), axis=axes, keepdims=True) for f in (np.min, np.max))
     slack = rtol * (np.abs(low) + np.abs(high))
@@ -301,11 +288,6 @@ def _threshold(call: Call) -> float:
     return 0.0 if is_nearest(call) else 3.0 * len(lines_of(call)) + 2
 
 
-def _threshold_backward(call: Call) -> float:
-    """The weights' errors, and the random walk of the sum, as for ReduceSum."""
-    return _threshold(call) + sqrt(prod(_outputs(call))) + 4
-
-
 def _unread(call: Call) -> float:
     """The share of src that no output uses."""
     return 1.0 - prod(float(np.mean(_matrix(call, size, count).any(axis=0))) for _, size, count in sizes_of(call))
@@ -324,7 +306,7 @@ SPECS = (
         ),
         Semantics(
             infer=infer,
-            reference=_reference,
+            reference=lambda call, ins: (_interpolated(call, real(ins[0])),),
             flops=lambda call: 0 if is_nearest(call) else 2 * prod(_corners(call)) * call.outs[0].elements,
             threshold=_threshold,
             f32_alternatives=_in_f32,
@@ -332,7 +314,10 @@ SPECS = (
         Testing(
             fill=pointwise.interpolate,
             samples=_samples(backward=False),
-            laws=(Law("what numpy interpolates, dim by dim", _is_numpys), Law("nothing is extrapolated", _is_between)),
+            laws=(
+                Law("numpy's, dim by dim", lambda call, ins, outs, rtol: near(outs[0], _by_numpy(call, real(ins[0])), 4 * rtol)),
+                Law("no extrapolation: each channel stays in the range of its elements", _is_between),
+            ),
             zero_limit=lambda call: 0.99,
         ),
         Lowering(
@@ -351,9 +336,9 @@ SPECS = (
         ),
         Semantics(
             infer=_infer_backward,
-            reference=_reference_backward,
+            reference=lambda call, ins: (_interpolated(call, real(ins[1]), backward=True),),
             flops=lambda call: 2 * (1 if is_nearest(call) else 2 ** len(lines_of(call))) * call.ins[1].elements,
-            threshold=_threshold_backward,
+            threshold=lambda call: _threshold(call) + sqrt(prod(_outputs(call))) + 4,  # and the random walk of the sum, as for ReduceSum
             f32_alternatives=partial(_in_f32, backward=True),
         ),
         Testing(

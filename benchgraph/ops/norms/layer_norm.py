@@ -22,7 +22,7 @@ from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.norms.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import reshaped
 
@@ -73,8 +73,8 @@ def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[D
         return "use_affine is true, but the outputs diff_gamma and diff_beta are missing; add them, or set use_affine to false"
     if len(out_dtypes) == 3 and not attrs.flag("use_affine"):
         return "use_affine is false, but there are outputs diff_gamma and diff_beta; set use_affine to true, or remove them"
-    wrong_types = normalize.check_stats("gamma and statistics", data=2)
-    return normalize.check_affine(attrs, len(ins) - 4, "gamma") or wrong_types(attrs, ins, out_dtypes)
+    wrong_types = normalize.check_stats("gamma and statistics", data=2)(attrs, ins, out_dtypes)
+    return normalize.check_affine(attrs, len(ins) - 4, "gamma") or wrong_types
 
 
 def _backward_parts(call: Call, ins: tuple[Array, ...], a: Arithmetic = overflow.EXACT) -> tuple[Reals, Reals, Reals]:
@@ -126,7 +126,6 @@ def _threshold_backward(call: Call) -> float:
 
 
 def _gammas_total(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """All of diff_beta is all of diff_dst; all of diff_gamma is diff_dst times the normalised src, summed."""
     if len(outs) == 1:
         return True
     x, _, _ = _backward_parts(call, ins)
@@ -195,12 +194,11 @@ SPECS = (
             attrs={"begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
             check=_check_backward,
         ),
-        Semantics(
+        overflow.semantics(
+            _backward,
             infer=_infer_backward,
-            reference=overflow.in_float64(_backward),
             flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
             threshold=_threshold_backward,
-            f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
             fill=per_port(norms.beside_the_mean(norm), norms.gradient, norms.mean, norms.variance, norms.scale, norms.shift),

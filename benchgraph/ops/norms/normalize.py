@@ -63,11 +63,11 @@ def check_stats(names: str, *, data: int) -> Check:
 
 def check_affine(attrs: Attrs, given: int, names: str) -> str:
     """use_affine is true exactly if gamma (and beta) are given; given: their number."""
-    if attrs.flag("use_affine") and not given:
-        return f"use_affine is true, but inputs are missing: {names}; add them, or set use_affine to false"
-    if given and not attrs.flag("use_affine"):
+    if attrs.flag("use_affine") == bool(given):
+        return ""
+    if given:
         return f"use_affine is false, but there are inputs {names}; set use_affine to true, or remove them"
-    return ""
+    return f"use_affine is true, but inputs are missing: {names}; add them, or set use_affine to false"
 
 
 def check_forward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
@@ -173,14 +173,13 @@ def gradient(d: Decomposer, x: int, inverse: int, g: int, axes: tuple[int, ...],
 def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str, Attr], samples: tuple[Sample, ...]) -> OpSpec:
     """The row of a norm that computes the statistics of src."""
 
-    def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    def moments_of(call: Call, ins: tuple[Array, ...]) -> tuple[Reals, Reals]:
         norm = norm_of(call)
-        return with_moments(call, ins, *moments(real(ins[0]).reshape(norm.shape), norm.axes))
+        return moments(real(ins[0]).reshape(norm.shape), norm.axes)
 
     def f32_alternatives(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
         norm = norm_of(call)
-        src = real(ins[0]).reshape(norm.shape)
-        alternatives = moments_in_f32(src, norm.axes) or (moments(src, norm.axes),)
+        alternatives = moments_in_f32(real(ins[0]).reshape(norm.shape), norm.axes) or (moments_of(call, ins),)
         return tuple(with_moments(call, ins, *statistics, SCALED) for statistics in alternatives)
 
     def with_moments(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals, a: Arithmetic = EXACT) -> tuple[Array, ...]:
@@ -226,7 +225,7 @@ def forward_row(kind: str, norm_of: norms.NormOf, infer: Infer, attrs: dict[str,
         ),
         Semantics(
             infer=infer,
-            reference=reference,
+            reference=lambda call, ins: with_moments(call, ins, *moments_of(call, ins)),
             flops=lambda call: FLOPS * call.ins[0].elements,
             threshold=lambda call: walk(norm_of(call).reduced_size),
             f32_alternatives=f32_alternatives,

@@ -33,11 +33,10 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 
 
 def _check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    src = ins[0][0]
-    if len(ins) == 1 or ins[1][0] in (DType.f32, src):
+    src, gamma = ins[0][0], ins[-1][0]
+    if gamma in (DType.f32, src):
         return ""
-    allowed = "f32" if src is DType.f32 else f"f32 or {src.value}"
-    return f"gamma has dtype {ins[1][0].value} while src has {src.value}; use {allowed}"
+    return f"gamma has dtype {gamma.value} while src has {src.value}; use f32" + (f" or {src.value}" if src is not DType.f32 else "")
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -72,7 +71,6 @@ def _has_power_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
 
 
 def _keeps_direction(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Scaled to length 1, a row of dst over gamma is the row of src scaled to length 1."""
     axes = row_axes(call)
     src, dst = (a / np.sqrt(np.square(a).sum(axis=axes, keepdims=True)) for a in (real(ins[0]), _bare(ins, outs)))
     return near(dst, src, 16 * rtol)

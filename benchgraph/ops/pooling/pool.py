@@ -61,9 +61,13 @@ def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]
     return ""
 
 
+def kernel(call: Call) -> Shape:
+    return call.attrs.integers("kernel")
+
+
 def volume(call: Call) -> int:
     """Taps of a window."""
-    return prod(call.attrs.integers("kernel"))
+    return prod(kernel(call))
 
 
 # ---- references ------------------------------------------------------------------------------------------------------
@@ -124,10 +128,6 @@ def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 # ---- lowerings -------------------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call) -> Shape:
-    return call.attrs.integers("kernel")
-
-
 def under(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     """The element of the first input that a tap of a window reads."""
     shape = call.ins[0].shape
@@ -153,10 +153,6 @@ def reciprocal(call: Call, src: Shape, at: Indices) -> Expr:
     if not call.attrs.flag("exclude_pad"):
         return f32(1 / volume(call))
     return binary(BinOp.div, f32(1), cast(counted(call, src, at), DType.f32))
-
-
-def _mean(call: Call, at: Indices, total: Expr) -> Expr:
-    return binary(BinOp.mul, total, reciprocal(call, call.ins[0].shape, at))
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
@@ -214,7 +210,6 @@ def _is_between(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rto
 
 
 def _is_the_largest_of_its_window(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Each window's elements are looked up by their positions."""
     src, dst = (real(channels_second(call, a)) for a in (ins[0], outs[0]))
     axes = tuple(range(2, src.ndim))
     elements = elements_by_window(call, ins[0].shape, dst.shape[2:])
@@ -284,12 +279,11 @@ SPECS = (
         Schema(
             inputs=ports("src"), outputs=ports("dst"), attrs={**ATTRS, "exclude_pad": EXCLUDE_PAD, "rounding_type": ROUNDING}, check=check
         ),
-        Semantics(
+        overflow.semantics(
+            _averaged,
             infer=infer,
-            reference=overflow.in_float64(_averaged),
             flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
             threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
-            f32_alternatives=overflow.in_f32(_averaged),
         ),
         Testing(
             fill=pointwise.pool(signed=False),
@@ -299,7 +293,17 @@ SPECS = (
             fills_quantised=True,
             zero_limit=lambda call: 0.99,
         ),
-        Lowering(Role.anchor, form=Window(kernel, BinOp.add, 0.0, under, _mean, padding=lambda call: 0.0)),
+        Lowering(
+            Role.anchor,
+            form=Window(
+                kernel,
+                BinOp.add,
+                0.0,
+                under,
+                finish=lambda call, at, total: binary(BinOp.mul, total, reciprocal(call, call.ins[0].shape, at)),
+                padding=lambda call: 0.0,
+            ),
+        ),
     ),
     OpSpec(
         "MaxPool",

@@ -22,7 +22,7 @@ from benchgraph.ops.pooling import pool
 from benchgraph.ops.pooling.pool import channels_back, channels_second, elements_by_window, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.spec.forms import Indices, Source, Tap, Window
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
@@ -34,7 +34,7 @@ SRC, DIFF_DST, LARGEST, FIRST = range(4)  # inputs of the windows of MaxPoolBack
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-def _fits(attrs: Attrs, src: TensorType, diff_dst: TensorType) -> None:
+def _check_fit(attrs: Attrs, src: TensorType, diff_dst: TensorType) -> None:
     """Raises InvalidShape when diff_dst is not what pooling a src of this shape gives, rounding up or down."""
     allowed = dict.fromkeys(pool.infer(attrs.updated(rounding_type=rounding), (src,))[0] for rounding in ("floor", "ceil"))
     if diff_dst.shape not in allowed:
@@ -49,12 +49,12 @@ def _infer_avg(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
         raise Unimplemented(what, fix="set the attribute 'src_shape'")
     if shape == ZEROS:
         raise InvalidShape("attribute 'src_shape' is missing", fix="give it the dims of the forward op's src")
-    _fits(attrs, TensorType(ins[0].dtype, shape), ins[0])
+    _check_fit(attrs, TensorType(ins[0].dtype, shape), ins[0])
     return (shape,)
 
 
 def _infer_max(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
-    _fits(attrs, *ins)
+    _check_fit(attrs, *ins)
     return (ins[0].shape,)
 
 
@@ -192,13 +192,11 @@ def _shares_add_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
 
 
 def _all_arrives(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """In each channel diff_src sums to diff_dst."""
     size = np.abs(_per_channel(call, np.abs(real(ins[DIFF_DST])))) + 1
     return bool(np.all(np.abs(_per_channel(call, outs[0]) - _per_channel(call, ins[DIFF_DST])) <= rtol * size))
 
 
 def _only_largest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Elements that are the largest of no window have a gradient of 0."""
     src, diff_src = (real(channels_second(call, a)) for a in (ins[SRC], outs[0]))
     is_largest = np.zeros(src.shape, dtype=np.bool_)
     for _, at in elements_by_window(call, call.ins[SRC].shape, spatial_dims(call.attrs, call.ins[DIFF_DST].shape)):
@@ -263,12 +261,11 @@ SPECS = (
             check=pool.check,
             shape_attr="src_shape",
         ),
-        Semantics(
+        overflow.semantics(
+            _averaged,
             infer=_infer_avg,
-            reference=overflow.in_float64(_averaged),
             flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
             threshold=_threshold,
-            f32_alternatives=overflow.in_f32(_averaged),
         ),
         Testing(
             fill=_integers,
@@ -286,18 +283,20 @@ SPECS = (
         Schema(
             inputs=ports("src", "diff_dst"), outputs=ports("diff_src"), attrs={**pool.ATTRS, "dilations": pool.DILATIONS}, check=pool.check
         ),
-        Semantics(
+        overflow.semantics(
+            _to_largest,
             infer=_infer_max,
-            reference=overflow.in_float64(_to_largest),
             flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
             threshold=_threshold,
-            f32_alternatives=overflow.in_f32(_to_largest),
         ),
         Testing(
             fill=_integers,
             domain=fills.per_port(pool.fill_apart, fills.MEAN_ONE),
             samples=_max_samples(),
-            laws=(Law("every gradient arrives", _all_arrives), Law("only the largest elements of windows get one", _only_largest)),
+            laws=(
+                Law("in each channel diff_src sums to diff_dst", _all_arrives),
+                Law("only the largest elements of windows have a gradient", _only_largest),
+            ),
             gradient_of="MaxPool",
             zero_limit=lambda call: 0.99,
             guaranteed_zeros=_not_largest,

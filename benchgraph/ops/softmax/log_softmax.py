@@ -10,16 +10,15 @@ from math import sqrt
 
 import numpy as np
 
-from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import Shape
 from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.fill_rules import filling, rows
 from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.softmax import softmax_backward
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.softmax.softmax import samples
+from benchgraph.ops.spec import Array, Attr, Call, Decomposer, Law, Lowering, OpSpec, Role, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import reduced
 
 AXIS = Attr("s64", default=-1)
@@ -95,25 +94,6 @@ def _takes_probabilities(call: Call, ins: tuple[Array, ...], outs: tuple[Array, 
     return bool(np.all(np.abs(subtracted - want) <= slack * np.maximum(1, want.shape[axis] ** 0.5 * want)))
 
 
-_SHAPES: tuple[tuple[Shape, dict[str, int], str], ...] = (
-    ((4, 17), {}, "rows, by the default axis"),
-    ((3, 16), {"axis": 1}, "no tail"),
-    ((2, 33, 5), {"axis": 1}, "a strided axis"),
-    ((7, 3), {"axis": 0}, "the outermost axis"),
-    ((2, 3, 4, 15), {"axis": -2}, "the last axis but one"),
-    ((5, 1), {}, "a row of one"),
-    ((2, 1000), {}, "a long row"),
-)
-
-
-def _samples(inputs: int) -> tuple[Sample, ...]:
-    return (
-        *(Sample((shape,) * inputs, Attrs(attrs), why=why) for shape, attrs, why in _SHAPES),
-        Sample(((4, 33),) * inputs, Attrs(axis=-1), (DType.bf16,) * inputs, (DType.bf16,), "bf16"),
-        Sample(((2, 15),) * inputs, Attrs(axis=-1), (DType.f16,) * inputs, (DType.f16,), "f16"),
-    )
-
-
 SPECS = (
     OpSpec(
         "LogSoftmax",
@@ -127,7 +107,7 @@ SPECS = (
         Testing(
             fill=rows.softmax(axis_of_call),
             domain=fills.uniform(-4, 4),
-            samples=_samples(1),
+            samples=samples(1),
             laws=(
                 Law("never positive, and the exponentials sum to 1 along the axis", _exps_sum_to_one),
                 Law("differs along the axis as src does", _differs_as_src),
@@ -139,17 +119,16 @@ SPECS = (
     OpSpec(
         "LogSoftmaxBackward",
         Schema(inputs=ports("diff_dst", "dst"), outputs=ports("diff_src"), attrs={"axis": AXIS}),
-        Semantics(
+        overflow.semantics(
+            _backward,
             infer=softmax_backward.infer,
-            reference=overflow.in_float64(_backward),
             flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
             threshold=lambda call: 8 + softmax_backward.threshold(call),
-            f32_alternatives=overflow.in_f32(_backward),
         ),
         Testing(
             fill=filling.per_port(rows.ramp(-1), rows.ramp(1)),
             domain=fills.per_port(fills.PLAIN, _logarithms),
-            samples=_samples(2),
+            samples=samples(2),
             laws=(
                 Law("sums to 0 along the axis", _sums_to_zero),
                 Law("takes from diff_dst in proportion to the probabilities", _takes_probabilities),

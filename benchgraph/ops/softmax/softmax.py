@@ -26,6 +26,7 @@ from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import as_dtype
 
 FLT_MAX, FLT_MIN = DType.f32.range[1], DType.f32.least_normal  # the largest and the least normal f32
+AXIS = Attr("s64", default=1)
 FLOPS = 4  # per element: subtract, exp, add, divide (the division counts as one)
 
 
@@ -91,6 +92,27 @@ def _logs_differ_as_inputs(call: Call, ins: tuple[Array, ...], outs: tuple[Array
     return bool(np.all(np.abs(gap - shift) <= slack * np.maximum(1, np.abs(gap))))
 
 
+_SHAPES: tuple[tuple[Shape, dict[str, int], str], ...] = (
+    ((4, 17), {}, "rows, by the default axis"),
+    ((3, 16), {"axis": -1}, "no tail"),
+    ((2, 33, 5), {"axis": 1}, "a strided axis"),
+    ((7, 3), {"axis": 0}, "the outermost axis"),
+    ((2, 3, 4, 15), {"axis": 3}, "attention scores"),
+    ((2, 3, 4, 15), {"axis": -2}, "the last axis but one"),
+    ((5, 1), {}, "a row of one"),
+    ((2, 1000), {}, "a long row"),
+)
+
+
+def samples(inputs: int) -> tuple[Sample, ...]:
+    """Samples of softmax, its logarithm and their gradients: `inputs` tensors of one shape."""
+    return (
+        *(Sample((shape,) * inputs, Attrs(attrs), why=why) for shape, attrs, why in _SHAPES),
+        Sample(((4, 33),) * inputs, Attrs(axis=-1), (DType.bf16,) * inputs, (DType.bf16,), "bf16"),
+        Sample(((2, 15),) * inputs, Attrs(axis=-1), (DType.f16,) * inputs, (DType.f16,), "f16"),
+    )
+
+
 SPECS = (
     OpSpec(
         "SoftMax",
@@ -99,7 +121,7 @@ SPECS = (
             outputs=ports("dst:T2", "stats:T3"),
             num_outputs=(1, 2),
             types={"T1": F, "T2": F, "T3": (DType.f32,)},
-            attrs={"axis": Attr("s64", default=1), "mode": Attr("string", default="none", choices=("none", "inf_as_zero"))},
+            attrs={"axis": AXIS, "mode": Attr("string", default="none", choices=("none", "inf_as_zero"))},
         ),
         Semantics(
             infer=infer,
@@ -112,15 +134,9 @@ SPECS = (
             fill=rows.softmax(axis_of_call),
             domain=fills.uniform(-4, 4),
             samples=(
-                Sample(((4, 17),), why="rows, by the default axis"),
-                Sample(((3, 16),), Attrs(axis=-1), why="no tail"),
-                Sample(((2, 33, 5),), Attrs(axis=1), why="a strided axis"),
-                Sample(((7, 3),), Attrs(axis=0), why="the outermost axis"),
-                Sample(((2, 3, 4, 15),), Attrs(axis=3), why="attention scores"),
-                Sample(((5, 1),), why="a row of one is 1"),
+                *samples(1),
                 Sample(((2, 3, 19),), Attrs(axis=-1), out_dtypes=(DType.f32, DType.f32), why="with stats"),
                 Sample(((3, 11),), Attrs(mode="inf_as_zero"), out_dtypes=(DType.f32, DType.f32), why="the mode that survives masked rows"),
-                Sample(((4, 33),), Attrs(axis=-1), (DType.bf16,), (DType.bf16,), why="bf16"),
                 Sample(((4, 16),), Attrs(axis=-1), (DType.bf16,), (DType.f32,), why="bf16 into f32"),
                 Sample(((2, 15),), Attrs(axis=-1, mode="inf_as_zero"), (DType.f16,), (DType.f16, DType.f32), why="f16 with f32 stats"),
             ),

@@ -18,7 +18,8 @@ from benchgraph.ops.fill_rules import filling, rows
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
 from benchgraph.ops.overflow import Arithmetic
-from benchgraph.ops.spec import Array, Attr, Call, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.softmax.softmax import AXIS, samples
+from benchgraph.ops.spec import Array, Call, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Testing, ports
 from benchgraph.ops.steps import in_steps, reduced
 
 FLOPS = 4  # per element: multiply, sum, subtract, multiply
@@ -64,7 +65,6 @@ def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 
 def _gaps_are_diff_dsts(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """Over dst, diff_src differs along the axis as diff_dst does."""
     axis = axis_of_call(call)
     gap = real(outs[0]) / real(ins[1]) - real(ins[0])
     scale = float(np.max(1 / real(ins[1]), initial=1.0)) * float(np.max(np.abs(real(outs[0])), initial=0.0))
@@ -79,9 +79,8 @@ def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
     variance = (dst * (diff_dst - mean) ** 2).sum(axis=axis)
     lacking = np.abs(1 - dst.sum(axis=axis)) * (diff_dst**2).max(axis=axis, initial=0.0)
     got = (real(outs[0]) * diff_dst).sum(axis=axis)
-    return bool(np.all(np.abs(got - variance) <= 16 * rtol * (1 + np.abs(real(outs[0])).sum(axis=axis)) + 4 * lacking)) or near(
-        got, variance, rtol
-    )
+    slack = 16 * rtol * (1 + np.abs(real(outs[0])).sum(axis=axis)) + 4 * lacking
+    return bool(np.all(np.abs(got - variance) <= slack)) or near(got, variance, rtol)
 
 
 SPECS = (
@@ -91,30 +90,18 @@ SPECS = (
             inputs=ports("diff_dst:T1", "dst:T1"),
             outputs=ports("diff_src:T2"),
             types={"T1": F, "T2": F},
-            attrs={"axis": Attr("s64", default=1)},
+            attrs={"axis": AXIS},
         ),
-        Semantics(
+        overflow.semantics(
+            _formula,
             infer=infer,
-            reference=overflow.in_float64(_formula),
             flops=lambda call: FLOPS * call.ins[0].elements,
             threshold=threshold,
-            f32_alternatives=overflow.in_f32(_formula),
         ),
         Testing(
             fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
             domain=fills.per_port(fills.PLAIN, _probabilities),
-            samples=(
-                Sample(((4, 17),) * 2, why="rows, by the default axis"),
-                Sample(((3, 16),) * 2, Attrs(axis=-1), why="no tail"),
-                Sample(((2, 33, 5),) * 2, Attrs(axis=1), why="a strided axis"),
-                Sample(((7, 3),) * 2, Attrs(axis=0), why="the outermost axis"),
-                Sample(((2, 3, 4, 15),) * 2, Attrs(axis=3), why="attention scores"),
-                Sample(((5, 1),) * 2, why="a row of one has no gradient"),
-                Sample(((2, 1000),) * 2, why="a long row of small probabilities"),
-                Sample(((4, 33),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.bf16,), "bf16"),
-                Sample(((4, 16),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.f32,), "bf16 into f32"),
-                Sample(((2, 15),) * 2, Attrs(axis=-1), (DType.f16,) * 2, (DType.f16,), "f16"),
-            ),
+            samples=(*samples(2), Sample(((4, 16),) * 2, Attrs(axis=-1), (DType.bf16,) * 2, (DType.f32,), "bf16 into f32")),
             laws=(
                 Law("sums to 0 along the axis", _sums_to_zero),
                 Law("over dst, it differs along the axis as diff_dst does", _gaps_are_diff_dsts),
