@@ -29,25 +29,21 @@ from benchgraph.ops.spec import Attr, Computes, Decomposer, Filling, Law, Loweri
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.spec.forms import Contraction
 from benchgraph.ops.steps import as_dtype, reshaped
-from benchgraph.tir.ir import Expr
 
 _MODES = ("strict", "relaxed", "any", "f32", "s32", "f16")
+_TRANSPOSES = ("transpose_a", "transpose_b")
 
 
 def _is_transposed(attrs: Attrs, port: int, rank: int) -> bool:
     """A transpose of a vector is ignored."""
-    return rank > 1 and bool(attrs.get(("transpose_a", "transpose_b")[port], False))
-
-
-def _swapped(shape: Shape) -> Shape:
-    return (*shape[:-2], shape[-1], shape[-2])
+    return rank > 1 and bool(attrs.get(_TRANSPOSES[port], False))
 
 
 def _operand_shape(attrs: Attrs, port: int, shape: Shape) -> Shape:
     """The operand as a matrix or stack of them: transposed if asked, a vector as a row (src) or a column (weights)."""
     if len(shape) == 1:
         return (1, *shape) if port == 0 else (*shape, 1)
-    return _swapped(shape) if _is_transposed(attrs, port, len(shape)) else shape
+    return (*shape[:-2], shape[-1], shape[-2]) if _is_transposed(attrs, port, len(shape)) else shape
 
 
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
@@ -118,18 +114,12 @@ def _numbers(call: Call, port: int) -> Filling:
     return operands.sparse() if port == 0 else operands.dense()
 
 
-def column_block_ports(attrs: Attrs) -> tuple[int, ...]:
-    """Operands that are not transposed."""
-    return tuple(port for port, name in enumerate(("transpose_a", "transpose_b")) if not attrs.flag(name))
-
-
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
     src, dst = ins[0][0], out_dtypes[0]
-    if dst not in (src, DType.f32):
-        return f"output dst has dtype {dst.value} while input src has {src.value}; use {src.value}" + (
-            " or f32" if src is not DType.f32 else ""
-        )
-    return ""
+    if dst in (src, DType.f32):
+        return ""
+    allowed = src.value if src is DType.f32 else f"{src.value} or f32"
+    return f"output dst has dtype {dst.value} while input src has {src.value}; use {allowed}"
 
 
 def is_canonical(call: Call) -> bool:
@@ -143,11 +133,6 @@ def is_canonical(call: Call) -> bool:
 def _is_empty(call: Call) -> bool:
     """No products at all: dst is empty, or all zeros (and the bias)."""
     return any(0 in t.shape for t in call.ins[:2])
-
-
-def _operands(call: Call, at: tuple[Expr, ...], over: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    *batch, m, n = at
-    return (*batch, m, *over), (*batch, *over, n)
 
 
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -174,11 +159,10 @@ def _matrix(d: Decomposer, call: Call, ins: tuple[int, ...], port: int, rank: in
 
 
 def _columns_sum_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """sum over m of dst = (sum over m of src) times weights, written without a matrix product."""
-    a, b = (real(x).reshape(_operand_shape(Attrs(), port, x.shape)) if x.ndim == 1 else real(x) for port, x in enumerate(ins[:2]))
-    a = a.swapaxes(-1, -2) if _is_transposed(call.attrs, 0, len(call.ins[0].shape)) else a
-    b = b.swapaxes(-1, -2) if _is_transposed(call.attrs, 1, len(call.ins[1].shape)) else b
-    dst = _without_bias(call, ins, real(outs[0]))
+    """Written without a matrix product."""
+    a, b = _matrices(call, ins)
+    a, b = a.reshape(1, -1) if a.ndim == 1 else a, b.reshape(-1, 1) if b.ndim == 1 else b
+    dst = real(outs[0]) - real(ins[2]) if len(ins) > 2 else real(outs[0])
     if len(call.ins[0].shape) == 1:
         dst = np.expand_dims(dst, dst.ndim - (len(call.ins[1].shape) > 1))
     if len(call.ins[1].shape) == 1:
@@ -186,14 +170,6 @@ def _columns_sum_up(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
     want = (a.sum(axis=-2)[..., :, None] * b).sum(axis=-2)
     slack = rtol * (np.abs(dst).sum(axis=-2) + np.abs(a).sum(axis=-2).max(initial=0.0) + 1)
     return bool(np.all(np.abs(dst.sum(axis=-2) - want) <= slack))
-
-
-def _without_bias(call: Call, ins: tuple[Array, ...], dst: Reals) -> Reals:
-    return dst - real(ins[2]) if len(ins) > 2 else dst
-
-
-def _two(dtype: DType) -> tuple[DType, DType]:
-    return (dtype, dtype)
 
 
 SAMPLES = (
@@ -217,8 +193,8 @@ SAMPLES = (
     Sample(((33,), (33,)), why="two vectors give rank 0"),
     Sample(((6, 17), (17, 16)), Attrs(accumulation_mode="relaxed"), why="another accumulation mode"),
     Sample(((6, 32), (32, 17), (17,)), dtypes=(DType.bf16,) * 3, why="bf16 into bf16, bias in bf16"),
-    Sample(((6, 33), (33, 17)), dtypes=_two(DType.bf16), out_dtypes=(DType.f32,), why="bf16 into f32"),
-    Sample(((5, 16), (16, 8)), dtypes=_two(DType.f16), out_dtypes=(DType.f16,), why="f16 into f16"),
+    Sample(((6, 33), (33, 17)), dtypes=(DType.bf16,) * 2, out_dtypes=(DType.f32,), why="bf16 into f32"),
+    Sample(((5, 16), (16, 8)), dtypes=(DType.f16,) * 2, out_dtypes=(DType.f16,), why="f16 into f16"),
 )
 
 SPECS = (
@@ -230,8 +206,7 @@ SPECS = (
             num_inputs=(2, 3),
             types={"T": F, "T1": F},
             attrs={
-                "transpose_a": Attr("bool", default=False),
-                "transpose_b": Attr("bool", default=False),
+                **dict.fromkeys(_TRANSPOSES, Attr("bool", default=False)),
                 "accumulation_mode": Attr("string", default="strict", choices=_MODES),
             },
             check=check,
@@ -255,10 +230,14 @@ SPECS = (
         ),
         Lowering(
             Role.anchor,
-            form=Contraction(lambda call: (inner_size(call),), _operands, lambda call: call.outs[0].shape[-1]),
+            form=Contraction(
+                reduced=lambda call: (inner_size(call),),
+                index=lambda call, at, over: ((*at[:-1], *over), (*at[:-2], *over, at[-1])),
+                group_columns=lambda call: call.outs[0].shape[-1],
+            ),
             decompose=decompose,
             is_canonical=is_canonical,
-            column_block_ports=column_block_ports,
+            column_block_ports=lambda attrs: tuple(port for port in (0, 1) if not attrs.flag(_TRANSPOSES[port])),
         ),
     ),
 )

@@ -8,6 +8,8 @@ scales are few: those below 2**-128 have none in f32 (`bounded_reciprocal`).
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from benchgraph.core.attrs import Attrs
@@ -140,10 +142,6 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
     return scaled + _spread(call, ins[2]) if len(ins) > 2 else scaled
 
 
-def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (convert(_steps(call, ins), call.outs[0].dtype),)
-
-
 def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
     value = d.op("Divide", ins[0], _operand(d, call, ins[1]))
@@ -209,7 +207,8 @@ def _grouped(*group: int) -> Attrs:
     return Attrs(qtype="per_group", group_shape=group)
 
 
-_SAMPLES: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...] = (
+_Case: TypeAlias = tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str]  # src, scales, zps; dtypes: quantised, zps
+_SAMPLES: tuple[_Case, ...] = (
     ((5, 17), (1,), None, Attrs(), _u8, _u8, "one scale, no zero point, a tail"),
     ((3, 33), (1,), (1,), Attrs(qtype="per_tensor"), _s8, _s8, "one scale and zero point"),
     ((4, 16), (1,), (1,), Attrs(), _u8, _s32, "an s32 zero point"),
@@ -218,7 +217,7 @@ _SAMPLES: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...
     ((7, 2), (7,), None, _CHANNEL, _s8, _s8, "the outermost axis, no zero points"),
     ((1,), (1,), (1,), _CHANNEL, _u8, _s8, "sizes 1"),
 )
-_GROUPED: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...] = (
+_GROUPED: tuple[_Case, ...] = (
     ((8, 6), (2, 6), (2, 6), _grouped(4, 1), _s8, _s8, "groups along the first axis"),
     ((2, 3, 4, 16), (2, 3, 4, 2), None, _grouped(1, 1, 1, 8), _u8, _u8, "groups along the last axis, no zero points"),
     ((6, 15), (3, 3), (3, 3), _grouped(2, 5), _u8, _s32, "blocks in two dims"),
@@ -226,7 +225,7 @@ _GROUPED: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...
     ((3, 5), (1, 1), (1, 1), _grouped(3, 5), _s8, _u8, "one group: per tensor"),
 )
 _s4, _u4 = _PACKED
-_HALF_BYTES: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], ...] = (
+_HALF_BYTES: tuple[_Case, ...] = (
     ((5, 17), (1,), None, Attrs(), _s4, _s4, "s4, rows that begin in either half of a byte"),
     ((3, 33), (1,), (1,), Attrs(), _u4, _u4, "u4, an odd number of elements"),
     ((2, 5, 3), (3,), (3,), _LAST, _s4, _s8, "s4 with a zero point per channel of a wider type"),
@@ -237,20 +236,15 @@ _HALF_BYTES: tuple[tuple[Shape, Shape, Shape | None, Attrs, DType, DType, str], 
 )
 
 
-def _quantize_samples() -> tuple[Sample, ...]:
-    return tuple(
-        Sample((src, scales, *((zps,) if zps else ())), attrs, (_f32, _f32, *((z,) if zps else ())), (q,), why)
-        for src, scales, zps, attrs, q, z, why in _SAMPLES
-    )
+def _sample(case: _Case, *, quantises: bool) -> Sample:
+    src, scales, zps, attrs, q, z, why = case
+    given, dst = (_f32, q) if quantises else (q, _f32)
+    return Sample((src, scales, *((zps,) if zps else ())), attrs, (given, _f32, *((z,) if zps else ())), (dst,), why)
 
 
 def _dequantize_samples() -> tuple[Sample, ...]:
-    made = tuple(
-        Sample((src, scales, *((zps,) if zps else ())), attrs, (q, _f32, *((z,) if zps else ())), (_f32,), why)
-        for src, scales, zps, attrs, q, z, why in _SAMPLES + _GROUPED + _HALF_BYTES
-    )
     return (
-        *made,
+        *(_sample(case, quantises=False) for case in _SAMPLES + _GROUPED + _HALF_BYTES),
         Sample(((8, 6), (2, 6), (2, 6)), _grouped(4, 1), (_u8, DType.bf16, _u8), (DType.bf16,), "bf16 scales and dst"),
         Sample(((4, 15), (1,)), Attrs(), (_s8, DType.f16), (DType.f16,), "f16 scales and dst"),
         Sample(((8, 5), (2, 5), (2, 5)), _grouped(4, 1), (_u4, DType.bf16, _u4), (DType.bf16,), "u4 with bf16 scales"),
@@ -271,7 +265,7 @@ SPECS = (
         ),
         Semantics(
             infer=infer,
-            reference=_quantize,
+            reference=lambda call, ins: (convert(_steps(call, ins), call.outs[0].dtype),),
             flops=lambda call: 2 * call.outs[0].elements,  # divide, add
             threshold=lambda call: 4.0,  # a reciprocal, a product and a sum, each rounded once; at a tie dst may then go either way
             is_conversion=True,
@@ -279,7 +273,7 @@ SPECS = (
         Testing(
             fill=filling.per_port(pointwise.conversion, _scales, _zero_points),
             domain=fills.per_port(_over_the_range, _SCALES, _small_zps),
-            samples=_quantize_samples(),
+            samples=tuple(_sample(case, quantises=True) for case in _SAMPLES),
             laws=(is_nearest(_steps),),
             zero_limit=lambda call: 0.80,
         ),

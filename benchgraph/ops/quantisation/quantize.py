@@ -27,6 +27,8 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, Types
+from benchgraph.ops.spec.schema import Check
+from benchgraph.ops.spec.semantics import Reference
 
 QUANTIZED = (DType.u8, DType.s8, DType.f8_e5m2, DType.f8_e4m3)
 _F8 = (DType.f8_e5m2, DType.f8_e4m3)
@@ -113,10 +115,6 @@ def _check_quantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[D
     return _check(attrs, dst) or _check_zps(attrs, f"that {dst.value} has", *dst.range)
 
 
-def _check_dequantize(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
-    return _check(attrs, ins[0][0]) or _check_zps(attrs, "of 8 bits", *_EITHER_SIGN)
-
-
 def _constant(attrs: Attrs, values: tuple[float, ...], src: Shape) -> Reals:
     """Scales or zero points in a shape that broadcasts against src: rank 0, or along the axis with ones after it."""
     numbers, rank = np.asarray(values, dtype=np.float64), len(src)
@@ -153,10 +151,6 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
     zps = _zps(call.attrs, ins[0].shape)
     scaled = real(ins[0]) / _scales(call.attrs, ins[0].shape)
     return real(scaled if zps is None else scaled + zps)
-
-
-def _quantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return (convert(_steps(call, ins), call.outs[0].dtype),)
 
 
 def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
@@ -253,24 +247,27 @@ _SHAPES_AND_ATTRS = (
     ((4, 9), _one(0.3), DType.f8_e5m2, "f8_e5m2"),
 )
 
+
+def _schema(src: tuple[DType, ...], dst: tuple[DType, ...], check: Check) -> Schema:
+    return Schema(inputs=ports("src:T1"), outputs=ports("dst:T2"), types={"T1": src, "T2": dst}, attrs=_ATTRS, check=check, refit=refit)
+
+
+def _semantics(reference: Reference) -> Semantics:
+    """Two operations per element, each rounded once at most; at a tie Quantize may then go either way."""
+    return Semantics(
+        infer=infer,
+        reference=reference,
+        flops=lambda call: 2 * call.outs[0].elements,
+        threshold=lambda call: 2.0,
+        is_conversion=True,
+    )
+
+
 SPECS = (
     OpSpec(
         "Quantize",
-        Schema(
-            inputs=ports("src:T1"),
-            outputs=ports("dst:T2"),
-            types={"T1": (DType.f32,), "T2": QUANTIZED},
-            attrs=_ATTRS,
-            check=_check_quantize,
-            refit=refit,
-        ),
-        Semantics(
-            infer=infer,
-            reference=_quantize,
-            flops=lambda call: 2 * call.outs[0].elements,  # divide, add
-            threshold=lambda call: 2.0,  # a division and an addition, each rounded once; at a tie dst may then go either way
-            is_conversion=True,
-        ),
+        _schema((DType.f32,), QUANTIZED, _check_quantize),
+        _semantics(lambda call, ins: (convert(_steps(call, ins), call.outs[0].dtype),)),
         Testing(
             fill=_in_steps,
             domain=_over_the_range,
@@ -282,21 +279,12 @@ SPECS = (
     ),
     OpSpec(
         "Dequantize",
-        Schema(
-            inputs=ports("src:T1"),
-            outputs=ports("dst:T2"),
-            types={"T1": QUANTIZED, "T2": (DType.f32,)},
-            attrs=_ATTRS,
-            check=_check_dequantize,
-            refit=refit,
+        _schema(
+            QUANTIZED,
+            (DType.f32,),
+            lambda attrs, ins, out_dtypes: _check(attrs, ins[0][0]) or _check_zps(attrs, "of 8 bits", *_EITHER_SIGN),
         ),
-        Semantics(
-            infer=infer,
-            reference=_dequantize,
-            flops=lambda call: 2 * call.outs[0].elements,  # subtract, multiply
-            threshold=lambda call: 2.0,  # the subtraction is exact, the product is rounded once
-            is_conversion=True,
-        ),
+        _semantics(_dequantize),
         Testing(
             fill=pointwise.conversion,
             samples=tuple(Sample((shape,), attrs, (dtype,), (DType.f32,), why) for shape, attrs, dtype, why in _SHAPES_AND_ATTRS),
