@@ -19,20 +19,6 @@ from benchgraph.graph.override import row_major, with_batch
 from benchgraph.graph.text import parse_graph, print_graph
 
 __all__ = [
-    "Graph",
-    "GraphBuilder",
-    "Op",
-    "check",
-    "dumps",
-    "infer_shapes",
-    "load",
-    "loads",
-    "parse_graph",
-    "print_graph",
-    "read",
-    "row_major",
-    "sample_graph",
-    "save",
-    "validate",
-    "with_batch",
-]
+    "Graph", "GraphBuilder", "Op", "check", "dumps", "infer_shapes", "load", "loads", "parse_graph", "print_graph", "read", "row_major",
+    "sample_graph", "save", "validate", "with_batch",
+]  # fmt: skip

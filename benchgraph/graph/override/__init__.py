@@ -26,17 +26,6 @@ from benchgraph.graph.override.rewrite import BadOverride, Overrides, rewrite
 from benchgraph.graph.override.shapes import row_major, with_shapes
 
 __all__ = [
-    "BadOverride",
-    "NewShape",
-    "Overrides",
-    "rewrite",
-    "row_major",
-    "with_attrs",
-    "with_batch",
-    "with_dtype",
-    "with_dtypes",
-    "with_fpmath",
-    "with_kinds",
-    "with_properties",
-    "with_shapes",
-]
+    "BadOverride", "NewShape", "Overrides", "rewrite", "row_major", "with_attrs", "with_batch", "with_dtype", "with_dtypes", "with_fpmath",
+    "with_kinds", "with_properties", "with_shapes",
+]  # fmt: skip

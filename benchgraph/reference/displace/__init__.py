@@ -39,18 +39,9 @@ from benchgraph.reference.displace.rule import Displaced
 
 Rule = Callable[[Graph], Iterator[Displaced]]
 _IN_ORDER = (
-    compressed_attention,
-    gated,
-    statistics,
-    bottom_right,
-    causal_mask,
-    implicit_mask,
-    quantised_scores,
-    quantised,
-    factors,
-    scores,
+    compressed_attention, gated, statistics, bottom_right, causal_mask, implicit_mask, quantised_scores, quantised, factors, scores,
     smaller,
-)
+)  # fmt: skip
 RULES: dict[str, Rule] = {module.__name__.rpartition(".")[2]: module.find for module in _IN_ORDER}
 
 
