@@ -4,7 +4,10 @@ case.py                 runs one case, step by step, and one case after another
 cut.py                  partitions a graph and compiles the partitions
 contenders.py           what a case compares: libraries under policies
 bound.py                a compiled partition bound to memory, and executed
+inputs.py               data of a case's inputs, by mode and option
+user_data.py            data of the user's
 verdict.py              compares outputs with the reference: right, wrong, or proving nothing
+saved_failures.py       --save-failures: a folder per failed case
 implementations.py      what each contender ran on; --check-ref-impl
 library_differences.py  where libraries differ, and which is right
 framework_check.py      the same through the framework layer

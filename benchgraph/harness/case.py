@@ -22,12 +22,14 @@ from benchgraph.graph.ir import END, Graph
 from benchgraph.harness import verbose
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.bound import BoundPartition, repeat
-from benchgraph.harness.buffers import constant_inputs, last_uses, load_inputs, memory_needed
+from benchgraph.harness.buffers import last_uses, memory_needed
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of
 from benchgraph.harness.cut import WrongCount, compile_all, cut, described
 from benchgraph.harness.error_status import failure
 from benchgraph.harness.implementations import judged, with_implementations
+from benchgraph.harness.inputs import inputs_of
 from benchgraph.harness.library_differences import differences
+from benchgraph.harness.saved_failures import save_evidence, save_unrun
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
 from benchgraph.harness.verdict import Verdict, compare_outputs
@@ -37,7 +39,7 @@ from benchgraph.options.knobs import USM
 from benchgraph.options.problem import Problem, settings_of
 from benchgraph.partition.ir import Partition
 from benchgraph.present.show.picture import sketch
-from benchgraph.reference import domain, evaluate, fill
+from benchgraph.reference import evaluate
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, Result, Status
 
@@ -70,6 +72,8 @@ def run_case(problem: Problem, bench: Bench, log: Log) -> CaseResult:
             if level:
                 log(printable_lines(traceback.format_exc().rstrip()))
             result = failure(error, problem)
+    if problem.globals.save_failures and result.status.is_failure:
+        save_unrun(problem)
     for line in verbose.after(result, level):
         log(line)
     return CaseResult(problem.index, problem.repro, bench.clock() - started, result, phases)
@@ -158,6 +162,8 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
                 with phase("fill"):
                     inputs = inputs or inputs_of(problem, graph)
                 verdict = _execute(graph, partitions, compiled, inputs, mode, wanted)
+                if problem.globals.save_failures and verdict.evidence is not None:
+                    save_evidence(problem, graph, inputs, verdict.evidence)
                 outputs[c.label] = verdict.outputs
                 result = _with_verdict(result, c, verdict)
             outcomes.record(c, verdict.status or success, verdict.reason)
@@ -168,14 +174,6 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
         with phase("compare"):
             result = replace(result, differences=differences(graph, _elements(graph.inputs, inputs), outputs, want))
     return replace(result, outcomes=tuple(outcomes.all))
-
-
-def inputs_of(problem: Problem, graph: Graph) -> dict[int, Array]:
-    """Buffers with the data of the case's inputs."""
-    if problem.globals.has_no_reference:
-        return constant_inputs(graph)
-    make = fill if problem.fill == "integers" else domain
-    return load_inputs(graph, make(graph, problem.globals.seed))
 
 
 def _execute(

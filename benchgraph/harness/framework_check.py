@@ -21,7 +21,7 @@ from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import in_default_layout
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import allocate
-from benchgraph.harness.case import inputs_of
+from benchgraph.harness.inputs import inputs_of
 from benchgraph.harness.verdict import Verdict, compare_outputs
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound

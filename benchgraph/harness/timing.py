@@ -26,10 +26,10 @@ from benchgraph.core.errors import Unimplemented
 from benchgraph.core.implementation import ByPartition
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.buffers import constant_inputs, load_inputs
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described, flops, traffic
+from benchgraph.harness.inputs import inputs_of
 from benchgraph.harness.timing_warnings import distrust
 from benchgraph.machine.cpu_affinity import pinned
 from benchgraph.machine.target import current
@@ -40,7 +40,6 @@ from benchgraph.measure.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, c
 from benchgraph.measure.streams import for_streams, threads_per_stream
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition
-from benchgraph.reference import uniform
 from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
@@ -74,7 +73,7 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
                     raise
                 notes.append(f"not measured: {lack}")  # the mode's own choice, beside one that can be measured
     with phase("fill"):
-        first = constant_inputs(graph) if settings.has_no_reference else load_inputs(graph, uniform(graph, settings.seed))
+        first = inputs_of(problem, graph)
         inputs = [first, *(copies(graph, first) for _ in range(session.streams - 1))]
     need, free = session.streams * sum(needed_bytes(graph, parts) for parts in cuts.values()), session.bench.free_bytes()
     groups = [cuts] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in cuts.items()]

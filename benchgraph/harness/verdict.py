@@ -33,13 +33,23 @@ from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.result import Status
 
 
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A comparison that failed: of a graph or partition, the elements of its inputs, the arrays of its outputs, and the reference's."""
+
+    graph: Graph
+    given: dict[int, Array]
+    got: dict[int, Array]
+    want: dict[int, Array]
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of the comparisons so far.
 
     errors, total: wrong and compared values, summed over tensors. reason: why it failed, or, with no errors, why it proves nothing.
     outputs: of the graph, as far as they were computed. is_beyond: values depend on numbers beyond the range of their types, so that what
-    is computed from them proves nothing either.
+    is computed from them proves nothing either. evidence: of the errors.
     """
 
     errors: int = 0
@@ -48,6 +58,7 @@ class Verdict:
     accuracy: tuple[Accuracy, ...] = ()
     outputs: dict[int, Array] = field(default_factory=dict)
     is_beyond: bool = False
+    evidence: Evidence | None = None
 
     @property
     def status(self) -> Status | None:
@@ -108,7 +119,8 @@ def compare_outputs(
         accuracy = Accuracy(where, t.id, t.dtype.value, c.total, c.errors, *sizes, rtol=rtol, zero_limit=limit, nonfinite=c.nonfinite)
         verdict = replace(verdict, total=verdict.total + c.total, accuracy=(*verdict.accuracy, accuracy))
         if not c.ok:
-            return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {c}")
+            evidence = Evidence(graph, given, got, want)
+            return replace(verdict, errors=c.errors, reason=f"{where}: tensor {t.id}: {c}", evidence=evidence)
         if c.is_mistrusted(limit) and not verdict.is_beyond and not verdict.reason.endswith(REMEDY):
             share = f"{c.zero_share:.0%} zeros prove little; at most {limit:.0%} are trusted"
             if zeros_are_from_underflow(graph, given, t, array == 0, limit):

@@ -123,6 +123,10 @@ class Worker(Child):
     def _failed(self, reason: str, *, no_memory: bool = False) -> CaseResult:
         assert self.problem is not None
         elapsed = time.monotonic() - self._began if self._began else 0.0
+        if self.problem.globals.save_failures:
+            from benchgraph.harness.saved_failures import save_unrun  # numpy, which the parent does without
+
+            save_unrun(self.problem)
         return CaseResult(self.problem.index, self.problem.repro, elapsed, Result(Status.FAILED, reason, no_memory=no_memory))
 
     def printed(self) -> tuple[str, str]:

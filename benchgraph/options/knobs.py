@@ -146,6 +146,22 @@ class Globals:
         product=True,
         group=RUN,
     )
+    data: str = knob(
+        "",
+        str,
+        "FILE",
+        "data of the inputs, from FILE.npz, FILE.safetensors, or a folder of .npy; arrays are named by an input's id, or OP:PORT, as in "
+        "fc1:weights",
+        group=RUN,
+    )
+    save_failures: str = knob(
+        "",
+        str,
+        "DIR",
+        "write graph, inputs, outputs, expected values and repro line of every failed case to a folder under DIR",
+        group=SAY,
+        repro=False,
+    )
     repeats_per_prb: int = knob(1, positive, "N", "run every case N times; its status is the first that is not a pass", group=RUN)
     memory_kind: str = knob(
         USM,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.harness import timing
+from benchgraph.harness import inputs
 from benchgraph.harness.case import run_case
 from benchgraph.harness.simulate import simulate
 from benchgraph.options.knobs import Globals
@@ -44,7 +44,7 @@ def test_mode_s_generates_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("mode S writes no inputs")
 
     for name in ("uniform", "constant_inputs", "load_inputs"):
-        monkeypatch.setattr(timing, name, never)
+        monkeypatch.setattr(inputs, name, never)
     library, settings = FakeLibrary(Clock()), problem(policy=("fused",))
     monkeypatch.setattr(Problem, "graph", lambda self: two_ops())
     case = run_case(settings, fake_bench(library), print)

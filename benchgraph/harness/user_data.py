@@ -1,0 +1,124 @@
+"""Data of the user's for a case's inputs: --data=FILE.npz, FILE.safetensors, or a folder of .npy files.
+
+An array is for the input whose id its name is (`7`), or `OP:PORT`: the name of an op that reads it, and oneDNN's name of the port, as in
+`fc1:weights`. Inputs without an array keep the data of --seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import BadZipFile
+
+import ml_dtypes
+import numpy as np
+import safetensors
+
+from benchgraph.core.arrays import Array, put
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.core.printable import quoted
+from benchgraph.core.remarks import remark
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph.ir import Graph
+from benchgraph.ops import spec
+from benchgraph.ops.spec.schema import port_of
+
+SUFFIXES = (".npz", ".safetensors")
+_SAFETENSORS = {
+    "BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "I16": np.int16, "U16": np.uint16, "I32": np.int32, "U32": np.uint32, "I64": np.int64,
+    "U64": np.uint64, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
+
+
+def overwrite(graph: Graph, buffers: dict[int, Array], place: str) -> None:
+    """Write the user's data into the buffers of the graph's inputs. place: the value of --data.
+
+    Raises InvalidArguments for a file that cannot be read, an array that is for no input, or one that does not fit its tensor.
+    """
+    tensors = {t.id: t for t in graph.inputs}
+    for id, (name, array) in _by_input(graph, _read(place), place).items():
+        put(buffers[id], tensors[id], _converted(array, tensors[id], f"--data={place}: {quoted(name)}"))
+
+
+def _read(place: str) -> dict[str, Array]:
+    """The arrays of a file or folder, by name."""
+    path, where = Path(place).expanduser(), f"--data={place}"
+    try:
+        if path.is_dir():
+            return {file.stem: np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
+        if path.suffix == ".safetensors":
+            return dict(_safetensors(path.read_bytes()))
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except OSError as bad:
+        raise InvalidArguments(f"cannot be read: {bad.strerror or bad}", where=where, fix=f"give a file ({', '.join(SUFFIXES)})") from bad
+    except (ValueError, EOFError, KeyError, AttributeError, BadZipFile, safetensors.SafetensorError) as bad:
+        what = f"is no file of arrays: {str(bad).splitlines()[0] if str(bad) else type(bad).__name__}"
+        raise InvalidArguments(what, where=where, fix=f"give one that numpy or safetensors wrote ({', '.join(SUFFIXES)})") from bad
+
+
+def _safetensors(data: bytes) -> Iterator[tuple[str, Array]]:
+    for name, entry in safetensors.deserialize(data):  # type: ignore[no-untyped-call]
+        if (dtype := _SAFETENSORS.get(entry["dtype"])) is None:
+            raise ValueError(f"{name} is of type {entry['dtype']}, which no tensor has")
+        yield name, np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
+
+
+def names_of(graph: Graph) -> dict[str, int]:
+    """The names that arrays for the graph's inputs may have -> id."""
+    inputs, found = {t.id for t in graph.inputs}, {str(t.id): t.id for t in graph.inputs}
+    for op in graph.ops:
+        for position, t in enumerate(op.inputs):
+            if op.name and t.id in inputs:
+                found.setdefault(f"{op.name}:{port_of(spec(op.kind).schema.inputs, position).name}", t.id)
+    return found
+
+
+def _by_input(graph: Graph, arrays: dict[str, Array], place: str) -> dict[int, tuple[str, Array]]:
+    """Input -> its array, with the name. Arrays of other names are remarked on; with no other, they are an error."""
+    known, where = names_of(graph), f"--data={place}"
+    found, strange = dict[int, tuple[str, Array]](), list[str]()
+    for name, array in arrays.items():
+        if name not in known:
+            strange.append(name)
+        elif known[name] in found:
+            both = f"{quoted(found[known[name]][0])} and {quoted(name)} are both for input {known[name]}"
+            raise InvalidArguments(both, where=where, fix="leave one of them out")
+        else:
+            found[known[name]] = name, array
+    if not found:
+        what = f"no array is for an input of the graph: {_some(strange)}" if strange else "it has no arrays"
+        raise InvalidArguments(what, where=where, fix=(strange and did_you_mean(strange[0], known)) or f"the inputs are {_some(known)}")
+    if strange:
+        remark(f"{where}: arrays for no input are not used: {_some(strange)}")
+    return found
+
+
+def _some(names: dict[str, int] | list[str]) -> str:
+    shown = [quoted(name) for name in names][:6]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} others" if len(names) > len(shown) else "")
+
+
+def _converted(array: Array, t: LogicalTensor, where: str) -> Array:
+    """The array as the tensor's elements; real numbers are rounded to its dtype."""
+    if array.shape != t.known_shape:
+        what = f"its shape is {_shape(array.shape)}, that of tensor {t.id} {_shape(t.known_shape)}"
+        raise InvalidArguments(what, where=where, fix="reshape it, or set --in-shapes")
+    if array.dtype.kind not in "biuf" and array.dtype not in _SAFETENSORS.values():
+        raise InvalidArguments(f"it holds {array.dtype}, not numbers", where=where, fix="save numbers")
+    if not t.dtype.is_float:
+        least, most = t.dtype.range
+        wide = array.astype(np.float64)
+        strange = (wide != np.rint(wide)) | (wide < least) | (wide > most) | ~np.isfinite(wide)
+        if strange.any():
+            value = array[strange].flat[0]
+            kind = "booleans" if t.dtype is DType.boolean else f"integers from {least:g} to {most:g}"
+            raise InvalidArguments(f"tensor {t.id} is {t.dtype.value}, and {value} is not", where=where, fix=f"give {kind}")
+    with np.errstate(over="ignore"):
+        return array.astype(t.dtype.numpy)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "that of a scalar"
