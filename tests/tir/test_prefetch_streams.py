@@ -17,7 +17,7 @@ from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
 ONE_STREAM = replace(TARGET, vendor="AuthenticAMD", family=26, l2_bytes=32 << 10)
-DISTANCE_BYTES = table(TARGET).stream_prefetch_bytes
+DISTANCE_BYTES = table(ONE_STREAM).stream_prefetch_bytes
 LONG = DISTANCE_BYTES  # elements of 16 bits of a column that is just long enough
 
 
