@@ -38,7 +38,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import Target
 
 MAX_REMAINDER_COLUMNS = 512  # of wei whose remainder of k is copied at once, into 32 KiB of stack
-MAX_LINES_PER_STEP = 16  # that a step of the K loop, which loads 64 lines, prefetches of a stream
 PRODUCTS = {DType.bf16: "tdpbf16ps", DType.u8: "tdpbusd"}
 
 

@@ -26,6 +26,7 @@ from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, me
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
 from benchgraph.codegen.loop_invariants import invariant_loads, invariant_values
 from benchgraph.codegen.tile_registers import configure, release
+from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
@@ -33,7 +34,6 @@ from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack
 from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
 
 PARALLEL = "benchgraph_parallel"
-UNROLL_MAX_LOADS = 4  # of the body of a loop of two iterations, such as the borders of windows; docs/measurements/codegen.md
 
 
 def emit(functions: Iterable[Func], target: Target) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _for(f: FunctionBuilder, s: For) -> None:
         return
     if s.kind is not LoopKind.serial and not f.is_task:
         _tasks(f, s)
-    elif constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body)):
+    elif constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body, table(f.target).unrolled_loads)):
         for iteration in range(constant(s.extent) or 0):
             _body(f, s, I64(iteration))
     else:
@@ -124,12 +124,12 @@ def _for(f: FunctionBuilder, s: For) -> None:
         _loop(f, s, I64(0), extent, is_entered)
 
 
-def _is_short(s: Stmt) -> bool:
+def _is_short(s: Stmt, most_loads: int) -> bool:
     """Whether a loop of two iterations of it is unrolled, since its exit branch is hard to predict."""
     stmts = list(walk(s))
     if any(isinstance(inner, For | If | Brgemm | Pack) for inner in stmts):
         return False
-    return sum(len(loads_of(e)) for inner in stmts for e in exprs(inner)) <= UNROLL_MAX_LOADS
+    return sum(len(loads_of(e)) for inner in stmts for e in exprs(inner)) <= most_loads
 
 
 def _loop(f: FunctionBuilder, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:

@@ -37,9 +37,6 @@ from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
 
-PREFETCH_DISTANCE = 8  # rows of wei
-MAX_LINES_PER_STEP = 4  # that a step of the K loop prefetches of a stream
-
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """The function void (`Kernel.arguments`) for this kernel, defined in the module on first use."""
@@ -64,7 +61,8 @@ def prefetch_stream(kernel: Kernel, memory: Prefetch, target: Target) -> Prefetc
     """How the K loop of a kernel prefetches this memory, None where it has too few steps for that."""
     kernel = canonicalise(kernel)
     part_steps = k_steps(kernel, target) // memory.count
-    limit = amx.MAX_LINES_PER_STEP if amx.uses_tiles(kernel, target) else MAX_LINES_PER_STEP
+    machine = table(target)
+    limit = machine.lines_per_tile_step if amx.uses_tiles(kernel, target) else machine.lines_per_step
     if not 0 < memory.lines <= part_steps * limit:
         return None
     step_bytes = ceil(memory.lines * LINE_BYTES / part_steps)
@@ -220,9 +218,10 @@ class _VectorEmitter(MicrokernelEmitter):
         return [*carried[:split], *sums]
 
     def prefetch_wei(self, panels: Panels, wei: ir.Value) -> None:
-        """Prefetch the row PREFETCH_DISTANCE rows further on into L1. Prefetching past the last row is harmless."""
+        """Prefetch a row further on (`weight_prefetch_rows`) into L1. Prefetching past the last row is harmless."""
+        distance = table(self.target).weight_prefetch_rows
         for v in range(panels.vectors):
-            at = self.address(WEI, wei, PREFETCH_DISTANCE * self.kernel.wei_row_stride + v * self.target.lanes * self.kernel.group)
+            at = self.address(WEI, wei, distance * self.kernel.wei_row_stride + v * self.target.lanes * self.kernel.group)
             prefetch(self.builder, at, INTO_L1)
 
     def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:

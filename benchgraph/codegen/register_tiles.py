@@ -11,11 +11,9 @@ from functools import partial
 from math import ceil
 
 from benchgraph.codegen.dot import registers
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.groups import DTypes
-
-FEW_ROWS = 4  # one tile of half the width, which loads wei once, is faster than two tiles of up to so many rows
-ACCUMULATORS_IN_FLIGHT = 8  # to keep the multipliers busy: latency 4, two per cycle (Intel since Skylake, Zen)
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_st
     rows = partial(tile_rows, target=target, dtypes=dtypes, src_row_stride=src_row_stride)
     narrow = target.panel_width // target.lanes // 2
     is_even = narrow > 1 and vectors % narrow == 0
-    is_one_tile = reloads_wei and is_even and rows(2 * narrow) < m <= min(rows(narrow), 2 * FEW_ROWS)
+    is_one_tile = reloads_wei and is_even and rows(2 * narrow) < m <= min(rows(narrow), 2 * table(target).narrow_tile_rows)
     widest = narrow if is_one_tile else _panel_vectors(vectors, m, target, rows)
     panels = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
     missing = vectors * target.lanes - n
@@ -83,5 +81,6 @@ def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], i
     most = min(vectors, target.isa.registers // 2)
     reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
     in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
-    enough = (v for v, count in in_flight.items() if count >= ACCUMULATORS_IN_FLIGHT and vectors // ceil(vectors / v) > 1)
+    wanted = table(target).accumulators_in_flight
+    enough = (v for v, count in in_flight.items() if count >= wanted and vectors // ceil(vectors / v) > 1)
     return next(enough, max(in_flight, key=lambda v: in_flight[v], default=preferred))

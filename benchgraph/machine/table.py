@@ -34,6 +34,8 @@ class MachineTable:
     remote_line_ns: float
     shared_line_ns: float
     private_l2_factor: int
+    tasks_per_core: int
+    private_saved_share: float
     # bytes by the level of cache that they come from
     l2_byte_cost: float
     l3_byte_cost: float
@@ -58,6 +60,29 @@ class MachineTable:
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int
+    # loops over rows
+    interleaved_rows: int
+    interleaved_reductions: int
+    interleaved_instructions: int
+    interleaved_row_elements: int
+    streamed_row_elements: int
+    far_row_bytes: int
+    jammed_rows: int
+    jammed_row_elements: int
+    # vectors
+    reduction_accumulators: int
+    accumulator_rounds: int
+    scattered_instructions: int
+    unrolled_loads: int
+    generated_numbers: int
+    transposed_tile_bytes: int
+    non_temporal_reads: int
+    # the microkernel
+    accumulators_in_flight: int
+    narrow_tile_rows: int
+    weight_prefetch_rows: int
+    lines_per_step: int
+    lines_per_tile_step: int
     # what cores do well by themselves
     l2_loads_keep_up: bool
     one_stream_is_fast: bool

@@ -10,8 +10,6 @@ from benchgraph.tir.ir import Brgemm, For, Func, Pack, Scope, Stmt, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import loads, map_children, tensors, walk, written
 
-MOST_READ = 4  # vectors read per vector stored up to which non-temporal stores pay
-
 
 def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:
     """The body of f with each outermost loop replaced by change(loop, names of its results that nothing reads and no cache holds).

@@ -11,7 +11,6 @@ from benchgraph.tir.visit import statements
 
 LEAST_BYTES = 16  # of a row of dst: the smallest vector
 LEAST_ROWS = 4
-MOST_BYTES = 16384  # of a tile: half of a common L1
 
 
 def as_transposition(outer: For, ranges: Ranges) -> Pack | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.target import LINE_BYTES, lanes_for
+from benchgraph.machine.table import MachineTable, table
+from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.tir.affine import linear
 from benchgraph.tir.aliasing import any_share_bytes
 from benchgraph.tir.build import constant, type_of
@@ -35,13 +36,10 @@ from benchgraph.tir.ir import (
     Tensor,
     Var,
 )
-from benchgraph.tir.non_temporal import MOST_READ
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them
 STRIDED_STORE_BITS = 32  # narrowest elements stored so: it needs masks, with which LLVM 22 stores too much of narrower ones (vectorize)
-# Instructions of an iteration from which on scattered stores pay (docs/measurements/vectorisation.md).
-LEAST_TO_SCATTER = 30
 LINE_LANES = 8 * LINE_BYTES // DType.f32.bits  # of registers of a line's size (AVX-512)
 
 
@@ -139,14 +137,15 @@ class Loop:
         return None if is_whole else mask
 
 
-def loop_of(s: For, most_lanes: int, uncached: frozenset[str] = frozenset()) -> Loop | None:
+def loop_of(s: For, target: Target, uncached: frozenset[str] = frozenset()) -> Loop | None:
     """The loop if it can be vectorised, else None. uncached: names of results that should be stored by whole lines."""
-    loop = _loop_of_lanes(s, most_lanes)
-    wider = 0 if loop is None else _lanes_of_copies(loop) or _lanes_of_lines(loop, uncached)
-    return (_loop_of_lanes(s, wider) if wider else None) or loop
+    machine = table(target)
+    loop = _loop_of_lanes(s, target.lanes, machine)
+    wider = 0 if loop is None else _lanes_of_copies(loop) or _lanes_of_lines(loop, uncached, machine)
+    return (_loop_of_lanes(s, wider, machine) if wider else None) or loop
 
 
-def _loop_of_lanes(s: For, most_lanes: int) -> Loop | None:
+def _loop_of_lanes(s: For, most_lanes: int, machine: MachineTable) -> Loop | None:
     """The loop in vectors of so many lanes, or of fewer if these hold all iterations."""
     body = statements(s.body)
     if not any(isinstance(c, Store) for c in body):
@@ -169,7 +168,7 @@ def _loop_of_lanes(s: For, most_lanes: int) -> Loop | None:
             continue
         step = loop.step(c.index[0]) if c.index else 0
         reduced = reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
-        if c.mask is not None or (reduced is None and not _is_storable(loop, c.tensor, step)):
+        if c.mask is not None or (reduced is None and not _is_storable(loop, c.tensor, step, machine)):
             return None
         reductions += [reduced] if reduced is not None else []
     lanes = lanes_for(constant(s.extent), most_lanes) if _is_contiguous(loop) else most_lanes
@@ -187,13 +186,13 @@ def _lanes_of_copies(loop: Loop) -> int:
     return lanes if _is_divided_by(loop, lanes) else 0
 
 
-def _lanes_of_lines(loop: Loop, uncached: frozenset[str]) -> int:
+def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable) -> int:
     """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop; else 0."""
     bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, Store) and c.tensor.name in uncached), default=DType.f32.bits)
     lanes = 8 * LINE_BYTES // bits
     is_wider = lanes > loop.lanes == LINE_LANES
     read = {load for load in _loads(loop) if load.tensor.scope is Scope.param and load.index and loop.step(load.index[0]) == 1}
-    return lanes if is_wider and len(read) <= MOST_READ and _is_contiguous(loop) and _is_divided_by(loop, lanes) else 0
+    return lanes if is_wider and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) and _is_divided_by(loop, lanes) else 0
 
 
 def _is_divided_by(loop: Loop, lanes: int) -> bool:
@@ -249,11 +248,11 @@ def _can_widen(loop: Loop, e: Expr) -> bool:
     return all(_can_widen(loop, p) for p in parts(e))
 
 
-def _is_storable(loop: Loop, t: Tensor, step: int | None) -> bool:
+def _is_storable(loop: Loop, t: Tensor, step: int | None, machine: MachineTable) -> bool:
     """Whether a vector of this stride should be stored: contiguous; else of wide elements with a small stride or many instructions."""
     if step is None or step < 1 or t.dtype.bits < STRIDED_STORE_BITS:
         return step == 1
-    return step <= MOST_STRIDE or sum(instructions(c) for c in loop.stmts if isinstance(c, Store)) >= LEAST_TO_SCATTER
+    return step <= MOST_STRIDE or sum(instructions(c) for c in loop.stmts if isinstance(c, Store)) >= machine.scattered_instructions
 
 
 def is_power_of_two(e: Expr) -> bool:

@@ -18,9 +18,10 @@ from benchgraph.codegen.calls import products
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.intrinsics import has_f16c
 from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream
-from benchgraph.codegen.microkernel import MAX_LINES_PER_STEP, define, k_steps, prefetch_stream
+from benchgraph.codegen.microkernel import define, k_steps, prefetch_stream
 from benchgraph.codegen.register_tiles import even_split, register_tiles, tile_rows
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import table
 from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import assembly, load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
@@ -44,6 +45,8 @@ from tests.support.microkernels import (
 )
 from tests.support.table import all_hold
 from tests.support.targets import MACHINE_LEVELS
+
+LINES_PER_STEP = table(host()).lines_per_step
 
 WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # wei is widened as it is loaded
 APART = 16  # lines between streams
@@ -213,7 +216,7 @@ def test_parts_of_a_stream_are_prefetched_one_after_the_other(dtypes: DTypes) ->
     target = host()
     made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 67, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
     for kernel, lines, share in itertools.product(made, (1, 3, 16), (0.2, 1)):
-        runs = max(int(k_steps(kernel, target) / ceil(lines / MAX_LINES_PER_STEP) * share), 2)
+        runs = max(int(k_steps(kernel, target) / ceil(lines / LINES_PER_STEP) * share), 2)
         stream = prefetch_stream(kernel, wanted(lines, count=runs, stride=(lines + APART) * LINE_BYTES), target)
         other = prefetch_stream(kernel, wanted(1), target)
         assert stream is not None
@@ -259,11 +262,11 @@ def prefetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *
 
 def test_a_stream_too_long_for_a_kernel_is_not_prefetched() -> None:
     kernel, target = dense(6, 64, 64), host()
-    most = k_steps(kernel, target) * MAX_LINES_PER_STEP
-    assert prefetch_stream(kernel, wanted(most), target) == PrefetchStream(MAX_LINES_PER_STEP * LINE_BYTES)
+    most = k_steps(kernel, target) * LINES_PER_STEP
+    assert prefetch_stream(kernel, wanted(most), target) == PrefetchStream(LINES_PER_STEP * LINE_BYTES)
     assert prefetch_stream(kernel, wanted(most + 1), target) is None
     assert prefetch_stream(kernel, wanted(0), target) is None
-    of_parts = [prefetch_stream(kernel, wanted(MAX_LINES_PER_STEP, count=k_steps(kernel, target) + more), target) for more in (0, 1)]
+    of_parts = [prefetch_stream(kernel, wanted(LINES_PER_STEP, count=k_steps(kernel, target) + more), target) for more in (0, 1)]
     assert [stream is None for stream in of_parts] == [False, True]
 
 

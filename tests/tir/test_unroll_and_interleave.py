@@ -9,13 +9,17 @@ from functools import reduce
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, mul, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, Scope, Stmt, Tensor, UnOp, tensor
-from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES, LONGEST, MOST_REDUCTIONS, ROWS, STREAMED, unroll_and_interleave
+from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
+MACHINE = table(TARGET)
+ROWS, LONGEST, MOST_REDUCTIONS = MACHINE.interleaved_rows, MACHINE.interleaved_row_elements, MACHINE.interleaved_reductions
+STREAMED, FAR_BYTES = MACHINE.streamed_row_elements, MACHINE.far_row_bytes
 FAR = (16 << 20) // (4 * STREAMED) + 1  # rows of f32 that are more than half of a last-level cache
 
 

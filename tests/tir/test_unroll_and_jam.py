@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import table
 from benchgraph.machine.target import PAGE_BYTES
 from benchgraph.tir.build import add, binary, f32, minimum, seq, sub, unary
 from benchgraph.tir.ir import Alloc, BinOp, Expr, Func, Scope, Stmt, Store, UnOp, tensor
-from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES
-from benchgraph.tir.passes.unroll_and_jam import LONGEST, ROWS, unroll_and_jam
+from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, loop, param, put
+
+ROWS, LONGEST = table(TARGET).jammed_rows, table(TARGET).jammed_row_elements
+FAR_BYTES = table(TARGET).far_row_bytes
 
 
 def sums(rows: Expr | int, columns: int, *more: Stmt) -> Func:

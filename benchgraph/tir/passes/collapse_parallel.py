@@ -4,7 +4,7 @@
       parallel for m in 4 { A }          A with b = b_m//4, m = b_m%4
     }                                  }
 
-Short iterations are not collapsed further once there are TASKS tasks per core: each task of a collapsed loop divides its index, whereas an
+Short iterations are not collapsed further once there are enough tasks per core: each task of a collapsed loop divides its index, whereas an
 inner loop has its invariant expressions hoisted.
 """
 
@@ -19,8 +19,6 @@ from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.tasks import is_parallel, without_parallel_loops
 from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_all
-
-TASKS = 16  # per core, so that one task more or less unbalances cores by a sixteenth
 
 
 def collapse_parallel(f: Func, target: Target) -> Func:
@@ -49,8 +47,8 @@ def _nested(s: For) -> For | None:
 
 
 def _is_wide_enough(s: For, inner: For, target: Target) -> bool:
-    short = table(target).short_task_ns
-    return (constant(s.extent) or 0) >= TASKS * target.cores and nanoseconds(inner.body, target, short) < short
+    short, least = table(target).short_task_ns, table(target).tasks_per_core * target.cores
+    return (constant(s.extent) or 0) >= least and nanoseconds(inner.body, target, short) < short
 
 
 def _merged(s: For, inner: For) -> For:

@@ -23,29 +23,29 @@ from math import ceil, isqrt
 from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import Loop, add, block_size, constant, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
-from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, is_strided_read, only_statement
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, is_strided_read, only_statement
 from benchgraph.tir.visit import bound_names, fresh, loads, map_children, substitute_all, walk
-
-SIDE = isqrt(MOST_BYTES // DType.f32.nbytes(1))  # of a block, so that a tile of 32-bit elements has MOST_BYTES
 
 Axis: TypeAlias = tuple[Var, int]  # a loop's variable and extent
 
 
 def interchange_loops(f: Func, target: Target) -> Func:
-    body = _Interchanger(f, bound_names(f.body))(f.body)
+    body = _Interchanger(f, table(target).transposed_tile_bytes, bound_names(f.body))(f.body)
     return f if body is f.body else replace(f, body=body)
 
 
 @dataclass(frozen=True)
 class _Interchanger:
-    """bound: names of all loop variables."""
+    """tile_bytes: of a tile at most. bound: names of all loop variables."""
 
     f: Func
+    tile_bytes: int
     bound: frozenset[str]
 
     def __call__(self, s: Stmt) -> Stmt:
@@ -83,17 +83,18 @@ class _Interchanger:
     def in_blocks(self, rows: Axis, columns: Axis, read: list[Load], body: Stmt) -> Stmt | None:
         """Loops over blocks around those within a block; None if no strided read covers more than a tile."""
         elements = rows[1] * columns[1]
-        if not any(x.tensor.dtype.nbytes(elements) > MOST_BYTES and is_strided_read(x, rows[0], columns[0]) for x in read):
+        if not any(x.tensor.dtype.nbytes(elements) > self.tile_bytes and is_strided_read(x, rows[0], columns[0]) for x in read):
             return None
+        side = isqrt(self.tile_bytes // DType.f32.nbytes(1))
         outer, inner, indices = list[Loop](), list[Loop](), dict[str, Expr]()
         for var, extent in (rows, columns):
-            if extent <= SIDE:
+            if extent <= side:
                 inner.append((var, Const(extent)))
                 continue
             block = Var(fresh(f"{var.name}_block", self.bound))
-            outer.append((block, Const(ceil(extent / SIDE))))
-            inner.append((var, block_size(extent, SIDE, block)))
-            indices[var.name] = add(mul(block, SIDE), var)
+            outer.append((block, Const(ceil(extent / side))))
+            inner.append((var, block_size(extent, side, block)))
+            indices[var.name] = add(mul(block, side), var)
         return nest((*outer, *inner), substitute_all(body, indices))
 
 

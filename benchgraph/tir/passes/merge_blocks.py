@@ -32,9 +32,7 @@ from benchgraph.tir.accesses import by_tensor, is_partitioned
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
-from benchgraph.tir.passes.collapse_parallel import TASKS
 from benchgraph.tir.passes.merge_parallel import is_independent
-from benchgraph.tir.passes.unroll_and_jam import ROWS
 from benchgraph.tir.tasks import is_parallel, iterations_of_task
 from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all, tensor_names, written
 
@@ -69,7 +67,7 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
     if not (is_parallel(a) and is_parallel(b)):
         return None
     few, many = sorted((constant(a.extent) or 0, constant(b.extent) or 0))
-    if few < TASKS * target.cores or many % few:
+    if few < table(target).tasks_per_core * target.cores or many % few:
         return None
     task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
     first, second = (_blocked(s, task, few) for s in (a, b))
@@ -83,20 +81,22 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
             shared += accesses[0].tensor.dtype.nbytes(prod(accesses[0].tensor.shape))
     if shared <= target.l2_bytes:
         return None
-    share = table(target).shared_block_share
-    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes))) is not None:
+    machine = table(target)
+    share = machine.shared_block_share
+    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes), machine.jammed_rows)) is not None:
         return rows, shared
     return (replace(first, body=block(first.body, second.body)), shared) if shared <= share * target.l2_bytes * few else None
 
 
-def _fused_by_rows(a: For, b: For, least: float) -> For | None:
+def _fused_by_rows(a: For, b: For, least: float, group: int) -> For | None:
     """Two loops with their row loops fused too: a's last statement, and one of b's that nothing before it depends on; None otherwise.
 
-    least: iterations of the row loops over all tasks; fewer would each access more rows than L1 holds.
+    least: iterations of the row loops over all tasks; fewer would each access more rows than L1 holds. group: rows per iteration after
+    unroll-and-jam.
     """
     *before, rows = statements(a.body)
     stmts = statements(b.body)
-    at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows)), None)
+    at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows, group)), None)
     if at is None or any(_conflict(rows, s) for s in stmts[:at]):
         return None
     others = stmts[at]
@@ -113,12 +113,12 @@ def _fused_by_rows(a: For, b: For, least: float) -> For | None:
     return replace(a, body=block(*before, *stmts[:at], replace(rows, body=block(rows.body, others.body)), *stmts[at + 1 :]))
 
 
-def _have_same_rows(s: Stmt, rows: Stmt) -> bool:
-    """Whether two statements are serial loops over the same number of rows of a tensor, by single rows or by groups of ROWS."""
+def _have_same_rows(s: Stmt, rows: Stmt, group: int) -> bool:
+    """Whether two statements are serial loops over the same number of rows of a tensor, by single rows or by groups."""
     if not (isinstance(s, For) and isinstance(rows, For) and s.kind is rows.kind is LoopKind.serial):
         return False
     few, many = sorted(constant(loop.extent) or 0 for loop in (s, rows))
-    return many in (few, few * ROWS) and few > 0 and not tensor_names(s).isdisjoint(tensor_names(rows))
+    return many in (few, few * group) and few > 0 and not tensor_names(s).isdisjoint(tensor_names(rows))
 
 
 def _conflict(a: Stmt, b: Stmt) -> bool:

@@ -12,24 +12,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import For, Func, Ramp, Scope, Stmt, Store
-from benchgraph.tir.non_temporal import MOST_READ, map_nests
+from benchgraph.tir.non_temporal import map_nests
 from benchgraph.tir.visit import loads, map_children
 
 
 def non_temporal_stores(f: Func, target: Target) -> Func:
-    body = map_nests(f, target, lambda nest, uncached: _stmt(nest, uncached, nest) if uncached and isinstance(nest, For) else nest)
+    most = table(target).non_temporal_reads
+    body = map_nests(f, target, lambda nest, uncached: _stmt(nest, uncached, nest, most) if uncached and isinstance(nest, For) else nest)
     return f if body is f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, results: frozenset[str], loop: For) -> Stmt:
-    """loop: the innermost loop around s."""
+def _stmt(s: Stmt, results: frozenset[str], loop: For, most: int) -> Stmt:
+    """loop: the innermost loop around s. most: vectors read per vector stored."""
     if isinstance(s, Store):
-        pays = s.tensor.name in results and _stores_lines(s, loop) and _vectors_read(s) <= MOST_READ
+        pays = s.tensor.name in results and _stores_lines(s, loop) and _vectors_read(s) <= most
         return replace(s, non_temporal=True) if pays else s
-    return map_children(s, lambda c: _stmt(c, results, s if isinstance(s, For) else loop))
+    return map_children(s, lambda c: _stmt(c, results, s if isinstance(s, For) else loop, most))
 
 
 def _stores_lines(s: Store, loop: For) -> bool:

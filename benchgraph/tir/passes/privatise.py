@@ -39,8 +39,6 @@ from benchgraph.tir.visit import (
     written,
 )
 
-LEAST_SAVED = 0.02  # of the loop's time on one core
-
 
 def privatise(f: Func, target: Target) -> Func:
     given, done = statements(f.body), list[_Placed]()
@@ -135,7 +133,7 @@ class _Balance:
     def __init__(self, read_by_all: Mapping[str, int], loop: For, target: Target, step: float) -> None:
         self.read_by_all, self.target, self.rates, self.step = read_by_all, target, table(target), step
         self.most = self.rates.remote_line_ns * sum(read_by_all.values())
-        self.loop_ns = nanoseconds(loop, target, self.most / LEAST_SAVED, step)
+        self.loop_ns = nanoseconds(loop, target, self.most / self.rates.private_saved_share, step)
         self.producers_ns, self.transferred, self.has_parallel = 0.0, 0, False
         self.produced, self.read = set[str](), dict[str, int]()
 
@@ -158,7 +156,8 @@ class _Balance:
     @property
     def pays(self) -> bool:
         saved = (self.rates.shared_line_ns if self.has_parallel else self.rates.remote_line_ns) * self.transferred
-        return sum(self.read.values()) <= self.transferred and self.producers_ns <= saved and self.loop_ns <= saved / LEAST_SAVED
+        longest = saved / self.rates.private_saved_share
+        return sum(self.read.values()) <= self.transferred and self.producers_ns <= saved and self.loop_ns <= longest
 
 
 def _privatised(producers: Sequence[Stmt], loop: For, target: Target) -> For:

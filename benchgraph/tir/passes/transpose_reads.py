@@ -15,19 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var
-from benchgraph.tir.transposition import (
-    LEAST_BYTES,
-    LEAST_ROWS,
-    MOST_BYTES,
-    as_transposition,
-    is_strided_read,
-    largest_extent,
-    only_statement,
-)
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, as_transposition, is_strided_read, largest_extent, only_statement
 from benchgraph.tir.visit import (
     bound_names,
     claim,
@@ -45,15 +38,15 @@ from benchgraph.tir.visit import (
 
 def transpose_reads(f: Func, target: Target) -> Func:
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _Transposer(taken, bound_names(f.body))(f.body, {}, Scope.shared)
+    body = _Transposer(taken, bound_names(f.body), table(target).transposed_tile_bytes)(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)
 
 
 class _Transposer:
-    """taken: names of tensors, new ones included; bound: names of loop variables."""
+    """taken: names of tensors, new ones included; bound: names of loop variables; tile_bytes: of a tile at most."""
 
-    def __init__(self, taken: set[str], bound: frozenset[str]) -> None:
-        self.taken, self.bound = taken, bound
+    def __init__(self, taken: set[str], bound: frozenset[str], tile_bytes: int) -> None:
+        self.taken, self.bound, self.tile_bytes = taken, bound, tile_bytes
 
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
         """scope: that of new temporaries."""
@@ -79,7 +72,7 @@ class _Transposer:
         stored, tiles = written(columns.body), dict[Expr, Tensor]()
         for x in dict.fromkeys(loads(columns.body)):
             nbytes = x.tensor.dtype.nbytes
-            fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
+            fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= self.tile_bytes
             if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
                 tiles[x] = self.tile(x.tensor, height * width, scope)
         if not tiles:

@@ -1,6 +1,6 @@
 """unroll-and-interleave: loops over rows that are reduced are unrolled, and the statements of the rows interleaved.
 
-    for i in 32 {                                      for i in 16 {        (by two here; ROWS in fact)
+    for i in 32 {                                      for i in 16 {        (by two here; by four in fact)
       alloc m: f32 register                              alloc m: f32 register
       m = -inf                                           m = -inf
       for j in 64 { m = max(m, x[i, j]) }                alloc m_1: f32 register
@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.affine import Ranges, inside
@@ -29,14 +30,7 @@ from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scop
 from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
 
-ROWS = 4
-MOST_REDUCTIONS = 4  # of one loop over a row; more hide each other's latency, and their accumulators for ROWS rows would not fit
 REGISTERS = 32  # for accumulators of several rows, operands, and the constants of an exponential
-MOST_INSTRUCTIONS = 100  # on a vector in a loop over a row: more hide the latency themselves
-LONGEST = 1024  # elements of a row: vectors of longer ones hide the latency
-# Elements of an f32 row up to which a nest of one reduction is unrolled if L2 holds what it reads: hardware prefetches one row better.
-STREAMED = 256
-FAR_BYTES = 256  # of a row from memory from which on rows are not unrolled: several at a time would jump within a page
 LEAST_SHARE = 0.1  # of the time of the longest rows, below which rows are not worth the code
 
 
@@ -47,14 +41,15 @@ def unroll_and_interleave(f: Func, target: Target) -> Func:
     least = LEAST_SHARE * max((ns for _, ns in loops), default=0.0)
     worth = {id(loop) for loop, ns in loops if ns >= least}
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    return replace(f, body=_unrolled(f.body, worth, taken, bound_names(f.body))) if worth else f
+    rows = table(target).interleaved_rows
+    return replace(f, body=_unrolled(f.body, worth, rows, taken, bound_names(f.body))) if worth else f
 
 
 def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple[For, float]]:
     """Loops over rows that can be unrolled, and the ns that each takes in all. times: how often s runs."""
     if isinstance(s, For):
         ranges = inside(s, ranges)
-        if s.kind is LoopKind.serial and _reduces_rows(s) and not _is_memory_bound(s, target) and _are_independent(s, ranges):
+        if _reduces_rows(s, table(target)) and not _is_memory_bound(s, target) and _are_independent(s, ranges):
             yield s, times * nanoseconds(s, target)
             return
         times *= constant(s.extent) or 1
@@ -62,27 +57,28 @@ def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple
         yield from _rows(c, ranges, times, target)
 
 
-def _unrolled(s: Stmt, loops: Collection[int], taken: set[str], names: frozenset[str]) -> Stmt:
+def _unrolled(s: Stmt, loops: Collection[int], rows: int, taken: set[str], names: frozenset[str]) -> Stmt:
     """loops: by their id()."""
     if isinstance(s, For) and id(s) in loops:
-        return unrolled(s, ROWS, _interleaved, taken, names)
-    return map_children(s, lambda c: _unrolled(c, loops, taken, names))
+        return unrolled(s, rows, _interleaved, taken, names)
+    return map_children(s, lambda c: _unrolled(c, loops, rows, taken, names))
 
 
-def _reduces_rows(loop: For) -> bool:
-    """Whether a loop has a constant number of rows, at least ROWS, and reduces each into registers by short and cheap inner loops."""
-    rows = constant(loop.extent)
-    if rows is None or rows < ROWS or any(isinstance(s, Brgemm | Pack | If) for s in walk(loop.body)):
+def _reduces_rows(loop: For, machine: MachineTable) -> bool:
+    """Whether a loop has a constant number of rows, enough to unroll, and reduces each into registers by short and cheap inner loops."""
+    rows = constant(loop.extent) if loop.kind is LoopKind.serial else None
+    if rows is None or rows < machine.interleaved_rows or any(isinstance(s, Brgemm | Pack | If) for s in walk(loop.body)):
         return False
     inner = [s for s in walk(loop.body) if isinstance(s, For)]
     if not inner or any(_is_vectorised_over_rows(loop, s) or any(isinstance(c, For) for c in walk(s.body)) for s in inner):
         return False
-    is_short = all((n := constant(s.extent)) is not None and n <= LONGEST and s.kind is LoopKind.serial for s in inner)
+    longest = machine.interleaved_row_elements
+    is_short = all((n := constant(s.extent)) is not None and n <= longest and s.kind is LoopKind.serial for s in inner)
     registers = {s.tensor.name for s in children(loop.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
     stores = [[c for c in walk(s.body) if isinstance(c, Store)] for s in inner]
     reductions = [sum(c.tensor.name in registers for c in group) for group in stores]
-    is_cheap = all(sum(map(instructions, group)) <= MOST_INSTRUCTIONS for group in stores)
-    return is_short and is_cheap and 0 < max(reductions) <= MOST_REDUCTIONS
+    is_cheap = all(sum(map(instructions, group)) <= machine.interleaved_instructions for group in stores)
+    return is_short and is_cheap and 0 < max(reductions) <= machine.interleaved_reductions
 
 
 def _is_vectorised_over_rows(rows: For, loop: For) -> bool:
@@ -101,10 +97,10 @@ def _is_memory_bound(loop: For, target: Target) -> bool:
     params = [t for t in read if t.scope is Scope.param]
     if not params:
         return False
-    largest = max(params, key=lambda t: t.nbytes)
-    if target.is_far(largest.nbytes) and largest.dtype.nbytes(read[largest]) >= FAR_BYTES:
+    machine, largest = table(target), max(params, key=lambda t: t.nbytes)
+    if target.is_far(largest.nbytes) and largest.dtype.nbytes(read[largest]) >= machine.far_row_bytes:
         return True
-    if len(inner) > 1 or not isinstance(inner[0].body, Store) or (constant(inner[0].extent) or 0) < STREAMED:
+    if len(inner) > 1 or not isinstance(inner[0].body, Store) or (constant(inner[0].extent) or 0) < machine.streamed_row_elements:
         return False
     is_f32_params = params == [*read] and all(t.dtype is DType.f32 for t in read)
     return is_f32_params and target.l1_bytes < largest.nbytes <= target.cores * target.l2_bytes

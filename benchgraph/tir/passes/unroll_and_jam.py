@@ -1,6 +1,6 @@
 """unroll-and-jam: loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused.
 
-    for r in 64 { for c in 100 {                   for r in 16 { for c in 100 {          (by four: ROWS)
+    for r in 64 { for c in 100 {                   for r in 16 { for c in 100 {          (by four)
       acc[c] = acc[c] + x[r, c]             ->       acc[c] = acc[c] + x[r*4, c] + x[r*4 + 1, c] + x[r*4 + 2, c] + x[r*4 + 3, c]
     } }                                            } }
 
@@ -15,19 +15,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
+from benchgraph.machine.table import table
 from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import FUNCTION, instructions
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
-from benchgraph.tir.passes.unroll_and_interleave import FAR_BYTES
 from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.vector_loops import reduction
 from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
-
-ROWS = 4
-LONGEST = 768  # elements of a row
 
 
 def unroll_and_jam(f: Func, target: Target) -> Func:
@@ -40,17 +37,18 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], names: froze
     if not isinstance(s, For):
         return map_children(s, lambda c: _stmt(c, ranges, target, taken, names))
     within = inside(s, ranges)
-    rows = constant(s.extent)
-    reduced = _reduced_tensors(s) if s.kind is LoopKind.serial and (rows is None or rows >= ROWS) else None
+    rows, machine = constant(s.extent), table(target)
+    can_unroll = s.kind is LoopKind.serial and (rows is None or rows >= machine.jammed_rows)
+    reduced = _reduced_tensors(s, machine.jammed_row_elements) if can_unroll else None
     if reduced and not _is_memory_bound(s, target) and _is_interchangeable(s, reduced, within):
-        return unrolled(s, ROWS, partial(_jammed, reduced), taken, names)
+        return unrolled(s, machine.jammed_rows, partial(_jammed, reduced), taken, names)
     return map_children(s, lambda c: _stmt(c, within, target, taken, names))
 
 
-def _reduced_tensors(loop: For) -> frozenset[str]:
-    """The tensors that a loop over rows reduces into, row by row; none unless it has one cheap inner loop over elements."""
+def _reduced_tensors(loop: For, longest: int) -> frozenset[str]:
+    """The tensors that a loop over rows reduces into, row by row; none unless it has one cheap inner loop that is not longer."""
     inner = loop.body
-    if not isinstance(inner, For) or inner.kind is not LoopKind.serial or not 0 < (constant(inner.extent) or 0) <= LONGEST:
+    if not isinstance(inner, For) or inner.kind is not LoopKind.serial or not 0 < (constant(inner.extent) or 0) <= longest:
         return frozenset()
     stmts = statements(inner.body)
     if not all(isinstance(s, Alloc | Store) for s in stmts) or sum(instructions(s) for s in stmts if isinstance(s, Store)) >= FUNCTION:
@@ -65,9 +63,10 @@ def _is_memory_bound(loop: For, target: Target) -> bool:
     inner = loop.body
     assert isinstance(inner, For)
     far = {load.tensor: load for load in loads(inner.body) if load.tensor.scope is Scope.param and target.is_far(load.tensor.nbytes)}
+    least, most = table(target).far_row_bytes, PAGE_BYTES // table(target).jammed_rows
     for t, load in far.items():
         row, row_pitch = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(pitch(load, loop.var))
-        if row == row_pitch and FAR_BYTES <= row <= PAGE_BYTES // ROWS:
+        if row == row_pitch and least <= row <= most:
             return True
     return False
 

@@ -70,7 +70,7 @@ class _Unroller:
     def __call__(self, s: Stmt, ranges: Ranges) -> Stmt:
         if not isinstance(s, For):
             return map_children(s, lambda c: self(c, ranges))
-        if loop_of(s, self.target.lanes) is not None:
+        if loop_of(s, self.target) is not None:
             return s
         within = inside(s, ranges)
         s = map_children(s, lambda c: self(c, within))

@@ -20,6 +20,7 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
 from benchgraph.core.philox import BLOCK
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.aliasing import any_alias
@@ -41,8 +42,6 @@ from benchgraph.tir.visit import (
     written,
 )
 
-MOST = 16384  # numbers generated at once: 64 KB, a part of a second-level cache
-
 
 def vectorise_random(f: Func, target: Target) -> Func:
     body = _Generator(f, target)(f.body, {}, Scope.shared)
@@ -58,7 +57,7 @@ def _randoms(s: Stmt) -> tuple[Random, ...]:
 
 class _Generator:
     def __init__(self, f: Func, target: Target) -> None:
-        self.f, self.lanes, self.fewest = f, BLOCK * target.lanes, 2 * target.lanes
+        self.f, self.lanes, self.fewest, self.most = f, BLOCK * target.lanes, 2 * target.lanes, table(target).generated_numbers
         self.taken = {p.name for p in f.params} | tensor_names(f.body) | bound_names(f.body)
 
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
@@ -89,7 +88,7 @@ class _Generator:
         read = [load.tensor for part in (e.seed, e.offset) for load in loads_of(part)]
         if not stands or any_alias(self.f, read, written(s)):
             return None
-        return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= MOST else None
+        return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= self.most else None
 
     def generate(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges, scope: Scope) -> tuple[Sequence[Stmt], Expr]:
         """Statements that generate the numbers, and the load that takes the place of the expression."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
@@ -51,9 +52,6 @@ from benchgraph.tir.non_temporal import map_nests
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
 
-ACCUMULATORS = 4  # per reduction: an FMA has 4 cycles of latency, and at least one starts each cycle
-# A loop of unknown extent gets several accumulators only if it may run at least this many rounds; below, the longer remainder costs more.
-FEWEST_ROUNDS = 16
 MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for other values
 
 
@@ -67,7 +65,7 @@ def vectorize(f: Func, target: Target) -> Func:
 def _stmt(s: Stmt, target: Target, taken: set[str], uncached: frozenset[str]) -> Stmt:
     """uncached: names of results that no cache holds."""
     if isinstance(s, For) and s.kind is LoopKind.serial:
-        loop = loop_of(s, target.lanes, uncached)
+        loop = loop_of(s, target, uncached)
         if loop is not None:
             return _vectors(loop, target, taken)
     return map_children(s, lambda c: _stmt(c, target, taken, uncached))
@@ -94,28 +92,26 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
 def _copies(loop: Loop, target: Target) -> int:
     """How many accumulators of each reduction hide its latency.
 
-    One suffices where the loop has at least ACCUMULATORS reductions, all of them of integers (not products), or minima and maxima of floats
+    One suffices where the loop has as many reductions, all of them of integers (not products), or minima and maxima of floats
     beside at least as many other statements: they overlap. Float sums get several wherever there are vectors for them, because their number
     fixes the order of additions and so the result. A loop that only reduces parameters may use more registers: the more vectors of a row
     are read at a time, the fewer streams the hardware must prefetch (docs/measurements/vectorisation.md).
     """
-    if not loop.reductions or not _has_vectors_for_all(loop):
+    machine, count = table(target), table(target).reduction_accumulators
+    if not loop.reductions or not _has_vectors_for_all(loop, count, machine.accumulator_rounds):
         return 1
-    if len(loop.reductions) >= ACCUMULATORS and all(_has_short_latency(loop, r) for r in loop.reductions):
+    if len(loop.reductions) >= count and all(_has_short_latency(loop, r) for r in loop.reductions):
         return 1
     live = target.isa.registers // 2 if _only_reduces_params(loop) else MAX_LIVE_ACCUMULATORS
-    return ACCUMULATORS if len(loop.reductions) * ACCUMULATORS <= live else 2
+    return count if len(loop.reductions) * count <= live else 2
 
 
-def _has_vectors_for_all(loop: Loop) -> bool:
-    """Whether the loop has at least ACCUMULATORS full vectors.
-
-    If its extent is unknown, whether it has an upper bound that allows FEWEST_ROUNDS rounds of them.
-    """
+def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
+    """Whether the loop has a full vector for each accumulator; of unknown extent, whether an upper bound allows so many rounds of them."""
     count = constant(loop.extent)
     if count is not None:
-        return count // loop.lanes >= ACCUMULATORS
-    return FEWEST_ROUNDS * ACCUMULATORS * loop.lanes <= bounds(loop.extent, {})[1] < inf
+        return count // loop.lanes >= accumulators
+    return rounds * accumulators * loop.lanes <= bounds(loop.extent, {})[1] < inf
 
 
 def _only_reduces_params(loop: Loop) -> bool:
