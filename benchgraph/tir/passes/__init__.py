@@ -95,11 +95,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
 
 
 def run(
-    func: Func,
-    target: Target,
-    observe: Observer = print_stage,
-    pipeline: tuple[Pass[Func], ...] = PIPELINE,
-    off: Collection[str] = (),
+    func: Func, target: Target, observe: Observer = print_stage, pipeline: tuple[Pass[Func], ...] = PIPELINE, off: Collection[str] = ()
 ) -> Func:
     """The function after the pipeline, or after a slice of it. off: switches of passes to leave out."""
     return core.run(pipeline, func, target, show=print_tir, verify=verify, observe=observe, off=off)
