@@ -1,4 +1,4 @@
-"""Attrs: an immutable, hashable mapping from attribute name to value, as an IR field must be."""
+"""Attributes of ops as an immutable, hashable mapping, since all fields of IRs are immutable and hashable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Attrs(Mapping[str, AttrValue]):
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        """True when names, types and values agree: 1, 1.0 and True are three different values."""
+        """Whether names, types and values are equal: 1, 1.0 and True are three different values."""
         return isinstance(other, Attrs) and self._key == other._key
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class Attrs(Mapping[str, AttrValue]):
         return Attrs(self._items, **more)
 
     def without(self, *names: str) -> Attrs:
-        """A copy that lacks these names."""
+        """A copy without these names."""
         return Attrs({k: v for k, v in self._items.items() if k not in names})
 
     def integer(self, name: str) -> int:

@@ -21,7 +21,7 @@ from typing import IO, Any, TypeAlias
 
 from benchgraph.core.config import module_path
 
-LAST_WORDS_S = 2.0  # how long a process may take to end after its pipe has closed
+EXIT_S = 2.0  # how long a process may take to end after its pipe has closed
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 Stream: TypeAlias = IO[bytes] | int | None  # as Popen has it; None: the parent's
@@ -37,7 +37,7 @@ class ChildLost(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """What a child runs: main of a module of this package; or of a file, with another interpreter and other folders to import from.
+    """The program of a child: main of a module of this package; or of a file, with another interpreter and other folders to import from.
 
     source: a module, or a path that ends in .py. python, path: '' for this process's interpreter and folders.
     """
@@ -54,7 +54,7 @@ class Program:
 
 
 class Child:
-    """A process that calls main(pipe, *arguments) of a program, and the parent's end of the pipe. Messages are whatever can be pickled."""
+    """A process that calls main(pipe, *arguments) of a program, and the parent's end of the pipe. Messages are pickled objects."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Child:
         return self._process.pid
 
     def send(self, message: object) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `receive` will find
+        with suppress(BrokenPipeError, ConnectionResetError):  # it died, which `receive` reports
             self.pipe.send(message)
 
     def receive(self) -> Any:
@@ -102,14 +102,14 @@ class Child:
             return self.pipe.recv()
         except Exception as bad:  # unpickling raises anything
             is_end = isinstance(bad, EOFError | OSError)
-            lost = self._last_words() if is_end else ChildLost(f"sent what cannot be read ({type(bad).__name__}: {bad})")
+            lost = self._ended() if is_end else ChildLost(f"sent what cannot be read ({type(bad).__name__}: {bad})")
             self.kill()
             raise lost from bad
 
-    def _last_words(self) -> ChildLost:
-        """How it ended, waiting for that at most LAST_WORDS_S."""
+    def _ended(self) -> ChildLost:
+        """How it ended, waiting for that at most EXIT_S."""
         try:
-            code = self._process.wait(LAST_WORDS_S)
+            code = self._process.wait(EXIT_S)
         except TimeoutExpired:
             return ChildLost("closed its pipe")
         if code >= 0:
@@ -125,7 +125,7 @@ class Child:
 
 
 class CapturedOutput:
-    """What a process prints to a stream, in an unnamed file, so that it is not lost if the process dies."""
+    """An unnamed file for what a process prints to a stream, so that it is not lost if the process dies."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = TemporaryFile(buffering=0)  # noqa: SIM115 - it lives as long as the process
@@ -149,6 +149,6 @@ def attach(pipe: int, parent: int | None = None) -> Connection:
     if parent is not None:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != parent:  # the parent died before prctl
             os._exit(1)
     return Connection(pipe)

@@ -13,7 +13,7 @@ _finfo: Any = ml_dtypes.finfo  # untyped upstream; unlike numpy's it knows bf16 
 
 
 class DType(Enum):
-    """A data type; the value is its name in JSON dumps and on the command line. s16 is the compiler's own: see GRAPH_DTYPES."""
+    """A data type; the value is its name in JSON dumps and on the command line. Only the compiler uses s16: see GRAPH_DTYPES."""
 
     undef = "undef"
     f32 = "f32"
@@ -65,17 +65,17 @@ class DType(Enum):
 
     @property
     def least_normal(self) -> float:
-        """The least positive number of a float type that is not subnormal."""
+        """The smallest positive number of a float type that is not subnormal."""
         return float(_finfo(self.numpy).smallest_normal)
 
     @property
     def least_subnormal(self) -> float:
-        """The least positive number of a float type: the step between those near 0."""
+        """The smallest positive number of a float type, which is also the distance between numbers near 0."""
         return float(_finfo(self.numpy).smallest_subnormal)
 
     @property
     def range(self) -> tuple[float, float]:
-        """Smallest and largest finite value."""
+        """The smallest and the largest finite value."""
         if self.is_float:
             info = _finfo(self.numpy)
             return float(info.min), float(info.max)
@@ -87,7 +87,7 @@ class DType(Enum):
 
 
 GRAPH_DTYPES = tuple(dtype for dtype in DType if dtype is not DType.s16)
-"""Those of the tensors of a graph, undef among them. Words are what bytes become where a processor multiplies nothing narrower."""
+"""The dtypes that tensors of a graph may have, undef included. Compiled code widens bytes to s16 on CPUs that cannot multiply bytes."""
 
 _BITS = {
     DType.undef: 0, DType.f32: 32, DType.bf16: 16, DType.f16: 16, DType.f8_e4m3: 8, DType.f8_e5m2: 8, DType.s64: 64,

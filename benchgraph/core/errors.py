@@ -65,6 +65,10 @@ class InvalidArguments(BenchgraphError):
     status = Status.invalid_arguments
 
 
+class UsageError(InvalidArguments):
+    """A command line that cannot be run: an unknown option, a bad value. Exit code 2."""
+
+
 class InvalidGraph(BenchgraphError):
     status = Status.invalid_graph
 
@@ -100,70 +104,63 @@ class OutOfMemory(BenchgraphError):
 class ExecutionFailed(BenchgraphError):
     """Compiled code was entered and did not run to its end: the user's thread pool failed, or the library's process died."""
 
-    status = Status.runtime_error
-
 
 class CompilerFault(BenchgraphError):
-    """A pass refuses what it or an earlier one has made of a graph that was right: nothing a user can mend, and never a skipped case."""
-
-    status = Status.runtime_error
+    """A pass rejects what it or an earlier pass has made of a correct graph: no user can mend that, and the case is never skipped."""
 
 
 @contextmanager
 def within(outer: str) -> Iterator[None]:
-    """What a block raises of these, seen from one level further out (`BenchgraphError.inside`)."""
+    """Add outer context to the errors that a block raises (`BenchgraphError.inside`)."""
     try:
         yield
     except BenchgraphError as bad:
         raise bad.inside(outer) from bad
 
 
-NEAR = 0.66  # of the letters, counted on both sides, are the same and in the same order
+NEAR = 0.66  # share of letters, counted in both words, that are the same and in the same order
 FEW = 3  # words that a suggestion names at most
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """'did you mean 'ReLU'?' for the nearest known words, if they are few, or for those that go on behind it, as gelu_erf does.
-
-    '' when none is near.
-    """
-    words, said = list(known), word.casefold()
-    is_word = any(said == k.casefold() for k in words)  # but for its case
-    begun = [] if is_word else sorted(k for k in words if k.casefold().startswith((f"{said}_", f"{said}-")))
-    near = next((some for some in (begun, all_nearest(word, words)) if 0 < len(some) <= FEW), [])
+    """'did you mean 'ReLU'?' for the nearest known words, or those that continue it after _ or -; '' for none, or more than FEW."""
+    words, folded = list(known), word.casefold()
+    is_word = any(folded == k.casefold() for k in words)
+    longer = [] if is_word else sorted(k for k in words if k.casefold().startswith((f"{folded}_", f"{folded}-")))
+    near = next((some for some in (longer, all_nearest(word, words)) if 0 < len(some) <= FEW), [])
     quoted = " or ".join(f"'{k}'" for k in near)
     return f"did you mean {quoted}?" if near else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that the fewest slips lead to, the last of several; '' when none is near."""
+    """The known word with the fewest typing errors between it and the word, the last of several; '' when none is near."""
     return (all_nearest(word, known) or [""])[-1]
 
 
 def all_nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The known word that the fewest slips lead to, in a list, or all of one length to which a single slip does.
+    """The known word with the fewest typing errors, in a list; all of the same length if there is at most one error.
 
-    Case and the dashes in front of options do not count. Near is one slip in three letters or more, two thirds of all letters in common, or
-    the beginning, four letters at least, of one known word alone.
+    Case and the dashes in front of options do not count. Near: one error in three letters or more, two thirds of all letters in common, or
+    the beginning, four letters at least, of exactly one known word.
     """
-    said = word.lstrip("-").casefold()
-    by_fold = {k.lstrip("-").casefold(): k for k in sorted(known)}
-    alike = {k: _slips(said, k) for k in difflib.get_close_matches(said, by_fold, n=max(len(by_fold), 1), cutoff=0.5)}
-    near = {k: slips for k, slips in alike.items() if (slips <= 1 and len(said) > 2) or _share(said, k) >= NEAR}
+    given = word.lstrip("-").casefold()
+    by_folded = {k.lstrip("-").casefold(): k for k in sorted(known)}
+    alike = {k: _distance(given, k) for k in difflib.get_close_matches(given, by_folded, n=max(len(by_folded), 1), cutoff=0.5)}
+    near = {k: errors for k, errors in alike.items() if (errors <= 1 and len(given) > 2) or _share(given, k) >= NEAR}
     if not near:
-        begun = [k for k in by_fold if len(said) > 3 and k.startswith(said)]
-        return [by_fold[k] for k in begun] if len(begun) == 1 else []
-    least = min((slips, len(k)) for k, slips in near.items())
-    found = [by_fold[k] for k in sorted(near) if (near[k], len(k)) == least]
-    return found if least[0] <= 1 else found[-1:]
+        longer = [k for k in by_folded if len(given) > 3 and k.startswith(given)]
+        return [by_folded[k] for k in longer] if len(longer) == 1 else []
+    least = min((errors, len(k)) for k, errors in near.items())
+    nearest = [by_folded[k] for k in sorted(near) if (near[k], len(k)) == least]
+    return nearest if least[0] <= 1 else nearest[-1:]
 
 
 def _share(a: str, b: str) -> float:
     return difflib.SequenceMatcher(None, b, a, autojunk=False).ratio()
 
 
-def _slips(a: str, b: str) -> int:
-    """Letters to insert, leave out, replace or swap with the next one, to make b of a (the optimal string alignment distance)."""
+def _distance(a: str, b: str) -> int:
+    """The optimal string alignment distance: letters to insert, delete, replace or swap with the next one."""
     before, last = list[int](), list(range(len(b) + 1))
     for i, x in enumerate(a):
         row = [i + 1]
@@ -173,7 +170,3 @@ def _slips(a: str, b: str) -> int:
                 row[-1] = min(row[-1], before[j - 1] + 1)
         before, last = last, row
     return last[-1]
-
-
-class UsageError(InvalidArguments):
-    """A command line nobody can run: an unknown option, a bad value. Exit code 2."""

@@ -1,4 +1,4 @@
-"""Fields of frozen dataclasses as text, `mb=32, split_n=true, why=[(parameter="mb", text="...")]`, and back, by their annotations.
+"""Prints fields of frozen dataclasses, `mb=32, split_n=true, why=[(parameter="mb", text="...")]`, and parses them by their annotations.
 
 A field that equals its default is left out. Fields are booleans, integers, strings, enums, dataclasses, tuples and sets of them, or None.
 """
@@ -17,7 +17,7 @@ from benchgraph.core.tokens import Tokens, print_value
 
 
 def print_fields(record: Any, without: Collection[str] = (), indent: str = "") -> list[str]:
-    """`name=value` for every field but those left out. indent: of the line, for values that take several."""
+    """`name=value` for every field but those in `without`. indent: of the line, for values that take several lines."""
     changed = [(f.name, getattr(record, f.name)) for f in fields(record) if f.name not in without and getattr(record, f.name) != f.default]
     return [f"{name}={_text(value, indent)}" for name, value in changed]
 
@@ -55,13 +55,13 @@ def read_fields(tokens: Tokens, record: type, end: str, without: Collection[str]
 
 @cache
 def _kinds(record: type) -> dict[str, Any]:
-    """By name, what annotations of a dataclass' fields mean."""
+    """The types of a dataclass's fields, by name."""
     hints = get_type_hints(record)
     return {f.name: hints[f.name] for f in fields(cast(Any, record))}
 
 
 def read_record(tokens: Tokens, record: type, end: str) -> Any:
-    """A dataclass from its fields, of which those without a default are needed."""
+    """A dataclass from its fields; those without a default must be there."""
     start = tokens.offset
     values = read_fields(tokens, record, end)
     for f in fields(cast(Any, record)):

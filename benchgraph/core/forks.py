@@ -1,14 +1,13 @@
-"""Safe forks of processes with threads: the child has a copy of memory that other threads may have been changing, and none of them.
+"""Safe forks of processes with threads: the child copies memory that other threads may be changing, but not these threads.
 
 `lock` is for data that is consistent whenever Python switches threads: the child's copy of the lock is free. `Gate` is for other data: a
-fork waits until no thread is inside, and no thread enters until it is done. Both know forks by os.fork alone.
+fork waits until no thread is inside, and no thread enters until it is done. Both work for os.fork only.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
@@ -37,7 +36,7 @@ class Gate:
         with self._changed:
             self._inside += 1
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._changed:
             self._inside -= 1
             self._changed.notify_all()
@@ -51,5 +50,4 @@ class Gate:
         self._changed.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_locks)
+os.register_at_fork(after_in_child=_free_locks)

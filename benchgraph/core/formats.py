@@ -1,4 +1,4 @@
-"""Numbers as text, in one place, so that a table on a terminal and a page about the same run never differ in a digit."""
+"""Numbers as text, in one place, so that tables and pages about the same run have the same digits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import isfinite
 
 NOTHING = "\N{EN DASH}"  # in place of an interval that says nothing
 SAYS_NOTHING = 4.0  # high over low of the interval of a ratio, from which not even a factor of two either way is known
-COARSE_S = 1e-6  # below it four digits of milliseconds say one
+COARSE_S = 1e-6  # below it, four decimals of milliseconds have one significant digit
 
 
 def computer(cpu: str, cores: int, isa: str, threads: int) -> str:
@@ -16,7 +16,7 @@ def computer(cpu: str, cores: int, isa: str, threads: int) -> str:
 
 
 def unit(arithmetic: str) -> str:
-    """Of its rates, in billions of operations a second."""
+    """The unit of rates in this arithmetic: billions of operations per second."""
     return "GOP/s" if arithmetic == "int8" else "GFLOP/s"
 
 
@@ -30,32 +30,32 @@ def size(nbytes: int) -> str:
 
 
 def ranges(ids: Iterable[int]) -> str:
-    """Numbers in ascending order, three or more neighbours as a range, and how many they are where one stands for several: `0-59 (60)`."""
+    """Numbers in ascending order, three or more neighbours as a range, and their count if there is a range: `0-59 (60)`."""
     all_ids = list(ids)
-    said = runs(all_ids)
-    return " ".join(said) + (f" ({len(all_ids)})" if len(said) < len(all_ids) else "")
+    texts = runs(all_ids)
+    return " ".join(texts) + (f" ({len(all_ids)})" if len(texts) < len(all_ids) else "")
 
 
 def runs(ids: Iterable[int], sign: str = "") -> list[str]:
-    """Numbers in ascending order behind a sign, three or more neighbours as one text: `p0-p2`."""
-    found = list[list[int]]()
+    """Numbers in ascending order, each after a sign; three or more neighbours are one text: `p0-p2`."""
+    neighbours = list[list[int]]()
     for id in sorted(ids):
-        if found and id == found[-1][-1] + 1:
-            found[-1].append(id)
+        if neighbours and id == neighbours[-1][-1] + 1:
+            neighbours[-1].append(id)
         else:
-            found.append([id])
-    return [text for run in found for text in ([f"{sign}{run[0]}-{sign}{run[-1]}"] if len(run) > 2 else [f"{sign}{id}" for id in run])]
+            neighbours.append([id])
+    return [t for run in neighbours for t in ([f"{sign}{run[0]}-{sign}{run[-1]}"] if len(run) > 2 else [f"{sign}{id}" for id in run])]
 
 
 def milliseconds(seconds: float, digits: int = 4) -> str:
-    """A number of milliseconds; where four digits of them say next to nothing, microseconds, which then say so: `0.104 us`."""
+    """Milliseconds as a number without unit; below COARSE_S microseconds with their unit: `0.104 us`."""
     if digits >= 4 and 0 < seconds < COARSE_S:
         return f"{seconds * 1e6:.3f} us"
     return f"{seconds * 1e3:.{digits}f}"
 
 
 def interval(low: float, high: float, form: str, between: str) -> str:
-    """The ends of the interval of a ratio; NOTHING where it has none, or one that would hold any ratio at all. form: of a number."""
+    """The ends of the interval of a ratio; NOTHING if it is not finite, or so wide that it says nothing. form: the format of a number."""
     if not (isfinite(low) and isfinite(high)) or low <= 0 or high >= SAYS_NOTHING * low:
         return NOTHING
     return f"{low:{form}}{between}{high:{form}}"
@@ -66,7 +66,7 @@ def number(value: float | None, unit: float = 1.0) -> str:
 
 
 def short(value: float | None, unit: float = 1.0) -> str:
-    """Five characters at most, for anything a machine reads: the table is to fit 120 columns."""
+    """At most five characters for any rate that a machine reaches, so that tables fit 120 columns."""
     return "-" if value is None else f"{value / unit:.1f}" if value < 100 * unit else f"{value / unit:.0f}"
 
 

@@ -1,4 +1,4 @@
-"""The instruction set levels that code is generated for, by oneDNN's names for them, each a superset of the ones below it."""
+"""The instruction set levels that code is generated for, under oneDNN's names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Isa:
-    """One instruction set level: f32 lanes per vector register, and how many registers there are.
+    """One instruction set level. lanes: of f32 per vector register. registers: the number of vector registers.
 
-    needs: features, by LLVM's names, that the CPU must have. without: those that code must not use, though the CPU may have them;
-    LLVM takes with each whatever implies it.
+    needs: CPU features that must be there, in LLVM's names. without: features that code must not use, even if the CPU has them; LLVM also
+    disables the features that imply one of these.
     """
 
     name: str
@@ -21,22 +21,21 @@ class Isa:
 
     @property
     def vector_bits(self) -> int:
-        """Width of one vector register."""
         return 32 * self.lanes
 
     @property
     def has_vnni(self) -> bool:
-        """vpdpbusd: sums of four products of u8 and s8, added to s32, without saturation in between."""
+        """Whether there is vpdpbusd, which adds four products of u8 and s8 to an s32 without saturation in between."""
         return "avx512vnni" in self.needs or "avxvnni" in self.needs
 
     @property
     def has_bf16(self) -> bool:
-        """vdpbf16ps: sums of two products of bf16, added to f32."""
+        """Whether there is vdpbf16ps, which adds two products of bf16 to an f32."""
         return "avx512bf16" in self.needs
 
     @property
     def has_amx(self) -> bool:
-        """Tile registers, and sums of products of bf16, and of u8 and s8, of whole tiles."""
+        """Whether there are tile registers, and instructions that multiply tiles of bf16 and of u8 and s8."""
         return "amx-tile" in self.needs
 
 
@@ -45,7 +44,7 @@ _VNNI = (*_CORE, "avx512vnni")
 _BF16 = (*_VNNI, "avx512bf16")
 _AMX = (*_BF16, "amx-tile", "amx-bf16", "amx-int8")
 
-# Highest first. Conversions of f16 are in avx512f already; its arithmetic (avx512fp16) is not used.
+# Highest first. avx512f already converts f16; arithmetic in f16 (avx512fp16) is not used.
 ISAS = {
     isa.name: isa
     for isa in (

@@ -38,7 +38,7 @@ class Layout:
         return tuple(ceil(shape[axis] / size.get(axis, 1)) for axis in self.order) + tuple(s for _, s in self.blocks)
 
     def elements(self, shape: tuple[int, ...]) -> int:
-        """Elements of that buffer."""
+        """Elements of the buffer, padding included."""
         return prod(self.physical(shape))
 
     def strides(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -52,12 +52,12 @@ class Layout:
             steps.append(step)
             step *= max(extent, 1)
         steps.reverse()
-        found = dict(zip(self.order, steps, strict=False))
-        for place, (axis, size) in enumerate(self.blocks, start=len(self.order)):
-            if shape[axis] > size and found[axis] != size * steps[place]:
+        stride_of = dict(zip(self.order, steps, strict=False))
+        for position, (axis, size) in enumerate(self.blocks, start=len(self.order)):
+            if shape[axis] > size and stride_of[axis] != size * steps[position]:
                 return None
-            found[axis] = steps[place]
-        strides = tuple(found[axis] for axis in range(self.rank))
+            stride_of[axis] = steps[position]
+        strides = tuple(stride_of[axis] for axis in range(self.rank))
         last = sum((d - 1) * s for d, s in zip(shape, strides, strict=True))
         return strides if 0 in shape or last == self.elements(shape) - 1 else None
 
@@ -132,7 +132,6 @@ LAYOUTS = LayoutTable()
 def layout_id(layout: Layout, shape: tuple[int, ...]) -> int:
     """The id of a layout for a tensor of this shape: that of row-major if both are the same for the shape."""
     strides, row_major = layout.strides(shape), plain(layout.rank).strides(shape)
-    is_row_major = (
-        strides is not None and row_major is not None and all(d == 1 or s == r for d, s, r in zip(shape, strides, row_major, strict=True))
-    )
+    both = zip(shape, strides or (), row_major or (), strict=False)
+    is_row_major = strides is not None and row_major is not None and all(d == 1 or s == r for d, s, r in both)
     return LAYOUTS.id(plain(layout.rank) if is_row_major else layout)

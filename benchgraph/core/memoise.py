@@ -1,4 +1,4 @@
-"""Memoised functions of frozen values, which keep their results with the value."""
+"""Memoised functions of frozen values: results are stored in the value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _UNKNOWN: Any = object()
 
 
 def memoised(function: Callable[[N], R]) -> Callable[[N], R]:
-    """A function of one frozen value that stores its result in an attribute of the value, which is no field of it.
+    """A function of one frozen value that stores its result in an attribute of the value that is not a field.
 
-    The function must depend on nothing else, and the shared result must not be changed. The attribute is set without __dict__: reading
-    __dict__ would create it, after which every field takes three times as long to read.
+    The function must depend on nothing else, and the shared result must not be changed. The attribute is not set by way of __dict__:
+    reading __dict__ creates it, and then every field takes three times as long to read.
     """
     key = f"_{function.__module__}.{function.__qualname__}"
 

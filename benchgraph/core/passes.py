@@ -1,6 +1,6 @@
-"""The loop that runs passes, for every IR: it alone verifies, prints, times, dumps and records. A pass only maps IR to IR.
+"""The loop that runs the passes of every IR, and verifies, prints, times, dumps and records them. A pass only maps IR to IR.
 
-A pass says which facts it needs and which it gives, so that the order of a pipeline is checked, not remembered.
+A pass declares the facts that it needs and those that it establishes, so that the order of a pipeline can be checked.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ OFF = "no-"  # in front of a switch: leave the passes out that have it
 class Pass(Generic[T]):
     """name: kebab-case, the file's stem and the word for BENCHGRAPH_PRINT_AFTER. fn returns its argument when nothing changed.
 
-    switch: the word after `no-` that leaves the pass out; '' for one that what follows cannot do without.
-    formerly: names that it had, and with `no-` in front its switch had. Users may go on with these words, and are told the new one.
+    switch: the word after `no-` that leaves the pass out; '' for a pass that later ones depend on. formerly: former names of the pass, and
+    of its switch with `no-` in front; they still work, with a remark that gives the new one.
     """
 
     name: str
@@ -73,7 +73,7 @@ def run(
 ) -> T:
     """Run all passes but those whose switch is in `off`. BENCHGRAPH_VERIFY: 1 verifies the result, 2 after every pass that changed it.
 
-    Raises what passes raise of dtypes and the like, and CompilerFault for shapes that do not fit: what came from outside has been asked.
+    Raises the errors of passes, but CompilerFault for InvalidGraph and InvalidShape, since the user's graph was checked before.
     """
     flags = config()
     record.step(Step("", ir))
@@ -101,9 +101,9 @@ def _text_of(show: Callable[[T], str], ir: T) -> Callable[[], str]:
     return lambda: show(ir)
 
 
-# The texts that a compilation has besides what its passes give, in order: from the partition to the machine code.
+# The stages of a compilation besides its passes, in order: from the partition to the machine code.
 TEXTS = PARTITION, GIR, TIR, LLVM, LLVM_OPT, ASSEMBLY = "partition", "gir", "tir", "llvm", "llvm-opt", "assembly"
-# BENCHGRAPH_DEBUG from this level on prints the stage.
+# The lowest BENCHGRAPH_DEBUG that prints the stage.
 _SHOWN_FROM = {PARTITION: 1, "schedule": 3, TIR: 4, "vectorize": 4, LLVM: 5, ASSEMBLY: 5}
 
 

@@ -1,5 +1,6 @@
-"""philox4x32-10, a stream of random numbers that is a function of the place in it (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As
-Easy as 1, 2, 3; SC 2011). A block of four words comes of a counter of four words and a key of two, in ten rounds.
+"""philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011): random numbers as a function of their position.
+
+A block of four 32-bit words is computed from a counter of four words and a key of two, in ten rounds.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from numpy.typing import NDArray
 
 ROUNDS = 10
 MULTIPLIERS, KEY_STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # from the paper
-WORD_BITS, BLOCK = 32, 4  # words of a block
-LARGEST, WORDS = 2**WORD_BITS - 1, 2**WORD_BITS
-MIDDLE = WORDS // 2  # less so much a word is a number of s32
+WORD_BITS, BLOCK = 32, 4  # BLOCK: words per block
+LARGEST, WORDS = 2**WORD_BITS - 1, 2**WORD_BITS  # the largest word, and the number of words
+MIDDLE = WORDS // 2  # word - MIDDLE is in the range of s32
 
 Words: TypeAlias = NDArray[np.uint32]
 Block: TypeAlias = tuple[Words, Words, Words, Words]
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> Block:
-    """The four words of each block. counter, key: words, numbers or arrays of one shape."""
+    """The four words of each block. counter, key: words, as numbers or as arrays of one shape."""
     c = [np.asarray(word, dtype=np.uint64) for word in counter]
     k = list(key)
     lower, half = np.uint64(LARGEST), np.uint64(WORD_BITS)
@@ -32,10 +33,11 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> Block:
     return a, b, c_, d
 
 
-def blocks(place: Any, seed: Any, offset: Any) -> Block:
-    """Those that words number `place` of streams are in, at place % BLOCK. place, seed, offset: numbers or arrays of 64 bits."""
-    return philox((*_halves(offset), *_halves(place // BLOCK * BLOCK)), _halves(seed))
+def blocks(position: Any, seed: Any, offset: Any) -> Block:
+    """The blocks that contain word number `position` of a stream, at position % BLOCK. All arguments: 64-bit numbers or arrays."""
+    return philox((*_halves(offset), *_halves(position // BLOCK * BLOCK)), _halves(seed))
 
 
 def _halves(x: Any) -> tuple[Any, Any]:
+    """The low and the high word of 64 bits."""
     return x % WORDS, (x >> WORD_BITS) % WORDS

@@ -1,4 +1,4 @@
-"""Progress: what is being done at the moment, reported to a watcher, if there is one.
+"""Progress of the current work, reported to a watcher, if there is one.
 
 with progress_sent_to(show):
     ...              # somewhere below: begin_item("mlp.json"), and then report_progress("compile", 3, 15)

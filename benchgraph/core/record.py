@@ -1,4 +1,4 @@
-"""A record of a compilation, for `benchgraph explain`: the loop of passes records every step, passes add notes on what they did not do.
+"""A record of a compilation, for `benchgraph explain`: the loop of passes records every step, passes note why they did not do something.
 
 with recorded() as record:
     compile_partition(...)       # record.steps, record.notes
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Step:
-    """One pass, or the input of a pipeline. ir: its result. is_off: it was left out, and ir is what it would have got."""
+    """One pass, or the input of a pipeline. ir: its result. is_off: whether it was left out; then ir is its input."""
 
     name: str
     ir: object
@@ -41,7 +41,7 @@ _record: ContextVar[Record | None] = ContextVar("_record", default=None)
 
 
 def is_recorded() -> bool:
-    """Whether there is a record, so that reasons that are expensive to find are worth finding."""
+    """Whether there is a record: reasons that are expensive to find are looked for only then."""
     return _record.get() is not None
 
 

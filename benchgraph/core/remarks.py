@@ -1,4 +1,4 @@
-"""Remarks: warnings about what is accepted although it is not quite right.
+"""Remarks: warnings about input that is accepted although it is not quite right.
 
 with collected() as remarks:
     ...                          # somewhere below: remark("tensor 7 is not there; ignored")

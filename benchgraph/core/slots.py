@@ -14,8 +14,8 @@ from enum import Enum
 class Prefer(Enum):
     """Which of the free slots that are large enough is taken."""
 
-    warmest = "the one that was used last, which is most likely in cache"
-    smallest = "the smallest, which leaves larger ones to larger values"
+    warmest = "the most recently used one, which is most likely in cache"
+    smallest = "the smallest one, which leaves larger slots to larger values"
 
 
 @dataclass(frozen=True)

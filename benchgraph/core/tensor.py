@@ -104,9 +104,8 @@ class LogicalTensor:
             if value is not None:
                 object.__setattr__(self, name, _integers(value, name, where))
         if self.shape is None and self.strides is not None:
-            raise InvalidArguments(
-                f"strides {self.strides} without dims", where=where, fix="give the dims, UNKNOWN_DIM where one is unknown"
-            )
+            fix = "give the dims, UNKNOWN_DIM where one is unknown"
+            raise InvalidArguments(f"strides {self.strides} without dims", where=where, fix=fix)
         if self.shape is not None:
             _check_dims(self.shape, where)
             if self.strides is not None and len(self.strides) != len(self.shape):
@@ -142,9 +141,8 @@ class LogicalTensor:
     def get_dims(self) -> Shape:
         """The dims, UNKNOWN_DIM where a size is unknown. Raises InvalidArguments when the rank is."""
         if self.shape is None:
-            raise InvalidArguments(
-                "its rank is unknown", where=f"logical tensor {self.id}", fix="give it a shape, or query it after compile"
-            )
+            fix = "give it a shape, or query it after compile"
+            raise InvalidArguments("its rank is unknown", where=f"logical tensor {self.id}", fix=fix)
         return self.shape
 
     def get_strides(self) -> Shape:

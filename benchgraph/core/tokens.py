@@ -32,10 +32,10 @@ def print_value(value: AttrValue) -> str:
 
 
 class Tokens:
-    """(kind, text, offset) of every token, and `at`, the next one; the functions read what they are named after, or raise ParseError.
+    """tokens: (kind, text, offset) of each; at: the index of the next one. Methods read what they are named after, or raise ParseError.
 
-    language: what the text is, for messages. marks: a regular expression of the marks; where '#' is none, it begins a comment.
-    name: of the file, '' for a text without one.
+    language: of the text, for messages. marks: a regular expression of the marks; unless '#' is one, it begins a comment. name: of the
+    file, or ''.
     """
 
     def __init__(self, text: str, language: str, marks: str, name: str = "") -> None:
@@ -57,7 +57,7 @@ class Tokens:
         self.refuse(f"expected {expected}{f' ({hint})' if hint else ''}", offset)
 
     def refuse(self, what: str, offset: int | None = None, fix: str = "") -> NoReturn:
-        """Raise a ParseError about a place (default: the next token) where the form is right."""
+        """Raise a ParseError about text that is well-formed (default: the next token) but not allowed."""
         pos = self.tokens[self.at][2] if offset is None else offset
         start = self.text.rfind("\n", 0, pos) + 1
         line = self.text[start:].split("\n", 1)[0]
@@ -80,8 +80,8 @@ class Tokens:
         return self.tokens[self.at][2]
 
     def peek(self, text: str) -> bool:
-        kind, found, _ = self.tokens[self.at]
-        return found == text and kind in ("mark", "word")
+        kind, word, _ = self.tokens[self.at]
+        return word == text and kind in ("mark", "word")
 
     def accept(self, text: str) -> bool:
         if self.peek(text):
@@ -101,8 +101,8 @@ class Tokens:
         return True
 
     def take(self, kind: str, expected: str) -> str:
-        found, text, _ = self.tokens[self.at]
-        if found != kind:
+        next_kind, text, _ = self.tokens[self.at]
+        if next_kind != kind:
             self.fail(expected)
         self.at += 1
         return text
@@ -126,7 +126,7 @@ class Tokens:
         return self.fail(expected)
 
     def at_number(self, further: int = 0) -> bool:
-        """Whether a number, or its sign, comes next, or so many tokens further on."""
+        """Whether the token that is `further` after the next one is a number or its sign."""
         kind, text, _ = self.tokens[self.at + further]
         return kind == "number" or text in _NONFINITE or (kind, text) == ("mark", "-")
 
@@ -149,12 +149,12 @@ class Tokens:
 
     def listed(self, item: Callable[[], T], closing: str) -> tuple[T, ...]:
         """Items between commas up to the closing mark, which is consumed."""
-        found: list[T] = []
+        items: list[T] = []
         while not self.accept(closing):
-            if found and not self.accept(","):
+            if items and not self.accept(","):
                 self.fail(f"',' or '{closing}'")
-            found.append(item())
-        return tuple(found)
+            items.append(item())
+        return tuple(items)
 
     def integers(self) -> tuple[int, ...]:
         self.expect("[")

@@ -114,7 +114,7 @@ class Worker(Child):
         assert self.problem is not None
         if self.problem.globals.verbose:
             self._process.send_signal(signal.SIGABRT)  # faulthandler prints where it hangs
-            self._last_words()
+            self._ended()
         self.kill()
         if not self._began:
             return self._failed(f"no worker process was ready within {BOOT_S:g} s")

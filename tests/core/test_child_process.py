@@ -125,7 +125,7 @@ def test_rubbish_ends_it(start: Start, what: str) -> None:
 
 
 def test_one_that_closes_its_pipe_and_lives_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "LAST_WORDS_S", 0.05)
+    monkeypatch.setattr(child_process, "EXIT_S", 0.05)
     assert loss(start("closes")) == ("closed its pipe", 0)
 
 

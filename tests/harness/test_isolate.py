@@ -103,7 +103,7 @@ def test_how_a_process_died() -> None:
 
 def test_one_that_only_closed_its_pipe_had_memory_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is not run again, though it is killed in the end."""
-    monkeypatch.setattr(child_process, "LAST_WORDS_S", 0.1)
+    monkeypatch.setattr(child_process, "EXIT_S", 0.1)
     crew = _WorkerPool(Setup(BENCH, config()))
     try:
         ((_, done),) = crew.run(parse(["--graph", "--case=closes_its_pipe.json"]).problems, 1, None)
