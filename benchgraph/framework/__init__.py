@@ -1,12 +1,10 @@
 """A small imperative framework on top of the library, to show what adopting the library takes.
 
 memory_desc.py     dtype, dims and layout of memory
-buffers.py         memory of the library's engine
-shared_storage.py  storage shared by arrays
-memory_handle.py   handles of memory for ops while they run
-ndarray.py         arrays on that storage
 reorder.py         converts values between layouts
-temp_space.py      temporary memory: one buffer per thread
+shared_storage.py  memory of the library's engine, shared by arrays
+temp_space.py      memory of a running op: handles, and temporaries from one buffer per thread
+ndarray.py         arrays on that memory
 counters.py        counters per run
 request.py         write requests: null, write_to, write_inplace, add_to
 kernel_cache.py    a bounded cache of compiled kernels per thread

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
-from functools import cache
 
 from benchgraph.core.errors import InvalidArguments, InvalidShape, Unimplemented, within
 from benchgraph.core.layout import Layout
@@ -17,6 +16,7 @@ from benchgraph.framework.kernel_cache import Signature, cached, compiled_for
 from benchgraph.framework.memory_desc import MemoryDesc, describe
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.request import OpReq, outputs
+from benchgraph.framework.shared_storage import default_engine
 from benchgraph.framework.temp_space import Scope, temp_space
 from benchgraph.graph.check import check_one
 from benchgraph.graph.infer import infer_outputs
@@ -31,12 +31,6 @@ class Backend(Enum):
     auto = "auto"
     offload = "offload"
     fallback = "fallback"
-
-
-@cache
-def default_engine() -> Engine:
-    """The CPU as configured at the first call."""
-    return Engine()
 
 
 def invoke(

@@ -15,6 +15,7 @@ from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.program import OpStep, PartitionStep, Program
 from benchgraph.framework.request import OpReq, outputs
 from benchgraph.framework.temp_space import Scope, temp_space
+from benchgraph.graph.ir import Op
 from benchgraph.library.engine import Engine
 
 
@@ -66,10 +67,10 @@ class Execution:
         space = temp_space()
         for step in self.program.steps:
             with space.op(step.label) as scope:
-                if isinstance(step, OpStep):
-                    self._numpy(step, step.reason, scope)
-                else:
+                if isinstance(step, PartitionStep):
                     self._offloaded(step, scope)
+                elif isinstance(step, OpStep):
+                    self._numpy(step.ops[0], step.reason, scope)
         return {t.id: self.env[t.id] for t in self.program.outputs}
 
     def _target(self, t: LogicalTensor) -> tuple[NDArray, OpReq]:
@@ -77,6 +78,8 @@ class Execution:
             return self.targets[t.id]
         if t.id in self.workspace.outputs:
             return self.workspace.outputs[t.id], OpReq.write_to
+        if t.id not in self.workspace.values:  # a value inside a partition whose ops run one by one
+            return NDArray.empty(t.known_shape, t.dtype, f"tensor {t.id}"), OpReq.write_to
         request = OpReq.write_inplace if t.id in self.program.plan.laid_over else OpReq.write_to
         return self.workspace.values[t.id], request
 
@@ -86,12 +89,12 @@ class Execution:
         defaults = {o for o, t in enumerate(outs) if self.is_train and t.id in self.workspace.outputs}
         return [a for a, _ in targets], [r for _, r in targets], defaults
 
-    def _numpy(self, step: OpStep, reason: str, scope: Scope) -> None:
-        counters().fallbacks[step.label] = reason
-        arrays, reqs, defaults = self._targets(step.outs)
-        ins = [self.env[t.id] for t in step.ins]
-        fallback_compute(step.op, ins, arrays, reqs, scope, self.kernels.get(step.op.id), default_only=defaults)
-        self.env.update(zip((t.id for t in step.outs), arrays, strict=True))
+    def _numpy(self, op: Op, reason: str, scope: Scope) -> None:
+        counters().fallbacks[op.label] = reason
+        arrays, reqs, defaults = self._targets(op.outputs)
+        ins = [self.env[t.id] for t in op.inputs]
+        fallback_compute(op, ins, arrays, reqs, scope, self.kernels.get(op.id), default_only=defaults)
+        self.env.update(zip((t.id for t in op.outputs), arrays, strict=True))
 
     def _offloaded(self, step: PartitionStep, scope: Scope) -> None:
         ins, memories, descs, properties = [], [], [], []
@@ -107,22 +110,12 @@ class Execution:
         try:
             kernel = step.kernel(tuple(descs), tuple(properties), self.engine)
         except Unimplemented as bad:  # compiled when the program was built, but not for the present layouts
-            self._piecemeal(step, str(bad))
+            for op in step.ops:
+                with temp_space().op(op.label) as op_scope:
+                    self._numpy(op, str(bad), op_scope)
             return
         arrays, reqs, defaults = self._targets(step.outs)
         with outputs(arrays, kernel.outputs, reqs, scope, ins, kernel.inplace, default_only=defaults) as written:
             kernel(memories, written, scope)
         counters().offloaded += len(step.ops)
         self.env.update(zip((t.id for t in step.outs), arrays, strict=True))
-
-    def _piecemeal(self, step: PartitionStep, reason: str) -> None:
-        """Run the ops of a partition one by one, with memory of their own for values between them."""
-        for op in step.ops:
-            arrays = []
-            for t in op.outputs:
-                is_out = any(t.id == o.id for o in step.outs)
-                arrays.append(self._target(t) if is_out else (NDArray.empty(t.known_shape, t.dtype, f"tensor {t.id}"), OpReq.write_to))
-            counters().fallbacks[op.label] = reason
-            with temp_space().op(op.label) as scope:
-                fallback_compute(op, [self.env[t.id] for t in op.inputs], [a for a, _ in arrays], [r for _, r in arrays], scope)
-            self.env.update({t.id: a for t, (a, _) in zip(op.outputs, arrays, strict=True)})

@@ -125,7 +125,10 @@ class Executor:
         given, requests = dst or {}, requests or {}
         with counted() as done:
             env = self._bound(inputs)
-            self._settle_weights(is_train=is_train)
+            if is_train:
+                self.unpack()
+            elif self._prepacks:
+                self.prepack()
             program = self._program(env, is_train=is_train)
             deferred = self._checked(program, env, given, requests, is_train=is_train)
             targets = {id: (a, requests.get(id, OpReq.write_to)) for id, a in given.items()}
@@ -154,12 +157,6 @@ class Executor:
         if any(op.id in self._refused for op in readers) or not reads_panels(readers, id):
             return None
         return panels(self.params[id].dtype, self.params[id].shape, self._engine)
-
-    def _settle_weights(self, *, is_train: bool) -> None:
-        if is_train:
-            self.unpack()
-        elif self._prepacks:
-            self.prepack()
 
     # ---- preparation ------------------------------------------------------------------------------------------------
 

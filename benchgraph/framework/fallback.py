@@ -33,7 +33,7 @@ def reference_kernel(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) 
 
     def kernel(values: tuple[Values, ...]) -> Sequence[Values]:
         with np.errstate(all="ignore"):  # infinities and NaN are valid results, as in compiled code
-            return row.semantics.reference(call, tuple(map(_exact, values)))
+            return row.semantics.reference(call, tuple(v if v.dtype.kind in "biu" else v.astype(np.float64) for v in values))
 
     return kernel
 
@@ -63,11 +63,6 @@ def fallback_compute(
         stored = [_stored(r, a, values, scope) for r, a in zip(results, dst, strict=True)]
         for result, a, memory in zip(stored, dst, memories, strict=True):
             store(result, memory.data, a.flat)
-
-
-def _exact(values: Values) -> Values:
-    """Floats as float64, others unchanged, for references."""
-    return values if values.dtype.kind in "biu" else values.astype(np.float64)
 
 
 def _stored(result: Values, a: NDArray, values: Sequence[Values], scope: Scope) -> Values:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.framework.memory_desc import MemoryDesc, Values, of_logical
-from benchgraph.framework.memory_handle import Memory
-from benchgraph.framework.temp_space import Scope
+from benchgraph.framework.temp_space import Memory, Scope
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.partition import Partition

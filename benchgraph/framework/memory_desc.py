@@ -83,17 +83,9 @@ class MemoryDesc:
     def inside(self) -> tuple[slice, ...]:
         return tuple(map(slice, self.shape))
 
-    @cached_property
-    def is_packed(self) -> bool:
-        return self.dtype.is_packed
-
-    @cached_property
-    def _numpy(self) -> np.dtype[np.generic]:
-        return self.dtype.numpy
-
     def array(self, data: Bytes) -> Values:
         """Memory of nbytes as an array of the physical dims; of s4 and u4 the bytes."""
-        return data if self.is_packed else data.view(self._numpy).reshape(self.physical)
+        return data if self.dtype.is_packed else data.view(self.dtype.numpy).reshape(self.physical)
 
     def logical(self, id: int, property_type: PropertyType = PropertyType.variable) -> LogicalTensor:
         """As a logical tensor for the library: strided if row-major, else opaque."""

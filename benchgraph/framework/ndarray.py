@@ -1,10 +1,9 @@
 """Arrays of the framework: a window of a chunk of memory, which may have one of the library's layouts.
 
-normal        the window is the chunk, row-major opaque        the chunk is blocked or has another order of axes; `numpy` gives the values
-in the default, row-major layout view          slice, at, reshape: a part of a row-major chunk, at an offset. Of an opaque chunk, it has
-values once the chunk is
-              converted, which its first writer does permanently and its readers do in a copy
-reused        as_array: the whole of a chunk as an array of another shape and dtype, for memory planners
+normal   the window is the chunk, row-major
+opaque   the chunk is blocked or has another order of axes; `numpy` gives the values row-major
+view     slice, at, reshape: part of a chunk. Readers of a view of an opaque chunk convert a copy, the first writer converts the chunk
+reused   as_array: the whole chunk as an array of another shape and dtype, for memory planners
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidShape, Unimplemented
 from benchgraph.core.layout import Layout
 from benchgraph.core.tensor import Shape
-from benchgraph.framework.buffers import allocate
 from benchgraph.framework.memory_desc import Bytes, MemoryDesc, Values, describe
-from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.reorder import convert, default, load, store
-from benchgraph.framework.shared_storage import Chunk, Store
-from benchgraph.framework.temp_space import Scope
+from benchgraph.framework.shared_storage import Chunk, Store, allocate
+from benchgraph.framework.temp_space import Memory, Scope
 
 _OF_NUMPY = {d.numpy: d for d in GRAPH_DTYPES if d is not DType.undef and not d.is_packed}
 

@@ -33,13 +33,24 @@ from benchgraph.partition.ir import Policy
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionStep:
-    """Ops that the library runs together. opened: for each output, whether the library chooses its layout."""
-
+class Step:
     label: str
     ops: tuple[Op, ...]
     ins: tuple[LogicalTensor, ...]
     outs: tuple[LogicalTensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class OpStep(Step):
+    """A single op, run by numpy. reason: why the library does not run it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionStep(Step):
+    """Ops that the library runs together. opened: for each output, whether the library chooses its layout."""
+
     partition: Partition
     fingerprint: Signature
     opened: tuple[bool, ...]
@@ -48,41 +59,14 @@ class PartitionStep:
         """The kernel for inputs with these descs. Raises the errors of compilation."""
         return cached(Signature((self.fingerprint, descs, properties, self.opened)), lambda: self._compiled(descs, properties, engine))
 
-    def _open(self, t: LogicalTensor, *, is_open: bool) -> LogicalTensor:
-        return replace(t, layout_type=LayoutType.any, strides=None) if is_open else t
-
     def _compiled(self, descs: tuple[MemoryDesc, ...], properties: tuple[PropertyType, ...], engine: Engine) -> Kernel:
         scalar = PropertyType.host_scalar
         ins = [t if p is scalar else d.logical(t.id, p) for t, d, p in zip(self.ins, descs, properties, strict=True)]
-        outs = [self._open(t, is_open=is_open) for t, is_open in zip(self.outs, self.opened, strict=True)]
+        open_ = [replace(t, layout_type=LayoutType.any, strides=None) for t in self.outs]
+        outs = [o if is_open else t for t, o, is_open in zip(self.outs, open_, self.opened, strict=True)]
         return Kernel(self.partition, ins, outs, engine)
 
 
-@dataclass(frozen=True, eq=False)
-class OpStep:
-    """An op run by numpy. reason: why the library does not."""
-
-    op: Op
-    reason: str
-
-    @property
-    def label(self) -> str:
-        return self.op.label
-
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        return (self.op,)
-
-    @property
-    def ins(self) -> tuple[LogicalTensor, ...]:
-        return self.op.inputs
-
-    @property
-    def outs(self) -> tuple[LogicalTensor, ...]:
-        return self.op.outputs
-
-
-Step: TypeAlias = PartitionStep | OpStep
 Describe: TypeAlias = Callable[[LogicalTensor], tuple[MemoryDesc, PropertyType]]
 
 
@@ -142,8 +126,8 @@ def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, engine: Eng
             same, opened = Signature((replace(d, id=0), compiled_for(engine))), tuple(map(is_open, d.outputs))
             steps.append(PartitionStep(_label(len(steps), d.ops), d.ops, d.inputs, d.outputs, p, same, opened))
         else:
-            (id,) = p.ops
-            steps.append(OpStep(own[id], refused.get(id, p.reason)))
+            op = own[p.ops[0]]
+            steps.append(OpStep(op.label, (op,), op.inputs, op.outputs, refused.get(op.id, p.reason)))
     return tuple(steps)
 
 
@@ -159,7 +143,7 @@ def _compile(graph: Graph, steps: tuple[Step, ...], describe: Describe, engine: 
     outputs, last = {t.id for t in graph.outputs}, _last_reads(steps)
     values = list[Value]()
     for position, step in enumerate(steps):
-        made, over = tuple(map(of_logical, map(_row_major, step.outs))), dict[int, tuple[int, ...]]()
+        made, over = tuple(of_logical(replace(t, strides=None)) for t in step.outs), dict[int, tuple[int, ...]]()
         if isinstance(step, PartitionStep):
             ins = [descs[t.id] for t in step.ins]
             try:
@@ -184,7 +168,3 @@ def in_default_layout(graph: Graph) -> Graph:
 
 def _last_reads(steps: tuple[Step, ...]) -> dict[int, int]:
     return {t.id: position for position, step in enumerate(steps) for t in step.ins}
-
-
-def _row_major(t: LogicalTensor) -> LogicalTensor:
-    return replace(t, strides=None)

@@ -12,7 +12,7 @@ from benchgraph.framework.memory_desc import Bytes, MemoryDesc, Values, describe
 
 def load(data: Bytes, desc: MemoryDesc) -> Values:
     """The elements with the desc's dims, row-major: the memory itself if it is plain, else a copy. s4 and u4: a byte each, a copy."""
-    if desc.is_packed:
+    if desc.dtype.is_packed:
         return unpack(data, desc.dtype, desc.shape, dense_strides(desc.shape))
     if desc.is_plain:
         return desc.array(data)
@@ -21,7 +21,7 @@ def load(data: Bytes, desc: MemoryDesc) -> Values:
 
 def store(values: Values, data: Bytes, desc: MemoryDesc) -> None:
     """Write elements with the desc's dims to memory of its layout."""
-    if desc.is_packed:
+    if desc.dtype.is_packed:
         data[...] = pack(values, desc.dtype, dense_strides(desc.shape))
         return
     if desc.is_plain:

@@ -26,11 +26,10 @@ import numpy as np
 from benchgraph.core.errors import InvalidArguments, Unimplemented
 from benchgraph.framework.counters import counters
 from benchgraph.framework.memory_desc import MemoryDesc
-from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.reorder import convert
 from benchgraph.framework.shared_storage import Store
-from benchgraph.framework.temp_space import Scope
+from benchgraph.framework.temp_space import Memory, Scope
 
 
 class OpReq(Enum):

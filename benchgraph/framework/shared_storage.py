@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.framework.buffers import allocate
 from benchgraph.framework.memory_desc import Bytes, MemoryDesc, describe
 from benchgraph.framework.reorder import convert
+from benchgraph.library.engine import Engine
+
+
+@cache
+def default_engine() -> Engine:
+    """The CPU as configured at the first call."""
+    return Engine()
+
+
+def allocate(nbytes: int) -> Bytes:
+    """Memory of the library's engine, aligned to cache lines, uninitialised. Raises OutOfMemory."""
+    return default_engine().allocate(nbytes)[:nbytes]
 
 
 class Store:

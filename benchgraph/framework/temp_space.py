@@ -1,4 +1,4 @@
-"""Temporary memory of ops: one buffer per thread, from which every op allocates.
+"""Memory of a running op: handles of arrays and of temporaries, which one buffer per thread provides.
 
 An op that needs more than the buffer gets single allocations, counted as spills, and the buffer grows to the needed size before the next
 op. So only the first run of a model spills.
@@ -7,21 +7,64 @@ op. So only the first run of a model spills.
 from __future__ import annotations
 
 import threading
-from types import TracebackType
+from typing import Protocol
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.framework.buffers import allocate
 from benchgraph.framework.counters import counters
-from benchgraph.framework.memory_desc import Bytes, MemoryDesc
-from benchgraph.framework.memory_handle import Memory
-from benchgraph.machine.target import LINE_BYTES
+from benchgraph.framework.memory_desc import Bytes, MemoryDesc, Values
+from benchgraph.framework.shared_storage import Chunk, allocate
+from benchgraph.machine import target
 
 POISON = 0xFF  # every float format reads it as NaN
 
 
 def on_line(nbytes: int) -> int:
     """nbytes, rounded up to whole cache lines; at least one, so that every temporary has its own address."""
-    return max(-(-nbytes // LINE_BYTES), 1) * LINE_BYTES
+    return max(target.on_line(nbytes), target.LINE_BYTES)
+
+
+class Array(Protocol):
+    """The array of a handle (ndarray.NDArray)."""
+
+    chunk: Chunk
+
+    def where(self) -> str: ...
+
+
+class Memory:
+    """A handle of an array's memory or of a temporary, with its desc. It does not own the memory. of: the array, or a name for messages.
+
+    Valid inside the op that it was made for, on that op's thread, while its array is not freed; any other use raises InvalidArguments.
+    """
+
+    __slots__ = ("_data", "_of", "_scope", "desc")
+
+    def __init__(self, desc: MemoryDesc, data: Bytes, scope: Scope, of: Array | str) -> None:
+        self.desc, self._data, self._scope, self._of = desc, data, scope, of
+
+    @property
+    def name(self) -> str:
+        return self._of if isinstance(self._of, str) else self._of.where()
+
+    @property
+    def data(self) -> Bytes:
+        if not self._scope.is_running:
+            self._scope.check(f"the handle of {self.name} is used")
+        if not isinstance(self._of, str) and self._of.chunk.current is None:
+            fix = "free an array after the last op that uses it"
+            raise InvalidArguments(f"the memory of {self.name} has been freed", where=self._scope.label, fix=fix)
+        return self._data
+
+    @property
+    def array(self) -> Values:
+        return self.desc.array(self.data)
+
+    def as_desc(self, desc: MemoryDesc) -> Memory:
+        """The same memory with another desc: both are row-major and of the same size."""
+        assert self.desc.is_plain
+        assert desc.is_plain
+        assert desc.nbytes == self.desc.nbytes
+        return Memory(desc, self._data, self._scope, self._of)
 
 
 class Scope:
@@ -35,11 +78,11 @@ class Scope:
         self._spilled: list[Bytes] = []
 
     def alloc(self, desc: MemoryDesc, of: str = "") -> Memory:
-        """Uninitialised temporary memory, aligned to cache lines, until the op ends. of: the array that it is for."""
+        """Uninitialised temporary memory, aligned to cache lines, valid until the op ends. of: the array that it is for."""
         return Memory(desc, self.bytes(desc.nbytes), self, f"a temporary for array '{of}'" if of else "a temporary")
 
     def bytes(self, nbytes: int) -> Bytes:
-        """The same as bytes. Raises InvalidArguments after the op has ended, and on another thread."""
+        """As `alloc`, without a handle. Raises InvalidArguments after the op has ended, and on another thread."""
         if not self.is_running:
             self.check("temporary memory is asked for")
         return self._space.carve(nbytes, self._spilled)
@@ -52,9 +95,8 @@ class Scope:
     def check(self, what: str) -> None:
         """Raises InvalidArguments, with `what` was attempted, unless the op is running on this thread."""
         if not self.is_open:
-            raise InvalidArguments(
-                f"{what} after the op has ended", where=self.label, fix="ask the array again, inside the op that uses it"
-            )
+            fix = "ask the array again, inside the op that uses it"
+            raise InvalidArguments(f"{what} after the op has ended", where=self.label, fix=fix)
         if threading.get_ident() != self._thread:
             raise InvalidArguments(f"{what} on another thread", where=self.label, fix="let every thread run ops of its own")
 
@@ -63,7 +105,7 @@ class Scope:
         self.is_open = True
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, bad: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.is_open = False
         self._space.end(self._begin, self._spilled)
 
@@ -81,7 +123,7 @@ class TempSpace:
         self.size, self.poisoned = 0, poisoned
 
     def op(self, label: str) -> Scope:
-        """The scope of one op. label: for messages."""
+        """The scope of an op. label: for messages."""
         return Scope(self, label)
 
     def begin(self) -> int:
@@ -100,7 +142,7 @@ class TempSpace:
         self._used, self._depth = begin, self._depth - 1
 
     def carve(self, nbytes: int, spilled: list[Bytes]) -> Bytes:
-        """The same range is the same array object, by which its bindings are found again."""
+        """The next nbytes of the buffer. The same range is the same array object, by whose identity kernels find their bindings."""
         start, self._used = self._used, self._used + on_line(nbytes)
         self._needed = max(self._needed, self._used)
         counters().temp_bytes = max(counters().temp_bytes, self._used)

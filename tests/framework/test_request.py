@@ -12,10 +12,10 @@ import pytest
 
 from benchgraph.framework import ndarray, request
 from benchgraph.framework.memory_desc import Bytes, MemoryDesc
-from benchgraph.framework.memory_handle import Memory
 from benchgraph.framework.ndarray import NDArray
 from benchgraph.framework.request import Action, OpReq, Output
 from benchgraph.framework.shared_storage import Chunk, Store
+from benchgraph.framework.temp_space import Memory
 from tests.framework.matrix import LAYOUTS, Fault, Shape, check
 
 CASES: dict[Shape, int] = {(1152,): 900, (24, 48): 11_000, (24, 3, 4, 4): 11_000, (24, 1, 3, 4, 4): 7_000, (2, 19, 5, 6): 7_000}
