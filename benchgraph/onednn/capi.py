@@ -109,10 +109,7 @@ LATER: Mapping[str, tuple[Any, ...]] = {  # functions that FIRST lacks and newer
 
 def declare(library: CDLL) -> None:
     """Set the functions' prototypes. Raises AttributeError for a library that lacks one of PROTOTYPES."""
-    for name, arguments in PROTOTYPES.items():
-        function = getattr(library, name)
-        function.argtypes, function.restype = arguments, c_int
-    for name, arguments in LATER.items():
-        if hasattr(library, name):
+    for name, arguments in {**PROTOTYPES, **LATER}.items():
+        if name in PROTOTYPES or hasattr(library, name):
             function = getattr(library, name)
             function.argtypes, function.restype = arguments, c_int

@@ -18,7 +18,7 @@ from benchgraph.onednn import encode, messages
 from benchgraph.onednn.client import WHERE, Process, process
 from benchgraph.onednn.find_library import find
 from benchgraph.onednn.memory_plan import PlannedStep, plan
-from benchgraph.onednn.table import KNOWN, LAYOUT_IS_MEANT, POLICIES, Version
+from benchgraph.onednn.table import DEFINE_LAYOUTS, KNOWN, POLICIES, Version
 from benchgraph.partition.ir import Partition, Policy
 
 KIND = "onednn"  # of its partitions: oneDNN does not report a rule
@@ -62,13 +62,9 @@ class OneDnn:
         parts = self._cut(graph, policy)
         ops = {op.id: op for op in graph.ops}
         position = {op.id: i for i, op in enumerate(graph.order)}
-        fixed_layouts = {t.id for t in graph.outputs} | {
-            t.id for op in graph.ops if op.kind in LAYOUT_IS_MEANT for t in (*op.inputs, *op.outputs)
-        }
-        return tuple(
-            self._partition(graph, part, [ops[id] for id in sorted(part.ops, key=position.__getitem__)], frozenset(fixed_layouts))
-            for part in parts
-        )
+        defining = [t.id for op in graph.ops if op.kind in DEFINE_LAYOUTS for t in (*op.inputs, *op.outputs)]
+        fixed = frozenset({t.id for t in graph.outputs}.union(defining))
+        return tuple(self._partition(graph, p, [ops[id] for id in sorted(p.ops, key=position.__getitem__)], fixed) for p in parts)
 
     def _cut(self, graph: Graph, policy: Policy) -> list[messages.Part]:
         """Our op table describes version KNOWN, so an op that it accepts and an older oneDNN rejects was added in between."""
@@ -95,15 +91,12 @@ class OneDnn:
         if partition.options.off:
             raise Unavailable("oneDNN's passes cannot be left out", where=WHERE, fix="give it a policy without options")
         ins, outs = (tuple(encode.tensor(t, self.release) for t in side) for side in (partition.inputs, partition.outputs))
-        return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], self._ask(partition.id, ins, outs))
+        made: messages.Compiled = self.process.ask("compile", partition.id, ins, outs)
+        return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], made)
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
         """One after the other: its process handles one request at a time."""
         return [self.compile(p) for p in partitions]
-
-    def _ask(self, part: int, ins: tuple[messages.Tensor, ...], outs: tuple[messages.Tensor, ...]) -> messages.Compiled:
-        compiled: messages.Compiled = self.process.ask("compile", part, ins, outs)
-        return compiled
 
     def caller(
         self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]

@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from ctypes import CDLL, byref, c_float, c_int64, c_size_t, c_uint8, c_void_p, memmove
 from dataclasses import replace
 from itertools import count
@@ -35,7 +36,9 @@ class Refused(Exception):
 
 
 class Handle:
-    """A pointer of oneDNN's, destroyed by `close`."""
+    """A pointer of oneDNN's, destroyed by `close`. message: of a compiled partition."""
+
+    message: Compiled
 
     def __init__(self, value: int | None, destroy: Callable[[int | None], int]) -> None:
         self.value, self._destroy = value, destroy
@@ -46,19 +49,11 @@ class Handle:
         self.value = None
 
 
-class CompiledPartition(Handle):
-    """With its compiled tensors."""
-
-    def __init__(self, value: int | None, destroy: Callable[[int | None], int], message: Compiled) -> None:
-        super().__init__(value, destroy)
-        self.message = message
-
-
 class BoundStep:
     """A compiled partition with a tensor object per port. Tensors of host scalars copy the value, so they are created for each step."""
 
     def __init__(self, session: Session, step: Step) -> None:
-        self.compiled: CompiledPartition = session.object(step.compiled)
+        self.compiled: Handle = session.object(step.compiled)
         ports = (*self.compiled.message.inputs, *self.compiled.message.outputs)
         self._buffers: list[Buffer] = [session.object(number) for number in (*step.inputs, *step.outputs)]
         self._handles = [session.tensor(placed.tensor, b) for placed, b in zip(ports, self._buffers, strict=True)]
@@ -143,10 +138,7 @@ class Session:
                 removed.close()
 
     def cut(self, graph: Graph, policy: int) -> list[Part]:
-        value = c_void_p()
-        self._check(self._lib.dnnl_graph_graph_create_with_fpmath_mode(byref(value), capi.CPU, graph.fpmath), "creating the graph")
-        handle = Handle(value.value, self._lib.dnnl_graph_graph_destroy)
-        try:
+        with closing(self._created("graph_graph_create_with_fpmath_mode", "graph_graph", "the graph", capi.CPU, graph.fpmath)) as handle:
             if graph.integers is not None and self.version[:2] >= FPMATH_OF_INTEGERS:
                 status = self._lib.dnnl_graph_graph_set_fpmath_mode(handle.value, graph.fpmath, int(graph.integers))
                 self._check(status, "setting the math mode")
@@ -159,14 +151,11 @@ class Session:
             handles = (c_void_p * max(number.value, 1))()
             self._check(self._lib.dnnl_graph_graph_get_partitions(handle.value, number.value, handles), "getting the partitions")
             return [self._part(handles[i]) for i in range(number.value)]
-        finally:
-            handle.close()
 
     def compile(self, partition: int, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Compiled:
         """Compile a partition for these tensors. The time is that of this call alone."""
-        part, value = self.object(partition), c_void_p()
-        self._check(self._lib.dnnl_graph_compiled_partition_create(byref(value), part.value), "creating a compiled partition")
-        handle = Handle(value.value, self._lib.dnnl_graph_compiled_partition_destroy)
+        part = self.object(partition)
+        handle = self._created("graph_compiled_partition_create", "graph_compiled_partition", "a compiled partition", part.value)
         try:
             ins, outs = _pointers(inputs), _pointers(outputs)
             compile = self._lib.dnnl_graph_partition_compile
@@ -180,10 +169,8 @@ class Session:
         except Refused:
             handle.close()
             raise
-        number = next(self._numbers)
-        message = Compiled(number, seconds, placed[0], placed[1], inplace, tuple(implementations))
-        self._objects[number] = CompiledPartition(handle.value, self._lib.dnnl_graph_compiled_partition_destroy, message)
-        return message
+        handle.message = Compiled(self._keep(handle), seconds, placed[0], placed[1], inplace, tuple(implementations))
+        return handle.message
 
     def window(self, nbytes: int) -> None:
         """Map the shared memory; its descriptor follows on the pipe."""
@@ -206,22 +193,16 @@ class Session:
         memmove(self._window.address, self.object(buffer).address, nbytes)
 
     def execute(self, step: Step) -> None:
-        bound = BoundStep(self, step)
-        try:
-            compiled, n_inputs, ins, n_outputs, outs = bound.compiled.value, bound.n_inputs, bound.inputs, bound.n_outputs, bound.outputs
-            status = self._lib.dnnl_graph_compiled_partition_execute(compiled, self._stream, n_inputs, ins, n_outputs, outs)
+        with closing(BoundStep(self, step)) as bound:
+            arguments = bound.n_inputs, bound.inputs, bound.n_outputs, bound.outputs
+            status = self._lib.dnnl_graph_compiled_partition_execute(bound.compiled.value, self._stream, *arguments)
             self._check(status or self._lib.dnnl_stream_wait(self._stream), "executing the partition")
-        finally:
-            bound.close()
 
     def chain(self, steps: tuple[Step, ...]) -> int:
         return self._keep(Chain([BoundStep(self, step) for step in steps]))
 
     def run(self, chain: int, times: int) -> float:
-        """Execute the chain's steps in order, so many times, in one native call. Returns its seconds.
-
-        When this returns, idle threads sleep.
-        """
+        """Execute the chain's steps in order, so many times, in one native call. Returns its seconds, once idle threads sleep."""
         steps: Chain = self.object(chain)
         execute = ctypes.cast(self._lib.dnnl_graph_compiled_partition_execute, c_void_p)
         wait = ctypes.cast(self._lib.dnnl_stream_wait, c_void_p)
@@ -237,6 +218,12 @@ class Session:
     def object(self, number: int) -> Any:
         return self._objects[number]
 
+    def _created(self, create: str, kind: str, what: str, *arguments: Any) -> Handle:
+        """An object made by the C function dnnl_<create>, and destroyed by dnnl_<kind>_destroy."""
+        value = c_void_p()
+        self._check(getattr(self._lib, f"dnnl_{create}")(byref(value), *arguments), f"creating {what}")
+        return Handle(value.value, getattr(self._lib, f"dnnl_{kind}_destroy"))
+
     def _keep(self, value: Any) -> int:
         number = next(self._numbers)
         self._objects[number] = value
@@ -248,19 +235,14 @@ class Session:
 
     def tensor(self, tensor: Tensor, buffer: Buffer) -> Handle:
         """A tensor on a buffer; for a host scalar, with the buffer's present value."""
-        value, lt = c_void_p(), structure(tensor)
-        if tensor.property == _HOST_SCALAR:
-            status = self._lib.dnnl_graph_tensor_create_scalar(byref(value), byref(lt), buffer.address)
-        else:
-            status = self._lib.dnnl_graph_tensor_create(byref(value), byref(lt), self._engine, buffer.address)
-        self._check(status, f"creating tensor {tensor.id}")
-        return Handle(value.value, self._lib.dnnl_graph_tensor_destroy)
+        is_scalar, lt = tensor.property == _HOST_SCALAR, byref(structure(tensor))
+        arguments = (lt, buffer.address) if is_scalar else (lt, self._engine, buffer.address)
+        create = "graph_tensor_create_scalar" if is_scalar else "graph_tensor_create"
+        return self._created(create, "graph_tensor", f"tensor {tensor.id}", *arguments)
 
     def _add(self, graph: Handle, op: Op) -> None:
-        where, value = f"op {op.id}: {op.name}", c_void_p()
-        self._check(self._lib.dnnl_graph_op_create(byref(value), op.id, op.kind, op.name.encode()), f"creating {where}")
-        handle = Handle(value.value, self._lib.dnnl_graph_op_destroy)
-        try:
+        where = f"op {op.id}: {op.name}"
+        with closing(self._created("graph_op_create", "graph_op", where, op.id, op.kind, op.name.encode())) as handle:
             for code, form, v in op.attrs:
                 self._check(self._set(handle, code, form, v), f"setting attribute 0x{code:x} of {where}")
             for t in op.inputs:
@@ -268,8 +250,6 @@ class Session:
             for t in op.outputs:
                 self._check(self._lib.dnnl_graph_op_add_output(handle.value, byref(structure(t))), f"adding an output to {where}")
             self._check(self._lib.dnnl_graph_add_op(graph.value, handle.value), f"adding {where}")
-        finally:
-            handle.close()
 
     def _set(self, op: Handle, code: int, form: str, value: Any) -> int:
         if form == "s":
@@ -302,9 +282,8 @@ class Session:
         lt, nbytes = capi.LogicalTensor(), c_size_t()
         status = self._lib.dnnl_graph_compiled_partition_query_logical_tensor(compiled.value, tensor.id, byref(lt))
         self._check(status, f"querying tensor {tensor.id}")
-        self._check(
-            self._lib.dnnl_graph_logical_tensor_get_mem_size(byref(lt), byref(nbytes)), f"asking for the size of tensor {tensor.id}"
-        )
+        status = self._lib.dnnl_graph_logical_tensor_get_mem_size(byref(lt), byref(nbytes))
+        self._check(status, f"asking for the size of tensor {tensor.id}")
         return Placed(replace(_message(lt), property=tensor.property), nbytes.value)  # which oneDNN's answer may lack
 
     def _inplace(self, compiled: Handle) -> tuple[tuple[int, int], ...]:
@@ -314,7 +293,7 @@ class Session:
         return tuple((pairs[i].input_id, pairs[i].output_id) for i in range(n.value))
 
 
-def _loader_says(path: str, bad: OSError) -> str:
+def _loader_error(path: str, bad: OSError) -> str:
     """The loader's message. It reports files for other machines as missing."""
     text = str(bad).removeprefix(f"{path}: ")
     return "it is for another machine" if "No such file" in text and str(bad).startswith(path) and os.path.isfile(path) else text
@@ -324,9 +303,8 @@ def load(path: str) -> tuple[Any, tuple[int, int, int], str]:
     try:
         library = CDLL(path)
     except OSError as bad:
-        raise Refused(
-            "invalid_arguments", f"{path} cannot be loaded: {_loader_says(path, bad)}", "give the path of a libdnnl.so.3 for this machine"
-        ) from bad
+        what = f"{path} cannot be loaded: {_loader_error(path, bad)}"
+        raise Refused("invalid_arguments", what, "give the path of a libdnnl.so.3 for this machine") from bad
     try:
         library.dnnl_version.restype = ctypes.POINTER(capi.VersionInfo)
         info = library.dnnl_version().contents

@@ -84,4 +84,4 @@ FPMATH_OF_INTEGERS: Version = (3, 7)  # dnnl_graph_graph_set_fpmath_mode, the on
 
 POLICIES = {"fused": Entry(1), "one_op_each": Entry(2)}  # fusion and debug
 
-LAYOUT_IS_MEANT = frozenset({"Reorder"})  # kinds that define their tensors' layouts, which stay strided as in benchdnn
+DEFINE_LAYOUTS = frozenset({"Reorder"})  # kinds that define their tensors' layouts, which stay strided as in benchdnn
