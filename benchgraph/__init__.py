@@ -59,10 +59,9 @@ if TYPE_CHECKING:
     from benchgraph.library.compiled_partition import CompiledPartition
     from benchgraph.library.dump import GraphDumpMode, set_dump_mode
     from benchgraph.library.engine import Engine, Stream
-    from benchgraph.library.fpmath import FpmathMode
     from benchgraph.library.graph import Graph
     from benchgraph.library.op import Op
-    from benchgraph.library.partition import Partition
+    from benchgraph.library.partition import FpmathMode, Partition
     from benchgraph.library.tensor import ALLOCATE, Tensor
     from benchgraph.partition.ir import Policy
     from benchgraph.runtime.memory import Allocator
@@ -94,10 +93,9 @@ _HOMES = {
     "library.compiled_partition": ("CompiledPartition",),
     "library.dump": ("GraphDumpMode", "set_dump_mode"),
     "library.engine": ("Engine", "Stream"),
-    "library.fpmath": ("FpmathMode",),
     "library.graph": ("Graph",),
     "library.op": ("Op",),
-    "library.partition": ("Partition",),
+    "library.partition": ("FpmathMode", "Partition"),
     "library.tensor": ("ALLOCATE", "Tensor"),
     "partition.ir": ("Policy",),
     "runtime.memory": ("Allocator",),

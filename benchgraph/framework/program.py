@@ -25,9 +25,8 @@ from benchgraph.framework.memory_desc import MemoryDesc, of_logical
 from benchgraph.graph.infer import infer_shapes
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.library.engine import Engine
-from benchgraph.library.fpmath import FpmathMode
 from benchgraph.library.graph import Graph as LibraryGraph
-from benchgraph.library.partition import Partition
+from benchgraph.library.partition import FpmathMode, Partition
 from benchgraph.ops.structural import WILDCARD
 from benchgraph.partition.ir import Policy
 

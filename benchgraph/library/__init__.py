@@ -2,10 +2,9 @@
 
 engine.py              Engine, Stream
 tensor.py              Tensor
-fpmath.py              FpmathMode
 op.py                  Op
 graph.py               Graph: add ops, finalize, get partitions
-partition.py           Partition
+partition.py           Partition, FpmathMode
 compiled_partition.py  CompiledPartition
 cache.py               a bounded cache: of compiled partitions, and of bound buffers
 verbose.py             the log of compilations and executions

@@ -45,7 +45,7 @@ class Cache(Generic[V]):
 
     @capacity.setter
     def capacity(self, capacity: int) -> None:
-        """Shrinking drops the least recently used. Raises InvalidArguments for a negative number."""
+        """Drop the least recently used values beyond the capacity. Raises InvalidArguments for a negative number."""
         if capacity < 0:
             raise InvalidArguments(f"a cache of capacity {capacity}", fix="use 0 to switch it off")
         with self._lock:
@@ -101,8 +101,7 @@ class Cache(Generic[V]):
 
 
 compiled_partitions: Cache[Executable] = Cache(lambda: config().compiled_partition_cache_capacity)
-if hasattr(os, "register_at_fork"):  # the child lacks the threads that were making them
-    os.register_at_fork(after_in_child=compiled_partitions.forget_pending)
+os.register_at_fork(after_in_child=compiled_partitions.forget_pending)  # the child lacks the threads that were making them
 
 
 def get_compiled_partition_cache_capacity() -> int:
@@ -122,10 +121,7 @@ def get_constant_tensor_cache_capacity(engine_kind: str = "cpu") -> int:
 
 
 def set_constant_tensor_cache_capacity(engine_kind: str, megabytes: int) -> None:
-    """Clear the cache of constants and set its size in MB; 0 disables it.
-
-    Raises InvalidArguments for a negative number, and for another engine.
-    """
+    """Clear the cache of constants and set its size in MB; 0 disables it. InvalidArguments for a negative number, or another engine."""
     _check_kind(engine_kind)
     constant_tensors.capacity = megabytes
 

@@ -10,9 +10,8 @@ from benchgraph.core.errors import BenchgraphError, InvalidArguments, InvalidGra
 from benchgraph.graph.check import check_one
 from benchgraph.graph.text import print_tensor
 from benchgraph.library.dump import dump_graph, dump_partitioning
-from benchgraph.library.fpmath import FpmathMode
 from benchgraph.library.op import Op
-from benchgraph.library.partition import Partition, check_engine_kind
+from benchgraph.library.partition import FpmathMode, Partition, check_engine_kind
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 

@@ -100,10 +100,7 @@ def _attr_value(value: object, where: str) -> AttrValue:
         return tuple(int(v) for v in value) if whole else tuple(float(v) for v in value)
     if isinstance(value, bool):
         return value
-    if isinstance(value, Integral):
-        return int(value)
     if isinstance(value, Real):
-        return float(value)
-    raise InvalidArguments(
-        f"the value is {value!r}", where=where, fix="use an integer, a number, a boolean, a string, or a sequence of numbers"
-    )
+        return int(value) if isinstance(value, Integral) else float(value)
+    fix = "use an integer, a number, a boolean, a string, or a sequence of numbers"
+    raise InvalidArguments(f"the value is {value!r}", where=where, fix=fix)

@@ -57,10 +57,8 @@ class Benchgraph:
         engine = Engine()
         stream = Stream(engine)
         made = CompiledPartition(partition, _ids(partition.inputs), _ids(partition.outputs), executable, engine)
-        ins, outs = (
-            [_tensor(t, engine, array) for t, array in zip(ports, arrays, strict=True)]
-            for ports, arrays in ((partition.inputs, inputs), (partition.outputs, outputs))
-        )
+        ins = [_tensor(t, engine, array) for t, array in zip(partition.inputs, inputs, strict=True)]
+        outs = [_tensor(t, engine, array) for t, array in zip(partition.outputs, outputs, strict=True)]
         return lambda: made.execute(stream, ins, outs)
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 
 from benchgraph import graph
 from benchgraph.compile import compile_partition, named, work
@@ -18,7 +19,6 @@ from benchgraph.library.cache import compiled_partitions
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.dump import dump_partition
 from benchgraph.library.engine import Engine
-from benchgraph.library.fpmath import FpmathMode
 from benchgraph.library.op import Op
 from benchgraph.machine.tuning import tuned
 from benchgraph.partition import ir
@@ -27,6 +27,16 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
 
 ENGINE_KINDS = ("cpu", "gpu")
+
+
+class FpmathMode(Enum):
+    """How far f32 may be rounded inside an op (dnnl_fpmath_mode_t). A permission: computing more exactly is always allowed."""
+
+    strict = "strict"
+    bf16 = "bf16"
+    f16 = "f16"
+    tf32 = "tf32"
+    any = "any"
 
 
 def check_engine_kind(kind: str, where: str) -> None:

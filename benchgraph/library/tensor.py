@@ -146,12 +146,14 @@ class Tensor:
         """The tensor's memory for a handle: the handle itself, or packed memory made from it."""
         logical, engine = self._logical, self._engine
         if logical.layout_type is LayoutType.opaque:
-            return _checked_opaque(logical, handle)
+            return _checked_bytes(logical, handle, "an opaque layout", f"give {logical.nbytes} contiguous bytes of uint8")
         by_element = _BY_ELEMENT.get(logical.dtype)
         if by_element is None or engine is None:
             return _checked(logical, handle, _name(logical))
         if not isinstance(handle, np.ndarray) or handle.dtype != by_element or handle.shape != logical.known_shape:
-            return _checked_packed(logical, handle, by_element)
+            memory = f"its memory, two elements to a byte: {logical.nbytes} contiguous bytes of uint8"
+            fix = f"give {memory}; or ml_dtypes.{by_element} of shape {logical.known_shape}, to be copied"
+            return _checked_bytes(logical, handle, logical.dtype.value, fix)
         array = view(engine.allocate(logical.nbytes), logical)
         put(array, logical, handle.astype(logical.dtype.numpy))
         return array
@@ -206,25 +208,11 @@ def _checked(logical: LogicalTensor, handle: Array, where: str) -> Array:
     return handle
 
 
-def _is_memory(logical: LogicalTensor, handle: Array) -> bool:
+def _checked_bytes(logical: LogicalTensor, handle: Array, what: str, fix: str) -> Array:
     is_bytes = isinstance(handle, np.ndarray) and handle.dtype == np.uint8
-    return is_bytes and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous
-
-
-def _checked_opaque(logical: LogicalTensor, handle: Array) -> Array:
-    if not _is_memory(logical, handle):
+    if not (is_bytes and handle.shape == (logical.nbytes,) and handle.flags.c_contiguous):
         given = f"{handle.dtype} array of shape {handle.shape}" if isinstance(handle, np.ndarray) else type(handle).__name__
-        fix = f"give {logical.nbytes} contiguous bytes of uint8"
-        raise InvalidArguments(f"a {given} for an opaque layout", where=_name(logical), fix=fix)
-    return handle
-
-
-def _checked_packed(logical: LogicalTensor, handle: Array, by_element: np.dtype) -> Array:
-    if not _is_memory(logical, handle):
-        given = f"{handle.dtype} array of shape {handle.shape}" if isinstance(handle, np.ndarray) else type(handle).__name__
-        memory = f"its memory, two elements to a byte: {logical.nbytes} contiguous bytes of uint8"
-        fix = f"give {memory}; or ml_dtypes.{by_element} of shape {logical.known_shape}, to be copied"
-        raise InvalidArguments(f"a {given} for {logical.dtype.value}", where=_name(logical), fix=fix)
+        raise InvalidArguments(f"a {given} for {what}", where=_name(logical), fix=fix)
     return handle
 
 

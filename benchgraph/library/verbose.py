@@ -62,22 +62,11 @@ def logged(call: Callable[[], None], about: Callable[[], str]) -> Callable[[], N
 
 def describe(partition: Partition, code: Code) -> str:
     """The fields from the engine to the backend."""
-    tensors = [f"in{i}_{_tensor(t)}" for i, t in enumerate(partition.inputs)] + [
-        f"out{i}_{_tensor(t)}" for i, t in enumerate(partition.outputs)
-    ]
+    sides = ("in", partition.inputs), ("out", partition.outputs)
+    tensors = " ".join(f"{side}{i}_{_tensor(t)}" for side, ports in sides for i, t in enumerate(ports))
     names = ";".join(_plain(op.name) or f"{op.kind}_{op.id}" for op in partition.ops)
-    fields = (
-        partition.engine_kind,
-        str(partition.id),
-        partition.kind,
-        names,
-        _formats(partition),
-        " ".join(tensors),
-        f"fpm:{partition.fpmath_mode}",
-        f"jit:{code.isa.name}",
-        "benchgraph",
-    )
-    return ",".join(fields)
+    p = partition
+    return f"{p.engine_kind},{p.id},{p.kind},{names},{_formats(p)},{tensors},fpm:{p.fpmath_mode},jit:{code.isa.name},benchgraph"
 
 
 def _plain(name: str) -> str:
