@@ -26,15 +26,12 @@ def check_buffers(role: str, arrays: Sequence[Array], tensors: tuple[Tensor, ...
             _check_packed(array, t, where)
             continue
         if array.dtype != t.dtype.numpy:
-            raise InvalidArguments(
-                f"dtype {array.dtype}, compiled for {t.dtype.value}", where=where, fix=f"pass numpy dtype {t.dtype.numpy}"
-            )
+            what = f"dtype {array.dtype}, compiled for {t.dtype.value}"
+            raise InvalidArguments(what, where=where, fix=f"pass numpy dtype {t.dtype.numpy}")
         if not _has_layout(array, t):
             strides = tuple(s // array.itemsize for s in array.strides)
-            got = f"shape {array.shape} with strides {strides}"
-            raise InvalidArguments(
-                f"{got}, compiled for shape {t.shape} with strides {t.strides}", where=where, fix="copy it into that layout"
-            )
+            what = f"shape {array.shape} with strides {strides}, compiled for shape {t.shape} with strides {t.strides}"
+            raise InvalidArguments(what, where=where, fix="copy it into that layout")
         if role == "output" and not array.flags.writeable:
             raise InvalidArguments("the array is read-only", where=where, fix="pass a writeable one")
 
@@ -64,10 +61,9 @@ def check_no_overlap(inputs: Sequence[BoundTensor], outputs: Sequence[BoundTenso
         for i, (t, other) in enumerate(inputs):
             if not overlap(array, other):
                 continue
-            if (i, o) not in inplace:
-                raise InvalidArguments(f"it overlaps input {i} ({t.name})", where=where, fix=OVERLAP_REMEDY)
-            if address(array) != address(other):
-                fix = "give it exactly that memory, or memory of its own"
+            may_overlap = (i, o) in inplace
+            if not may_overlap or address(array) != address(other):
+                fix = "give it exactly that memory, or memory of its own" if may_overlap else OVERLAP_REMEDY
                 raise InvalidArguments(f"it overlaps input {i} ({t.name})", where=where, fix=fix)
         for i, (t, other) in enumerate(outputs[:o]):
             if overlap(array, other):

@@ -28,22 +28,19 @@ from benchgraph.runtime import llvm_without_lock
 from benchgraph.runtime.disk_cache import store
 
 OBJECT = "object"  # kind of file
-
-
 PASSES = "sroa", "instruction_combine", "simplify_cfg"  # as llvmlite names them
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """One LLVM module: its object file, and a function that gives its IR."""
+    """One LLVM module: its object file, and its IR before optimisation, or a function that gives the IR."""
 
     object: bytes = field(repr=False)
-    source: Callable[[], str] = field(repr=False)
+    source: str | Callable[[], str] = field(repr=False)
 
     @property
     def text(self) -> str:
-        """The IR before optimisation."""
-        return self.source()
+        return self.source if isinstance(self.source, str) else self.source()
 
     def optimized_ir(self, isa: Isa) -> str:
         """The IR that instruction selection gets, computed on request."""
@@ -51,7 +48,8 @@ class Unit:
 
     def assembly(self, isa: Isa) -> str:
         """The machine code as text, computed on request."""
-        return assembly(self.text, isa)
+        target_machine = create_target_machine(isa, code_generation_level(self.text))
+        return str(target_machine.emit_assembly(_optimized(self.text, target_machine)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,14 +118,8 @@ def code_generation_level(text: str) -> int:
     return FAST_COMPILE if "optnone" in text else OPTIMISED
 
 
-def assembly(text: str, isa: Isa) -> str:
-    """The machine code of IR, as text."""
-    target_machine = create_target_machine(isa, code_generation_level(text))
-    return str(target_machine.emit_assembly(_optimized(text, target_machine)))
-
-
 def compiler_identity(isa: Isa, opt: int = OPTIMISED) -> str:
-    """Everything besides the IR that its object depends on: LLVM, the machine, the passes."""
+    """All that the object of some IR depends on, besides the IR: LLVM, the machine, the passes."""
     return canonical((llvmlite.__version__, llvm.llvm_version_info, machine_arguments(isa, opt), PASSES))
 
 
@@ -166,15 +158,12 @@ class _Compilation:
             disk.put(OBJECT, self._key, object)
         return object
 
-    def unit(self, object: bytes) -> Unit:
-        return Unit(object, lambda: self.text)
-
 
 def compile_cached(text: str, isa: Isa, opt: int | None = None) -> Unit:
     """The object of the IR, from disk if a process has compiled it. opt: None is `code_generation_level` of the IR."""
     compilation = _Compilation(text, isa, code_generation_level(text) if opt is None else opt)
     object = compilation.load()
-    return compilation.unit(compilation.save(compilation.run()) if object is None else object)
+    return Unit(compilation.save(compilation.run()) if object is None else object, text)
 
 
 def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
@@ -192,7 +181,7 @@ def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
     def object_of(c: _Compilation, result: bytes | Future[bytes]) -> bytes:
         return result if isinstance(result, bytes) else c.save(compiled_here[c] if result.cancelled() else result.result())
 
-    return tuple(c.unit(object_of(c, result)) for c, result in submitted)
+    return tuple(Unit(object_of(c, result), c.text) for c, result in submitted)
 
 
 def _submit(pool: ThreadPoolExecutor, c: _Compilation) -> Future[bytes]:

@@ -10,8 +10,8 @@ The contents are executed. So the directory, its folders and files must belong t
 on each open file, and the next one is opened relative to it, so that nothing can be exchanged in between. Folders above the directory may
 belong to others: a directory that others put in its place belongs to them and is refused.
 
-If the directory cannot be used or written, one remark says so, and everything is computed as if there were none. A folder or file in it
-that cannot be used counts as absent, and one remark names the first of them.
+If the directory cannot be used or written, one remark says so, and nothing is cached. A folder or file in it that cannot be used counts as
+absent, and one remark names the first of them.
 """
 
 from __future__ import annotations
@@ -81,18 +81,19 @@ class Store:
     @contextmanager
     def _folder(self, key: str, *, make: bool = False) -> Iterator[int]:
         """The folder of a key, open. make: create it if absent. Raises OSError; _Unusable if it is not this user's alone."""
-        with _own_directory(self.directory) as root:
+        with _own(self.directory, self.directory, is_folder=True, may_be_link=True) as (root, _):
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(key[0], 0o700, dir_fd=root)
-            with _own(key[0], os.O_DIRECTORY, self.directory / key[0], root) as (folder, _):
+            with _own(key[0], self.directory / key[0], root, is_folder=True) as (folder, _):
                 yield folder
 
     def _read(self, kind: str, key: str) -> bytes | None:
         path = self._path(kind, key)
         try:
-            with self._folder(key) as folder, _own(path.name, 0, path, folder) as (file, size):
-                data = _content(file, size) if size <= self.capacity else b""  # larger ones are not ours
+            with self._folder(key) as folder, _own(path.name, path, folder, is_folder=False) as (file, size):
+                with open(file, "rb", closefd=False) as opened:  # one that is too large, or has grown, fails its checksum
+                    data = opened.read(size + 1) if size <= self.capacity else b""
                 start = len(MAGIC) + _DIGEST_BYTES
                 if data[:start] == MAGIC + _checksum(kind, key, data[start:]):
                     with suppress(OSError):
@@ -133,17 +134,17 @@ class _Unusable(Exception):
 
 
 @contextmanager
-def _own(name: str, flags: int, path: Path, at: int | None = None) -> Iterator[tuple[int, int]]:
-    """A file of this user alone, open for reading, and its size; a folder with O_DIRECTORY in flags.
+def _own(name: str | Path, path: Path, at: int | None = None, *, is_folder: bool, may_be_link: bool = False) -> Iterator[tuple[int, int]]:
+    """A file or folder of this user alone, open for reading, and its size.
 
-    path: its name in messages. at: the open folder that it is in. Opening does not block at a pipe or follow links. Raises OSError,
-    _Unusable.
+    path: its name in messages. at: the open folder that it is in. Opening does not block at a pipe. may_be_link: the target of a link is
+    checked; otherwise a link is refused. Raises OSError, _Unusable.
     """
-    is_folder = bool(flags & os.O_DIRECTORY)
+    flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECTORY if is_folder else 0) | (0 if may_be_link else os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        file = os.open(name, os.O_RDONLY | flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        file = os.open(name, flags, dir_fd=at)
     except OSError as bad:
-        if bad.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):  # a link, a file in a folder's place, a socket
+        if bad.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO) and not may_be_link:  # a link, a file in a folder's place, a socket
             raise _Unusable(f"{path} is no {'folder' if is_folder else 'regular file'}") from bad
         raise
     try:
@@ -155,18 +156,6 @@ def _own(name: str, flags: int, path: Path, at: int | None = None) -> Iterator[t
         os.close(file)
 
 
-@contextmanager
-def _own_directory(path: Path) -> Iterator[int]:
-    """The store's directory, open; it may be a link, as its target is checked. Raises OSError, _Unusable."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if problem := _problem(os.fstat(directory), path, is_folder=True):
-            raise _Unusable(problem)
-        yield directory
-    finally:
-        os.close(directory)
-
-
 def _problem(status: os.stat_result, path: Path, *, is_folder: bool) -> str:
     """Why a file or folder must not be used; '' if it may. The group's bits include the rights of access-control lists."""
     if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.st_mode):
@@ -176,11 +165,6 @@ def _problem(status: os.stat_result, path: Path, *, is_folder: bool) -> str:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"other users may write to {path} (chmod go-w it)"
     return ""
-
-
-def _content(file: int, size: int) -> bytes:
-    with open(file, "rb", closefd=False) as opened:
-        return opened.read(size + 1)  # one that has grown fails its checksum
 
 
 def _write(folder: int, name: str, data: bytes) -> None:
@@ -242,7 +226,7 @@ def _unusable(directory: Path) -> str:
             with suppress(FileExistsError):
                 if not folder.exists():
                     folder.mkdir(mode=0o700)
-        with _own_directory(directory):
+        with _own(directory, directory, is_folder=True, may_be_link=True):
             return ""
     except _Unusable as bad:
         return str(bad)

@@ -91,7 +91,8 @@ class Executable:
         self._init_digest = init_digest
         self.main: Any = _ENTRY(code.address(module.main.name))
         self._init: Any = None if module.init is None else _ENTRY(code.address(module.init.name))
-        self.inplace = _positions(module.main, len(signature.inputs))
+        at = {p.name: i for i, p in enumerate(module.main.params)}
+        self.inplace = frozenset((at[over.src], at[over.dst] - len(signature.inputs)) for over in module.main.inplace)
         needed = max(scratch_bytes(f, code.threads) for f in (module.main, module.init) if f is not None)
         self.scratchpad_bytes = needed + LINE_BYTES - 1 if needed else 0
         self._constants: WeakValueDictionary[tuple[object, ...], Constants] = WeakValueDictionary()
@@ -154,10 +155,8 @@ class Executable:
             return self
         other = copy(self)
         other.compile_s = compile_s
-        ins, outs = (
-            tuple(replace(t, name=name) for t, name in zip(tensors, names, strict=True))
-            for tensors, names in ((s.inputs, inputs), (s.outputs, outputs))
-        )
+        ins = tuple(replace(t, name=name) for t, name in zip(s.inputs, inputs, strict=True))
+        outs = tuple(replace(t, name=name) for t, name in zip(s.outputs, outputs, strict=True))
         other.signature = replace(s, inputs=ins, outputs=outs)
         return other
 
@@ -261,7 +260,7 @@ class Chain:
         self._bounds = tuple(bounds)
         calls = [address for bound in self._bounds for address in bound.call]
         self._table = (ctypes.c_void_p * max(1, len(calls)))(*calls)
-        self._loop = _chain_loop()
+        self._loop, _ = _chain_loop()
 
     def run(self, times: int) -> None:
         """Execute all bounds in order, `times` times, in one native call; constants are computed before it."""
@@ -314,14 +313,7 @@ done:
 
 
 @cache
-def _chain_code() -> Code:
-    return load(_CHAIN, ISAS["portable"], {})
-
-
-def _chain_loop() -> Any:
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(_chain_code().address("chain"))
-
-
-def _positions(main: Func, inputs: int) -> frozenset[tuple[int, int]]:
-    at = {p.name: i for i, p in enumerate(main.params)}
-    return frozenset((at[over.src], at[over.dst] - inputs) for over in main.inplace)
+def _chain_loop() -> tuple[Any, Code]:
+    """The function, and its code, which must live as long."""
+    code = load(_CHAIN, ISAS["portable"], {})
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(code.address("chain")), code

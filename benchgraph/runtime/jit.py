@@ -15,8 +15,6 @@ from benchgraph.machine.target import Target
 from benchgraph.runtime.code import Code, Unit, all_kept, link
 from benchgraph.runtime.threads import runtime_symbol
 
-__all__ = ["Code", "Unit", "jit", "link_to_runtime", "prepared_linker"]
-
 
 def jit(texts: Iterable[str], target: Target, runtime: str | None = None) -> Code:
     """Compile emitted IR; its parallel loops run on `target.cores` threads.

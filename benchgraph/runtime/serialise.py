@@ -20,8 +20,9 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.machine.target import Target
+from benchgraph.runtime.code import Unit
 from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
-from benchgraph.runtime.jit import Unit, link_to_runtime
+from benchgraph.runtime.jit import link_to_runtime
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Func, InplacePair, Scope, Tensor
 from benchgraph.tir.module import Module
@@ -101,9 +102,8 @@ def _tensor_to_json(t: Tensor) -> Json:
 
 
 def _tensor(d: Json) -> Tensor:
-    return Tensor(
-        **{**d, "dtype": DType(d["dtype"]), "scope": Scope(d["scope"]), "shape": tuple(d["shape"]), "strides": tuple(d["strides"])}
-    )
+    made = {"dtype": DType(d["dtype"]), "scope": Scope(d["scope"]), "shape": tuple(d["shape"]), "strides": tuple(d["strides"])}
+    return Tensor(**{**d, **made})
 
 
 def _func_to_json(f: Func, numbers: dict[Tensor, int]) -> Json:

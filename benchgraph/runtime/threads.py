@@ -256,8 +256,7 @@ def _after_fork() -> None:
             fallback.entry.value = fallback.pool.code.address(PARALLEL)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 def resolve_runtime(kind: str) -> str:

@@ -356,5 +356,4 @@ def _after_fork() -> None:
         pool._start()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)
