@@ -20,6 +20,11 @@ def _per_axis(values: int | Sequence[int], axes: int) -> Shape:
     return given * axes if len(given) == 1 else given
 
 
+def _pads(padding: int | Sequence[int], axes: int) -> dict[str, Any]:
+    pads = _per_axis(padding, axes)
+    return {"pads_begin": pads, "pads_end": pads}
+
+
 def _convolution(
     d: Draft,
     input: LogicalTensor,
@@ -33,20 +38,23 @@ def _convolution(
     groups: int,
 ) -> LogicalTensor:
     axes = input.ndims - 2
-    pads = _per_axis(padding, axes)
     ins = (input, weight) if bias is None else (input, weight, bias)
-    common: dict[str, Any] = {
-        "strides": _per_axis(stride, axes),
-        "pads_begin": pads,
-        "pads_end": pads,
-        "dilations": _per_axis(dilation, axes),
-        "groups": groups,
-        "data_format": "NCX",
-    }
+    steps = {"strides": _per_axis(stride, axes), "dilations": _per_axis(dilation, axes), **_pads(padding, axes)}
+    kind, own = "Convolution", dict[str, Any](weights_format="OIX")
     if transposed:
-        more = _per_axis(output_padding, axes)
-        return d.op("ConvTranspose", *ins, **common, output_padding=more, weights_format="IOX")
-    return d.op("Convolution", *ins, **common, weights_format="OIX")
+        kind, own = "ConvTranspose", {"weights_format": "IOX", "output_padding": _per_axis(output_padding, axes)}
+    return d.op(kind, *ins, **steps, **own, groups=groups, data_format="NCX")
+
+
+def _pooled(
+    d: Draft, kind: str, src: LogicalTensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], ceil: bool, **attrs: Any
+) -> LogicalTensor:
+    """src pooled by an op of this kind with these attributes besides those of every pooling op."""
+    axes = len(kernel)
+    if src.ndims != axes + 2:
+        raise Unmapped("an input without a batch axis")
+    attrs |= {"kernel": tuple(kernel), "strides": _per_axis(stride or kernel, axes), **_pads(padding, axes)}
+    return d.op(kind, src, **attrs, rounding_type="ceil" if ceil else "floor", data_format="NCX")
 
 
 def _max_pool(
@@ -59,22 +67,8 @@ def _max_pool(
     ceil_mode: bool,
 ) -> tuple[LogicalTensor | None, ...]:
     """The second result, the indices of the maxima, is not computed."""
-    axes = len(kernel_size)
-    if src.ndims != axes + 2:
-        raise Unmapped("an input without a batch axis")
-    pads = _per_axis(padding, axes)
-    made = d.op(
-        "MaxPool",
-        src,
-        kernel=tuple(kernel_size),
-        strides=_per_axis(stride or kernel_size, axes),
-        pads_begin=pads,
-        pads_end=pads,
-        dilations=_per_axis(dilation, axes),
-        rounding_type="ceil" if ceil_mode else "floor",
-        data_format="NCX",
-    )
-    return made, None
+    dilations = _per_axis(dilation, len(kernel_size))
+    return _pooled(d, "MaxPool", src, kernel_size, stride, padding, ceil_mode, dilations=dilations), None
 
 
 def _avg_pool(
@@ -87,32 +81,16 @@ def _avg_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> LogicalTensor:
-    axes = len(kernel_size)
-    if src.ndims != axes + 2:
-        raise Unmapped("an input without a batch axis")
     if divisor_override is not None:
         raise Unmapped(f"a divisor of {divisor_override}")
     if ceil_mode and count_include_pad:
         raise Unmapped("ceil_mode with count_include_pad: windows may extend beyond the padding")
-    pads = _per_axis(padding, axes)
-    return d.op(
-        "AvgPool",
-        src,
-        kernel=tuple(kernel_size),
-        strides=_per_axis(stride or kernel_size, axes),
-        pads_begin=pads,
-        pads_end=pads,
-        exclude_pad=not count_include_pad,
-        rounding_type="ceil" if ceil_mode else "floor",
-        data_format="NCX",
-    )
+    return _pooled(d, "AvgPool", src, kernel_size, stride, padding, ceil_mode, exclude_pad=not count_include_pad)
 
 
 def _adaptive_avg_pool(d: Draft, src: LogicalTensor, output_size: Sequence[int]) -> LogicalTensor:
     """Adjacent windows, if they all have the same size."""
     sizes = src.known_shape[-len(output_size) :]
-    if src.ndims != len(output_size) + 2:
-        raise Unmapped("an input without a batch axis")
     if any(not parts or size % parts for size, parts in zip(sizes, output_size, strict=True)):
         raise Unmapped(f"windows of several sizes: {tuple(output_size)} of {sizes}")
     window = [size // parts for size, parts in zip(sizes, output_size, strict=True)]
@@ -164,10 +142,8 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[LogicalTensor | None, ...]:
-    assert running_mean.shape is not None
-    gamma, beta = _affine(d, weight, bias, running_mean.shape) or _affine(
-        d, d.literal(np.ones(running_mean.shape), running_mean.dtype), None, running_mean.shape
-    )
+    shape = running_mean.known_shape
+    gamma, beta = _affine(d, weight, bias, shape) or _affine(d, d.literal(np.ones(shape), running_mean.dtype), None, shape)
     made = d.op("BatchNormInference", input, gamma, beta, running_mean, running_var, epsilon=float(eps), data_format="NCX")
     return made, None, None
 

@@ -15,14 +15,6 @@ from benchgraph.torch.draft import Draft, Row, Unmapped
 aten = torch.ops.aten
 
 
-def _mm(d: Draft, src: LogicalTensor, mat2: LogicalTensor) -> LogicalTensor:
-    return d.op("MatMul", src, mat2)
-
-
-def _mv(d: Draft, src: LogicalTensor, vec: LogicalTensor) -> LogicalTensor:
-    return d.op("MatMul", src, vec)
-
-
 def _addmm(d: Draft, src: LogicalTensor, mat1: LogicalTensor, mat2: LogicalTensor, beta: float, alpha: float) -> LogicalTensor:
     """beta * src + alpha * mat1 @ mat2."""
     if (beta, alpha) == (1, 1) and src.ndims == 1:
@@ -69,9 +61,8 @@ def _attention(
 
 
 PRODUCT_ROWS: Mapping[Any, Row] = {
-    aten.mm.default: _mm,
-    aten.bmm.default: _mm,
-    aten.mv.default: _mv,
+    **dict.fromkeys((aten.mm.default, aten.bmm.default), lambda d, src, mat2: d.op("MatMul", src, mat2)),
+    aten.mv.default: lambda d, src, vec: d.op("MatMul", src, vec),
     aten.addmm.default: _addmm,
     aten.baddbmm.default: _baddbmm,
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,

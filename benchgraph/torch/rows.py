@@ -11,7 +11,7 @@ the rows here do; its other ops keep NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,23 +26,13 @@ aten = torch.ops.aten
 Operand = LogicalTensor | float | int
 
 
-def unary(kind: str, **attrs: Any) -> Row:
+def unary(kind: str, **attrs: Any) -> Callable[..., LogicalTensor]:
     """dst = kind(src)."""
-
-    def row(d: Draft, src: LogicalTensor) -> LogicalTensor:
-        return d.op(kind, src, **attrs)
-
-    return row
-
-
-def _chained(d: Draft, src: LogicalTensor, *kinds: str) -> LogicalTensor:
-    for kind in kinds:
-        src = d.op(kind, src)
-    return src
+    return lambda d, src: d.op(kind, src, **attrs)
 
 
 def _rsqrt(d: Draft, src: LogicalTensor) -> LogicalTensor:
-    return _chained(d, src, "Sqrt", "Reciprocal")
+    return d.op("Reciprocal", d.op("Sqrt", src))
 
 
 def _lift(d: Draft, x: Operand) -> LogicalTensor:
@@ -75,11 +65,7 @@ def _combined(d: Draft, kind: str, a: Operand, b: Operand, alpha: float) -> Logi
 
 def binary(kind: str) -> Row:
     """dst = kind(src, alpha * other)."""
-
-    def row(d: Draft, src: Operand, other: Operand, alpha: float = 1) -> LogicalTensor:
-        return _combined(d, kind, src, other, alpha)
-
-    return row
+    return lambda d, src, other, alpha=1: _combined(d, kind, src, other, alpha)
 
 
 def _rsub(d: Draft, src: Operand, other: Operand, alpha: float = 1) -> LogicalTensor:
@@ -94,7 +80,7 @@ def _comparison(kind: str, *, swapped: bool = False) -> Row:
         a, b = (t if isinstance(t, LogicalTensor) else d.literal(t, tensors[0].dtype) for t in (src, other))
         if {a.dtype, b.dtype} == {DType.bf16, DType.f32} or not tensors[0].dtype.is_float:
             raise Unmapped(f"a comparison of {a.dtype.value} with {b.dtype.value}")
-        return d.op(kind, b, a, dtype=DType.boolean) if swapped else d.op(kind, a, b, dtype=DType.boolean)
+        return d.op(kind, *((b, a) if swapped else (a, b)), dtype=DType.boolean)
 
     return row
 
@@ -141,18 +127,14 @@ def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | 
 
 def _extreme(kind: str) -> Row:
     """The maximum or minimum of two tensors, NaN if either is."""
-
-    def row(d: Draft, src: LogicalTensor, other: LogicalTensor) -> LogicalTensor:
-        return d.op(kind, src, other, dtype=_promoted(src, other), propagate_nan=True)
-
-    return row
+    return lambda d, src, other: d.op(kind, src, other, dtype=_promoted(src, other), propagate_nan=True)
 
 
 def _hardtanh(d: Draft, src: LogicalTensor, min_val: float, max_val: float) -> LogicalTensor:
     return _clamp(d, src, min_val, max_val)
 
 
-_POWERS: Mapping[float, tuple[str, ...]] = {2: ("Square",), 0.5: ("Sqrt",), -1: ("Reciprocal",), -0.5: ("Sqrt", "Reciprocal")}
+_POWERS: Mapping[float, Callable[..., LogicalTensor]] = {2: unary("Square"), 0.5: unary("Sqrt"), -1: unary("Reciprocal"), -0.5: _rsqrt}
 
 
 def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
@@ -160,7 +142,8 @@ def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
     if src.dtype is DType.f16 and abs(exponent) == 0.5:
         inverse = d.op("Pow", src, beta=-0.5)
         return inverse if exponent < 0 else d.op("Reciprocal", inverse)
-    return _chained(d, src, *_POWERS[exponent]) if exponent in _POWERS else d.op("Pow", src, beta=float(exponent))
+    power = _POWERS.get(exponent)
+    return power(d, src) if power is not None else d.op("Pow", src, beta=float(exponent))
 
 
 def reduction(kind: str) -> Row:
@@ -179,11 +162,7 @@ def reduction(kind: str) -> Row:
 
 def _softmax(kind: str) -> Row:
     """A row of only -inf gives NaN."""
-
-    def row(d: Draft, src: LogicalTensor, dim: int, half_to_float: bool) -> LogicalTensor:
-        return d.op(kind, src, axis=dim, dtype=DType.f32 if half_to_float else src.dtype)
-
-    return row
+    return lambda d, src, dim, half_to_float: d.op(kind, src, axis=dim, dtype=DType.f32 if half_to_float else src.dtype)
 
 
 def _cat(d: Draft, tensors: Sequence[LogicalTensor], dim: int) -> LogicalTensor:
