@@ -6,9 +6,9 @@
     topk = aten.topk(v)          ->   op 2: Wildcard, run by PyTorch
     add  = aten.add(v, 1)        ->   op 3: Add
 
-View nodes are not executed. Between offloaded ops they are the library's data movement ops, which become index maps; at a border they are
-other strides on the same memory. Nodes without a row are Wildcards in the graph, so that the library knows which values leave its ops, and
-no partition bypasses them.
+View nodes are not executed. Between offloaded ops they are the library's layout ops, which become index maps; at a border they are other
+strides on the same memory. Nodes without a row are Wildcards in the graph, so that the library knows which values leave its ops, and no
+partition bypasses them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchgraph.graph.check import check_one
 from benchgraph.graph.infer import infer_outputs
 from benchgraph.graph.ir import Op
 from benchgraph.ops.structural import WILDCARD
-from benchgraph.torch.views import MOVEMENTS, VIEWS
+from benchgraph.torch.views import LAYOUT_OPS, VIEWS
 
 Literal = npt.NDArray[np.generic]
 Row = Callable[..., "LogicalTensor | tuple[LogicalTensor | None, ...]"]
@@ -200,11 +200,8 @@ class Draft:
             if t is None:
                 raise Unmapped(f"{node.name} is no tensor of a dtype that the library knows")
             return t
-        if self.root(node) in self.offloaded:
-            inside = self._moved(node)
-            if inside is not None:
-                return inside
-        return self._border_view(node)
+        inside = self._by_layout_ops(node) if self.root(node) in self.offloaded else None
+        return self._border_view(node) if inside is None else inside
 
     # ---- views -----------------------------------------------------------------------------------------------------
 
@@ -231,17 +228,17 @@ class Draft:
         root = self.root(node.all_input_nodes[0])
         return len(self.value[root]) == 1 and self.value[root][0] is not None
 
-    def _moved(self, node: fx.Node) -> LogicalTensor | None:
-        """The view of an offloaded value by the library's data movement ops; None if it lacks one of them."""
+    def _by_layout_ops(self, node: fx.Node) -> LogicalTensor | None:
+        """The view of an offloaded value by the library's layout ops; None if it lacks one of them."""
         if node not in self._source:
             (t,) = self.value[node]
             return t
         if node not in self._inner:
-            movement = MOVEMENTS.get(node.target)
-            source = self._moved(self._source[node]) if movement is not None else None
-            if movement is None or source is None:
+            layout_op = LAYOUT_OPS.get(node.target)
+            source = self._by_layout_ops(self._source[node]) if layout_op is not None else None
+            if layout_op is None or source is None:
                 return None
-            kind, attrs = movement(node)
+            kind, attrs = layout_op(node)
             before, self._node = self._node, node
             try:
                 self._inner[node] = self.op(kind, source, **attrs)

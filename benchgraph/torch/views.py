@@ -1,4 +1,4 @@
-"""ATen ops that copy nothing, and those among them that the library has as data movement."""
+"""ATen ops that return views, and those of them for which the library has a layout op."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import fx
 
 aten = torch.ops.aten
 
-Movement = Callable[[fx.Node], tuple[str, dict[str, Any]]]
+LayoutOp = Callable[[fx.Node], tuple[str, dict[str, Any]]]
 
 
 def _reshape(node: fx.Node) -> tuple[str, dict[str, Any]]:
@@ -31,7 +31,7 @@ def _transpose(node: fx.Node) -> tuple[str, dict[str, Any]]:
     return "StaticTranspose", {"order": tuple(order)}
 
 
-MOVEMENTS: Mapping[Any, Movement] = {
+LAYOUT_OPS: Mapping[Any, LayoutOp] = {
     aten.view.default: _reshape,
     aten._unsafe_view.default: _reshape,
     aten.unsqueeze.default: _reshape,
@@ -45,7 +45,7 @@ MOVEMENTS: Mapping[Any, Movement] = {
     aten.t.default: _transpose,
 }
 
-VIEWS = frozenset(MOVEMENTS) | {
+VIEWS = frozenset(LAYOUT_OPS) | {
     aten.expand.default,
     aten.slice.Tensor,
     aten.select.int,

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from benchgraph.torch.draft import Draft  # noqa: E402
 from benchgraph.torch.rows import ROWS  # noqa: E402
-from benchgraph.torch.views import MOVEMENTS  # noqa: E402
+from benchgraph.torch.views import LAYOUT_OPS  # noqa: E402
 from tests.torch.samples import BF16, IMAGE, SAMPLES, A, Q, aten, program, t  # noqa: E402
 
 
@@ -45,7 +45,7 @@ def test_movements_between_offloaded_ops_stay_inside(dims: int) -> None:
     assert made.summary.partitions[0][0] == "relu"
     assert len(made.summary.partitions) == 1
     torch.testing.assert_close(made([x])[0], function(x))
-    assert aten.permute.default in MOVEMENTS
+    assert aten.permute.default in LAYOUT_OPS
 
 
 LEFT: list[tuple[str, Callable[..., Any], Sequence[Any], str]] = [
