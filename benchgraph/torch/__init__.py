@@ -8,9 +8,8 @@ draft.py           translates an FX graph into a graph of the library
 rows.py            the table: ATen op -> ops of the library
 product_rows.py    rows for products and attention
 nn_rows.py         rows for convolutions, pooling and normalisations
-inputs.py          checks a program's inputs
 steps.py           compiled partitions and PyTorch's ops, run in order on PyTorch's memory
-program.py         a graph compiled into such steps
+program.py         a graph compiled into such steps, and checks of its inputs
 constants.py       constant weights, and detection of their changes
 models.py          three models
 table.py           measures the bridge with them

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import fx
 
 from benchgraph.core import forks
-from benchgraph.core.errors import InvalidShape, Unimplemented
+from benchgraph.core.errors import InvalidArguments, InvalidDataType, InvalidShape, Unimplemented
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph.ir import Graph
 from benchgraph.library.compiled_partition import CompiledPartition
@@ -24,11 +25,11 @@ from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy
 from benchgraph.torch.constants import Epoch
 from benchgraph.torch.draft import DTYPES, Draft, View
-from benchgraph.torch.inputs import Input
 from benchgraph.torch.rows import ROWS
 from benchgraph.torch.steps import Env, NodeStep, Output, PartitionStep, Port, Ref, resolved
 
 Step = PartitionStep | NodeStep
+CompiledSteps = tuple[tuple[Step, ...], Mapping[PartitionStep, CompiledPartition]]  # in order; what partition steps are compiled to
 _TORCH = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
@@ -54,11 +55,35 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class CompiledSteps:
-    """Steps in order, and the compiled partitions of partition steps."""
+class Input:
+    """A tensor input of a graph. name: in the model; reader: the op that reads it first."""
 
-    steps: tuple[Step, ...]
-    fresh: Mapping[PartitionStep, CompiledPartition]
+    name: str
+    reader: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    is_constant: bool
+
+    @property
+    def where(self) -> str:
+        return f"{self.reader}: tensor '{self.name}'"
+
+    def check(self, given: Any) -> None:
+        """Raise if the tensor does not match; the error names it and the op that reads it."""
+        if not isinstance(given, torch.Tensor):
+            raise InvalidArguments(f"it is a {type(given).__name__}", where=self.where, fix="give a torch.Tensor")
+        if given.dtype is not self.dtype:
+            what = f"it is {given.dtype}, the graph was compiled for {self.dtype}"
+            raise InvalidDataType(what, where=self.where, fix="call the compiled model, which compiles anew")
+        if given.layout is not torch.strided or given.device.type != "cpu":
+            what = f"it lies on {given.device} as {given.layout}"
+            raise InvalidArguments(what, where=self.where, fix="give a dense tensor on the CPU")
+        if given.shape != self.shape or given.stride() != self.strides:
+            what = f"shape {tuple(given.shape)} with strides {given.stride()}, compiled for {self.shape} with {self.strides}"
+            raise InvalidShape(what, where=self.where, fix="call the compiled model, which compiles anew")
+        if not given.data_ptr() and 0 not in self.shape:
+            raise InvalidArguments("its memory has been freed", where=self.where, fix="give a tensor that holds its data")
 
 
 class Program:
@@ -67,19 +92,18 @@ class Program:
     inputs: checks of the graph's inputs; None for numbers, which are traced as constants.
     """
 
-    def __init__(self, draft: Draft, made: CompiledSteps, summary: Summary, names: Sequence[str]) -> None:
-        steps = made.steps
-        self.graph, self.summary = _offloaded_graph(draft, steps), summary
-        self._steps, self._lock = tuple(steps), forks.lock()
+    def __init__(self, draft: Draft, compiled: CompiledSteps, summary: Summary, names: Sequence[str]) -> None:
+        self._steps, fresh = compiled
+        self.graph, self.summary, self._lock = _offloaded_graph(draft, self._steps), summary, forks.lock()
         self._inputs = tuple((draft.keys(node)[0], _input(node, name, draft)) for node, name in zip(draft.inputs, names, strict=True))
-        self._attrs: Env = {draft.keys(node)[0]: _attribute(draft.module, str(node.target)) for node in draft.attrs}
+        self._attrs: Env = {draft.keys(node)[0]: attrgetter(str(node.target))(draft.module) for node in draft.attrs}
         (output,) = draft.module.graph.find_nodes(op="output")
         self._outputs: Any = fx.node.map_arg(output.args[0], lambda n: refer(draft, n))
         kept = {r.key for r in self._outputs if isinstance(r, Ref)}
         last = {key: i for i, step in enumerate(self._steps) for key in step.reads}
         self._frees = tuple(tuple(key for key, at in last.items() if at == i and key not in kept) for i in range(len(self._steps)))
         self.constant = {key: i for i, (key, given) in enumerate(self._inputs) if given is not None and given.is_constant}
-        self._epoch = Epoch.first([*self.constant, *self._attrs], made.fresh)
+        self._epoch = Epoch.first([*self.constant, *self._attrs], fresh)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         """The graph's results. args: the graph's arguments; emptied, so that unused tensors are freed after their last read.
@@ -118,19 +142,14 @@ def build(module: fx.GraphModule, constant: frozenset[int], engine: Engine, poli
     refused: dict[str, str] = {}
     while True:
         draft = Draft(module, ROWS, constant, refused)
-        steps_or_refused = _steps(draft, _cut(draft, policy), engine)
-        if isinstance(steps_or_refused, dict):
-            refused |= steps_or_refused
-            continue
-        return Program(draft, steps_or_refused, _summary(draft, steps_or_refused.steps, time.perf_counter() - begin), names)
-
-
-def _cut(draft: Draft, policy: Policy) -> tuple[Partition, ...]:
-    library = LibraryGraph()
-    for op in draft.ops:
-        library.add_op(op)
-    library.finalize()
-    return library.get_partitions(policy)
+        library = LibraryGraph()
+        for op in draft.ops:
+            library.add_op(op)
+        library.finalize()
+        compiled = _steps(draft, library.get_partitions(policy), engine)
+        if not isinstance(compiled, dict):
+            return Program(draft, compiled, _summary(draft, compiled[0], time.perf_counter() - begin), names)
+        refused |= compiled
 
 
 def _summary(draft: Draft, steps: Sequence[Step], seconds: float) -> Summary:
@@ -165,7 +184,7 @@ def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> CompiledSt
                 return {draft.owner[id].name: str(bad) for id in p.ops if not draft.is_view(draft.owner[id])}
         elif not p.is_supported:
             steps += [_node_step(draft, draft.owner[id]) for id in p.ops if id in draft.owner]
-    return CompiledSteps(tuple(steps), compiling.fresh)
+    return tuple(steps), compiling.fresh
 
 
 def _stay(draft: Draft, p: Partition) -> None:
@@ -237,13 +256,6 @@ def _input(node: fx.Node, name: str, draft: Draft) -> Input | None:
     reader = next((n.name for n in node.users if not draft.is_view(n)), next((n.name for n in node.users), "output"))
     is_constant = t is not None and t.property_type is PropertyType.constant
     return Input(name, f"op {reader}", val.dtype, tuple(val.shape), tuple(val.stride()), is_constant)
-
-
-def _attribute(module: fx.GraphModule, path: str) -> Any:
-    value: Any = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _offloaded_graph(draft: Draft, steps: Sequence[Step]) -> Graph:
