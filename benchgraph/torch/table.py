@@ -7,13 +7,11 @@ machine. Results are compared before anything is timed.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -21,6 +19,8 @@ from rich.table import Table
 from torch import Tensor
 
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.formats import counted
+from benchgraph.machine.target import cpu_name
 from benchgraph.torch.backend import recorded
 from benchgraph.torch.models import MODELS, example, make
 from benchgraph.torch.program import Summary
@@ -49,14 +49,12 @@ class Line:
         s = self.summary
         cells = [self.model, self.dtype, str(self.batch), f"{len(s.offloaded)} / {s.total}", str(len(s.partitions))]
         for name in CONTENDERS:
-            times = self.seconds.get(name)
-            cells += ["n/a", "n/a"] if times is None else [f"{min(times) * 1e3:.3f}", _median(times)]
+            if times := self.seconds.get(name):
+                least, middle = min(times), median(times)
+                cells += [f"{least * 1e3:.3f}", f"{middle * 1e3:.3f} (+{(middle / least - 1) * 100:.0f}%)"]
+            else:
+                cells += ["n/a", "n/a"]
         return cells
-
-
-def _median(times: Sequence[float]) -> str:
-    middle = median(times)
-    return f"{middle * 1e3:.3f} (+{(middle / min(times) - 1) * 100:.0f}%)"
 
 
 def measure(model: str, dtype: str, batch: int, rounds: int, size: int | None = None) -> Line:
@@ -79,14 +77,10 @@ def measure(model: str, dtype: str, batch: int, rounds: int, size: int | None = 
                 missing[name] = " ".join(str(bad).split("\n\n")[0].split())  # most likely there is no C++ compiler
                 continue
             _check(f"{model} {dtype} {name}", got, want, ROUNDINGS[dtype])
-            calls[name] = _called(run, x)
+            calls[name] = partial(run, x)
             summary = graphs[0] if graphs else None
         assert summary is not None, "our own backend compiles what the table has"
         return Line(model, dtype, batch, summary, _samples(calls, rounds), missing)
-
-
-def _called(run: Any, x: Tensor) -> Call:
-    return lambda: run(x)
 
 
 def _check(what: str, got: Tensor, want: Tensor, roundings: int) -> None:
@@ -133,12 +127,7 @@ def render(lines: Sequence[Line]) -> Table:
 
 
 def where() -> str:
-    info = Path("/proc/cpuinfo")
-    names = (
-        [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
-    )
-    threads = torch.get_num_threads()
-    return f"{names[0] if names else platform.processor()}, {threads} thread{'s' * (threads > 1)}, PyTorch {torch.__version__}"
+    return f"{cpu_name()}, {counted(torch.get_num_threads(), 'thread')}, PyTorch {torch.__version__}"
 
 
 def show(lines: Sequence[Line], console: Console) -> None:
