@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Counters:
-    """Of one run, on one thread.
+    """The counters of one run on one thread.
 
-    reorders, reorder_bytes: changes of layout of any kind, and the bytes written by them. weight_reorders: permanent ones of parameters, by
+    reorders, reorder_bytes: changes of layout, and the bytes that they wrote. weight_reorders: permanent changes of parameters, counted by
     the first thread. lazy_reorders: opaque arrays read by a kernel that supports only row-major. hits, misses: of the kernel cache.
-    offloaded: ops run by the library; fallbacks: op -> why numpy ran it. temp_bytes: largest use of temporary space; spills: temporaries
-    that did not fit the buffer and were allocated. copies_back, adds_back: results written to temporary memory first.
+    offloaded: ops run by the library; fallbacks: op -> why numpy ran it. temp_bytes: the largest use of temporary space; spills:
+    temporaries that did not fit the buffer. copies_back, adds_back: results written to temporary memory first.
     """
 
     reorders: int = 0

@@ -26,7 +26,7 @@ from benchgraph.library.partition import Partition
 
 
 class Backend(Enum):
-    """Who runs an op. auto: the library, or numpy if it cannot; offload raises Unimplemented then."""
+    """What runs an op. auto: the library, or numpy if it cannot; offload raises Unimplemented then."""
 
     auto = "auto"
     offload = "offload"
@@ -45,8 +45,8 @@ def invoke(
 ) -> None:
     """Run an op now. op: kind and attributes; its tensors are ignored, since the arrays describe them.
 
-    layout: the library's layout for inputs and outputs of that rank; by default inputs as stored, outputs row-major. Raises the errors of
-    the op's row for the arrays, and of requests and memory; they name op and array, and every array is unchanged.
+    layout: the library's layout for arrays of that rank; by default inputs as stored, outputs row-major. Raises the errors of the op's row,
+    of requests and of memory, which name op and array, with every array unchanged.
     """
     requests = [reqs] * len(dst) if isinstance(reqs, OpReq) else list(reqs)
     if len(requests) != len(dst):
@@ -118,9 +118,8 @@ def _desc_in_layout(a: NDArray, layout: Layout | None) -> MemoryDesc:
 
 
 def _input_desc(a: NDArray, layout: Layout | None) -> MemoryDesc:
-    """Memory descriptor for an input: the requested layout if it fits the array; without a request, as stored.
-
-    Row-major if the layout does not fit, or if, without a request, the array is a view or is stored with other dims.
+    """The requested layout if it fits the array, else row-major; without a request, as stored, unless the array is a view or has other
+    dims.
     """
     if layout is not None or a.is_view or a.desc.shape != a.shape:
         return _desc_in_layout(a, layout)

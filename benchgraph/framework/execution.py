@@ -49,7 +49,7 @@ class Workspace:
 
 @dataclass
 class Execution:
-    """env: arrays by tensor id, initially the graph's inputs. targets: arrays of the user's for outputs, with requests. constant: ids of
+    """env: arrays by tensor id, initially the graph's inputs. targets: the user's arrays for outputs, with requests. constant: ids of
     parameters that keep their values until they get other memory.
     """
 

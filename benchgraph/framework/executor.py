@@ -38,9 +38,7 @@ WORKSPACES = 4  # programs that a thread keeps memory for
 
 @dataclass(frozen=True)
 class Run:
-    """The record of a run. partitions: op ids of each of the library's. arena_bytes: memory of the values between steps, kept by the thread
-    from run to run.
-    """
+    """The record of a run. partitions: op ids of each of the library's. arena_bytes: memory that the thread keeps for values between steps."""
 
     counters: Counters
     partitions: tuple[tuple[int, ...], ...]
@@ -118,9 +116,9 @@ class Executor:
     ) -> dict[int, NDArray]:
         """Run the graph; returns the outputs by tensor id.
 
-        inputs: the arrays of the graph's inputs that are not parameters. dst: arrays to write outputs to, as requested (default write_to).
-        is_train: weights are in the default layout and may change, as do outputs, including gradients. Raises the errors of arrays,
-        requests and shapes, naming array and op, with every array unchanged.
+        inputs: arrays of the inputs that are not parameters. dst: arrays to write outputs to, as requested (default write_to). is_train:
+        weights are row-major and may change, as do outputs, including gradients. Raises the errors of arrays, requests and shapes, naming
+        array and op, with every array unchanged.
         """
         given, requests = dst or {}, requests or {}
         with counted() as done:
@@ -225,9 +223,7 @@ class Executor:
     def _checked(
         self, program: Program, env: Mapping[int, NDArray], dst: Mapping[int, NDArray], requests: Mapping[int, OpReq], *, is_train: bool
     ) -> list[int]:
-        """Raise the errors of the arrays to write. Returns the outputs written after everything has been read: those that other steps read,
-        and those that overlap an input.
-        """
+        """Raise the errors of the arrays to write. Returns the outputs to write last, since other steps read them or they overlap inputs."""
         made = {t.id: t for t in program.outputs}
         for id in (*dst, *requests):
             if id not in made or id not in dst:

@@ -1,7 +1,7 @@
 """Runs ops that the library cannot run by numpy: the op table's reference functions as kernels.
 
-Inputs are read in the default layout: opaque ones are copied, never converted in place, since others may be reading them. Results are
-complete before the first output is written, as requested. So an op that overwrites its input needs nothing special.
+Opaque inputs are copied, never converted in place, since others may be reading them. Results are complete before the first output is
+written, so that an op may overwrite its input.
 """
 
 from __future__ import annotations

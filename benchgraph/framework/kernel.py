@@ -17,11 +17,7 @@ KEPT = 4  # sets of buffers whose bindings are kept, for models that run repeate
 
 
 class Kernel:
-    """For one thread at a time.
-
-    inputs, outputs: descs of its ports, those of outputs as chosen by the library. inplace: (input, output) positions that may share
-    memory.
-    """
+    """inputs, outputs: descs of its ports. inplace: (input, output) positions that may share memory. For one thread at a time."""
 
     def __init__(self, partition: Partition, ins: Sequence[LogicalTensor], outs: Sequence[LogicalTensor], engine: Engine) -> None:
         self._compiled: CompiledPartition = partition.compile(ins, outs, engine)
@@ -38,10 +34,7 @@ class Kernel:
         self._bound: dict[tuple[int, ...], tuple[list[Values], list[Tensor], list[Tensor], Tensor | None]] = {}
 
     def __call__(self, inputs: Sequence[Memory], outputs: Sequence[Memory], scope: Scope) -> None:
-        """Run once. The memories have the descs `inputs` and `outputs`; temporaries are the scope's.
-
-        Raises InvalidArguments for handles that are stale or have another desc.
-        """
+        """Run once, on memories with the descs `inputs` and `outputs`. InvalidArguments for handles that are stale or have another desc."""
         for memory, desc in zip((*inputs, *outputs), self._descs, strict=True):
             if memory.desc is not desc and memory.desc != desc:
                 what = f"the memory of {memory.name} is {memory.desc}, the kernel was compiled for {desc}"

@@ -1,8 +1,7 @@
 """A bounded cache of compiled kernels per thread, by what they were compiled for.
 
-A signature is a nested tuple compared by value: lists of shapes cannot be confused, attributes keep their types, and it contains nothing
-that can be reused for something else, such as an address. It must contain everything that affects compilation. On a miss the library's own
-cache, shared by threads, is used.
+A signature is a nested tuple compared by value, which contains everything that affects compilation, and nothing that can be reused for
+something else, such as an address. On a miss the library's own cache, shared by threads, is used.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Values: TypeAlias = npt.NDArray[np.generic]
 class MemoryDesc:
     """oneDNN's memory descriptor. Made by `describe`, which gives each layout one form.
 
-    The rank may differ from that of the array on the memory, if the number of elements is the same: row-major memory does not depend on the
-    dims, and a grouped convolution's weights are 5-d blocks of a 4-d array.
+    The rank may differ from that of the array on the memory: row-major memory does not depend on the dims, and a grouped convolution's
+    weights are 5-d blocks of a 4-d array.
     """
 
     dtype: DType

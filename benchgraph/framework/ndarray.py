@@ -49,9 +49,7 @@ class NDArray:
 
     @classmethod
     def of(cls, values: npt.ArrayLike, dtype: DType | None = None, name: str = "", layout: Layout | None = None) -> NDArray:
-        """A copy of these values. dtype: by default numpy's; layout: by default row-major. Raises InvalidDataType for numpy dtypes that the
-        library lacks.
-        """
+        """A copy of these values, by default in numpy's dtype, row-major. Raises InvalidDataType for numpy dtypes that the library lacks."""
         array = np.asarray(values)
         desc = describe(dtype or _dtype(array, name), array.shape, layout)
         made = Store(allocate(desc.nbytes), desc, 1)
@@ -62,8 +60,8 @@ class NDArray:
     def over(cls, memory: Values, name: str = "", *, frozen: bool = False) -> NDArray:
         """An array on the user's memory: contiguous, row-major, used in place and never replaced.
 
-        frozen: the user promises not to change it, so that the library may keep what it computes from it, and nothing writes it. Raises
-        InvalidArguments for unsuitable memory.
+        frozen: nothing changes it, the user included, so that the library may keep what it computes from it. InvalidArguments for
+        unsuitable memory.
         """
         where = f"array '{name}'"
         if not isinstance(memory, np.ndarray):
@@ -135,10 +133,7 @@ class NDArray:
         return NDArray.of(self.numpy(), self.dtype, self.name)
 
     def copy_from(self, values: npt.ArrayLike | NDArray) -> None:
-        """Assign. Readers see all of the new values or all of the old ones; the layout stays.
-
-        Raises InvalidShape, InvalidArguments (memory that was freed or is frozen); the array is unchanged then.
-        """
+        """Assign. Readers see all of the new values or all of the old ones; the layout stays. Raises InvalidShape, InvalidArguments."""
         given = values.numpy() if isinstance(values, NDArray) else np.asarray(values)
         where = self.where()
         if given.shape != self.shape:
@@ -157,7 +152,7 @@ class NDArray:
     def reorder_(self, layout: Layout | MemoryDesc) -> bool:
         """Change the layout permanently, in place; values and version stay. Returns whether this call did it.
 
-        Raises InvalidArguments for a view, and for dims of other elements. False also if the memory cannot hold the layout.
+        False also if the memory cannot hold the layout. Raises InvalidArguments for a view, and the errors of `check_desc`.
         """
         desc = layout if isinstance(layout, MemoryDesc) else describe(self.dtype, self.shape, layout)
         self.check_desc(desc)
@@ -216,10 +211,7 @@ class NDArray:
     # ---- handles, for ops ------------------------------------------------------------------------------------------
 
     def memory(self, scope: Scope, published: Store | None = None) -> Memory:
-        """The memory as it is stored. published: the Store that the op has seen; by default the published one.
-
-        Raises InvalidArguments for a view of an opaque chunk, which has no memory of its own.
-        """
+        """The memory as stored in `published`, by default the published Store. Raises InvalidArguments for a view of an opaque chunk."""
         published = published or self.readable_store(scope.label)
         if published.desc.is_plain:
             return Memory(self.flat, self.window(published), scope, self)

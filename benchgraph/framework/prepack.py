@@ -1,7 +1,6 @@
 """Converts the layout of weights once: for inference to the column panels that products read, for training back.
 
-The library chooses the panels: a Reorder to layout any prepares an operand. The conversion publishes a new Store, so concurrent readers
-keep the old one, and the version stays, since the values do.
+The library chooses the panels: a Reorder to layout any prepares an operand. Concurrent readers keep the old Store; values and version stay.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ def reads_panels(readers: Sequence[Op], id: int) -> bool:
 
 
 def prepack_(weight: NDArray, desc: MemoryDesc) -> bool:
-    """Convert a weight for inference. False if it is converted already or cannot be: views, memory of the user's.
-
-    A weight in another layout stays there: its other readers chose that, and converting back and forth would never end.
-    """
+    """Convert a weight for inference. False if it is a view, the user's memory, or not row-major: its other readers chose that layout."""
     if weight.is_view or weight.reused or weight.is_opaque or not weight.reorder_(desc):
         return False
     counters().weight_reorders += 1

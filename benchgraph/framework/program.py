@@ -71,8 +71,8 @@ Describe: TypeAlias = Callable[[LogicalTensor], tuple[MemoryDesc, PropertyType]]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """outputs: of the graph. inside: values that pass only from step to step, with memory by `plan`. read: tensors that steps read.
-    refused: the ops run by numpy, and why.
+    """outputs: of the graph. inside: values between steps, with memory by `plan`. read: tensors that steps read. refused: ops that numpy
+    runs, and why.
     """
 
     steps: tuple[Step, ...]
@@ -86,10 +86,10 @@ class Program:
 def build(
     graph: Graph, refused: Mapping[int, str], policy: Policy, describe: Describe, engine: Engine, *, propagates: bool = True
 ) -> Program:
-    """The program of a shape-inferred graph.
+    """The program of a shape-inferred graph. Raises the library's errors for the graph.
 
-    refused: ops that numpy runs, and why. describe: desc and property of a graph input. propagates: whether values between partitions may
-    have layouts of the library's choice. Raises the library's errors for the graph.
+    refused: ops that numpy runs, and why. describe: desc and property of a graph input. propagates: whether the library chooses layouts
+    between partitions.
     """
     reasons = dict(refused)
     while True:

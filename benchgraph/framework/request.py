@@ -47,7 +47,7 @@ class Action(Enum):
 
 
 class Output:
-    """One output of a running op. memory: where the op writes, with the desc that it requested; commit: once, after the op has written."""
+    """One output of a running op. memory: where the op writes, with the desc that it requested. `commit` is called once, after that."""
 
     def __init__(
         self,

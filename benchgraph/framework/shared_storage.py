@@ -1,8 +1,7 @@
 """Storage shared by arrays, published in immutable versions.
 
-A Store is immutable: a buffer, its memory descriptor, and a version. A chunk publishes one at a time, so that a reader who takes it once
-has a buffer with its layout, whatever is published meanwhile. Conversions and assignments write to a new buffer and publish it; only an op
-that writes to the array may write to the present buffer.
+A chunk publishes one Store at a time, so that a reader who takes it once has a buffer with its layout, whatever is published meanwhile.
+Conversions and assignments publish a new buffer; only an op that writes to the array may write to the present one.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ def allocate(nbytes: int) -> Bytes:
 
 
 class Store:
-    """A published state, immutable. data: the part of buffer that desc describes. version: how often values were written, not counting
-    changes of layout.
-    """
+    """A published state, immutable. data: the part of buffer that desc describes. version: how often values, not layouts, were changed."""
 
     __slots__ = ("buffer", "data", "desc", "version")
 
@@ -47,8 +44,8 @@ def _first(buffer: Bytes, nbytes: int) -> Bytes:
 class Chunk:
     """current: the published Store; None when the memory has been freed. storage: the array it was made for, row-major.
 
-    growable: whether the buffer may be replaced by a larger one. borrowed: the user's memory, never replaced. frozen: the owner promised
-    not to change it, so nothing may write to it.
+    growable: whether the buffer may be replaced by a larger one. borrowed: the user's memory, never replaced. frozen: nothing may write to
+    it.
     """
 
     def __init__(self, store: Store, *, growable: bool = True, borrowed: bool = False, frozen: bool = False) -> None:
@@ -119,10 +116,7 @@ class Chunk:
                 self.current = Store(store.buffer, store.desc, old.version + written, store.data)
 
     def convert(self, desc: MemoryDesc, where: str) -> bool:
-        """Change the layout permanently; values and version stay. False if another thread has done it.
-
-        A buffer that does not grow keeps its size; one too small for desc, and memory of the user's, stay as they are: False.
-        """
+        """Change the layout permanently; values and version stay. False if it is so already, the memory is the user's, or it cannot grow."""
         with self.lock:
             old = self.store(where)
             if old.desc == desc or (old.desc.is_plain and desc.is_plain) or self.borrowed:
