@@ -153,7 +153,7 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
     observe(GIR, lambda: print_gir(g), 0.0)
     off = partition.options.off
     fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe, off=off)
-    lowered = lower(fused)
+    lowered = lower(fused, target)
     done = list[Func]()
 
     def functions() -> Iterator[Func]:

@@ -6,6 +6,7 @@ import gc
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,8 +127,9 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Products leave what the next one reads in column blocks, however narrow this machine's are."""
     from benchgraph.gir import column_blocks
     from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
+    from benchgraph.machine.table import table
 
-    monkeypatch.setattr(column_blocks, "BLOCKED_COLUMNS", 0)
+    monkeypatch.setattr(column_blocks, "table", lambda target: replace(table(target), result_block_columns=0))
     kept = get_compiled_partition_cache_capacity()
     set_compiled_partition_cache_capacity(0)  # nor is anything taken that other tests have compiled
     yield

@@ -156,7 +156,7 @@ def test_columns_are_not_counted_panel_by_panel(columns: int) -> None:
     b = GraphBuilder()
     b.op("MatMul", b.input((16, 16)), b.constant((16, columns)))
     b.op("SoftMax", b.input((columns, 16)), axis=0)
-    asked = calls(lambda: [lower(unverified(p, host())) for p in partitions(b.graph(), Policy.fused)])
+    asked = calls(lambda: [lower(unverified(p, host()), host()) for p in partitions(b.graph(), Policy.fused)])
     assert asked < 200_000
 
 
@@ -167,7 +167,7 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
 
 
 def shrunk(g: Graph) -> Func:
-    return tir_passes.run(lower(g).main, host(), lambda *_: None, before("unroll-and-interleave"))
+    return tir_passes.run(lower(g, host()).main, host(), lambda *_: None, before("unroll-and-interleave"))
 
 
 def test_shrinking_a_temporary_looks_at_its_own_accesses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_turns_are_short_inside_a_compilation_and_as_before_after_it(
     b.op("ReLU", b.input((8, 32)))
     (p,) = partitions(b.graph(), Policy.fused)
     really = compile_module.lower
-    monkeypatch.setattr(compile_module, "lower", lambda g: (found.append(sys.getswitchinterval()), really(g))[1])
+    monkeypatch.setattr(compile_module, "lower", lambda *args: (found.append(sys.getswitchinterval()), really(*args))[1])
     usual = sys.getswitchinterval()
     sys.setswitchinterval(before)
     try:

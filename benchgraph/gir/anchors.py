@@ -52,10 +52,11 @@ def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bo
 
 
 def byte_cost(working_set: int, target: Target) -> float:
-    """Cost of a byte of a working set of so many, in bytes from L1, by the level of cache whose half holds it."""
-    if working_set <= target.l1_bytes // 2:
+    """Cost of a byte of a working set of so many, in bytes from L1, by the level of cache that holds it."""
+    machine = table(target)
+    if working_set <= machine.working_set(target.l1_bytes):
         return 1.0
-    return table(target).l2_byte_cost if working_set <= target.l2_bytes // 2 else table(target).l3_byte_cost
+    return machine.l2_byte_cost if working_set <= machine.working_set(target.l2_bytes) else machine.l3_byte_cost
 
 
 def _before_reductions(g: Graph, domain: Domain, ops: tuple[Op, ...]) -> frozenset[Op]:

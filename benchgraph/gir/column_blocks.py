@@ -11,14 +11,7 @@ from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, TILE_ROWS, Target
 
-# Measurements of all of these: docs/measurements/panel-width.md.
-COLUMNS_PER_READ = 256  # of a call on tile registers: it keeps rows of src in L1 meanwhile
-COPIED_BYTES = 256  # a call on tile registers copies longer rows of src that begin within cache lines
-READ_BYTES = 512  # rows of an input that are as long are read as they are stored, by as many columns
-SQUARE_ROWS = 2 * TILE_ROWS  # of four tile registers in a square: other blocks load weights more often for each product
-NARROW_ROWS, NARROW_VECTORS = range(8, 65), 2  # rows that pass several times over a panel, and its width where it would fill L2
-LARGE_WEIGHTS = 4  # times L2: smaller weights gain nothing from narrow panels
-BLOCKED_COLUMNS = 32  # narrower blocks of a result make the next product's loop along k too short
+SQUARE_ROWS = 2 * TILE_ROWS  # of four tile registers: other blocks load weights more often. docs/measurements/rows-per-task.md
 
 
 def column_block(p: Product, target: Target) -> int:
@@ -28,8 +21,8 @@ def column_block(p: Product, target: Target) -> int:
     n = p.columns
     if blocked := l2_panel_columns(p, target):
         return blocked
-    block = panel_columns(n, target, COLUMNS_PER_READ if _has_wide_calls(p, target) else 0)
-    block = min(block, NARROW_VECTORS * target.lanes) if _is_narrow(p, block, target) else block
+    block = panel_columns(n, target, table(target).tile_call_columns if _has_wide_calls(p, target) else 0)
+    block = min(block, table(target).narrow_panel_vectors * target.lanes) if _is_narrow(p, block, target) else block
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
@@ -41,19 +34,20 @@ def _has_wide_calls(p: Product, target: Target) -> bool:
     src = p.call.ins[0]
     if not target.in_tiles(src.dtype) or not p.is_row_wise:
         return False
-    nbytes, rows = src.dtype.nbytes(src.shape[-1]), prod(src.shape[:-1])
-    is_copied = nbytes > COPIED_BYTES and nbytes % LINE_BYTES > 0
+    nbytes, rows, machine = src.dtype.nbytes(src.shape[-1]), prod(src.shape[:-1]), table(target)
+    is_copied = nbytes > machine.tile_copied_row_bytes and nbytes % LINE_BYTES > 0
     is_read = p.has_input_src or src.dtype.bits == 8
-    return is_copied or (is_read and nbytes >= READ_BYTES and rows >= SQUARE_ROWS * target.cores)
+    return is_copied or (is_read and nbytes >= machine.tile_read_row_bytes and rows >= SQUARE_ROWS * target.cores)
 
 
 def _is_narrow(p: Product, block: int, target: Target) -> bool:
     """Whether a panel of so many columns would take too much of L2 for several passes over it."""
-    (*batch, m, _), (src, wei) = p.call.outs[0].shape, p.call.ins
-    if prod(batch) > 1 or m not in NARROW_ROWS or target.in_tiles(src.dtype) or not p.has_constant_wei:
+    (*batch, m, _), (src, wei), machine = p.call.outs[0].shape, p.call.ins, table(target)
+    least_rows, most_rows = machine.narrow_panel_rows
+    if prod(batch) > 1 or not least_rows <= m <= most_rows or target.in_tiles(src.dtype) or not p.has_constant_wei:
         return False
-    most = table(target).l2_repeated_panel_share * target.l2_bytes
-    return wei.nbytes > LARGE_WEIGHTS * target.l2_bytes and wei.dtype.nbytes(prod(p.reduced) * block) >= most
+    most = machine.l2_repeated_panel_share * target.l2_bytes
+    return wei.nbytes > machine.large_weights_factor * target.l2_bytes and wei.dtype.nbytes(prod(p.reduced) * block) >= most
 
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:
@@ -69,7 +63,7 @@ def columns_reason(p: Product, nb: int, target: Target) -> str:
 def result_block(p: Product, target: Target) -> int:
     """Columns of the blocks in which the next product reads the result fastest; 0 where it reads whole rows faster."""
     n, block = p.call.outs[0].shape[-1], column_block(p, target)
-    return block if n % block == 0 and block >= min(n, BLOCKED_COLUMNS) else 0
+    return block if n % block == 0 and block >= min(n, table(target).result_block_columns) else 0
 
 
 def columns_per_call(g: Graph, op: Op, target: Target) -> int:

@@ -11,13 +11,8 @@ from enum import Enum
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import K, M, N, buffer_axes, has_unit_stride, k_group, product, result_axes, stride
-from benchgraph.machine.table import table
+from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import PAGE_BYTES, Target
-
-# docs/measurements/gemv.md, Rows: rows up to which weights stored by columns are not packed first, more for columns of few terms.
-ROWS, ROWS_OF_SHORT_COLUMNS, SHORT_TERMS = 6, 8, 512
-TERMS_PER_ROW = 16  # at least: each sum ends with the sum of a vector's lanes
-LONG_BYTES = 1024  # shorter columns are read well only where they follow each other in memory
 
 
 class Gemv(Enum):
@@ -27,10 +22,10 @@ class Gemv(Enum):
     axpy = "axpy"
 
 
-def gemv_form(g: Graph, op: Op) -> Gemv | None:
+def gemv_form(g: Graph, op: Op, machine: MachineTable) -> Gemv | None:
     """How a product is computed without a microkernel. None for other shapes, sums over more than k, and operands stored otherwise."""
     *_, m, n = g.value(op.outs[0]).shape
-    if n > 1 and (m > ROWS_OF_SHORT_COLUMNS or k_group(g, op) > 1):
+    if n > 1 and (m > machine.gemv_rows_of_short_columns or k_group(g, op) > 1):
         return None
     p = product(g, op)
     if not p.is_matrix_product:
@@ -38,7 +33,7 @@ def gemv_form(g: Graph, op: Op) -> Gemv | None:
     src, wei = (buffer_axes(g, v, index, axes) for v, index, axes in zip(op.ins, p.operands, ((M, K), (N, K)), strict=True))
     if src is None or wei is None:
         return None
-    if n > 1 and not _has_few_rows(g, op, stride(g, op.ins[1], wei[0])):
+    if n > 1 and not _has_few_rows(g, op, stride(g, op.ins[1], wei[0]), machine):
         return None
     if has_unit_stride(g, op.ins[0], src[1]) and has_unit_stride(g, op.ins[1], wei[1]):
         return Gemv.dot
@@ -48,20 +43,21 @@ def gemv_form(g: Graph, op: Op) -> Gemv | None:
     return Gemv.axpy if is_dense and is_f32 else None
 
 
-def _has_few_rows(g: Graph, op: Op, apart: int) -> bool:
+def _has_few_rows(g: Graph, op: Op, apart: int, machine: MachineTable) -> bool:
     """Whether few rows are multiplied by columns of weights that begin so many elements apart."""
     k, wei = product(g, op).reduced[-1], op.ins[1]
-    return is_streamable(k, apart, g.value(wei).dtype) and is_input_for_few_rows(g, op, wei, gemv_rows(k))
+    return is_streamable(k, apart, g.value(wei).dtype, machine) and is_input_for_few_rows(g, op, wei, gemv_rows(k, machine))
 
 
-def is_streamable(size: int, apart: int, dtype: DType) -> bool:
+def is_streamable(size: int, apart: int, dtype: DType, machine: MachineTable) -> bool:
     """Whether memory is read at full speed in rows, or columns, of so many elements, so many apart: they follow each other, or are long."""
-    return apart == size or dtype.nbytes(size) >= LONG_BYTES
+    return apart == size or dtype.nbytes(size) >= machine.long_row_bytes
 
 
-def gemv_rows(k: int) -> int:
+def gemv_rows(k: int, machine: MachineTable) -> int:
     """How many rows at most are multiplied by weights stored by columns without packing them, for sums of so many terms."""
-    return min(ROWS_OF_SHORT_COLUMNS if k <= SHORT_TERMS else ROWS, k // TERMS_PER_ROW)
+    most = machine.gemv_rows_of_short_columns if k <= machine.gemv_short_terms else machine.gemv_rows
+    return min(most, k // machine.gemv_terms_per_row)
 
 
 def is_input_for_few_rows(g: Graph, op: Op, wei: int, most: int) -> bool:

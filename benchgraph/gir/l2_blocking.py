@@ -18,10 +18,6 @@ from benchgraph.gir.product import Product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 
-LEAST_VECTORS = 2  # of a panel's columns: calls of fewer wait for their loads. docs/measurements/l2-blocking.md
-LEAST_SAVING = 4  # times less that is read: pays for the other loop order. docs/measurements/l2-blocking.md
-LEAST_TERMS = 64  # of each tap, in a part of a panel: shorter sums cost loads and stores of dst. docs/measurements/l2-blocking.md
-
 
 def is_l2_blocked(p: Product, nb: int, target: Target) -> bool:
     """Whether all batch entries use some panels of nb columns while L2 holds them, then the next panels.
@@ -32,7 +28,8 @@ def is_l2_blocked(p: Product, nb: int, target: Target) -> bool:
     src, wei = p.call.ins
     if _panel_bytes(p, nb) > table(target).l2_panel_share * target.l2_bytes or not _has_short_entries(p, target):
         return False
-    return prod(batch) * wei.nbytes >= LEAST_SAVING * (wei.nbytes + ceil(n / l2_block_columns(p, nb, target)) * src.nbytes)
+    read = wei.nbytes + ceil(n / l2_block_columns(p, nb, target)) * src.nbytes
+    return prod(batch) * wei.nbytes >= table(target).l2_blocking_saving * read
 
 
 def _panel_bytes(p: Product, nb: int) -> int:
@@ -61,7 +58,7 @@ def l2_panel_columns(p: Product, target: Target) -> int:
     """Columns of one panel of a product with L2 blocking by panels; 0 for products without."""
     fits = int(table(target).l2_panel_share * target.l2_bytes) // max(_panel_bytes(p, 1), 1) // target.lanes * target.lanes
     nb = min(fits, panel_columns(p.columns, target))
-    return nb if nb >= LEAST_VECTORS * target.lanes and is_l2_blocked(p, nb, target) else 0
+    return nb if nb >= table(target).l2_panel_vectors * target.lanes and is_l2_blocked(p, nb, target) else 0
 
 
 @dataclass(frozen=True)
@@ -79,15 +76,15 @@ def l2_parts(p: Product, nb: int, target: Target) -> L2Parts | None:
     """
     *batch, _, n = p.call.outs[0].shape
     src, wei = p.call.ins
-    panels, k = ceil(n / nb), p.reduced[-1]
+    panels, k, machine = ceil(n / nb), p.reduced[-1], table(target)
     if prod(p.reduced) == k or not _has_short_entries(p, target):
         return None
-    least = ceil(_panel_bytes(p, nb) / (table(target).l2_panel_share * target.l2_bytes))
+    least = ceil(_panel_bytes(p, nb) / (machine.l2_panel_share * target.l2_bytes))
     unit = LINE_BYTES * 8 // src.dtype.bits  # parts of src are whole lines
-    most = k // max(unit, LEAST_TERMS)
+    most = k // max(unit, machine.l2_part_terms)
     count = next((c for c in divisors(k // unit) if max(least, 2) <= c <= most), None) if k % unit == 0 else None
     groups = next((g for g in accumulate(batch, mul, initial=1) if idle_share(panels * g, target.cores) <= MOST_IDLE), None)
     if count is None or groups is None:
         return None
     fetched = groups * wei.nbytes + panels * src.nbytes
-    return L2Parts(count, groups) if prod(batch) * wei.nbytes >= LEAST_SAVING * fetched else None
+    return L2Parts(count, groups) if prod(batch) * wei.nbytes >= machine.l2_blocking_saving * fetched else None

@@ -1,7 +1,6 @@
 """On-the-fly packing: the size of a packed block of weights, and how often it may be made.
 
-A block is converted or packed by the product that reads it (gir/on_the_fly_packing.py), or read as it is stored. Measurements of all
-constants here: docs/measurements/on-the-fly-packing.md.
+A block is converted or packed by the product that reads it (gir/on_the_fly_packing.py), or read as it is stored.
 """
 
 from __future__ import annotations
@@ -16,23 +15,14 @@ from benchgraph.gir.ir import Graph, Op, Stage
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.load_balance import MOST_IDLE
 from benchgraph.gir.product import is_row_major, k_group, operand_axes, product
-from benchgraph.gir.row_blocks import MOST_ROWS
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
-
-FEW_ROWS, CONVERTED = 6, ((16, 2048), (128, 512))  # rows and columns of a converted block, for few rows of dst and for more
-MOST_COLUMNS_READ = 16384  # of weights stored by rows and read as they are: long rows are prefetched best
-ROWS_FOR_UNPACKED = 2, 8  # rows of dst up to which they are read so: for weights beyond L2, and beyond all caches
-PACKED_BY_ROWS, LARGE_WEIGHTS = (256, 2048), 4  # a block packed from rows, of weights so many times L2: hardware prefetches its rows
-PREFETCHED_BY_ROWS = 512, 256  # the same where calls fetch the source of the next block: both fit into L2
-ROWS_OF_ONE_PANEL = 512  # of a block of one panel, as a transposition makes it
-MOST_ROWS_PACKED = 256  # rows of a task that packs each block for itself
-MOST_CONVERSIONS = 4  # of the same weights, once by each block of rows: still cheaper than an f32 more in memory and back
 
 
 def conversions(m: int, target: Target) -> int:
     """How often a nest of several products converts its weights: once for each block of its m rows."""
-    return max(ceil(m / MOST_ROWS), min(target.cores, m))
+    return max(ceil(m / table(target).rows_per_task), min(target.cores, m))
 
 
 def block_size(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:
@@ -53,16 +43,18 @@ def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
     nbytes, p = g.value(op.ins[1]).type.nbytes, product(g, op)
     if nbytes <= target.cores * target.l2_bytes or p.columns <= column_block(p, target):
         return False
-    return is_input_for_few_rows(g, op, op.ins[1], ROWS_FOR_UNPACKED[target.is_far(nbytes)]) and operand_axes(g, op, 1) is not None
+    most = table(target).unpacked_rows_from_memory if target.is_far(nbytes) else table(target).unpacked_rows
+    return is_input_for_few_rows(g, op, op.ins[1], most) and operand_axes(g, op, 1) is not None
 
 
 def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Target) -> tuple[int, int]:
     """Most rows and columns of a block of weights read as they are, rows of n, for so many rows of src; cores: those that share them.
 
-    One row of dst that takes half of L1 is summed there where weights are narrow and no other core's too: they are read from end to end.
+    One row of dst that L1 holds is summed there where weights are narrow and no other core's too: they are read from end to end.
     """
-    is_summed_in_l1 = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= target.l1_bytes // 2
-    return 1 if is_summed_in_l1 else SIDE_BY_SIDE, MOST_COLUMNS_READ
+    machine = table(target)
+    is_summed_in_l1 = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= machine.working_set(target.l1_bytes)
+    return 1 if is_summed_in_l1 else SIDE_BY_SIDE, machine.unpacked_columns
 
 
 def packed_block_of(
@@ -75,18 +67,18 @@ def packed_block_of(
     if not makers and not reads_rows_together(g, op, target):
         return 0, 0
     p, wei = product(g, op), g.value(op.ins[1])
-    k, n = p.reduced[-1], p.columns
+    k, n, machine = p.reduced[-1], p.columns, table(target)
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(kb if kb < k else 1, k_group(g, op), *units)
     sharing = ceil(target.cores / prod(p.call.outs[0].shape[:-2]))
     if not makers:
         most = unpacked_block_limit(rows, n, wei.dtype, sharing, target)
     elif not wei.layout.blocks:
-        most = CONVERTED[rows > FEW_ROWS]
+        most = machine.converted_block_of_few_rows if rows <= machine.converted_few_rows else machine.converted_block
     else:
-        is_large = wei.type.nbytes > LARGE_WEIGHTS * target.l2_bytes
-        by_rows = PREFETCHED_BY_ROWS if is_prefetched else PACKED_BY_ROWS
-        most = by_rows if is_large and all(_packs_rows(g, maker) for maker in makers) else (ROWS_OF_ONE_PANEL, nb)
+        is_large = wei.type.nbytes > machine.large_weights_factor * target.l2_bytes
+        by_rows = machine.prefetched_block if is_prefetched else machine.packed_block
+        most = by_rows if is_large and all(_packs_rows(g, maker) for maker in makers) else (machine.packed_panel_rows, nb)
     return block_size(k, n, nb, unit, most, sharing)
 
 

@@ -16,14 +16,9 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
-# Rows of a task beyond which nothing is gained: at most, where whole rows are worked on between products, and on tile registers by weights
-# that L2 does not keep. docs/measurements/rows-per-task.md, Most rows and Tile registers.
-MOST_ROWS, MOST_ROWS_WORKED_ON, MOST_ROWS_OF_TILES = 64, 32, 256
 # A task may have a quarter more or fewer rows if their number then divides all rows, and is best a multiple of four.
 # docs/measurements/rows-per-task.md, Even tasks.
 SPREAD, ROW_MULTIPLE = 0.25, 4
-# Blocks of columns in a row of scores from which on masked blocks are left out, one at a time and two. docs/measurements/flash-attention.md
-MASKED_BLOCKS, MASKED_BLOCKS_OF_TWO = 8, 16
 
 
 @dataclass(frozen=True)
@@ -35,17 +30,19 @@ class RowBlock:
 
 
 def rows_per_task(batch: int, m: int, columns: int, target: Target, *, works_on_rows: bool, waits: bool = False) -> RowBlock:
-    """As many rows as keep a task's live data within half of L2, evenly over the cores, but no more than pays.
+    """As many rows as keep a task's live data within their share of L2, evenly over the cores, but no more than pays.
 
     batch: batch entries, which are separate tasks. columns: f32 columns of one row that are live together. works_on_rows: ops between the
     products read whole rows. waits: the products wait for their weights.
     """
-    nbytes, enough = (BF16_BYTES, MOST_ROWS_OF_TILES) if waits else (F32_BYTES, MOST_ROWS)
+    machine = table(target)
+    nbytes, enough = (BF16_BYTES, machine.tile_rows_per_task) if waits else (F32_BYTES, machine.rows_per_task)
     if works_on_rows:
-        nbytes, enough = F32_BYTES, MOST_ROWS_WORKED_ON
-    fits = max(1, target.l2_bytes // 2 // (nbytes * columns))
+        nbytes, enough = F32_BYTES, machine.rows_between_products
+    fits = max(1, machine.working_set(target.l2_bytes) // (nbytes * columns))
     most = min(m, enough, fits)
-    why = f"all {m} rows" if most == m else f"more than {enough} rows are no faster" if most == enough else f"{most} rows fill half of L2"
+    filled = f"{most} rows fill {machine.working_set_share:.0%} of L2"
+    why = f"all {m} rows" if most == m else f"more than {enough} rows are no faster" if most == enough else filled
     tasks = ceil(m / most)
     if batch * tasks < 4 * target.cores:
         per_batch = ceil(target.cores / batch)
@@ -71,20 +68,21 @@ def score_block(rows: int, n: int, heads: int, nb: int, target: Target, *, is_ma
     """The block of scores that a task of so many rows computes at a time; None when whole rows are as fast.
 
     n: columns of a row of scores. heads: the sizes of a query and of a value, together. nb: columns of one microkernel call. is_masked: a
-    causal mask may hide about half of the scores, in whole blocks, which short blocks leave out. Otherwise rows stay whole as long as half
-    of L2 holds them; beyond, half of L2 holds a block of scores, the keys and values of its columns, and the rows of queries and results.
+    causal mask may hide about half of the scores, in whole blocks, which short blocks leave out. Otherwise rows stay whole as long as a
+    task's share of L2 holds them; beyond, it holds a block of scores, the keys and values of its columns, the queries and the results.
     """
-    half = target.l2_bytes // 2 // F32_BYTES
-    if is_masked and n >= MASKED_BLOCKS * nb:
-        columns = nb * (2 if n >= MASKED_BLOCKS_OF_TWO * nb else 1)
+    machine = table(target)
+    fits = machine.working_set(target.l2_bytes) // F32_BYTES
+    if is_masked and n >= machine.masked_blocks * nb:
+        columns = nb * (2 if n >= machine.masked_blocks_of_two * nb else 1)
         return ScoreBlock(columns, columns + heads, f"masked blocks are left out, {columns} columns at a time")
-    if rows * (n + heads) <= half:
+    if rows * (n + heads) <= fits:
         return None
-    most = max((half - rows * heads) // (rows + heads) // nb, 1) * nb
+    most = max((fits - rows * heads) // (rows + heads) // nb, 1) * nb
     columns = min(ceil(n / ceil(n / most) / nb) * nb, n)
     if columns == n:
         return None
-    why = f"{rows} rows of {n} scores do not fit half of L2; {columns} of them with their keys and values do"
+    why = f"{rows} rows of {n} scores do not fit {machine.working_set_share:.0%} of L2; {columns} of them with their keys and values do"
     return ScoreBlock(columns, columns + heads, why)
 
 

@@ -14,7 +14,6 @@ from benchgraph.gir.anchors import byte_cost
 from benchgraph.gir.column_blocks import SQUARE_ROWS
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share, idle_share_of_groups, most_panels_per_core
-from benchgraph.gir.packed_blocks import MOST_ROWS_PACKED
 from benchgraph.gir.product import Product
 from benchgraph.gir.row_blocks import RowBlock
 from benchgraph.gir.search_space import row_blocks
@@ -22,7 +21,6 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 
 TOLERANCE = 0.05  # costs that differ by less are equal: the grid with the most rows per microkernel call is then taken
-SHORT_SUM, ROWS_OF_SHORT_SUMS = 31, 16  # terms, and rows of a task: tall blocks of fast stores disturb the core that writes the rows below
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,12 @@ class TaskGrid:
     cost: float
 
 
-def cut_rows_of_short_sums(p: Product, block: RowBlock) -> RowBlock:
+def cut_rows_of_short_sums(p: Product, block: RowBlock, target: Target) -> RowBlock:
     """The rows of a task of a lone product, cut evenly if its sums are short."""
-    if not p.is_row_wise or prod(p.reduced) > SHORT_SUM or block.mb <= ROWS_OF_SHORT_SUMS:
+    most = table(target).rows_of_short_sums
+    if not p.is_row_wise or prod(p.reduced) > table(target).short_sum_terms or block.mb <= most:
         return block
-    return RowBlock(ceil(block.mb / ceil(block.mb / ROWS_OF_SHORT_SUMS)), f"{block.why}; cut since sums have {prod(p.reduced)} terms only")
+    return RowBlock(ceil(block.mb / ceil(block.mb / most)), f"{block.why}; cut since sums have {prod(p.reduced)} terms only")
 
 
 def task_grid(p: Product, nb: int, usual: int, target: Target) -> TaskGrid | None:
@@ -67,11 +66,11 @@ def packed_task_grid(m: int, n: int, ns: int, target: Target, *, makes_rows: boo
     is rows times vectors of columns.
     """
     vectors, width = (ceil(columns / target.lanes) for columns in (n, ns))
-    packing = table(target).rows_per_packed_block
+    packing, most = table(target).rows_per_packed_block, table(target).packed_task_rows
     grids = (
         TaskGrid(mb, split, (mb + packing) * most_panels_per_core(ceil(m / mb), vectors, width if split else vectors, target.cores))
         for mb in row_blocks(m)
-        if mb <= MOST_ROWS_PACKED
+        if mb <= most
         for split in ((False,) if makes_rows and mb < m else (False, True))
     )
     return min(grids, key=lambda g: g.cost)
@@ -92,10 +91,10 @@ def _cost(p: Product, mb: int, nb: int, target: Target) -> float:
     k, panels, entries = p.reduced[-1], ceil(n / nb), prod(batch)
     rounds = entries * ceil(m / mb) / target.cores  # how many times a core iterates over all panels
     block, weights = src.dtype.nbytes(mb * k), wei.dtype.nbytes(k * n) * min(rounds, 1.0)
-    rows, half = block * max(rounds, 1.0), target.l2_bytes // 2
+    rows, fits = block * max(rounds, 1.0), table(target).working_set(target.l2_bytes)
     results = 2 * F32_BYTES * entries * m * n / target.cores * byte_cost(F32_BYTES * mb * nb, target)
-    if weights + rows <= half:
+    if weights + rows <= fits:
         return results
-    weight_reads = 1.0 if weights <= half else max(rounds, 1.0)  # weights that fit are still there for the next rows
-    row_reads = 1.0 if block <= half else panels * min(rounds, 1.0)  # rows that do not fit are read again for every panel
+    weight_reads = 1.0 if weights <= fits else max(rounds, 1.0)  # weights that fit are still there for the next rows
+    row_reads = 1.0 if block <= fits else panels * min(rounds, 1.0)  # rows that do not fit are read again for every panel
     return (weights * weight_reads + rows * row_reads) * table(target).l3_byte_cost + results

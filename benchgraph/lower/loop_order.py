@@ -19,12 +19,12 @@ from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.strides import Steps, strides_of
 from benchgraph.lower.storage import right_aligned
+from benchgraph.machine.table import MachineTable
 from benchgraph.ops import affine, spec
 from benchgraph.ops.spec import DataMovement, Elementwise, Indices, Reduction
 from benchgraph.tir.ir import Const, Var
 
 FEWEST_TILED = 8  # elements of the innermost loop that are worth tiles
-FEWEST_INNER = 16  # elements of a loop over another axis than the last: shorter ones cost more than gathers (docs/measurements/lowering.md)
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def covers_all_axes(domain: Domain, ops: Iterable[Op]) -> bool:
 class LoopOrder:
     """What the accesses of a nest, worked out once, imply for its loops. private: values that nothing outside of the nest reads."""
 
-    def __init__(self, g: Graph, domain: Domain, node: FusedOp) -> None:
-        self.g, self.domain, self.node = g, domain, node
+    def __init__(self, g: Graph, domain: Domain, node: FusedOp, machine: MachineTable) -> None:
+        self.g, self.domain, self.node, self.machine = g, domain, node, machine
         self.private = frozenset(v for op in node.ops for v in op.outs if v not in node.outs and g.value(v).view is None)
 
     @cached_property
@@ -103,7 +103,7 @@ class LoopOrder:
         kept = (a for a in range(last) if a not in domain.reduced)
         best = max((last, *sorted(domain.reduced), *kept), key=contiguous_elements)
         loop = next((axes for axes in reduced if axes[-1] == best), (best,)) if best in domain.reduced else self.kept_axes(best)
-        return best if prod(domain.extents[a] for a in loop) >= FEWEST_INNER else last
+        return best if prod(domain.extents[a] for a in loop) >= self.machine.inner_loop_elements else last
 
     def kept_axes(self, inner: int) -> tuple[int, ...]:
         """Kept axes that collapse with `inner`, the last of them, in all memory but private temporaries, which can follow them: softmax

@@ -3,7 +3,7 @@
 Kept axes are the parallel tasks. Without reductions the loops follow the memory that is written, and the innermost axes that are contiguous
 in every tensor are one long axis, cut into chunks:
 
-    parallel for outer axes: parallel for c in ceil(n / CHUNK): for i in min(CHUNK, n - c * CHUNK): dst[..] = f(src[..])
+    parallel for outer axes: parallel for c in ceil(n / chunk): for i in min(chunk, n - c * chunk): dst[..] = f(src[..])
 
 Reductions that keep no axis, or only the last, have no parallel tasks of that kind: there, parts of the one row are tasks, or partial sums
 (split_reduction.py).
@@ -26,19 +26,13 @@ from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, on
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
 # docs/measurements/lowering.md has the measurements behind these.
-CHUNK = 4096  # most elements of one task of a pointwise nest: 16 KiB of f32, half of a common L1
-FEWEST_ELEMENTS = 1024  # of such a task
 TASKS = 16  # of a nest at least, where its chunks can be that small: threads then have nearly equal shares
-TILE = 64  # most rows and columns of a tile: of f32, 16 KiB are read and 16 written
 LANES = 16  # a task of a reduction across rows has a multiple of these columns
-# Of such a task that stores elements for a second pass: vectors of LANES elements (256 KiB of f32), and bytes of a row of memory. Of
-# others: columns, as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py).
-MOST_STORED_VECTORS, MOST_STORED_BYTES, MOST_COLUMNS = 4096, 256, 768
+MOST_COLUMNS = 768  # of such a task, as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py)
 # The instructions on a vector of a conversion and its store: repeating it is cheaper than storing the result. Values that depend on their
 # row are not worth it.
 CONVERSION = 3
-SMALL = 16384  # elements below which a nest is not worth waking other threads
-SMALL_PART = SMALL // 8  # of a nest that writes a part of a tensor: threads are awake for the nests of the other parts
+PARTS = 8  # a nest that writes a part of a tensor is parallel from so much smaller on: threads are awake for the other parts
 
 
 def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
@@ -50,11 +44,12 @@ def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
 
 class _LoopNest:
     def __init__(self, storage: Storage, node: FusedOp, domain: Domain) -> None:
-        self.storage, self.node, self.domain, self.g = storage, node, domain, storage.g
-        self.order = LoopOrder(storage.g, domain, node)
+        self.storage, self.node, self.domain, self.g, self.machine = storage, node, domain, storage.g, storage.machine
+        self.order = LoopOrder(storage.g, domain, node, storage.machine)
         work = prod(domain.extents)
         is_part = any(self.g.value(v).type.elements > work for v in node.outs)
-        self.kind = LoopKind.parallel if work > (SMALL_PART if is_part else SMALL) else LoopKind.serial
+        is_large = work > self.machine.parallel_elements // (PARTS if is_part else 1)
+        self.kind = LoopKind.parallel if is_large else LoopKind.serial
 
     def lower(self) -> Stmt:
         extents, reduced = self.domain.extents, self.domain.reduced
@@ -72,7 +67,7 @@ class _LoopNest:
             if not tiled:
                 return self._blocks(outer, {"i": (inner_axes, self._chunk(self._size(inner_axes)))})
             # tiles are so small that L1 holds what they read and write
-            tiles = {name: (axes, _tile(self._size(axes))) for name, axes in (("r", tiled), ("i", inner_axes))}
+            tiles = {name: (axes, self._tile(self._size(axes))) for name, axes in (("r", tiled), ("i", inner_axes))}
             return self._blocks(tuple(a for a in outer if a not in tiled), tiles)
         if reduced and not block:
             return self._reductions()
@@ -86,7 +81,7 @@ class _LoopNest:
         is_reduced = inner in self.domain.reduced
         kept = () if is_reduced else self.order.kept_axes(inner)
         contiguous = kept if len(kept) > 1 or inner < last else ()
-        split = Split.of(self.domain, inner, collapsed, is_shared=self._shares_input())
+        split = Split.of(self.domain, inner, collapsed, self.machine, is_shared=self._shares_input())
         if split is not None:
             return SplitRegion(self.storage, self.domain, split, contiguous, self.order.private).emit(self.node.ops)
         outer = self._outer(inner, *kept)
@@ -159,21 +154,21 @@ class _LoopNest:
     def _columns_of_one_row(self, outer: tuple[int, ...], inner: int, collapsed: Collapsed) -> Stmt:
         """One row of results; parts of it are tasks."""
         total, reduced = self.domain.extents[inner], self._size(self.domain.reduced)
-        size = self._chunk(total, -(-FEWEST_ELEMENTS // reduced)) if reduced else total
+        size = self._chunk(total, -(-self.machine.least_chunk_elements // reduced)) if reduced else total
         return self._nest(outer, {}, inner, collapsed) if size >= total else self._column_blocks(outer, (inner,), size, collapsed)
 
     def _stores_too_much(self, outer: tuple[int, ...], columns: tuple[int, ...]) -> bool:
         """Whether all columns together store more for a second pass than a task may."""
         total = self._size((*columns, *self.domain.reduced))
-        return bool(outer) and bool(columns) and self.order.stores_private_elements and total > MOST_STORED_VECTORS * LANES
+        return bool(outer) and bool(columns) and self.order.stores_private_elements and total > self.machine.stored_vectors * LANES
 
     def _columns_per_task(self, outer: tuple[int, ...], columns: tuple[int, ...]) -> int:
         """Few enough for TASKS tasks and for what a task may store; the same in all tasks if possible."""
         reduced, others, total = map(self._size, (self.domain.reduced, outer, columns))
         _, widest = max((t.elements, t.dtype.bits) for t in (self.g.value(v).type for v in (*self.node.ins, *self.node.outs)))
-        most = MOST_COLUMNS
+        most, machine = MOST_COLUMNS, self.machine
         if self.order.stores_private_elements:
-            most = min(max(MOST_STORED_VECTORS // max(reduced, 1), 1) * LANES, MOST_STORED_BYTES * 8 // widest)
+            most = min(max(machine.stored_vectors // max(reduced, 1), 1) * LANES, machine.stored_row_bytes * 8 // widest)
         per_task = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total
         most = max(min(most, per_task, total), 1)
         return next((size for size in range(most, most // 2, -LANES) if total % size == 0), most)
@@ -206,14 +201,15 @@ class _LoopNest:
         body = Region.point(self.storage, self.domain, coords).emit(self.node.ops)
         return nest((*self._loops(variables), *blocks), nest(inside, body), self.kind)
 
-    def _chunk(self, total: int, fewest: int = FEWEST_ELEMENTS) -> int:
+    def _chunk(self, total: int, fewest: int = 0) -> int:
         """Elements of one task: a multiple of LINE_BYTES, so that chunks of any dtype begin at a cache line and fill vectors."""
+        chunk = self.machine.chunk_elements
         if self.kind is LoopKind.serial:
-            return min(CHUNK, total)
-        lines = -(-max(fewest, -(-total // TASKS)) // LINE_BYTES)
-        return min(CHUNK, lines * LINE_BYTES, total)
+            return min(chunk, total)
+        lines = -(-max(fewest or self.machine.least_chunk_elements, -(-total // TASKS)) // LINE_BYTES)
+        return min(chunk, lines * LINE_BYTES, total)
 
-
-def _tile(total: int) -> int:
-    """The largest size that makes all tiles equal, or TILE where that would be too small."""
-    return max((size for size in range(TILE // 4, TILE + 1) if total % size == 0), default=min(TILE, total))
+    def _tile(self, total: int) -> int:
+        """The largest size that makes all tiles equal, or the most where that would be too small."""
+        most = self.machine.tile_elements
+        return max((size for size in range(most // 4, most + 1) if total % size == 0), default=min(most, total))

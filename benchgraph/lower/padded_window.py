@@ -22,11 +22,7 @@ from benchgraph.tir.build import add, binary, f32, nest, seq, sub
 from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.visit import variables
 
-# Elements of a plane for each tap of a window at an end of a row, at most; for f32, and for dtypes that are converted, once instead of per
-# tap. With more, the copy costs more than the conditions (docs/measurements/lowering.md).
-MOST_PER_TAP, MOST_NARROW = 4, 16
 FEWEST_PLANES = 32  # fewer do not keep threads busy
-MOST_ELEMENTS = 1 << 16  # of a plane: 256 KiB
 
 
 @dataclass(frozen=True)
@@ -57,9 +53,10 @@ class PaddedWindow:
         dims.sort(key=lambda dim: x.name in variables(index[dim.number]))
         size = prod(dim.extent for dim in dims)
         rows = prod(extent for axis, extent in enumerate(window.dst.shape) if axis not in {*axes.values(), window.x_axis})
-        most = MOST_PER_TAP if window.call.ins[0].dtype is DType.f32 else MOST_NARROW
+        machine, is_f32 = window.storage.machine, window.call.ins[0].dtype is DType.f32
+        most = machine.padded_elements_per_tap if is_f32 else machine.padded_narrow_elements_per_tap
         taps_at_ends = (window.x_size - (end - first)) * prod(window.taps) * rows
-        if size > MOST_ELEMENTS or prod(shape[dim] for dim in axes) < FEWEST_PLANES or size > most * taps_at_ends:
+        if size > machine.padded_plane_elements or prod(shape[dim] for dim in axes) < FEWEST_PLANES or size > most * taps_at_ends:
             return None
         plane = window.storage.temporary(DType.f32, (*(window.dst.shape[axis] for axis in axes.values()), *(dim.extent for dim in dims)))
         loops = {dim: window.loops[axis] for dim, axis in axes.items()}

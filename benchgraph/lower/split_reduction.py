@@ -19,6 +19,7 @@ from benchgraph.core.divisors import divisor_from
 from benchgraph.gir.domain import Domain
 from benchgraph.lower.region import Collapsed, Region, Span
 from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
+from benchgraph.machine.table import MachineTable
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.spec import Reduction
 from benchgraph.tir.build import Loop, add, binary, block_size, constant, mul, nest, seq
@@ -27,12 +28,6 @@ from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Ten
 
 MOST_TASKS = 64  # one thread adds their parts
 FEWEST_ROWS = 32  # of a task: adding the parts then is 1/32 of the work
-FEWEST_ELEMENTS = 16384  # of a task
-# The fewest elements and rows of a task whose input another nest reads, too: L2 then holds two such inputs until it does, and there are not
-# too many parts (docs/measurements/lowering.md).
-SHARED_ELEMENTS, SHARED_ROWS = 32768, 64
-# Elements of a nest from which on waking a second thread pays for a plain sum, 3 instructions on a vector (tir/cost.py).
-WORTH = 98304
 # Instructions on a vector that recompute a value: as long as a vector takes to memory and back (docs/measurements/lowering.md).
 MOST_INSTRUCTIONS = FUNCTION
 
@@ -51,7 +46,7 @@ class Split:
     keeps_columns: bool
 
     @classmethod
-    def of(cls, domain: Domain, inner: int, collapsed: Collapsed, *, is_shared: bool = False) -> Split | None:
+    def of(cls, domain: Domain, inner: int, collapsed: Collapsed, machine: MachineTable, *, is_shared: bool = False) -> Split | None:
         """None where more axes are kept than the columns, along `inner`, or where there is not enough work for several tasks.
 
         inner, collapsed: see Region. is_shared: another nest reads the same input, and merge-blocks may fuse the two loops.
@@ -59,18 +54,18 @@ class Split:
         extents = domain.extents
         kept = {axis for axis, extent in enumerate(extents) if extent != 1 and axis not in domain.reduced}
         reduced = [axis for axis in sorted(domain.reduced) if extents[axis] != 1]
-        if not reduced or kept - {inner} or prod(extents) < WORTH:
+        if not reduced or kept - {inner} or prod(extents) < machine.split_elements:
             return None
         column_axes = next((axes for axes in collapsed if inner in axes), (inner,))
         row_axes = tuple(axis for axis in reduced if axis not in column_axes)
         rows, columns = (prod(extents[axis] for axis in axes) for axes in (row_axes, column_axes))
         if not row_axes:
-            per_task = max(FEWEST_ELEMENTS, -(-columns // MOST_TASKS))
+            per_task = max(machine.split_task_elements, -(-columns // MOST_TASKS))
             return cls(row_axes, column_axes, -(-per_task // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
         per_task = -(-rows // MOST_TASKS)
         if is_shared:
-            per_task = min(per_task, max(SHARED_ELEMENTS // columns, SHARED_ROWS))
-        fewest = max(-(-FEWEST_ELEMENTS // columns), per_task, FEWEST_ROWS if kept else 1)
+            per_task = min(per_task, max(machine.shared_task_elements // columns, machine.shared_task_rows))
+        fewest = max(-(-machine.split_task_elements // columns), per_task, FEWEST_ROWS if kept else 1)
         per_task = divisor_from(rows, fewest) or fewest
         return cls(row_axes, column_axes, per_task, bool(kept)) if rows > per_task else None
 

@@ -22,9 +22,6 @@ from benchgraph.tir.build import add, binary, constant, seq
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, If, Slice, Stmt
 
 MOST_BRANCHES = 8  # cases of column blocks or batch entries, as many as phases of a 3-d stride of two; with more, no tap is skipped
-# Each number of rows is one more microkernel to compile, and results are read and written again for it. So rows skip taps only where that
-# saves this share of the multiplications, and one tap's sum has this many terms.
-LEAST_SAVED, LEAST_TERMS = 1 / 32, 128
 
 
 def branch_by_taps(task: GemmTask, op: Op, no: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
@@ -69,8 +66,10 @@ def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
 
 def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
     """The call for a task's rows, or several calls that skip the taps that read only padding. call: (rows, taps, accumulate)."""
-    needs = rows_by_tap(task.g, op)
-    if needs is None or rows != task.m or needs.saved < LEAST_SAVED or product(task.g, op).reduced[-1] < LEAST_TERMS:
+    needs, machine = rows_by_tap(task.g, op), task.storage.machine
+    if needs is None or rows != task.m:
+        return call(rows, taps, False)
+    if needs.saved < machine.least_saved_taps or product(task.g, op).reduced[-1] < machine.least_tap_terms:
         return call(rows, taps, False)
     groups = [(box, span) for interval, span in needs.groups if (box := _intersection(taps, needs.tap, interval)) is not None]
     if not groups or groups[0][1] != (0, rows):  # no tap of these columns is needed by all rows, so no call would write all sums

@@ -33,8 +33,6 @@ from benchgraph.tir.build import add, constant, mul, seq
 from benchgraph.tir.index import simplify_expr
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Load, Seq, Stmt, Store, Tensor, Var
 
-MOST_UNROLLED = 32  # taps in one expression: a kernel of 3 x 3 x 3, and the code still fits the smallest loop buffers
-
 
 @dataclass(frozen=True)
 class WindowRow:
@@ -57,7 +55,7 @@ class WindowRow:
             return seq(*(self._unrolled(first, end, tap) for (first, end), tap in zip(pairwise(cuts), taps, strict=True)))
         begin, middle, end = (self._tap_by_tap(first, end) for first, end in pairwise(cuts))
         anywhere = seq(begin, middle, end)
-        if prod(nest.taps) > MOST_UNROLLED or not has_interior:
+        if prod(nest.taps) > nest.storage.machine.unrolled_taps or not has_interior:
             is_known = nest.interior_condition(self.known_clamps)
             return anywhere if is_known is None else If(is_known, anywhere, anywhere)  # simplify makes more of the first branch
         inside = seq(begin, self._unrolled(*interior[nest.x_axis], nest.tap), end)
@@ -120,7 +118,7 @@ class WindowRow:
 
         Clamped taps count everywhere, even those that are never on src unclamped.
         """
-        if prod(self.nest.taps) > MOST_UNROLLED:
+        if prod(self.nest.taps) > self.nest.storage.machine.unrolled_taps:
             boxes: Iterator[Indices] = iter([tuple(self.nest.storage.var("k") for _ in self.nest.taps)])
         else:
             boxes = (tuple(map(Const, tap)) for tap in product(*map(range, self.nest.taps)))

@@ -18,7 +18,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, trace
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.strides import strides_of
-from benchgraph.lower.loops import SMALL
 from benchgraph.lower.padded_window import PaddedWindow
 from benchgraph.lower.region import Region
 from benchgraph.lower.stencil_jam import stencil_jam
@@ -92,7 +91,7 @@ def _densest_axis(g: Graph, id: int, axes: Axes) -> int:
 
 def _lower(nest: WindowNest) -> Stmt:
     work = prod(nest.dst.shape) * max(prod(nest.taps), 1)
-    kind = inner = LoopKind.parallel if work > SMALL else LoopKind.serial
+    kind = inner = LoopKind.parallel if work > nest.storage.machine.parallel_elements else LoopKind.serial
     row = WindowRow(nest)
     if (padded := PaddedWindow.of(row)) is not None:
         nest, row, inner = padded.nest, WindowRow(padded.nest), LoopKind.serial

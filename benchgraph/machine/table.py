@@ -57,6 +57,78 @@ class MachineTable:
     rows_to_prefetch_panel_from_memory: int
     rows_to_stream_weights: int
     tile_rows_to_stream_weights: int
+    # rows of a task
+    working_set_share: float
+    rows_per_task: int
+    rows_between_products: int
+    tile_rows_per_task: int
+    short_sum_terms: int
+    rows_of_short_sums: int
+    masked_blocks: int
+    masked_blocks_of_two: int
+    folded_rows: int
+    folded_rows_of_large_weights: int
+    # columns of a microkernel call
+    tile_call_columns: int
+    tile_copied_row_bytes: int
+    tile_read_row_bytes: int
+    narrow_panel_rows: tuple[int, int]
+    narrow_panel_vectors: int
+    large_weights_factor: int
+    result_block_columns: int
+    l2_panel_vectors: int
+    l2_blocking_saving: int
+    l2_part_terms: int
+    # weights that are packed or converted block by block
+    converted_few_rows: int
+    converted_block_of_few_rows: tuple[int, int]
+    converted_block: tuple[int, int]
+    unpacked_columns: int
+    unpacked_rows: int
+    unpacked_rows_from_memory: int
+    packed_block: tuple[int, int]
+    prefetched_block: tuple[int, int]
+    packed_panel_rows: int
+    packed_task_rows: int
+    repeated_conversions: int
+    # weights that are read as they are stored, and weights that change
+    gemv_rows: int
+    gemv_rows_of_short_columns: int
+    gemv_short_terms: int
+    gemv_terms_per_row: int
+    long_row_bytes: int
+    widened_rows: int
+    widened_bf16_rows: tuple[int, int]
+    widened_bf16_rows_from_memory: tuple[int, int]
+    widened_constant_rows: int
+    compressed_rows: int
+    rounded_uses: int
+    packed_rows_per_entry: int
+    packed_rows: int
+    packed_macs: int
+    packed_rows_per_miss: int
+    packed_rows_per_miss_of_entry: int
+    # stencils
+    stencil_registers: int
+    stencil_taps_from_memory: int
+    unrolled_taps: int
+    padded_plane_elements: int
+    padded_elements_per_tap: int
+    padded_narrow_elements_per_tap: int
+    least_saved_taps: float
+    least_tap_terms: int
+    # loops over elements
+    parallel_elements: int
+    chunk_elements: int
+    least_chunk_elements: int
+    tile_elements: int
+    stored_vectors: int
+    stored_row_bytes: int
+    inner_loop_elements: int
+    split_elements: int
+    split_task_elements: int
+    shared_task_elements: int
+    shared_task_rows: int
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int
@@ -88,6 +160,10 @@ class MachineTable:
     one_stream_is_fast: bool
     multiplies_words_fast: bool
 
+    def working_set(self, cache_bytes: int) -> int:
+        """Bytes of an L1 or L2 of this size that what a task works on may take."""
+        return int(self.working_set_share * cache_bytes)
+
 
 class Cpu(Protocol):
     """What selects a table: of `Target`, which itself depends on tables."""
@@ -111,7 +187,7 @@ def table(target: Cpu) -> MachineTable:
 def _of(level: str, vendor: str, family: int) -> MachineTable:
     starts = sorted(int(path.stem.rpartition("-")[2]) for path in FOLDER.glob(f"{vendor}-*.toml"))
     files = (vendor, *(f"{vendor}-{start}" for start in starts if start <= family), level)
-    return MachineTable(**{key: entry["value"] for key, entry in entries(*files).items()})
+    return MachineTable(**{key: _value(entry) for key, entry in entries(*files).items()})
 
 
 def entries(*files: str) -> Mapping[str, Mapping[str, Any]]:
@@ -124,9 +200,19 @@ def entries(*files: str) -> Mapping[str, Mapping[str, Any]]:
     for key in sorted(wanted.keys() ^ found.keys()):
         raise ValueError(f"{FOLDER}: {key} is {'missing' if key in wanted else 'no field of MachineTable'}")
     for key, entry in found.items():
-        if type(entry.get("value")).__name__ != wanted[key] or not all(entry.get(part) for part in ("unit", "why", "source")):
+        if _type_name(_value(entry)) != wanted[key] or not all(entry.get(part) for part in ("unit", "why", "source")):
             raise ValueError(f"{FOLDER}: {key} needs a value of type {wanted[key]}, a unit, why it is so, and a source")
     return found
+
+
+def _value(entry: Mapping[str, Any]) -> Any:
+    """The value of an entry; a list is a pair or more of numbers."""
+    value = entry.get("value")
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _type_name(value: object) -> str:
+    return f"tuple[{', '.join(map(_type_name, value))}]" if isinstance(value, tuple) else type(value).__name__
 
 
 def _read(name: str) -> dict[str, dict[str, Any]]:

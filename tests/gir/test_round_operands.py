@@ -12,9 +12,10 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Op
-from benchgraph.gir.passes.round_operands import LEAST_USES, round_operands
+from benchgraph.gir.passes.round_operands import round_operands
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.harness.buffers import load_inputs
+from benchgraph.machine.table import table
 from benchgraph.machine.target import current
 from benchgraph.reference import compare, domain, evaluate, tolerance
 from tests.support.graph_ir import gir, products, up_to
@@ -23,6 +24,7 @@ from tests.support.targets import EMULATED_DOTS, TARGET
 
 BF16, F32, F16 = DType.bf16, DType.f32, DType.f16
 Build = Callable[[GraphBuilder], None]
+LEAST_USES = table(TARGET).rounded_uses
 IN_BF16 = [(BF16, BF16, F32)]
 
 

@@ -14,11 +14,10 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.load_balance import MOST_IDLE
-from benchgraph.gir.packed_blocks import MOST_ROWS_PACKED
 from benchgraph.gir.product import Product
 from benchgraph.gir.row_blocks import RowBlock
 from benchgraph.gir.search_space import row_blocks
-from benchgraph.gir.task_grid import SHORT_SUM, TOLERANCE, TaskGrid, cut_rows_of_short_sums, packed_task_grid, task_grid
+from benchgraph.gir.task_grid import TOLERANCE, TaskGrid, cut_rows_of_short_sums, packed_task_grid, task_grid
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops import spec, with_defaults
@@ -60,10 +59,10 @@ def test_products_that_l2_holds_keep_whole_rows(m: int, k: int, n: int) -> None:
 def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int, batch: tuple[int, ...]) -> None:
     """Stores are so fast there that prefetches ahead of a tall block take lines from another core."""
     found = RowBlock(usual, "so")
-    cut = cut_rows_of_short_sums(matmul(512, SHORT_SUM, 512, batch=batch), found)
+    cut = cut_rows_of_short_sums(matmul(512, table(TARGET).short_sum_terms, 512, batch=batch), found, TARGET)
     assert cut.mb == rows
     assert (cut is found) == (rows == usual)
-    assert cut_rows_of_short_sums(matmul(512, SHORT_SUM + 1, 512, batch=batch), found) is found
+    assert cut_rows_of_short_sums(matmul(512, table(TARGET).short_sum_terms + 1, 512, batch=batch), found, TARGET) is found
 
 
 def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:
@@ -155,6 +154,6 @@ def test_no_other_grid_of_packed_blocks_costs_less(m: int, n: int, ns: int, core
     def most(g: TaskGrid) -> int:
         return (g.mb + table(TARGET).rows_per_packed_block) * max(loads(m, n, ns, g, target))
 
-    others = [TaskGrid(mb, split, 0.0) for mb in row_blocks(m) if mb <= MOST_ROWS_PACKED for split in (False, True)]
+    others = [TaskGrid(mb, split, 0.0) for mb in row_blocks(m) if mb <= table(TARGET).packed_task_rows for split in (False, True)]
     found = packed_task_grid(m, n, ns, target)
     assert found.cost == most(found) == min(map(most, others))

@@ -12,13 +12,14 @@ from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.layouts import column_blocked
-from benchgraph.gir.row_blocks import MOST_ROWS, MOST_ROWS_OF_TILES
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS, Target
 from benchgraph.ops import spec
 from tests.support import graph_ir
 
 TILES = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cores=2)
+MACHINE = table(TILES)
 VECTORS = replace(TILES, isa=ISAS["avx512_core_bf16"])
 
 
@@ -40,10 +41,10 @@ def layers(rows: int, *sizes: int, target: Target = TILES, dtype: DType = DType.
 @pytest.mark.parametrize(
     ("sizes", "target", "dtype", "rows"),
     [
-        ((1024, 1024, 1024), TILES, DType.bf16, MOST_ROWS_OF_TILES),
-        ((512, 512, 512), TILES, DType.bf16, MOST_ROWS),
-        ((1024, 1024, 1024), TILES, DType.f32, MOST_ROWS),
-        ((1024, 1024, 1024), VECTORS, DType.bf16, MOST_ROWS),
+        ((1024, 1024, 1024), TILES, DType.bf16, MACHINE.tile_rows_per_task),
+        ((512, 512, 512), TILES, DType.bf16, MACHINE.rows_per_task),
+        ((1024, 1024, 1024), TILES, DType.f32, MACHINE.rows_per_task),
+        ((1024, 1024, 1024), VECTORS, DType.bf16, MACHINE.rows_per_task),
     ],
     ids=["beyond L2", "L2 keeps them", "f32", "vectors"],
 )

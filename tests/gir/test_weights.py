@@ -9,11 +9,10 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.gir.packed_blocks import CONVERTED, MOST_ROWS_PACKED, block_size
+from benchgraph.gir.packed_blocks import block_size
 from benchgraph.gir.passes import PIPELINE
-from benchgraph.gir.passes.low_precision import ROWS_COMPRESSED
-from benchgraph.gir.task_grid import ROWS_OF_SHORT_SUMS
 from benchgraph.graph.build import GraphBuilder
+from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS, Target
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -58,6 +57,7 @@ def test_constant_weights_are_converted_by_init() -> None:
     assert stage.parameters.ks == 0
 
 
+MACHINE = table(TARGET)
 SMALL = replace(TARGET, l2_bytes=16 << 10)  # caches that hold no weights here
 
 
@@ -82,8 +82,8 @@ CONSTANT = (constant_s4, constant_f16, constant_s8)
 @pytest.mark.parametrize(
     ("rows", "dtype", "target", "multiplied"),
     [
-        (ROWS_COMPRESSED, DType.f16, SMALL, (DType.f32, DType.f16)),
-        (ROWS_COMPRESSED + 1, DType.f16, SMALL, (DType.f32, DType.f32)),
+        (MACHINE.widened_constant_rows, DType.f16, SMALL, (DType.f32, DType.f16)),
+        (MACHINE.widened_constant_rows + 1, DType.f16, SMALL, (DType.f32, DType.f32)),
         (1, DType.f16, TARGET, (DType.f32, DType.f32)),  # L2 holds them in f32
         (1, DType.f16, replace(SMALL, isa=ISAS["portable"]), (DType.f32, DType.f32)),  # one by one
         (1, DType.bf16, SMALL, (DType.f32, DType.bf16)),
@@ -176,7 +176,7 @@ def test_weights_of_many_blocks_of_rows_are_converted_once() -> None:
 def test_a_lone_product_uses_a_packed_block_for_many_rows() -> None:
     (stage,) = kernels(scheduled(lambda b: grouped(b, rows=1000)))
     assert stage.parameters is not None
-    assert stage.parameters.mb == MOST_ROWS_PACKED - 6  # four blocks that are even
+    assert stage.parameters.mb == MACHINE.packed_task_rows - 6  # four blocks that are even
     assert stage.parameters.mpn == 4
 
 
@@ -193,7 +193,7 @@ def test_a_packed_block_is_whole_groups(group: int) -> None:
     ("k", "n", "nb", "unit"), [(4096, 14336, 64, 1), (70, 600, 64, 1), (96, 80, 48, 16), (5, 13, 13, 1), (256, 64, 64, 256)]
 )
 def test_packed_blocks_are_whole_panels_and_groups(cores: int, rows: int, k: int, n: int, nb: int, unit: int) -> None:
-    ks, ns = block_size(k, n, nb, unit, CONVERTED[rows > 1], cores)
+    ks, ns = block_size(k, n, nb, unit, MACHINE.converted_block if rows > 1 else MACHINE.converted_block_of_few_rows, cores)
     assert 0 < ks <= k
     assert ks == k or ks % unit == 0
     assert ns % nb == 0
@@ -290,4 +290,4 @@ def test_tasks_of_short_sums_have_few_rows() -> None:
     *_, folded = kernels(scheduled(lambda b: b.op("SoftMax", b.op("MatMul", *map(b.input, shapes)), axis=-1)))
     assert alone.parameters is not None
     assert folded.parameters is not None
-    assert alone.parameters.mb <= ROWS_OF_SHORT_SUMS < folded.parameters.mb
+    assert alone.parameters.mb <= MACHINE.rows_of_short_sums < folded.parameters.mb

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape, dense_strides
-from benchgraph.gir.gemv import LONG_BYTES, ROWS, ROWS_OF_SHORT_COLUMNS, SHORT_TERMS, TERMS_PER_ROW, Gemv, gemv_form
+from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
 from benchgraph.lower import lower
+from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS, PAGE_BYTES, Target, current
 from benchgraph.ops import spec
 from benchgraph.reference.compare import compare, tolerance
@@ -33,6 +34,7 @@ from tests.support.targets import MACHINE_LEVELS
 
 AVX512 = Target(ISAS["avx512_core_vnni"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 NARROW = replace(current(), cores=2, emulated=frozenset({DType.u8, DType.bf16}))
+MACHINE = table(NARROW)
 K = PAGE_BYTES // 4 + 1  # terms of columns that are longer than a page
 LEVELS = {name: replace(target, emulated=NARROW.emulated) for name, target in MACHINE_LEVELS.items()}
 
@@ -159,7 +161,7 @@ BY_COLUMNS = {"m": 2, "n": 130, "wei": "columns"}
 
 
 def forms(g: Graph) -> Iterator[Gemv | None]:
-    return (gemv_form(g, op) for n in g.nodes if isinstance(n, FusedOp) for op in n.ops if spec(op.kind).lowering.is_contraction)
+    return (gemv_form(g, op, MACHINE) for n in g.nodes if isinstance(n, FusedOp) for op in n.ops if spec(op.kind).lowering.is_contraction)
 
 
 @pytest.mark.parametrize(
@@ -183,16 +185,16 @@ def forms(g: Graph) -> Iterator[Gemv | None]:
         ({**BY_COLUMNS, "constant": True}, None),
         ({**BY_COLUMNS, "batch": (2,)}, Gemv.dot),
         ({**BY_COLUMNS, "wei": "columns apart"}, None),
-        ({**BY_COLUMNS, "wei": "columns apart", "k": LONG_BYTES // 4}, Gemv.dot),
+        ({**BY_COLUMNS, "wei": "columns apart", "k": MACHINE.long_row_bytes // 4}, Gemv.dot),
         ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16}, None),
-        ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16, "k": LONG_BYTES // 2}, Gemv.dot),
-        ({**BY_COLUMNS, "m": ROWS, "k": TERMS_PER_ROW * ROWS}, Gemv.dot),
-        ({**BY_COLUMNS, "m": ROWS, "k": TERMS_PER_ROW * ROWS - 1}, None),
-        ({**BY_COLUMNS, "m": ROWS, "k": 1024}, Gemv.dot),
-        ({**BY_COLUMNS, "m": ROWS + 1, "k": 1024}, None),
-        ({**BY_COLUMNS, "m": ROWS_OF_SHORT_COLUMNS, "k": SHORT_TERMS}, Gemv.dot),
-        ({**BY_COLUMNS, "m": ROWS_OF_SHORT_COLUMNS, "k": SHORT_TERMS + 1}, None),
-        ({**BY_COLUMNS, "m": ROWS_OF_SHORT_COLUMNS + 1, "k": SHORT_TERMS}, None),
+        ({**BY_COLUMNS, "wei": "columns apart", "stored": DType.f16, "k": MACHINE.long_row_bytes // 2}, Gemv.dot),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows, "k": MACHINE.gemv_terms_per_row * MACHINE.gemv_rows}, Gemv.dot),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows, "k": MACHINE.gemv_terms_per_row * MACHINE.gemv_rows - 1}, None),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows, "k": 1024}, Gemv.dot),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows + 1, "k": 1024}, None),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows_of_short_columns, "k": MACHINE.gemv_short_terms}, Gemv.dot),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows_of_short_columns, "k": MACHINE.gemv_short_terms + 1}, None),
+        ({**BY_COLUMNS, "m": MACHINE.gemv_rows_of_short_columns + 1, "k": MACHINE.gemv_short_terms}, None),
     ],
     ids=str,
 )
@@ -206,7 +208,7 @@ def test_columns_computed_together_fill_the_registers(isa: str, m: int, columns:
     target = replace(AVX512, isa=ISAS[isa], cores=1)
     g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
     want = [m * width for width in (columns, 13 % columns) if width]
-    main = lower(g).main
+    main = lower(g, target).main
     for f in (main, unroll_and_interleave(shrink_tensors(main, target), target)):
         folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
         assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
@@ -216,7 +218,7 @@ def test_columns_computed_together_fill_the_registers(isa: str, m: int, columns:
 def test_dot_products_read_whole_vectors_of_four_rows(stored: DType) -> None:
     """No microkernel is called: its vectors would hold one column."""
     g = scheduled(built(m=64, k=256, stored=stored, constant=True), AVX512)
-    main = tir_passes.run(lower(g).main, AVX512)
+    main = tir_passes.run(lower(g, AVX512).main, AVX512)
     assert not any(isinstance(s, Brgemm) for s in walk(main.body))
     src = main.params[0].name
     read = [load for s in walk(main.body) for e in exprs(s) for load in loads_of(e) if load.tensor.name == src]
@@ -226,7 +228,7 @@ def test_dot_products_read_whole_vectors_of_four_rows(stored: DType) -> None:
 
 
 def test_transposed_product_has_rows_for_columns() -> None:
-    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512)).main
+    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512), AVX512).main
     (call,) = (s for s in walk(main.body) if isinstance(s, Brgemm))
     assert (call.m, call.n, call.k) == (1, 32, 48)
 

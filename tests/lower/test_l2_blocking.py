@@ -108,7 +108,8 @@ def test_sums_without_memory_are_not_blocked(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_task_multiplies_all_entries_by_one_part() -> None:
     """Two panels are two tasks; in each, all four images' rows are multiplied by the first 64 channels, then by the next."""
-    main = lower(scheduled(partition(convolution()), replace(TARGET, l2_bytes=SMALL_L2, cores=2))).main
+    target = replace(TARGET, l2_bytes=SMALL_L2, cores=2)
+    main = lower(scheduled(partition(convolution()), target), target).main
     task = next(s for s in walk(main.body) if isinstance(s, For) and s.var.name.startswith("no"))
     assert (task.kind, task.extent) == (LoopKind.parallel, Const(2))
     assert all(s.kind is LoopKind.serial for s in walk(task.body) if isinstance(s, For))

@@ -12,6 +12,7 @@ from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import split_reduction
+from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant, f32, type_of
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
@@ -122,7 +123,7 @@ def test_each_pass_over_the_data_is_parallel(name: str, passes: int) -> None:
     f = main(CASES[name])
     spread = [s for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert len(spread) == passes
-    large = {p.name for p in f.params if prod(p.shape) >= split_reduction.WORTH}
+    large = {p.name for p in f.params if prod(p.shape) >= table(TARGET).split_elements}
     outside = [s for s in children(f.body) if s not in spread]
     assert not {x.tensor.name for s in outside for c in walk(s) for x in loads(c)} & large
 

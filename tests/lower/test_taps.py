@@ -13,7 +13,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower.taps import LEAST_TERMS, MOST_BRANCHES
+from benchgraph.lower.taps import MOST_BRANCHES
+from benchgraph.machine.table import table
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
 from benchgraph.tir.ir import Brgemm, If
@@ -21,9 +22,11 @@ from benchgraph.tir.visit import walk
 from tests.lower.products import multiplications
 from tests.ops.compiled import compiled
 from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
 from tests.support.tensor_ir import lowered
 
 OUT = 16  # channels
+LEAST_TERMS = table(TARGET).least_tap_terms
 
 
 def attributes(rank: int, pads: Shape, strides: Shape, dilations: Shape) -> dict[str, object]:

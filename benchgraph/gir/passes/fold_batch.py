@@ -23,13 +23,11 @@ from benchgraph.gir.data_movement import movement
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import product
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped
-
-# Rows of an entry up to which entries are folded: any weights, and those that L2 does not hold. docs/measurements/batch-folding.md
-FEW_ROWS, ROWS_FOR_LARGE_WEIGHTS = 16, 128
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,8 @@ def _fold_of(g: Graph, op: Op, target: Target) -> Fold | None:
     wei = g.value(op.ins[1]).type
     *own, k, n = (1,) * (len(batch) + 2 - len(wei.shape)) + wei.shape
     shared = batch[max((i for i, extent in enumerate(own, start=1) if extent != 1), default=0) :]
-    most = ROWS_FOR_LARGE_WEIGHTS if wei.dtype.nbytes(k * n) > target.l2_bytes else FEW_ROWS
+    machine = table(target)
+    most = machine.folded_rows_of_large_weights if wei.dtype.nbytes(k * n) > target.l2_bytes else machine.folded_rows
     fold = Fold((*shared, rows))
     return fold if rows <= most and prod(shared) > 1 and _folds_to_rows(g, op, fold) else None
 

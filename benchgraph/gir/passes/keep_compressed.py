@@ -20,13 +20,12 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.ir import Constness, Graph, Op
-from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, conversions
+from benchgraph.gir.packed_blocks import conversions
 from benchgraph.gir.product import product
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement, Elementwise
-
-MOST_ROWS_COMPRESSED = 128  # as far as was measured
 
 
 def keep_compressed(g: Graph, target: Target) -> Graph:
@@ -61,8 +60,8 @@ def _decompression(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
 def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
     """One large matrix of constant f32 weights, and few rows."""
     p, wei = product(g, op), g.value(op.ins[1])
-    m = p.call.outs[0].shape[-2]
-    has_few_rows = m <= MOST_ROWS_COMPRESSED and conversions(m, target) <= MOST_CONVERSIONS
+    m, machine = p.call.outs[0].shape[-2], table(target)
+    has_few_rows = m <= machine.compressed_rows and conversions(m, target) <= machine.repeated_conversions
     is_main = wei.is_constant and not g.value(op.outs[0]).is_constant
     return is_main and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
 

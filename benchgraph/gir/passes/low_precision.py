@@ -42,11 +42,6 @@ from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
 
 _STORED = (DType.u8, DType.s8)
-# Rows up to which weights of narrow floats, given at every execution, are widened as they are loaded; the same of bf16 where the machine
-# multiplies that, for weights that caches hold and others, by rows and by columns; and rows for constant weights.
-# docs/measurements/compressed-weights.md, Narrow floats that change, and that are constant.
-ROWS_WIDENED, ROWS_NOT_MULTIPLIED = 8, ((2, 2), (8, 4))
-ROWS_COMPRESSED = 32
 
 
 def low_precision(g: Graph, target: Target) -> Graph:
@@ -151,20 +146,21 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
 
 def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) -> bool:
     """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32."""
-    v, p = g.value(id), product(g, op)
+    v, p, machine = g.value(id), product(g, op), table(target)
     is_multiplied = v.dtype is DType.bf16 and target.multiplies(v.dtype)
     if v.is_constant:
         is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
-        has_few_rows = p.call.outs[0].shape[-2] <= ROWS_COMPRESSED
+        has_few_rows = p.call.outs[0].shape[-2] <= machine.widened_constant_rows
         return has_few_rows and not (is_multiplied or is_slow) and is_one_large_matrix(p, target)
     down, across = (0 if (dim := _dim_before(g, moves, axis)) is None else _stride(g, id, dim) for axis in (-2, -1))
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
-    if 1 not in (down, across) or not is_streamable(size, apart, v.dtype):
+    if 1 not in (down, across) or not is_streamable(size, apart, v.dtype, machine):
         return False
-    most = gemv_rows(p.reduced[-1]) if by_columns else ROWS_WIDENED
+    most = gemv_rows(p.reduced[-1], machine) if by_columns else machine.widened_rows
     if is_multiplied:
-        most = min(most, ROWS_NOT_MULTIPLIED[target.is_far(v.type.nbytes)][by_columns])
+        limits = machine.widened_bf16_rows_from_memory if target.is_far(v.type.nbytes) else machine.widened_bf16_rows
+        most = min(most, limits[by_columns])
     return is_input_for_few_rows(g, op, id, most)
 
 

@@ -23,8 +23,9 @@ from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs
 from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
-from benchgraph.gir.packed_blocks import MOST_CONVERSIONS, ROWS_OF_ONE_PANEL, conversions
+from benchgraph.gir.packed_blocks import conversions
 from benchgraph.gir.product import product, transposed_src_axes
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 
@@ -44,12 +45,12 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     if nests.is_used_beyond(first.outs, (i, j)):
         return None
     readers = [Reader(s, op, port) for s in second.stages for op in s.ops for port, v in enumerate(op.ins) if g.root(v) in shared]
-    if not all(reader.stage.is_packing or _is_wei(g, reader) for reader in readers):
+    if not all(reader.stage.is_packing or _is_wei(g, reader, target) for reader in readers):
         return None
     kernels = {id(product_after(second, reader.stage)): product_after(second, reader.stage) for reader in readers}
     (maker,) = first.stages
     cuts = cuts_of(g, maker, readers)
-    if cuts is None or len(kernels) > 1 or flash_attention(g, second) is not None:
+    if cuts is None or len(kernels) > 1 or flash_attention(g, second, table(target)) is not None:
         return None
     (kernel,) = kernels.values()
     if not _pays(g, second, kernel, maker, cuts, target):
@@ -59,9 +60,11 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     return replace(second, stages=(*second.stages[:at], stage, *second.stages[at:]))
 
 
-def _is_wei(g: Graph, reader: Reader) -> bool:
+def _is_wei(g: Graph, reader: Reader, target: Target) -> bool:
     """Whether the operand is wei of a product without batch entries and taps."""
-    if reader.stage.reduces_rows or reader.port != 1 or not reader.op.lowering.is_contraction or gemv_form(g, reader.op) is not None:
+    if reader.stage.reduces_rows or reader.port != 1 or not reader.op.lowering.is_contraction:
+        return False
+    if gemv_form(g, reader.op, table(target)) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape
@@ -73,12 +76,12 @@ def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, cuts: Cuts, targ
     domain = trace(g, maker.ops)
     assert domain is not None
     p, nb = product(g, kernel.ops[0]), columns_per_call(g, kernel.ops[0], target)
-    k, n = p.reduced[-1], p.columns
+    k, n, machine = p.reduced[-1], p.columns, table(target)
     by_k, by_n = cuts
     if by_n is not None and nb % by_n.unit:
         return False
-    repetitions = (1 if by_k is not None else ceil(k / ROWS_OF_ONE_PANEL)) * (1 if by_n is not None else ceil(n / nb))
-    return prod(domain.extents) * repetitions <= k * n and _conversions(g, node, target) <= MOST_CONVERSIONS
+    repetitions = (1 if by_k is not None else ceil(k / machine.packed_panel_rows)) * (1 if by_n is not None else ceil(n / nb))
+    return prod(domain.extents) * repetitions <= k * n and _conversions(g, node, target) <= machine.repeated_conversions
 
 
 def _conversions(g: Graph, node: FusedOp, target: Target) -> int:

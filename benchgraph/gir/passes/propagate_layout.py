@@ -42,18 +42,13 @@ from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var
 from benchgraph.tir.transposition import LEAST_ROWS
 
-# From how many rows on packing weights that change pays: rows of a batch entry; rows and multiply-adds of a single product; and, where only
-# cache misses count, rows that would read as much of a panel that L2 lacks, of a single product and of a batch entry or one core.
-# docs/measurements/weight-packing.md
-ROWS_PER_ENTRY, LEAST_ROWS_IN_ALL, LEAST_MACS, ROWS_PER_MISS = 48, 8, 6_000_000, (24, 48)
-
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
     g = _block_activations(g, target)
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.nodes:
-        if isinstance(op, Op) and op.lowering.is_contraction and gemv_form(g, op) is not Gemv.dot:
+        if isinstance(op, Op) and op.lowering.is_contraction and gemv_form(g, op, table(target)) is not Gemv.dot:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = copied(values, nodes, src, plain(len(g.value(src).shape)))
@@ -99,7 +94,7 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     """Whether the weights of a product are packed: constant ones, those that it cannot read, and where it pays."""
     if g.value(wei).is_constant or operand_axes(g, op, 1) is None:
         return True
-    p = product(g, op)
+    p, machine = product(g, op), table(target)
     *batch, m, n = p.call.outs[0].shape
     if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
         return False
@@ -107,27 +102,27 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
         return False
     has_one, entries, rows = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2]), prod(batch) * m
     if not (has_one and target.is_far(g.value(wei).type.nbytes)):
-        if table(target).l2_loads_keep_up:
-            used, least = rows if has_one else m, ROWS_PER_MISS[entries >= target.cores]
-            return _misses_unpacked(g, op, used, least, target)
+        if machine.l2_loads_keep_up:
+            least = machine.packed_rows_per_miss_of_entry if entries >= target.cores else machine.packed_rows_per_miss
+            return _misses_unpacked(g, op, rows if has_one else m, least, target)
         if entries >= target.cores:
-            return m >= ROWS_PER_ENTRY
-    return rows >= LEAST_ROWS_IN_ALL and rows * n * prod(p.reduced) >= LEAST_MACS
+            return m >= machine.packed_rows_per_entry
+    return rows >= machine.packed_rows and rows * n * prod(p.reduced) >= machine.packed_macs
 
 
 def _misses_unpacked(g: Graph, op: Op, rows: int, least: int, target: Target) -> bool:
     """Whether rows of src would use a panel of row-major weights of which caches hold too little.
 
-    L1, for ROWS_PER_ENTRY rows: less than half, where it would hold all of a packed one. L2: so little that the rows read as much from
-    beyond it as `least` rows would if it held nothing.
+    L1, for packed_rows_per_entry rows: less than half, where it would hold all of a packed one. L2: so little that the rows read as much
+    from beyond it as `least` rows would if it held nothing.
     """
-    p, wei, axes = product(g, op), op.ins[1], operand_axes(g, op, 1)
+    p, wei, axes, machine = product(g, op), op.ins[1], operand_axes(g, op, 1), table(target)
     assert axes is not None
     dtype, terms = g.value(wei).dtype, prod(p.reduced)
     apart, nbytes = dtype.nbytes(stride(g, wei, axes[0])), dtype.nbytes(column_block(p, target))
     from_l1 = 2 * target.rows_in_l1(apart, nbytes) < terms <= target.rows_in_l1(nbytes, nbytes)
-    from_l2 = rows * (terms - table(target).l2_panel_share * target.rows_in_l2(apart, nbytes)) >= least * terms
-    return (rows >= ROWS_PER_ENTRY and from_l1) or from_l2
+    from_l2 = rows * (terms - machine.l2_panel_share * target.rows_in_l2(apart, nbytes)) >= least * terms
+    return (rows >= machine.packed_rows_per_entry and from_l1) or from_l2
 
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
@@ -241,7 +236,7 @@ def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] 
     for user in g.consumers[id]:
         assert isinstance(user, Op)
         if user.lowering.is_contraction:
-            if user.ins[1] == id or product(g, user).operands[0][-1] != K or gemv_form(g, user) is Gemv.dot:
+            if user.ins[1] == id or product(g, user).operands[0][-1] != K or gemv_form(g, user, table(target)) is Gemv.dot:
                 return None
             if target.in_tiles(v.dtype) or reads_rows_together(g, user, target):
                 return None  # tile registers read rows wherever they begin; a packed block of k may be shorter than a column block

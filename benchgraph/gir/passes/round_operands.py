@@ -17,10 +17,9 @@ from benchgraph.gir.build import CONVERT, Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import TO_BF16
-
-LEAST_USES = 64  # rows that a weight is multiplied by, and columns that an element of src is
 
 
 def round_operands(g: Graph, target: Target) -> Graph:
@@ -44,7 +43,8 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
         return False
     rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.computed_from_constants
-    return p.columns >= LEAST_USES and (rows >= LEAST_USES or is_constant)
+    least = table(target).rounded_uses
+    return p.columns >= least and (rows >= least or is_constant)
 
 
 def _narrowest(g: Graph, id: int) -> DType:

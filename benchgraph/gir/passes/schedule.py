@@ -22,7 +22,6 @@ from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import acc_axes, k_group, product
 from benchgraph.gir.row_blocks import (
-    MOST_ROWS_WORKED_ON,
     RowBlock,
     ScoreBlock,
     has_one_matrix,
@@ -37,8 +36,6 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
 
 FORCED = "given by the options or the tuning file"
-WINDOW_REGISTERS = 4  # one part in so many of the vector registers holds sums of stencils. docs/measurements/stencils.md
-TAPS_FROM_MEMORY = 4  # for each element read: with fewer, stencils of data from memory are not jammed. docs/measurements/stencils.md
 
 
 def schedule(g: Graph, target: Target) -> Graph:
@@ -58,7 +55,7 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
     works_on_rows = any(isinstance(op.lowering.form, Reduction) for op in node.ops)
     alone = product(g, products[0]) if len(kernels) == 1 and not reduces_rows else None
     forced = None if alone is None else alone.forced
-    flash = flash_attention(g, node)
+    flash = flash_attention(g, node, table(target))
     scores = None if flash is None else _score_block(g, flash, rows, target)
     columns = live_columns(g, products) if scores is None else scores.live_columns
     block = rows_per_task(
@@ -70,7 +67,7 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
         waits=wait_for_weights(g, products, target),
     )
     if alone is not None and not works_on_rows:
-        block = cut_rows_of_short_sums(alone, block)
+        block = cut_rows_of_short_sums(alone, block, target)
     block = _in_whole_groups(g, node, block, rows[-1]) if forced is None else RowBlock(forced.mb, FORCED)
     stages = [_with_parameters(g, node, stage, block, target) for stage in node.stages]
     if flash is not None and scores is not None:
@@ -87,7 +84,9 @@ def _stencil_jam(g: Graph, op: Op, target: Target) -> int:
     assert isinstance(form, Window)
     taps = prod(form.taps(Call(op.kind, op.attrs, ins, (out,)))) * out.elements
     is_far = any(target.is_far(t.nbytes) for t in (*ins, out))
-    return 1 if is_far and taps < TAPS_FROM_MEMORY * sum(t.elements for t in ins) else target.isa.registers // WINDOW_REGISTERS
+    if is_far and taps < table(target).stencil_taps_from_memory * sum(t.elements for t in ins):
+        return 1
+    return target.isa.registers // table(target).stencil_registers
 
 
 # ---- rows and columns of one product ---------------------------------------------------------------------------------
@@ -116,7 +115,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     is_prefetched = prefetches_source(g, op, makers, target)
     ks, ns = packed_block_of(g, op, makers, rows.mb, nb, kb, target, is_prefetched=is_prefetched)
     prefetch = is_prefetched if ks else _prefetches_panels(g, node, stage, rows.mb, nb, target)
-    unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op) is Gemv.dot else 0
+    unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
     block_why = f"blocks of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows at a time are prefetched best"
     if ks:
         prefetch_why = "the source of the next block, since L2 does not keep all weights"
@@ -160,7 +159,7 @@ def _score_block(g: Graph, flash: FlashAttention, rows: Shape, target: Target) -
     """The columns of scores to compute at a time, None for whole rows."""
     scores, values = (product(g, stage.ops[0]) for stage in (flash.scores, flash.values))
     heads = scores.reduced[-1] + values.columns
-    block_rows, keys = min(rows[-1], MOST_ROWS_WORKED_ON), values.reduced[-1]
+    block_rows, keys = min(rows[-1], table(target).rows_between_products), values.reduced[-1]
     is_masked = flash.mask is not None and 2 * rows[-1] >= keys
     return score_block(block_rows, keys, heads, columns_per_call(g, flash.scores.ops[0], target), target, is_masked=is_masked)
 
