@@ -204,12 +204,11 @@ def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> StageReport:
     return StageReport(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
 
 
-_PARAMETERS = "batch m n k mb nb kb split_n panels_first abreast step ks ns parts groups cores"  # as they are called in reports
-_ATTRIBUTES = {"abreast": "unrolled_columns", "step": "score_columns", "parts": "l2_parts", "groups": "entry_groups"}
+_PARAMETERS = "batch m n k mb nb kb split_n panels_first unrolled_columns score_columns ks ns l2_parts entry_groups cores"
 
 
 def _chosen(g: Graph, op: Op, p: Parameters) -> ProductParameters:
-    given: dict[str, int | bool] = {name: getattr(p, _ATTRIBUTES.get(name, name)) for name in _PARAMETERS.split()}
+    given: dict[str, int | bool] = {name: getattr(p, name) for name in _PARAMETERS.split()}
     derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
     return ProductParameters(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
 

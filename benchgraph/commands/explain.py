@@ -21,6 +21,8 @@ from benchgraph.present.progress import progress_line
 from benchgraph.results.json_report import write
 
 JSON, OUTPUT = ("--json",), ("--output", "-o")
+# Parameters of Graph IR and their keys in JSON, which stay when parameters get other names.
+KEYS = {"unrolled_columns": "abreast", "score_columns": "step", "l2_parts": "parts", "entry_groups": "groups"}
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,12 @@ def _text(explained: Explained) -> str:
 
 
 def _plain(explained: Explained) -> dict[str, Any]:
-    """The fields for JSON, with the derived peaks."""
+    """The fields for JSON, with the derived peaks, and with the keys of parameters."""
     plain = asdict(explained)
     for partition, e in zip(plain["partitions"], explained.partitions, strict=True):
         for arenas, a in zip(partition["arenas"], e.arenas, strict=True):
             arenas |= {"peak_bytes": a.peak_bytes, "peak_bytes_without_reuse": a.peak_bytes_without_reuse}
+        for chosen in (section["chosen"] for nest in partition["nests"] for section in nest["sections"] if section["chosen"]):
+            chosen["parameters"] = {KEYS.get(name, name): value for name, value in chosen["parameters"].items()}
+            chosen["reasons"] = [{"parameter": KEYS.get(r["parameter"], r["parameter"]), "text": r["text"]} for r in chosen["reasons"]]
     return plain

@@ -24,7 +24,7 @@ from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
 
 
 class L2Blocking:
-    """The only stage of a nest whose weight panels are cut into parts (Parameters.parts)."""
+    """The only stage of a nest whose weight panels are cut into parts (Parameters.l2_parts)."""
 
     def __init__(self, kernel: Microkernel, epilogue: Epilogue, stage: Stage) -> None:
         p = stage.parameters

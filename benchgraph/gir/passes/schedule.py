@@ -117,27 +117,19 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     prefetch = is_prefetched if ks else _prefetches_panels(g, node, stage, rows.mb, nb, target)
     unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
     block_why = f"blocks of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows at a time are prefetched best"
-    if ks:
-        prefetch_why = "the source of the next block, since L2 does not keep all weights"
-    else:
-        prefetch_why = f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"
-    why = (
-        Reason("mb", rows.why),
-        Reason("nb", FORCED if p.forced is not None else columns_reason(p, nb, target)),
-        Reason("kb", "src is row-major" if kb == k else "src is stored in the column blocks of the product before"),
-        Reason("anchor", at.why),
-        Reason("ks", block_why if ks else ""),
-        Reason("prefetch", prefetch_why if prefetch else ""),
-        Reason("abreast", f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else ""),
-    )
-    parameters = Parameters(
-        *(prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores),
-        ks=ks,
-        ns=ns,
-        prefetch=prefetch,
-        unrolled_columns=unrolled,
-        why=tuple(reason for reason in why if reason.text),
-    )
+    panel_why = f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"
+    why = {
+        "mb": rows.why,
+        "nb": FORCED if p.forced is not None else columns_reason(p, nb, target),
+        "kb": "src is row-major" if kb == k else "src is stored in the column blocks of the product before",
+        "anchor": at.why,
+        "ks": block_why if ks else "",
+        "prefetch": ("the source of the next block, since L2 does not keep all weights" if ks else panel_why) if prefetch else "",
+        "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
+    }
+    reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
+    sizes = prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores
+    parameters = Parameters(*sizes, ks=ks, ns=ns, prefetch=prefetch, unrolled_columns=unrolled, why=reasons)
     return replace(stage, anchors=at.anchors, parameters=parameters)
 
 
@@ -169,7 +161,7 @@ def _in_score_blocks(stage: Stage, flash: FlashAttention, block: ScoreBlock) -> 
     p = stage.parameters
     assert p is not None
     anchors = (Anchor.kernel, *(Anchor.tile if op in flash.tile_ops else Anchor.rows for op in stage.ops[1:]))
-    why = (*p.why, Reason("step", block.why))
+    why = (*p.why, Reason("score_columns", block.why))
     return replace(stage, anchors=anchors, parameters=replace(p, score_columns=block.columns, why=why))
 
 
@@ -231,7 +223,7 @@ def _in_l2_blocks(stage: Stage, chosen: Parameters, ns: int) -> Stage:
 def _in_l2_parts(parts: L2Parts, stage: Stage, chosen: Parameters) -> Stage:
     """The stage with such parts. Nothing is prefetched: the next panel is needed much later."""
     of = "all batch entries use" if parts.groups == 1 else f"each of {parts.groups} groups of batch entries uses"
-    why = Reason("parts", f"{of} one part of a panel of weights at a time, while L2 holds it")
+    why = Reason("l2_parts", f"{of} one part of a panel of weights at a time, while L2 holds it")
     cut = replace(chosen, kb=chosen.kb // parts.count, split_n=True, panels_first=True, l2_parts=parts.count, entry_groups=parts.groups)
     return replace(stage, parameters=replace(cut, prefetch=False, why=(*_reasons_without(chosen, "prefetch"), why)))
 
