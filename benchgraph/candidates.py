@@ -22,10 +22,8 @@ class Candidates:
 
 
 def candidates(partition: Partition, target: Target | None = None) -> Candidates:
-    """The legal schedules of the partition's only product, and the compiler's choice.
-
-    Raises Unimplemented unless the partition has exactly one product, and what compile_partition raises.
-    """
+    """The legal schedules of the partition's only product, and the compiler's choice. Raises Unimplemented unless the partition has exactly
+    one product, and what compile_partition raises."""
     target = target or current()
     free = replace(partition, options=replace(partition.options, forced=()))
     nests = [n for n in explain(free, target, with_tuning=False).nests if n.when == "main"]

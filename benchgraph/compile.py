@@ -65,10 +65,8 @@ def compile_partition(partition: Partition, target: Target | None = None, open_o
 
 @dataclass(frozen=True)
 class Order:
-    """A partition to compile, once nothing about it is open. Equal ones ask for the same `work`.
-
-    cache_entry: its place on disk, if it has one; spent_s: what it took to get here.
-    """
+    """A partition to compile, once nothing about it is open. Equal ones ask for the same `work`. cache_entry: its place on disk, if it has
+    one; spent_s: what it took to get here."""
 
     work: Hashable
     target: Target
@@ -99,10 +97,8 @@ class Order:
 
 
 def named(executable: Executable, partition: Partition, *, took_s: float | None = None) -> Executable:
-    """The executable of a partition that asks for the same work, with the border tensors of this one in its messages.
-
-    took_s: another compile_s.
-    """
+    """The executable of a partition that asks for the same work, with the border tensors of this one in its messages. took_s: another
+    compile_s."""
     return executable.with_names(*_names(partition), executable.compile_s if took_s is None else took_s)
 
 
@@ -174,10 +170,8 @@ def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:
 
 
 def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:
-    """What the code depends on besides target and settings. A graph's ids are not of it: layers that are alike are one work.
-
-    Tensors are numbered as they appear, and told once. Ids of layouts are this process's, so the layouts stand for them.
-    """
+    """What the code depends on besides target and settings. A graph's ids are not of it: layers that are alike are one work. Tensors are
+    numbered as they appear, and told once. Ids of layouts are this process's, so the layouts stand for them."""
     numbers, rows = dict[int, int](), dict[LogicalTensor, int]()
 
     def row(t: LogicalTensor) -> int:

@@ -22,10 +22,8 @@ COPY, CONVERT, TRANSPOSE = "Reorder", "TypeCast", "StaticTranspose"
 
 
 def from_partition(p: Partition, open_outputs: Collection[int] = ()) -> Graph:
-    """One Graph IR op per API op; attributes get their defaults; constant inputs become run-time constants.
-
-    open_outputs: ids of outputs whose layout the compiler chooses. Raises InvalidArguments for an unknown layout id.
-    """
+    """One Graph IR op per API op; attributes get their defaults; constant inputs become run-time constants. open_outputs: ids of outputs
+    whose layout the compiler chooses. Raises InvalidArguments for an unknown layout id."""
     ids: dict[int, int] = {}
     values: list[Value] = []
     open_layouts: list[tuple[int, Layout | None]] = []

@@ -20,10 +20,8 @@ from benchgraph.machine.target import LINE_BYTES, Target
 
 
 def is_l2_blocked(p: Product, nb: int, target: Target) -> bool:
-    """Whether all batch entries use some panels of nb columns while L2 holds them, then the next panels.
-
-    This pays where entries have few rows and read far more weights than the other loop order reads src again.
-    """
+    """Whether all batch entries use some panels of nb columns while L2 holds them, then the next panels. This pays where entries have few
+    rows and read far more weights than the other loop order reads src again."""
     *batch, _, n = p.call.outs[0].shape
     src, wei = p.call.ins
     if _panel_bytes(p, nb) > table(target).l2_panel_share * target.l2_bytes or not _has_short_entries(p, target):
@@ -43,10 +41,8 @@ def _has_short_entries(p: Product, target: Target) -> bool:
 
 
 def l2_block_columns(p: Product, nb: int, target: Target) -> int:
-    """Columns of the panels that L2 holds at a time: whole panels of nb, at least one, in groups of even size.
-
-    Groups are smaller where that balances the load: of 16 panels in groups of three one of two cores gets 9, in groups of two each gets 8.
-    """
+    """Columns of the panels that L2 holds at a time: whole panels of nb, at least one, in groups of even size. Groups are smaller where
+    that balances the load: of 16 panels in groups of three one of two cores gets 9, in groups of two each gets 8."""
     panels = ceil(p.columns / nb)
     most = max(int(table(target).l2_panel_group_share * target.l2_bytes) // max(_panel_bytes(p, nb), 1), 1)
     entries, least = prod(p.call.outs[0].shape[:-2]), ceil(panels / most)
@@ -70,10 +66,8 @@ class L2Parts:
 
 
 def l2_parts(p: Product, nb: int, target: Target) -> L2Parts | None:
-    """The fewest parts of a panel that L2 holds, and as few groups as keep the cores busy; None where that does not save reads.
-
-    For sums over taps only: there an entry is a row of windows, and the partial sums of all entries fit into L2 or L3.
-    """
+    """The fewest parts of a panel that L2 holds, and as few groups as keep the cores busy; None where that does not save reads. For sums
+    over taps only: there an entry is a row of windows, and the partial sums of all entries fit into L2 or L3."""
     *batch, _, n = p.call.outs[0].shape
     src, wei = p.call.ins
     panels, k, machine = ceil(n / nb), p.reduced[-1], table(target)

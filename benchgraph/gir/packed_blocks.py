@@ -26,10 +26,8 @@ def conversions(m: int, target: Target) -> int:
 
 
 def block_size(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:
-    """Rows and columns of a block of wei, at most so many; unit: its rows are a multiple of it, if they are not all of k.
-
-    cores: those that share one matrix.
-    """
+    """Rows and columns of a block of wei, at most so many; unit: its rows are a multiple of it, if they are not all of k. cores: those that
+    share one matrix."""
     longest, widest = most
     ks = min(k, max(longest // unit, 1) * unit)
     panels = ceil(n / nb)
@@ -48,10 +46,8 @@ def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
 
 
 def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Target) -> tuple[int, int]:
-    """Most rows and columns of a block of weights read as they are, rows of n, for so many rows of src; cores: those that share them.
-
-    One row of dst that L1 holds is summed there where weights are narrow and no other core's too: they are read from end to end.
-    """
+    """Most rows and columns of a block of weights read as they are, rows of n, for so many rows of src; cores: those that share them. One
+    row of dst that L1 holds is summed there where weights are narrow and no other core's too: they are read from end to end."""
     machine = table(target)
     is_summed_in_l1 = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= machine.working_set(target.l1_bytes)
     return 1 if is_summed_in_l1 else SIDE_BY_SIDE, machine.unpacked_columns
@@ -60,10 +56,8 @@ def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Targ
 def packed_block_of(
     g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, kb: int, target: Target, *, is_prefetched: bool
 ) -> tuple[int, int]:
-    """Rows and columns of a block of wei, in whole blocks of src and whole groups of its makers; 0, 0 where wei is not blocked.
-
-    makers: the stages that make blocks; is_prefetched: see `prefetches_source`.
-    """
+    """Rows and columns of a block of wei, in whole blocks of src and whole groups of its makers; 0, 0 where wei is not blocked. makers: the
+    stages that make blocks; is_prefetched: see `prefetches_source`."""
     if not makers and not reads_rows_together(g, op, target):
         return 0, 0
     p, wei = product(g, op), g.value(op.ins[1])

@@ -29,10 +29,8 @@ class TapsByEntry:
 
 @dataclass(frozen=True)
 class RowsByTap:
-    """Which rows of dst need which taps. groups: taps that the same rows need, and those rows; first those that all rows need.
-
-    saved: the share of the multiplications that is left out.
-    """
+    """Which rows of dst need which taps. groups: taps that the same rows need, and those rows; first those that all rows need. saved: the
+    share of the multiplications that is left out."""
 
     tap: int
     groups: tuple[tuple[Interval, Interval], ...]

@@ -21,10 +21,8 @@ _ANCHORS = {anchor.value: anchor for anchor in Anchor}
 
 
 def parse_gir(text: str, name: str = "") -> Graph:
-    """The graph of a text. name: of its file, for messages. Raises ParseError with the place and what was expected there.
-
-    Only the form is checked, and that values and kinds of ops are known: `gir/verify.py` checks what the graph means.
-    """
+    """The graph of a text. name: of its file, for messages. Raises ParseError with the place and what was expected there. Only the form is
+    checked, and that values and kinds of ops are known: `gir/verify.py` checks what the graph means."""
     return _Parser(text, name).graph()
 
 

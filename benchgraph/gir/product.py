@@ -178,10 +178,8 @@ def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...], group: 
 
 
 def result_axes(g: Graph, op: Op, *, transposed: bool = False) -> tuple[Axis, ...] | None:
-    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there.
-
-    transposed: as if rows were columns, so of a result that is stored by columns.
-    """
+    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there. transposed: as if
+    rows were columns, so of a result that is stored by columns."""
     out = g.value(op.outs[0])
     at = zeroed(out.shape, product(g, op).at)
     axes = buffer_axes(g, out.id, at, at[-2:])
@@ -211,10 +209,8 @@ def packs_src(dtype: DType, target: Target) -> bool:
 
 
 def transposed_src_axes(g: Graph, op: Op) -> tuple[Axis, ...] | None:
-    """Of a src stored by columns, which a task packs for all columns of dst at once: the dims of its buffer that K and M run along.
-
-    None for any other src. Inputs of the graph are copied once instead, and so is a src of which groups of columns read different parts.
-    """
+    """Of a src stored by columns, which a task packs for all columns of dst at once: the dims of its buffer that K and M run along. None
+    for any other src. Inputs of the graph are copied once instead, and so is a src of which groups of columns read different parts."""
     src, p = op.ins[0], product(g, op)
     if k_group(g, op) == 1 or p.batch or g.root(src) in g.ins or g.value(g.root(src)).layout.blocks or operand_axes(g, op, 0) is not None:
         return None

@@ -15,8 +15,7 @@ from benchgraph.tir.visit import variables, walk_expr
 
 def known_interval(e: Expr, axis: Var, others: frozenset[str], ranges: Ranges) -> tuple[int, int]:
     """(first, end) of the indices along an axis, around its middle, for which each minimum and maximum in e that depends on this axis and
-    on no other always has the same operand for its value; (0, 0) where there are none. others: names of the other axes.
-    """
+    on no other always has the same operand for its value; (0, 0) where there are none. others: names of the other axes."""
     extent = int(ranges[axis.name][1]) + 1
     clamps = [p for p in walk_expr(e) if _is_clamp(p) and axis.name in variables(p) and others.isdisjoint(variables(p))]
 

@@ -156,10 +156,8 @@ class FlashAttentionNest(GemmNest):
         return seq(scores, self._reduce(ko, width), self._update_acc(None), values)
 
     def _reduce(self, ko: Expr, width: int) -> Stmt:
-        """Maximum, sum and weights of these columns, and the factor that rescales earlier sums.
-
-        What is computed once per row has a loop of its own, which is vectorised over rows.
-        """
+        """Maximum, sum and weights of these columns, and the factor that rescales earlier sums. What is computed once per row has a loop of
+        its own, which is vectorised over rows."""
         o, columns = self.plan, (*self.task.spans, Span(Const(width), ko, self.step))
         maxima, per_row, sums = (Region(self.storage, self.domain, s) for s in (columns, (*self.task.spans, Span(Const(1))), columns))
         maxima_at, at, sums_at = ((*region.coords[:-1], Coord(ZERO)) for region in (maxima, per_row, sums))

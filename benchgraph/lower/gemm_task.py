@@ -26,10 +26,8 @@ RowAt: TypeAlias = Callable[[Expr], Coords]  # number of a row -> its coordinate
 
 @dataclass(frozen=True)
 class GemmTask:
-    """shape: batch axes and rows of the nest. batch, mo: variables of the loops over them; mo counts blocks of mb rows.
-
-    no: the variable of the loop over column blocks where that is the nest's outermost loop, else None.
-    """
+    """shape: batch axes and rows of the nest. batch, mo: variables of the loops over them; mo counts blocks of mb rows. no: the variable of
+    the loop over column blocks where that is the nest's outermost loop, else None."""
 
     storage: Storage
     node: FusedOp
@@ -95,10 +93,8 @@ class GemmTask:
         return in_blocks(width, nb, self.storage.var("no"), lambda no, columns: body(add(first, no), columns))
 
     def by_rows_and_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
-        """`by_columns` in a branch for each number of rows: post-ops on a fixed number of rows can be fused into the microkernel.
-
-        Nests of several products get no such branches: they gain little and take longer to compile (docs/measurements/lowering.md).
-        """
+        """`by_columns` in a branch for each number of rows: post-ops on a fixed number of rows can be fused into the microkernel. Nests of
+        several products get no such branches: they gain little and take longer to compile (docs/measurements/lowering.md)."""
         if len(self.products) > 1:
             return self.by_columns(n, nb, body)
         if self.node.split_n:
@@ -116,10 +112,8 @@ class GemmTask:
         return (*self.row(ZERO), Coord(ZERO, no, nb))
 
     def operand(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Slice:
-        """The slice of src (0) or wei (1) for dst's rows and columns from `start` on, from k on.
-
-        taps: where the other reduced axes begin, if not at 0.
-        """
+        """The slice of src (0) or wei (1) for dst's rows and columns from `start` on, from k on. taps: where the other reduced axes begin,
+        if not at 0."""
         axes = operand_axes(self.g, op, port)
         assert axes is not None, "propagate-layout leaves no unreadable operand"
         return Slice(*self.address(op, port, start, k, taps), axes)

@@ -49,10 +49,8 @@ class _Phase:
 
 
 class Region:
-    """Emits ops; create one for each nest. `emit` is `add`, any number of times, and `finish`, once.
-
-    initial: initial values of accumulators that continue the reduction of an earlier region, by result.
-    """
+    """Emits ops; create one for each nest. `emit` is `add`, any number of times, and `finish`, once. initial: initial values of
+    accumulators that continue the reduction of an earlier region, by result."""
 
     def __init__(
         self,

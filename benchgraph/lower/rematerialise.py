@@ -22,10 +22,8 @@ MOST_LOADS = 2  # values per element that one is recomputed from: without, it wo
 
 
 class Rematerialiser:
-    """The private values of a region.
-
-    at: a point of the region, by axes. most_instructions: on a vector, that recompute a value; with its store, which then is not needed.
-    """
+    """The private values of a region. at: a point of the region, by axes. most_instructions: on a vector, that recompute a value; with its
+    store, which then is not needed."""
 
     def __init__(
         self, storage: Storage, domain: Domain, private: frozenset[int], at: Callable[[Axes], Coords], most_instructions: int

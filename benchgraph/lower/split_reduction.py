@@ -34,11 +34,8 @@ MOST_INSTRUCTIONS = FUNCTION
 
 @dataclass(frozen=True)
 class Split:
-    """How the elements of a reduction become tasks.
-
-    rows: the axes that number rows; without any, the one row is split. columns: the axes that are a row, as one loop. per_task: rows, or
-    else columns, of a task. keeps_columns: whether columns are not reduced.
-    """
+    """How the elements of a reduction become tasks. rows: the axes that number rows; without any, the one row is split. columns: the axes
+    that are a row, as one loop. per_task: rows, or else columns, of a task. keeps_columns: whether columns are not reduced."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -47,10 +44,8 @@ class Split:
 
     @classmethod
     def of(cls, domain: Domain, inner: int, collapsed: Collapsed, machine: MachineTable, *, is_shared: bool = False) -> Split | None:
-        """None where more axes are kept than the columns, along `inner`, or where there is not enough work for several tasks.
-
-        inner, collapsed: see Region. is_shared: another nest reads the same input, and merge-blocks may fuse the two loops.
-        """
+        """None where more axes are kept than the columns, along `inner`, or where there is not enough work for several tasks. inner,
+        collapsed: see Region. is_shared: another nest reads the same input, and merge-blocks may fuse the two loops."""
         extents = domain.extents
         kept = {axis for axis, extent in enumerate(extents) if extent != 1 and axis not in domain.reduced}
         reduced = [axis for axis in sorted(domain.reduced) if extents[axis] != 1]

@@ -115,9 +115,7 @@ class WindowRow:
     @cached_property
     def _counting_taps(self) -> list[tuple[Indices, list[Expr]]]:
         """The taps that count somewhere in this row, each with its undecided conditions; one symbolic tap if they are too many to unroll.
-
-        Clamped taps count everywhere, even those that are never on src unclamped.
-        """
+        Clamped taps count everywhere, even those that are never on src unclamped."""
         if prod(self.nest.taps) > self.nest.storage.machine.unrolled_taps:
             boxes: Iterator[Indices] = iter([tuple(self.nest.storage.var("k") for _ in self.nest.taps)])
         else:

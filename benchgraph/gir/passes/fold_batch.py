@@ -146,11 +146,8 @@ def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:
 
 @dataclass
 class _Folded:
-    """A group of ops on values of the folded shape.
-
-    inside, outside: value -> the same value for the group's ops, and for all others, where that is another one. reshapes: value -> the op
-    between the two, after the value's producer.
-    """
+    """A group of ops on values of the folded shape. inside, outside: value -> the same value for the group's ops, and for all others, where
+    that is another one. reshapes: value -> the op between the two, after the value's producer."""
 
     g: Graph
     fold: Fold

@@ -93,10 +93,8 @@ def _as_batch_invariant(
 
 
 def _depth(g: Graph, node: FusedOp, elements: int, along: Along, rows: Shape, target: Target, *, may_repeat: bool) -> int | None:
-    """Inside how many batch loops a stage that computes so many elements runs: the least that keep the cores busy, at no high cost.
-
-    A stage that would be repeated for each batch entry stays a nest of its own where the entries would leave a core idle for long.
-    """
+    """Inside how many batch loops a stage that computes so many elements runs: the least that keep the cores busy, at no high cost. A stage
+    that would be repeated for each batch entry stays a nest of its own where the entries would leave a core idle for long."""
     macs = sum(g.value(op.outs[0]).type.elements * prod(product(g, op).reduced) for op in node.ops if op.lowering.is_contraction)
     entries_of_stage = prod(rows[loop] for loop, axis in enumerate(along) if axis is not None)
     for depth in range(loop_depth(along), len(along) + 1) if elements > 1 else (len(along),):

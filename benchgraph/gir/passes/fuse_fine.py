@@ -110,10 +110,8 @@ def _extended(g: Graph, ops: Iterable[Op], domain: Domain, more: Iterable[Op], t
 
 
 def _iterates_along_memory(g: Graph, ops: Iterable[Op], domain: Domain, is_read: Callable[[int], bool], target: Target) -> bool:
-    """Whether all inputs and results are stored alike, and reductions run along memory, or along rows that fill vectors.
-
-    is_read: whether other nests read a buffer.
-    """
+    """Whether all inputs and results are stored alike, and reductions run along memory, or along rows that fill vectors. is_read: whether
+    other nests read a buffer."""
     values = {g.root(v) for op in ops for v in (*op.ins, *op.outs) if g.root(v) not in domain.written or is_read(g.root(v))}
     strides = {v.known_strides for v in map(g.value, values) if v.shape == domain.extents}
     if len(strides) > 1 or not domain.reduced:

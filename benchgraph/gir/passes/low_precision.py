@@ -106,10 +106,8 @@ def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:
 
 
 def _integers(p: Product, target: Target, *, is_plain: bool) -> DTypes | None:
-    """The dtypes of a product of stored bytes: bytes, or words that hold them. None where that would take longer than f32.
-
-    is_plain: rows by one matrix. With one column it is a GEMV, which multiplies bytes on every machine with words.
-    """
+    """The dtypes of a product of stored bytes: bytes, or words that hold them. None where that would take longer than f32. is_plain: rows
+    by one matrix. With one column it is a GEMV, which multiplies bytes on every machine with words."""
     is_column = is_plain and p.call.outs[0].shape[-1] == 1
     if target.multiplies(DType.u8) or (is_column and target.multiplies(DType.s16)):
         return BYTES

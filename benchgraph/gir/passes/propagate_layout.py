@@ -134,9 +134,7 @@ def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
 
 def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: int) -> int:
     """For weights that change, whose taps are dense and not their rows or columns: a view of a copy with dense columns; else the weights.
-
-    The copy transposes whole matrices, which packing from taps cannot.
-    """
+    The copy transposes whole matrices, which packing from taps cannot."""
     root, last = g.value(g.root(wei)), len(values[wei].shape) - 1
     if root.id not in g.ins or root.is_constant:
         return wei

@@ -131,10 +131,8 @@ def _with_dims(shape: Shape, rank: int) -> Shape:
 
 @dataclass
 class _Sunk:
-    """The ops that a layout op moves behind, rebuilt before it.
-
-    early: value -> the same value before the layout op. gone: results of removed ops.
-    """
+    """The ops that a layout op moves behind, rebuilt before it. early: value -> the same value before the layout op. gone: results of
+    removed ops."""
 
     g: Graph
     move: Op
