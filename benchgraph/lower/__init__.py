@@ -52,7 +52,6 @@ from benchgraph.lower.storage import Storage
 from benchgraph.lower.windows import lower_windows
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
-from benchgraph.ops import spec
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Alloc, Func, Stmt, Tensor
 
@@ -124,6 +123,6 @@ def _function(
 
 
 def _nest(storage: Storage, node: FusedOp) -> Stmt:
-    if any(spec(op.kind).lowering.is_contraction for op in node.ops):
+    if any(op.lowering.is_contraction for op in node.ops):
         return (FlashAttentionNest if node.score_columns else GemmNest)(storage, node).lower()
-    return lower_windows(storage, node) if spec(node.ops[0].kind).lowering.is_window else lower_loops(storage, node)
+    return lower_windows(storage, node) if node.ops[0].lowering.is_window else lower_loops(storage, node)

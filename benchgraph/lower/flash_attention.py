@@ -32,7 +32,6 @@ from benchgraph.lower.gemm_task import Accumulator
 from benchgraph.lower.gemv import gemv
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import ZERO, Coord, Coords, Storage
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import add, binary, cast, f32, mul, select, seq, sub, unary
 from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, If, Load, Stmt, Store, Unary, UnOp
@@ -125,7 +124,7 @@ class FlashAttentionNest(GemmNest):
         v = self.g.value(id)
         if op is None:
             return self.storage.load(id, (Coord(ZERO),) * len(v.shape))
-        lowering, directions = spec(op.kind).lowering.form, spec(op.kind).semantics.monotonicity
+        lowering, directions = op.lowering.form, op.semantics.monotonicity
         assert isinstance(lowering, Elementwise)
         operands = tuple(
             self._bound(operand, spans, direction * rises) if rises else Const(0, self.g.value(operand).dtype)

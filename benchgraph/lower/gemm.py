@@ -31,7 +31,6 @@ from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.row_reduction import RowReduction
 from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block
-from benchgraph.ops import spec
 from benchgraph.tir.build import in_blocks, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
 
@@ -68,7 +67,7 @@ class GemmNest:
         )
 
     def _stage(self, stage: Stage) -> Stmt:
-        is_product = spec(stage.ops[0].kind).lowering.is_contraction
+        is_product = stage.ops[0].lowering.is_contraction
         return self._product(stage) if is_product else self._columns(stage, self.task.spans)
 
     def _batch_stage(self, stage: Stage) -> Stmt:

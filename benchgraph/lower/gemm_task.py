@@ -15,7 +15,6 @@ from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
 from benchgraph.lower.region import Span
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.build import add, binary, block_size, in_blocks, mul, one_block, seq
 from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Pack, Slice, Stmt, Store, Tensor, Var
@@ -38,7 +37,7 @@ class GemmTask:
 
     @classmethod
     def of(cls, storage: Storage, node: FusedOp) -> GemmTask:
-        shape = storage.g.value(next(op for op in node.ops if spec(op.kind).lowering.is_contraction).outs[0]).shape[:-1]
+        shape = storage.g.value(next(op for op in node.ops if op.lowering.is_contraction).outs[0]).shape[:-1]
         batch, mo = tuple(storage.var("b") for _ in shape[:-1]), storage.var("mo")
         return cls(storage, node, shape, batch, mo, storage.var("no") if node.panels_first else None)
 
@@ -56,7 +55,7 @@ class GemmTask:
 
     @property
     def products(self) -> list[Op]:
-        return [stage.ops[0] for stage in self.node.stages if spec(stage.ops[0].kind).lowering.is_contraction]
+        return [stage.ops[0] for stage in self.node.stages if stage.ops[0].lowering.is_contraction]
 
     @property
     def batch_spans(self) -> tuple[Span, ...]:

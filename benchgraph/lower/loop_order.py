@@ -20,7 +20,7 @@ from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.strides import Steps, strides_of
 from benchgraph.lower.storage import right_aligned
 from benchgraph.machine.table import MachineTable
-from benchgraph.ops import affine, spec
+from benchgraph.ops import affine
 from benchgraph.ops.spec import DataMovement, Elementwise, Indices, Reduction
 from benchgraph.tir.ir import Const, Var
 
@@ -44,7 +44,7 @@ def covers_all_axes(domain: Domain, ops: Iterable[Op]) -> bool:
     """Whether every op runs over every axis: only elementwise ops and movements, none of them once per row."""
     ops = tuple(ops)
     axes = [domain.axes[v] for op in ops for v in op.outs if v in domain.axes]
-    has_forms = all(isinstance(spec(op.kind).lowering.form, Elementwise | DataMovement) for op in ops)
+    has_forms = all(isinstance(op.lowering.form, Elementwise | DataMovement) for op in ops)
     return has_forms and not domain.reduced and all(a == axes[0] for a in axes)
 
 
@@ -149,7 +149,7 @@ class LoopOrder:
             earlier = (v for v in op.ins if v in self.private and phase.get(v, now) < now)
             if any(domain.reduced.intersection(domain.axes.get(v, ())) for v in earlier):
                 return True
-            phase.update(dict.fromkeys(op.outs, now + isinstance(spec(op.kind).lowering.form, Reduction)))
+            phase.update(dict.fromkeys(op.outs, now + isinstance(op.lowering.form, Reduction)))
         return False
 
     def _collapsible(self, accesses: Iterable[_Access], axes: list[int]) -> int:
@@ -170,7 +170,7 @@ def _has_second_pass(domain: Domain, node: FusedOp) -> bool:
     """Whether elements are computed from a reduction of elements. Their own values are in temporaries until then, in dense rows."""
     depends = set[int]()  # on a reduction
     for op in node.ops:
-        if isinstance(spec(op.kind).lowering.form, Reduction) or not depends.isdisjoint(op.ins):
+        if isinstance(op.lowering.form, Reduction) or not depends.isdisjoint(op.ins):
             depends.update(op.outs)
             if domain.reduced.intersection(domain.axes[op.ins[0] if op.outs[0] in domain.scattered else op.outs[0]]):
                 return True
@@ -189,7 +189,7 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
 
     for op in ops:
         src, dst = next(iter(op.ins), -1), op.outs[0]
-        match spec(op.kind).lowering.form:
+        match op.lowering.form:
             case Elementwise() as form:
                 index = at(domain.axes[dst])
                 for v in op.ins:

@@ -12,7 +12,6 @@ from benchgraph.gir.layouts import packed
 from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
 from benchgraph.machine.target import LINE_BYTES
-from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE
 from benchgraph.ops.spec import DataMovement
 from benchgraph.tir.build import in_blocks, nest
@@ -47,7 +46,7 @@ class PanelPacking:
             or dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype])
         ):
             return None
-        if not (spec(op.kind).lowering.is_data_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
+        if not (op.lowering.is_data_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
             return None
         batch = tuple(Var(f"$batch{i}") for i in range(rank - 2))
         axes = buffer_axes(g, src.id, _source(g, op, (*batch, ROW, COLUMN)), (ROW, COLUMN))
@@ -94,7 +93,7 @@ class PanelPacking:
 
 def _source(g: Graph, op: Op, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The index of src that dst's element at this index is copied from."""
-    lowering = spec(op.kind).lowering.form
+    lowering = op.lowering.form
     if not isinstance(lowering, DataMovement):
         return at
     return lowering.source(op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, at)

@@ -13,7 +13,6 @@ from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.machine.target import LINE_BYTES
-from benchgraph.ops import spec
 from benchgraph.tir.build import add, minimum, mul
 from benchgraph.tir.ir import Const, Expr, Prefetch
 
@@ -37,7 +36,7 @@ def prefetches(task: GemmTask, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
 
 def _operands_of(task: GemmTask, ids: tuple[int, ...], op: Op) -> tuple[int, ...]:
     """The operands that this product's calls prefetch: the nest's products share them out."""
-    products = [s.ops[0] for s in task.node.stages if spec(s.ops[0].kind).lowering.is_contraction and not s.reduces_rows]
+    products = [s.ops[0] for s in task.node.stages if s.ops[0].lowering.is_contraction and not s.reduces_rows]
     return ids[products.index(op) :: len(products)]
 
 

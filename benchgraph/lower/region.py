@@ -24,7 +24,6 @@ from benchgraph.gir.ir import Op
 from benchgraph.gir.product import is_row_major
 from benchgraph.lower.rematerialise import Rematerialiser
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, ElementAt, Storage, broadcast, unravel
-from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement, Elementwise, Reduction
 from benchgraph.tir.build import binary, cast, nest, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
@@ -111,7 +110,7 @@ class Region:
     def add(self, ops: Iterable[Op]) -> None:
         for op in ops:
             self.rematerialiser.record(op)
-            match spec(op.kind).lowering.form:
+            match op.lowering.form:
                 case Elementwise() as form:
                     self._elementwise(op, form)
                 case Reduction() as form:

@@ -12,7 +12,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import Op
 from benchgraph.lower.storage import Coords, Storage, broadcast, right_aligned
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import cast
 from benchgraph.tir.cost import instructions
@@ -65,7 +64,7 @@ class Rematerialiser:
         if v in known:
             return known[v]
         axes, g, op = self.domain.axes[v], self.storage.g, self.producer[v]
-        form, at = spec(op.kind).lowering.form, self.at(axes)
+        form, at = op.lowering.form, self.at(axes)
         if not isinstance(form, Elementwise) or len(op.outs) > 1 or len(known) >= self.most_instructions:
             return None
         known[v] = None

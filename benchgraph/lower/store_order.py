@@ -9,7 +9,6 @@ from benchgraph.gir.domain import Domain
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import root_index
 from benchgraph.lower.loop_order import covers_all_axes
-from benchgraph.ops import spec
 from benchgraph.ops.spec import DataMovement, Indices
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant
@@ -72,7 +71,7 @@ def _last_store(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]
 
 def _index(g: Graph, domain: Domain, op: Op, id: int, at: Mapping[int, Expr]) -> Indices:
     """The index in its root's shape of a result's element. at: coordinates by axis of the domain, 0 where not given."""
-    lowering, is_scattered = spec(op.kind).lowering.form, id in domain.scattered
+    lowering, is_scattered = op.lowering.form, id in domain.scattered
     index: Indices = tuple(Const(0) if a is None else at.get(a, Const(0)) for a in domain.axes[op.ins[0] if is_scattered else id])
     if is_scattered and isinstance(lowering, DataMovement) and lowering.target is not None:
         index = lowering.target(op.attrs, g.value(op.ins[0]).shape, g.value(id).shape, index)

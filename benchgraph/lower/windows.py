@@ -24,7 +24,6 @@ from benchgraph.lower.stencil_jam import stencil_jam
 from benchgraph.lower.storage import Coord, Storage
 from benchgraph.lower.window_nest import WindowNest
 from benchgraph.lower.window_rows import WindowRow
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Indices, Window
 from benchgraph.tir.build import cast, seq
 from benchgraph.tir.ir import Const, Expr, Load, LoopKind, Stmt, Store, Tensor, Var
@@ -33,7 +32,7 @@ from benchgraph.tir.ir import Const, Expr, Load, LoopKind, Stmt, Store, Tensor, 
 def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
     """A nest whose first op is a window; the others are pointwise ops and movements of its result."""
     g, (op, *post_ops) = storage.g, node.ops
-    window, out = spec(op.kind).lowering.form, g.value(op.outs[0])
+    window, out = op.lowering.form, g.value(op.outs[0])
     domain = trace(g, node.ops)
     assert isinstance(window, Window)
     assert domain is not None
