@@ -9,9 +9,7 @@ verify.py               what every graph satisfies
 
 Analyses:
 
-views.py                the index into a buffer that a chain of views is
-strides.py              the strides of a value's elements along loops
-data_movement.py        questions about layout ops
+views.py                layout ops, the index into a buffer that a chain of views is, and strides along loops
 closure.py              everything that is reached along a relation
 domain.py               the iteration space that ops can share
 nest_graph.py           fused ops as a graph: borders, order, merging pairs

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.domain import Domain, domain_of
 from benchgraph.gir.ir import Anchor, Graph, Op
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.machine.table import table
@@ -30,8 +30,7 @@ class AnchorChoice:
 
 def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> AnchorChoice:
     """Anchors for a tunable op (ops[0]) and its post-ops."""
-    domain = trace(g, ops)
-    assert domain is not None
+    domain = domain_of(g, ops)
     n = domain.extents[-1]
     early = _before_reductions(g, domain, ops)
     feeds_reduction = any(isinstance(op.lowering.form, Reduction) for op in ops[1:])

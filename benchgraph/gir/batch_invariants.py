@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchgraph.gir.domain import Axes, Domain, trace
+from benchgraph.gir.domain import Axes, Domain, domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import product
 from benchgraph.gir.views import Index, root_index
@@ -48,8 +48,7 @@ def entry_reads(g: Graph, node: FusedOp, buffers: Collection[int], batch: int) -
 
 def entry_writes(g: Graph, stage: Stage, batch: int) -> dict[int, Dims]:
     """For every buffer that a stage at the batch anchor writes, the dims that select the batch entry."""
-    domain = trace(g, stage.ops)
-    assert domain is not None
+    domain = domain_of(g, stage.ops)
     names = _names(stage, len(domain.extents), batch)
     dims: dict[int, Dims] = {}
     for op in stage.ops:

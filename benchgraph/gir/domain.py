@@ -45,6 +45,13 @@ def trace(g: Graph, ops: Iterable[Op]) -> Domain | None:
     return domain
 
 
+def domain_of(g: Graph, ops: Iterable[Op]) -> Domain:
+    """The domain of ops that share a nest."""
+    domain = trace(g, ops)
+    assert domain is not None, "fusion puts only ops of one domain into a stage"
+    return domain
+
+
 def extended(g: Graph, domain: Domain, op: Op) -> Domain | None:
     """A domain with one more op, or None when that cannot share it; the given one does not change."""
     longer = replace(domain, axes=dict(domain.axes), scattered=set(domain.scattered), written=set(domain.written))

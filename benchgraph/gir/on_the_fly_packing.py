@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from benchgraph.gir.batch_invariants import read_index
-from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.domain import Domain, domain_of, trace
 from benchgraph.gir.ir import Cut, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N
 from benchgraph.gir.views import Index, root_index
@@ -85,8 +85,7 @@ def _cuts_for(g: Graph, maker: Stage, domain: Domain, reader: Reader) -> Cuts | 
 
 def _read_index(g: Graph, reader: Reader) -> Index | None:
     """The index at which the operand is read, in the reader's axes."""
-    domain, op = trace(g, reader.stage.ops), reader.op
-    assert domain is not None
+    domain, op = domain_of(g, reader.stage.ops), reader.op
     form = op.lowering.form
     if not isinstance(form, DataMovement):
         return read_index(g, reader.stage, domain, op, reader.port, 0)

@@ -1,4 +1,4 @@
-"""The index into a buffer that a chain of views is: its layout ops, composed."""
+"""Layout ops, views as chains of them, and where views lead: to an index in a buffer, and strides along loops."""
 
 from __future__ import annotations
 
@@ -8,17 +8,39 @@ from typing import TypeAlias
 
 from benchgraph.core.memoise import memoised, memoised_within
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import Graph, Value, View
-from benchgraph.ops import spec
-from benchgraph.ops.spec import DataMovement
-from benchgraph.tir.index import Simplifier
+from benchgraph.gir.ir import Graph, Node, Op, Value, View
+from benchgraph.ops import affine, spec
+from benchgraph.ops.spec import DataMovement, Indices
+from benchgraph.tir.affine import Linear, linear, to_expr
+from benchgraph.tir.index import Simplifier, simplify_expr
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import parts, substitute
 
 Index: TypeAlias = tuple[Expr, ...]
+Steps: TypeAlias = tuple[int | None, ...]  # per loop; None where the stride is not a constant
 Chain: TypeAlias = tuple[int, Index]  # how many views a value is from its root, and its index there in terms of its index
 LONG = 4  # views; the index of a longer chain is simplified, since each view may double its size
 MOST_NODES = 128  # of an index's expressions: beyond, a copy is cheaper than computing them at every access
+
+
+def movement(node: Node | None) -> DataMovement | None:
+    """How a layout op moves its only operand; None for all other nodes."""
+    form = node.lowering.form if isinstance(node, Op) else None
+    return form if isinstance(form, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
+
+
+def is_moved_input(g: Graph, v: int) -> bool:
+    """Whether a value is an input of the graph or only a layout op away from one: its readers can then read the input through a view."""
+    return v in _moved_inputs(g)
+
+
+@memoised
+def _moved_inputs(g: Graph) -> frozenset[int]:
+    values = set(g.ins)
+    for node in g.nodes:
+        if movement(node) is not None and node.ins[0] in values:
+            values.add(node.outs[0])
+    return frozenset(values)
 
 
 def root_index(g: Graph, id: int, index: Index) -> Index:
@@ -110,3 +132,27 @@ def _shape(view: View) -> Shape:
 def _nodes(e: Expr) -> int:
     """Nodes of an expression, shared ones counted as often as they are used."""
     return 1 + sum(map(_nodes, parts(e)))
+
+
+def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) -> Steps:
+    """By how many elements of its buffer the element of a value at this index moves as each of the variables grows by one."""
+    value, root = g.value(id), g.value(g.root(id))
+    if root.layout.blocks:
+        return (None,) * len(variables)
+    at = root_index(g, id, tuple(Const(0) if extent == 1 else i for extent, i in zip(value.shape, index, strict=True)))
+    strides = root.known_strides
+
+    def along(var: Var) -> int | None:
+        steps = [affine.step(i, var) for i in at]
+        if None in steps:
+            return of_split_axis(var)
+        return sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None)
+
+    def of_split_axis(var: Var) -> int | None:
+        """Of an axis that a view splits: images of 48 x 48 pixels, pixel i is at i // 48 * 15360 + i % 48 * 320, so its stride is 320."""
+        total = Linear({})
+        for i, stride in zip(at, strides, strict=True):
+            total = total.plus(linear(i), stride)
+        return affine.step(simplify_expr(to_expr(total, {}), {}), var)
+
+    return tuple(map(along, variables))

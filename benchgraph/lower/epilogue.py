@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import Anchor, Stage
 from benchgraph.gir.product import is_row_major
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask
@@ -37,8 +37,7 @@ class Epilogue:
         """
         task, after = self.task, list(zip(stage.ops, stage.anchors, strict=True))[1:]
         spans = task.spans if rows is None else rows
-        domain = trace(task.g, stage.ops)
-        assert domain is not None
+        domain = domain_of(task.g, stage.ops)
         at_tile, at_rows = ([op for op, at in after if at is anchor] for anchor in (Anchor.tile, Anchor.rows))
         n = domain.extents[-1]
         transposed = None

@@ -24,7 +24,7 @@ from __future__ import annotations
 from math import inf, nan
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.domain import domain_of
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.gemm import GemmNest
@@ -49,9 +49,7 @@ class FlashAttentionNest(GemmNest):
         assert plan is not None, "schedule sets score_columns only in nests of this form"
         self.plan: FlashAttention = plan
         self.step = node.score_columns
-        domain = trace(self.g, plan.scores.ops)
-        assert domain is not None
-        self.domain: Domain = domain
+        self.domain = domain_of(self.g, plan.scores.ops)
         self.columns = self.g.value(plan.values.ops[0].outs[0]).shape[-1]
         self.acc = Accumulator.of(self.task, plan.values.ops[0])
         per_row = self.g.value(plan.maximum.outs[0])

@@ -17,7 +17,7 @@ Every temporary is declared at its full logical shape; shrink-tensors cuts it do
 
 from __future__ import annotations
 
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import FusedOp, Stage
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.lower.epilogue import Epilogue
@@ -72,8 +72,7 @@ class GemmNest:
 
     def _batch_stage(self, stage: Stage) -> Stmt:
         """A stage at the batch anchor: a point along the batch loops, all of its other axes."""
-        domain = trace(self.g, stage.ops)
-        assert domain is not None
+        domain = domain_of(self.g, stage.ops)
         loops = {axis: var for axis, var in zip(stage.along, self.task.batch, strict=False) if axis is not None}
         spans = tuple(
             Span(Const(1), outer=loops[i]) if i in loops else Span(Const(n), tile=max(n, 1)) for i, n in enumerate(domain.extents)
@@ -82,8 +81,7 @@ class GemmNest:
 
     def _columns(self, stage: Stage, spans: tuple[Span, ...]) -> Stmt:
         """Ops without a product over the spans and all axes after them; blocked values in a loop over their column blocks."""
-        domain = trace(self.g, stage.ops)
-        assert domain is not None
+        domain = domain_of(self.g, stage.ops)
         packing = PanelPacking.of(self.storage, stage.ops)
         if packing is not None and len(spans) == len(domain.extents) - 1 and spans[-1].extent == Const(domain.extents[-2]):
             return self._pack(packing, spans[:-1])

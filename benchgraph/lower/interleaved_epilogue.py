@@ -12,18 +12,56 @@ itself, without vectors (docs/measurements/lowering.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
-from benchgraph.gir.domain import Domain, trace
-from benchgraph.gir.ir import Stage
+from benchgraph.gir.domain import Domain, domain_of
+from benchgraph.gir.ir import Graph, Op, Stage
 from benchgraph.lower.microkernel import Microkernel
 from benchgraph.lower.region import Region
 from benchgraph.lower.storage import Coord
-from benchgraph.lower.store_order import Interleaving, interleaving
 from benchgraph.lower.taps import branch_by_taps
+from benchgraph.lower.transposed_epilogue import last_store, store_index
+from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, floordiv, mod, mul, nest, seq
-from benchgraph.tir.ir import Const, Expr, Pack, Slice, Stmt
+from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Pack, Slice, Stmt, Var
+from benchgraph.tir.visit import variables
+
+
+@dataclass(frozen=True)
+class Interleaving:
+    """Columns n, n + distance, ... , `count` of them, are stored side by side, and after them those of the next row: the phases of a
+    transposed convolution with channels first, where row i, column n goes to place i * count + n // distance % count of a row of dst."""
+
+    count: int
+    distance: int
+
+
+def _interleaving(g: Graph, domain: Domain, ops: Iterable[Op], outs: Iterable[int]) -> Interleaving | None:
+    """How post-ops interleave a product's columns; None where they do not."""
+    stored = last_store(g, domain, ops, outs)
+    if stored is None or g.value(g.root(stored[1])).layout.blocks:
+        return None
+    root, last = g.value(g.root(stored[1])), len(domain.extents) - 1
+    row, column = Var("$row"), Var("$column")
+    index = store_index(g, domain, *stored, {last - 1: row, last: column})
+    moving = [(e, stride) for e, stride in zip(index, root.known_strides, strict=True) if row.name in variables(e)]
+    if len(moving) != 1 or moving[0][1] != 1:
+        return None
+    match sorted(linear(moving[0][0]).terms.items(), key=lambda term: term[0] == row):
+        case [(Binary() as digit, 1), (_, count)]:
+            distance = _divisor(digit, column)
+            return Interleaving(count, distance) if distance and domain.extents[last] % (count * distance) == 0 else None
+    return None
+
+
+def _divisor(digit: Expr, column: Var) -> int:
+    """c of `column // c` or `column // c % d`, as 3 for column // 3 % 2; 0 for another expression."""
+    match digit:
+        case Binary(BinOp.mod, Binary(BinOp.floordiv, x, Const(value=c)), Const()) | Binary(BinOp.floordiv, x, Const(value=c)):
+            return int(c) if x == column else 0
+    return 0
 
 
 @dataclass(frozen=True)
@@ -40,11 +78,10 @@ class InterleavedEpilogue:
     def of(cls, kernel: Microkernel, stage: Stage) -> InterleavedEpilogue | None:
         """None where the post-ops do not interleave columns."""
         task, (op, *after) = kernel.task, stage.ops
-        domain = trace(task.g, stage.ops)
-        assert domain is not None
+        domain = domain_of(task.g, stage.ops)
         if task.no is not None or task.node.split_n or not task.has_private_result(op):
             return None
-        phases = interleaving(task.g, domain, after, task.node.outs)
+        phases = _interleaving(task.g, domain, after, task.node.outs)
         if phases is None or (width := gcd(stage.nb, phases.distance)) < min(stage.nb, phases.distance):
             return None
         return cls(kernel, stage, domain, phases, width)

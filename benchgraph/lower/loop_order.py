@@ -17,7 +17,7 @@ from math import prod
 from benchgraph.core.tensor import dense_strides
 from benchgraph.gir.domain import Axes, Domain
 from benchgraph.gir.ir import FusedOp, Graph, Op
-from benchgraph.gir.strides import Steps, strides_of
+from benchgraph.gir.views import Steps, strides_of
 from benchgraph.lower.storage import right_aligned
 from benchgraph.machine.table import MachineTable
 from benchgraph.ops import affine

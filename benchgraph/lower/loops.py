@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from benchgraph.gir.domain import Domain, trace
+from benchgraph.gir.domain import Domain, domain_of
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
 from benchgraph.lower.panel_packing import PanelPacking
@@ -37,8 +37,7 @@ PARTS = 8  # a nest that writes a part of a tensor is parallel from so much smal
 
 def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
     (stage,) = node.stages
-    domain = trace(storage.g, stage.ops)
-    assert domain is not None
+    domain = domain_of(storage.g, stage.ops)
     return _LoopNest(storage, node, domain).lower()
 
 

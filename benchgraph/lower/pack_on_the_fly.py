@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import TypeAlias
 
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import Cut, Stage
 from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import Accumulator, ColumnBody
@@ -99,8 +99,7 @@ class PackOnTheFly:
         storage = self.task.storage
         if packing is not None:
             return self._pack(packing, ko, size, so, width)
-        domain = trace(storage.g, maker.ops)
-        assert domain is not None
+        domain = domain_of(storage.g, maker.ops)
         spans = [Span(Const(extent), tile=max(extent, 1)) for extent in domain.extents]
         for cut, outer, count, tile in zip(maker.cuts, (ko, so), (size, width), (self.ks, self.ns), strict=True):
             if cut is not None:

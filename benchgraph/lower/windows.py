@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from math import prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.domain import Axes, trace
+from benchgraph.gir.domain import Axes, domain_of
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.strides import strides_of
+from benchgraph.gir.views import strides_of
 from benchgraph.lower.padded_window import PaddedWindow
 from benchgraph.lower.region import Region
 from benchgraph.lower.stencil_jam import stencil_jam
@@ -33,9 +33,8 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
     """A nest whose first op is a window; the others are pointwise ops and movements of its result."""
     g, (op, *post_ops) = storage.g, node.ops
     window, out = op.lowering.form, g.value(op.outs[0])
-    domain = trace(g, node.ops)
+    domain = domain_of(g, node.ops)
     assert isinstance(window, Window)
-    assert domain is not None
     call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
     earlier: list[_EarlierResult] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.strides import strides_of
+from benchgraph.gir.views import strides_of
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.tir.ir import Var
 from tests.support.graph_ir import scheduled

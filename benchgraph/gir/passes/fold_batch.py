@@ -19,10 +19,10 @@ from math import prod
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
-from benchgraph.gir.data_movement import movement
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import product
+from benchgraph.gir.views import movement
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps

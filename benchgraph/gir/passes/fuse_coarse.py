@@ -22,7 +22,7 @@ from benchgraph.core.memoise import memoised_within
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, entry_writes, loop_depth
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs
@@ -81,8 +81,7 @@ def _as_batch_invariant(
     along = None if any(r.dims is None for r in reads) else batch_axes_of(g, stage, read_dims, batch)
     if along is None:
         return None
-    domain = trace(g, stage.ops)
-    assert domain is not None
+    domain = domain_of(g, stage.ops)
     along = tuple(a if a is not None and domain.extents[a] == extent else None for a, extent in zip(along, rows, strict=False))
     deepest = min((len(r.stage.along) for r in reads if r.stage.is_batch_invariant), default=batch)
     depth = _depth(g, second, prod(domain.extents), along[:deepest], rows, target, may_repeat=has_one_reader)

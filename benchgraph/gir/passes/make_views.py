@@ -23,10 +23,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.layout import plain
 from benchgraph.core.memoise import memoised
 from benchgraph.gir.build import CONVERT, COPY
-from benchgraph.gir.data_movement import is_moved_input, movement
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.product import depends_on_product
-from benchgraph.gir.views import Chain, chain, is_short, longer
+from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, longer, movement
 from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement

@@ -17,7 +17,7 @@ from math import ceil, prod
 
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.column_blocks import columns_per_call
-from benchgraph.gir.domain import trace
+from benchgraph.gir.domain import domain_of
 from benchgraph.gir.flash_attention import flash_attention
 from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
@@ -73,8 +73,7 @@ def _is_wei(g: Graph, reader: Reader, target: Target) -> bool:
 
 def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, cuts: Cuts, target: Target) -> bool:
     """Whether all blocks together have no more elements than the weights, but for a few repetitions by blocks of rows."""
-    domain = trace(g, maker.ops)
-    assert domain is not None
+    domain = domain_of(g, maker.ops)
     p, nb = product(g, kernel.ops[0]), columns_per_call(g, kernel.ops[0], target)
     k, n, machine = p.reduced[-1], p.columns, table(target)
     by_k, by_n = cuts

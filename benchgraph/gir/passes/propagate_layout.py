@@ -34,7 +34,7 @@ from benchgraph.gir.layouts import column_blocked, packed
 from benchgraph.gir.packed_blocks import reads_rows_together
 from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product, stride, transposed_src_axes
 from benchgraph.gir.row_blocks import has_one_matrix
-from benchgraph.gir.strides import strides_of
+from benchgraph.gir.views import strides_of
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spatial import channel_axis

@@ -25,8 +25,8 @@ from heapq import heappop, heappush
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.build import Builder
-from benchgraph.gir.data_movement import is_moved_input, movement
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.views import is_moved_input, movement
 from benchgraph.machine.target import Target
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped

@@ -27,7 +27,7 @@ from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
-from benchgraph.gir.strides import strides_of
+from benchgraph.gir.views import strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, Reduction
 from benchgraph.tir.ir import Var
