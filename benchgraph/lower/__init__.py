@@ -9,10 +9,8 @@ The GEMM template (products):
     panel_packing.py         packing weights into panels
     src_packing.py           packing a column-major src
     taps.py                  skipping taps of convolutions that multiply only zeros
-    prefetch.py              what microkernel calls prefetch
-    microkernel.py           the microkernel calls of a task
+    microkernel.py           the microkernel calls of a task, and what they prefetch
     gemv.py                  matrix times vector, skinny products
-    store_order.py           the order in which post-ops store rows and columns
     transposed_epilogue.py   post-ops that store columns
     epilogue.py              post-ops at their anchors
     interleaved_epilogue.py  post-ops that interleave columns
@@ -27,7 +25,6 @@ Nests without a product:
     loops.py                 pointwise chains, softmax, reductions, data movement
 Windows (pooling, depthwise convolution, interpolation):
     window_nest.py           a window's taps at an index of dst
-    clamps.py                where minima and maxima of indices are known
     window_rows.py           row by row
     padded_window.py         over planes that are copied with their padding
     stencil_jam.py           unroll and jam of neighbouring windows

@@ -13,7 +13,10 @@ outside of the one over x, which only conditions on x itself are inside of:
 
 Where taps depend on x // 2 or x % 2, even and odd x are two rows, and indices are affine in each. Where they depend on x // 21, the row is
 gathered first, and post-ops run over it in vectors. Taps whose indices are clamped to src have no conditions and are unrolled everywhere;
-in the interior of x they are read unclamped along x.
+in the interior of x they are read unclamped along x. An average divides by the number of elements in its window, which differs only at the
+borders, where minima and maxima of indices are not known:
+
+    1 / max(0, min(4*i + 5, 200) - max(4*i - 1, 0))    ->    where 1 <= i < 49: 1 / 6
 """
 
 from __future__ import annotations
@@ -25,13 +28,13 @@ from itertools import pairwise, product
 from math import ceil, floor, inf, prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.lower.clamps import known_interval
 from benchgraph.lower.window_nest import Interval, TapAt, WindowNest, guarded_nest
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds
 from benchgraph.tir.build import add, constant, mul, seq
-from benchgraph.tir.index import simplify_expr
+from benchgraph.tir.index import Simplifier, simplify_expr
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, If, Load, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.visit import variables, walk_expr
 
 
 @dataclass(frozen=True)
@@ -172,3 +175,29 @@ def as_non_negative(condition: Expr) -> list[Linear]:
         case Binary(BinOp.eq, a, b):
             return [linear(a).minus(linear(b)), linear(b).minus(linear(a))]
     return [Linear({}, -1)]
+
+
+def known_interval(e: Expr, axis: Var, others: frozenset[str], ranges: Ranges) -> tuple[int, int]:
+    """(first, end) of the indices along an axis, around its middle, for which each minimum and maximum in e that depends on this axis and
+    on no other always has the same operand for its value; (0, 0) where there are none. others: names of the other axes."""
+    extent = int(ranges[axis.name][1]) + 1
+    clamps = [p for p in walk_expr(e) if _is_clamp(p) and axis.name in variables(p) and others.isdisjoint(variables(p))]
+
+    def are_known(first: int, end: int) -> bool:
+        simplified = Simplifier({**ranges, axis.name: (first, end - 1)})
+        return not any(_is_clamp(p) for clamp in clamps for p in walk_expr(simplified(clamp)))
+
+    middle = extent // 2
+    if not clamps or are_known(0, extent):
+        return 0, extent
+    if not are_known(middle, middle + 1):
+        return 0, 0
+    first, end, step = middle, middle + 1, 1 << extent.bit_length()
+    while step := step // 2:  # binary search: what holds for an interval holds for every part of it
+        first = first - step if first >= step and are_known(first - step, middle + 1) else first
+        end = end + step if end + step <= extent and are_known(middle, end + step) else end
+    return first, end
+
+
+def _is_clamp(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op in (BinOp.min, BinOp.max)

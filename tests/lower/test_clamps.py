@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower.clamps import known_interval
+from benchgraph.lower.window_rows import known_interval
 from benchgraph.tir.build import add, binary, floordiv, index, mul, sub
 from benchgraph.tir.ir import BinOp, Expr, Var
 from benchgraph.tir.text import print_tir
