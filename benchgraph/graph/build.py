@@ -29,19 +29,16 @@ class GraphBuilder:
         self._tensors = 0
 
     def input(
-        self,
-        shape: Shape,
-        dtype: DType = DType.f32,
-        *,
-        strides: Shape | None = None,
-        property_type: PropertyType = PropertyType.variable,
+        self, shape: Shape, dtype: DType = DType.f32, *, strides: Shape | None = None, property_type: PropertyType = PropertyType.variable
     ) -> LogicalTensor:
         """A graph input; row-major unless strides (in elements) are given."""
-        return self._tensor(dtype, shape, strides, property_type)
+        t = LogicalTensor(self._tensors, dtype, shape, strides or dense_strides(shape), property_type=property_type)
+        self._tensors += 1
+        return t
 
     def constant(self, shape: Shape, dtype: DType = DType.f32, *, strides: Shape | None = None) -> LogicalTensor:
         """An input with the same data in every execution: weights, biases."""
-        return self._tensor(dtype, shape, strides, PropertyType.constant)
+        return self.input(shape, dtype, strides=strides, property_type=PropertyType.constant)
 
     def op(self, kind: str, *ins: LogicalTensor, dtype: DType | None = None, name: str = "", **attrs: object) -> LogicalTensor:
         """Append an op and return its (first) output. dtype: of that output; by default inferred, or the first input's."""
@@ -81,11 +78,6 @@ class GraphBuilder:
         if not self._ops:
             raise InvalidGraphOp("the graph has no op", fix="append one with `op` first")
         return validate(Graph(tuple(self._ops)))
-
-    def _tensor(self, dtype: DType, shape: Shape, strides: Shape | None, property_type: PropertyType) -> LogicalTensor:
-        t = LogicalTensor(self._tensors, dtype, shape, strides or dense_strides(shape), property_type=property_type)
-        self._tensors += 1
-        return t
 
 
 def sample_graph(spec: OpSpec, sample: Sample) -> Graph:

@@ -44,20 +44,17 @@ def _check_ports(graph: Graph) -> None:
     If op ids of a dump have gaps, an op was removed, as in some of oneDNN's own inputs, and its output may still be listed.
     """
     for key, ports in (("input_ports", graph.input_ports), ("output_ports", graph.output_ports)):
-        for id in dict.fromkeys(ports or ()):
-            if id in graph.tensors:
-                if key == "input_ports" and id in graph.producers:
-                    what = f"{key} has tensor {id}, which op {graph.producers[id].id} produces"
+        for port in dict.fromkeys(ports or ()):
+            if port in graph.tensors:
+                if key == "input_ports" and port in graph.producers:
+                    what = f"{key} has tensor {port}, which op {graph.producers[port].id} produces"
                     raise InvalidGraph(what, fix="leave it out, or take the op out")
                 continue
             known = [t.id for t in (graph.inputs if key == "input_ports" else graph.outputs)]
-            what, fix = f"{key} has tensor {id}, which no op has", f"name tensors of the graph, such as {listed(known)}"
-            if key == "input_ports" or not _has_gaps([op.id for op in graph.ops]):
+            what, fix = f"{key} has tensor {port}, which no op has", f"name tensors of the graph, such as {listed(known)}"
+            ids = [op.id for op in graph.ops]
+            if key == "input_ports" or max(ids) - min(ids) < len(ids):
                 raise InvalidGraph(what, fix=fix)
-
-
-def _has_gaps(ids: list[int]) -> bool:
-    return max(ids) - min(ids) >= len(ids)
 
 
 def _check_views(graph: Graph) -> None:
@@ -69,7 +66,8 @@ def _check_views(graph: Graph) -> None:
             known[t.id] = t, op
             continue
         first, where = known[t.id]
-        difference = _contradiction(first, t, spread=is_read and _spreads(op, first))
+        is_broadcast = is_read and op.full_attrs.get("auto_broadcast") == "numpy" and any(out.shape == first.shape for out in op.outputs)
+        difference = _contradiction(first, t, spread=is_broadcast)
         if difference is not None:
             name, here, there = difference
             what = f"tensor {t.id} {'is' if name == 'dtype' else f'has {name}'} {here} here but {there} in {where.label}"
@@ -88,7 +86,7 @@ def _contradiction(a: LogicalTensor, b: LogicalTensor, *, spread: bool) -> tuple
     """
     if a.dtype is not b.dtype:
         return "dtype", b.dtype.value, a.dtype.value
-    if spread and _is_spread(b.shape, a.shape):
+    if spread and _broadcasts_to(b.shape, a.shape):
         return None
     shape = agreed(a.shape, b.shape)
     if shape is None and a.shape is not None and b.shape is not None:
@@ -104,15 +102,9 @@ def _contradiction(a: LogicalTensor, b: LogicalTensor, *, spread: bool) -> tuple
     return None
 
 
-def _spreads(op: Op, t: LogicalTensor) -> bool:
-    """Whether the op broadcasts its operands to the shape of this one."""
-    return op.full_attrs.get("auto_broadcast") == "numpy" and any(out.shape == t.shape for out in op.outputs)
-
-
-def _is_spread(part: Shape | None, whole: Shape | None) -> bool:
-    if part is None or whole is None or len(part) != len(whole):
-        return False
-    return all(d in (1, full) for d, full in zip(part, whole, strict=True))
+def _broadcasts_to(part: Shape | None, full: Shape | None) -> bool:
+    is_known = part is not None and full is not None and len(part) == len(full)
+    return is_known and all(d in (1, size) for d, size in zip(part or (), full or (), strict=True))
 
 
 def _both(a: LogicalTensor, b: LogicalTensor) -> LogicalTensor:

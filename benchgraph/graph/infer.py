@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from benchgraph import ops
@@ -22,18 +21,12 @@ def infer_shapes(graph: Graph) -> Graph:
     for op in graph.order:
         ins = tuple(tensors[t.id] for t in op.inputs)
         tensors |= {t.id: _filled(t) for t in infer_outputs(op, ins)}
-    _check_memory(graph, tensors)
-    same = all(t == tensors[t.id] for op in graph.ops for t in (*op.inputs, *op.outputs))
-    return graph if same else graph.with_tensors(tensors)
-
-
-def _check_memory(graph: Graph, tensors: Mapping[int, LogicalTensor]) -> None:
     for op in graph.ops:
         with within(op.label):
-            for t in op.inputs:
-                check_memory(tensors[t.id], is_written=False)
-            for t in op.outputs:
-                check_memory(tensors[t.id], is_written=True)
+            for t, is_written in (*((t, False) for t in op.inputs), *((t, True) for t in op.outputs)):
+                check_memory(tensors[t.id], is_written=is_written)
+    same = all(t == tensors[t.id] for op in graph.ops for t in (*op.inputs, *op.outputs))
+    return graph if same else graph.with_tensors(tensors)
 
 
 def merged_inputs(graph: Graph) -> dict[int, LogicalTensor]:

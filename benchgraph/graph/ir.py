@@ -126,9 +126,8 @@ class Graph:
                 elif parent.id in open_ids:
                     ids = [o.id for o, _ in path]
                     loop = " -> ".join(str(i) for i in [*ids[ids.index(parent.id) :], parent.id])
-                    raise InvalidGraph(
-                        f"the ops form a cycle (each needs the next): {loop}", where=parent.label, fix="a graph must be acyclic"
-                    )
+                    what = f"the ops form a cycle (each needs the next): {loop}"
+                    raise InvalidGraph(what, where=parent.label, fix="a graph must be acyclic")
                 else:
                     path.append((parent, iter(parent.inputs)))
                     open_ids.add(parent.id)
@@ -153,11 +152,8 @@ class Graph:
 
     def mapped(self, change: Callable[[LogicalTensor], LogicalTensor]) -> Graph:
         """The graph with every logical tensor changed, at every use."""
-
-        def each(ts: tuple[LogicalTensor, ...]) -> tuple[LogicalTensor, ...]:
-            return tuple(map(change, ts))
-
-        return replace(self, ops=tuple(replace(op, inputs=each(op.inputs), outputs=each(op.outputs)) for op in self.ops))
+        sides = ((op, tuple(map(change, op.inputs)), tuple(map(change, op.outputs))) for op in self.ops)
+        return replace(self, ops=tuple(replace(op, inputs=ins, outputs=outs) for op, ins, outs in sides))
 
 
 END = "End"  # marks its input as an output of the graph; not an operation

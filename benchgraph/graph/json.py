@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -111,14 +112,9 @@ def _boolean(value: object, what: str) -> bool:
 def _string(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise ParseError(f"{what} is {_name(value)}", fix="it must be a string")
-    if not _is_text(value):
+    if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):  # half a surrogate pair cannot be written to a file
         raise ParseError(f"{what} is {_name(value)}", fix="it must be text, which half of a surrogate pair is not")
     return value
-
-
-def _is_text(value: str) -> bool:
-    r"""Whether it is valid Unicode: \ud800 alone is half a surrogate pair, which cannot be written to a file."""
-    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _array(value: object, what: str) -> list[object]:
@@ -127,12 +123,8 @@ def _array(value: object, what: str) -> list[object]:
     return value
 
 
-def _integers(value: object, what: str) -> Shape:
-    return tuple(_integer(v, f"element {i} of {what}") for i, v in enumerate(_array(value, what)))
-
-
-def _reals(value: object, what: str) -> tuple[float, ...]:
-    return tuple(_real(v, f"element {i} of {what}") for i, v in enumerate(_array(value, what)))
+def _each(read: Callable[[object, str], T], value: object, what: str) -> tuple[T, ...]:
+    return tuple(read(v, f"element {i} of {what}") for i, v in enumerate(_array(value, what)))
 
 
 def _object(value: object, what: str) -> Json:
@@ -151,7 +143,7 @@ def _choice(value: object, what: str, known: Mapping[str, T]) -> T:
 
 
 _READ: dict[str, Callable[[object, str], AttrValue]] = {
-    "bool": _boolean, "s64": _integer, "f32": _real, "string": _string, "s64[]": _integers, "f32[]": _reals,
+    "bool": _boolean, "s64": _integer, "f32": _real, "string": _string, "s64[]": partial(_each, _integer), "f32[]": partial(_each, _real),
 }  # fmt: skip
 _DTYPES = {d.value: d for d in GRAPH_DTYPES}
 _LAYOUTS = {k.value: k for k in LayoutType}
@@ -168,28 +160,22 @@ def _graph(values: object) -> Graph:
     if not entries:
         raise ParseError('"graph" is empty', fix="a graph has at least one op")
     apply_to_int = data.get("fpmath_mode_apply_to_int")
+    if apply_to_int is not None and not isinstance(apply_to_int, bool):
+        apply_to_int = _choice(apply_to_int, "fpmath_mode_apply_to_int", {"true": True, "false": False})
     return Graph(
         ops=tuple(_op(entry, i) for i, entry in enumerate(entries)),
         engine_kind=_choice(data.get("engine_kind", "cpu"), "engine_kind", {k: k for k in ENGINE_KINDS}),
         fpmath_mode=_choice(data.get("fpmath_mode") or "strict", "fpmath_mode", {m: m for m in FPMATH_MODES}),
-        fpmath_apply_to_int=None if apply_to_int is None else _boolean_word(apply_to_int),
+        fpmath_apply_to_int=apply_to_int,
         version=_string(data.get("version", ""), "version"),
         input_ports=_ports(data, "input_ports"),
         output_ports=_ports(data, "output_ports"),
     )
 
 
-def _boolean_word(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    return _choice(value, "fpmath_mode_apply_to_int", {"true": True, "false": False})
-
-
 def _ports(data: Json, key: str) -> tuple[int, ...] | None:
     """Tensor ids, including duplicates."""
-    if key not in data:
-        return None
-    return tuple(_id(v, f'element {i} of "{key}"') for i, v in enumerate(_array(data[key], f'"{key}"')))
+    return _each(_id, data[key], f'"{key}"') if key in data else None
 
 
 def _current(kind: str) -> str:
@@ -212,7 +198,10 @@ def _op(entry: object, position: int) -> Op:
         name = _string(fields.get("name", ""), '"name"')
         where = Op(id, kind).label
         ops.spec(kind)  # report an unknown kind before other errors
-        inputs, outputs = (_tensors(fields, key) for key in ("inputs", "outputs"))
+        inputs, outputs = (
+            tuple(_tensor(entry, f"{key}[{i}]") for i, entry in enumerate(_array(fields.get(key, []), f'"{key}"')))
+            for key in ("inputs", "outputs")
+        )
         return Op(id, kind, _attrs(fields.get("attrs", {})), inputs, outputs, name)
     except BenchgraphError as bad:
         raise bad.inside(where) from bad
@@ -234,10 +223,6 @@ def _attr(entry: object, where: str) -> AttrValue:
         return _choice(typed["type"], "type", _READ)(typed["value"], "the value")
 
 
-def _tensors(fields: Json, key: str) -> tuple[LogicalTensor, ...]:
-    return tuple(_tensor(entry, f"{key}[{i}]") for i, entry in enumerate(_array(fields.get(key, []), f'"{key}"')))
-
-
 def _tensor(entry: object, where: str) -> LogicalTensor:
     with within(where):
         fields = _object(entry, "the tensor")
@@ -246,7 +231,7 @@ def _tensor(entry: object, where: str) -> LogicalTensor:
                 raise ParseError(f'the tensor has no "{key}"', fix="every use of a tensor describes it in full")
         shape = _shape(fields)
         layout = _choice(fields.get("layout_type", "strided"), "layout_type", _LAYOUTS)
-        given = _integers(fields.get("stride", []), '"stride"')
+        given = _each(_integer, fields.get("stride", []), '"stride"')
         opaque = layout is LayoutType.opaque
         if not opaque and any(stride < 0 and stride != UNKNOWN_DIM for stride in given):
             raise ParseError(f"the strides are {quoted(given)}", fix=f"a stride is 0 or more; {UNKNOWN_DIM} stands for an unknown one")
@@ -265,7 +250,7 @@ def _tensor(entry: object, where: str) -> LogicalTensor:
 def _shape(fields: Json) -> Shape | None:
     if "shape" not in fields:
         return None
-    shape = _integers(fields["shape"], '"shape"')
+    shape = _each(_integer, fields["shape"], '"shape"')
     if shape == (UNKNOWN_DIM,):
         return None
     if len(shape) > MAX_NDIMS:

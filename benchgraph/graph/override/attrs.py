@@ -55,7 +55,7 @@ def _value(op: Op, name: str, text: str) -> AttrValue:
         if kind.endswith("[]"):
             return tuple(_element(kind.removesuffix("[]"), name, part) for part in text.split("x"))  # type: ignore[return-value]
         return _READ[kind](text)
-    except ValueError:
+    except (ValueError, KeyError):
         raise ParseError(f"attribute '{name}' cannot be '{text}'", fix=_REMEDY[kind]) from None
 
 
@@ -68,14 +68,8 @@ def _element(kind: str, name: str, text: str) -> AttrValue:
     return _READ[kind](text)
 
 
-def _flag(text: str) -> bool:
-    if text.lower() not in _FLAGS:
-        raise ValueError(text)
-    return _FLAGS[text.lower()]
-
-
 _FLAGS = {"0": False, "1": True, "false": False, "true": True}
-_READ: dict[str, Callable[[str], AttrValue]] = {"bool": _flag, "s64": int, "f32": float, "string": str}
+_READ: dict[str, Callable[[str], AttrValue]] = {"bool": lambda text: _FLAGS[text.lower()], "s64": int, "f32": float, "string": str}
 _REMEDY = {
     "bool": "give 0 or 1",
     "s64": "give an integer",

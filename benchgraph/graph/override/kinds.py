@@ -45,9 +45,8 @@ def _without(graph: Graph, op: Op) -> Graph:
     replacement = _passed_on(graph, op)
     output = op.outputs[0]
     if (output.shape, output.dtype) != (replacement.shape, replacement.dtype):
-        what = (
-            f"its input {replacement.id} is {replacement.dtype.value} {replacement.shape}, its output {output.dtype.value} {output.shape}"
-        )
+        into, out = (f"{t.dtype.value} {t.shape}" for t in (replacement, output))
+        what = f"its input {replacement.id} is {into}, its output {out}"
         raise InvalidArguments(what, fix="only an op that keeps dtype and shape can go")
     rewired = tuple(replace(o, inputs=tuple(replacement if t.id == output.id else t for t in o.inputs)) for o in graph.ops if o.id != op.id)
     used = {t.id for o in rewired for t in o.inputs}

@@ -38,9 +38,8 @@ class NewShape:
         axes = [ord(letter) - ord("a") for letter in self.layout]
         if sorted(axes) != list(range(len(dims))):
             letters = "".join(chr(ord("a") + axis) for axis in range(len(dims)))
-            raise InvalidArguments(
-                f"the tag '{self.layout}' for {len(dims)} dims", where=where, fix=f"give each letter of '{letters}' once"
-            )
+            what = f"the tag '{self.layout}' for {len(dims)} dims"
+            raise InvalidArguments(what, where=where, fix=f"give each letter of '{letters}' once")
         return strides_in(dims, axes)
 
 

@@ -15,12 +15,8 @@ from benchgraph.graph.override.layout import NewShape
 
 def row_major(graph: Graph) -> Graph:
     """The graph with layouts any (the library's choice) and opaque (another library's) replaced by row-major."""
-    foreign = (LayoutType.any, LayoutType.opaque)
-    changed = {
-        t.id: replace(t, layout_type=LayoutType.strided, strides=None, layout_id=0)
-        for t in graph.tensors.values()
-        if t.layout_type in foreign
-    }
+    foreign = [t for t in graph.tensors.values() if t.layout_type in (LayoutType.any, LayoutType.opaque)]
+    changed = {t.id: replace(t, layout_type=LayoutType.strided, strides=None, layout_id=0) for t in foreign}
     return graph.with_tensors(changed) if changed else graph
 
 
