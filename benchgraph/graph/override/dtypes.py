@@ -1,4 +1,4 @@
-"""Other dtypes (--dt), for the whole graph or by tensor."""
+"""Other dtypes (--dt, for the whole graph or by tensor), tensor properties (--tensor-property) and math mode (--attr-fpmath)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from benchgraph import ops
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidArguments, InvalidDataType
-from benchgraph.core.tensor import LogicalTensor
+from benchgraph.core.errors import InvalidArguments, InvalidDataType, did_you_mean
+from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.ir import Graph
+from benchgraph.graph.json import FPMATH_MODES
 from benchgraph.ops.spec import F, port_of
 
 
@@ -51,3 +52,20 @@ def _uses(kind: str, ins: tuple[LogicalTensor, ...], outs: tuple[LogicalTensor, 
 def _retyped(graph: Graph, dtypes: Mapping[int, DType]) -> Graph:
     """The graph with these dtypes at every use of the tensors."""
     return graph.mapped(lambda t: replace(t, dtype=dtypes.get(t.id, t.dtype)))
+
+
+def with_properties(graph: Graph, properties: Mapping[int, PropertyType]) -> Graph:
+    """The graph with these tensors variable, constant or host scalars, by id, at every occurrence.
+
+    Raises InvalidArguments for an id that does not exist and for a host scalar that is no single number.
+    """
+    for id in properties:
+        graph.check_has(id)
+    return graph.mapped(lambda t: replace(t, property_type=properties.get(t.id, t.property_type)))
+
+
+def with_fpmath(graph: Graph, mode: str, apply_to_int: bool = False) -> Graph:
+    """The graph with another math mode. Raises InvalidArguments for an unknown one."""
+    if mode not in FPMATH_MODES:
+        raise InvalidArguments(f"unknown mode '{mode}'", fix=did_you_mean(mode, FPMATH_MODES) or f"choose one of {', '.join(FPMATH_MODES)}")
+    return replace(graph, fpmath_mode=mode, fpmath_apply_to_int=apply_to_int)

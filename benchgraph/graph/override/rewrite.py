@@ -15,11 +15,9 @@ from benchgraph.graph.ir import Graph
 from benchgraph.graph.override.attrs import set_attrs
 from benchgraph.graph.override.batch import set_batch
 from benchgraph.graph.override.draft import Draft, inferred, settle
-from benchgraph.graph.override.dtypes import with_dtype, with_dtypes
-from benchgraph.graph.override.fpmath import with_fpmath
+from benchgraph.graph.override.dtypes import with_dtype, with_dtypes, with_fpmath, with_properties
 from benchgraph.graph.override.kinds import with_kinds
 from benchgraph.graph.override.layout import NewShape
-from benchgraph.graph.override.properties import with_properties
 from benchgraph.graph.override.shapes import set_shapes
 
 T = TypeVar("T")
