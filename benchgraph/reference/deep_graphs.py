@@ -239,9 +239,8 @@ def _stable_size(kind: str, attrs: Attrs, dtype: DType) -> float:
     call = Call(kind, attrs, (t,), (t,))
     with np.errstate(all="ignore"):
         for size in SIZES:
-            below, at, above = (
-                spec(kind).semantics.reference(call, (size * normal + step,))[0].astype(np.float64) for step in (-STEP, 0.0, STEP)
-            )
+            shifted = ((size * normal + step,) for step in (-STEP, 0.0, STEP))
+            below, at, above = (spec(kind).semantics.reference(call, ins)[0].astype(np.float64) for ins in shifted)
             slope = (above - below) / (2 * STEP)
             growth.append(float(size**2 * np.mean(slope**2) / max(float(np.mean(np.square(at))), 1e-30)))
             zeros.append(float(np.mean(at == 0)))

@@ -20,8 +20,10 @@ def domain(graph: Graph, seed: int) -> dict[int, Array]:
     Each tensor depends only on the seed and its id, except that weights of a deep graph are scaled. Padding between strides is 0.
     """
     made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
-    return made | settled(graph, scaled_inputs(graph, ()), made, _of_either_sign, seed) if is_deep(graph) else made
+    if not is_deep(graph):
+        return made
 
+    def either_sign(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
+        return reals(-1.0, 1.0, t.shape, noise.chunk(0)).astype(t.dtype.numpy)
 
-def _of_either_sign(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
-    return reals(-1.0, 1.0, t.shape, noise.chunk(0)).astype(t.dtype.numpy)
+    return made | settled(graph, scaled_inputs(graph, ()), made, either_sign, seed)

@@ -37,13 +37,7 @@ REMEDY = "try a shallower graph"
 
 
 def depends_on_rounding(
-    graph: Graph,
-    given: Mapping[int, Array],
-    t: LogicalTensor,
-    got: Array,
-    want: Array,
-    rtol: float,
-    stored: frozenset[int] = frozenset(),
+    graph: Graph, given: Mapping[int, Array], t: LogicalTensor, got: Array, want: Array, rtol: float, stored: frozenset[int] = frozenset()
 ) -> NDArray[np.bool_]:
     """The points of output t that may be wrong because of rounding errors. given: the elements of the graph's inputs; want: the reference;
     rtol: the tolerance; stored: as for `compare_output`.

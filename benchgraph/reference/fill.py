@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import LogicalTensor, Shape, TensorType
+from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
 from benchgraph.ops.fill_rules.filling import constant
@@ -44,9 +45,8 @@ class InputPlan:
     def __str__(self) -> str:
         t, dial = self.tensor, self.dial
         scaled = f", scaled so that {dial.op.label} makes numbers of size {dial.size:.3g}" if dial is not None else ""
-        return (
-            f"%{t.id} {t.dtype.value}:{'x'.join(map(str, t.known_shape))}: {self.filling.description}{scaled} ({self.rule or self.reader})"
-        )
+        shape = "x".join(map(str, t.known_shape))
+        return f"%{t.id} {t.dtype.value}:{shape}: {self.filling.description}{scaled} ({self.rule or self.reader})"
 
 
 # The rules that apply to deep graphs too: masks, and tensors that depend on others. The other rules make
@@ -70,13 +70,14 @@ def plan(graph: Graph) -> tuple[InputPlan, ...]:
         else:
             planned = _by_first_reader(graph, t)
             if deep and (t.id not in scaled or not sums_products(scaled[t.id].op)):
-                planned = replace(planned, filling=_reals(graph, t))
+                filling = Filling("reals that are typical for the op", partial(_typical, graph, t))
+                planned = replace(planned, filling=filling)
             plans.append(replace(planned, dial=scaled.get(t.id)))
     return tuple(plans)
 
 
-def _reals(graph: Graph, t: LogicalTensor) -> Filling:
-    return Filling("reals as the op meets them in use", lambda made, noise: real_values(graph, t, noise.chunk(0)))
+def _typical(graph: Graph, t: LogicalTensor, made: TensorType, noise: Noise) -> Array:
+    return real_values(graph, t, noise.chunk(0))
 
 
 def _by_first_reader(graph: Graph, t: LogicalTensor) -> InputPlan:
@@ -96,7 +97,8 @@ def fill(graph: Graph, seed: int) -> dict[int, Array]:
     deep graph. Padding between strides is 0.
     """
     planned = plan(graph)
-    arrays = {p.tensor.id: _made(p, seed) for p in planned if p.derived is None}
+    given = ((p.tensor, p.filling) for p in planned if p.derived is None)
+    arrays = {t.id: in_layout(t, filling.make(TensorType(t.dtype, t.known_shape), Noise(seed, t.id))) for t, filling in given}
     if scaled := [p.dial for p in planned if p.dial is not None]:
         unknown = {p.tensor.id: in_layout(p.tensor, np.zeros(1)) for p in planned if p.derived is not None}
         arrays |= settled(graph, scaled, {**arrays, **unknown}, _small_integers, seed)
@@ -116,11 +118,6 @@ def settled(graph: Graph, scaled: Sequence[ScaledInput], made: Mapping[int, Arra
 
 def _small_integers(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
     return spec(dial.op.kind).testing.fill(call_of(dial.op), dial.port).make(t, noise)
-
-
-def _made(p: InputPlan, seed: int) -> Array:
-    t = TensorType(p.tensor.dtype, p.tensor.known_shape)
-    return in_layout(p.tensor, p.filling.make(t, Noise(seed, p.tensor.id)))
 
 
 def _computed(graph: Graph, id: int, inputs: Mapping[int, Array]) -> Array:
@@ -152,16 +149,11 @@ def uniform(graph: Graph, seed: int) -> dict[int, Array]:
 
 def _uniform(t: LogicalTensor, rng: np.random.Generator) -> Array:
     low, high = RANGES.get(t.dtype, (-WIDEST, WIDEST))
-    block = _block(t.known_shape)
+    block = tuple(min(d, 1) for d in t.known_shape[:-2]) + t.known_shape[-2:]  # repeated along the other dims
     if not t.dtype.is_float:
         return np.resize(rng.integers(int(low), int(high), block, endpoint=True), t.known_shape)
     unit = np.asarray(rng.random(block, dtype=np.float32))
     return np.resize(unit * np.float32(high - low) + np.float32(low), t.known_shape)
-
-
-def _block(shape: Shape) -> Shape:
-    """The shape with all but the last two dims 1, which is repeated."""
-    return tuple(min(d, 1) for d in shape[:-2]) + shape[-2:]
 
 
 def in_layout(t: LogicalTensor, values: Array) -> Array:

@@ -7,7 +7,7 @@ are exempt: data may test the ends of the range.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,26 +64,31 @@ def beyond_range(graph: Graph, given: Mapping[int, Array], own: Collection[int])
 
     given: the elements of the graph's inputs; own: ids of the whole graph's own inputs; ops that read only these are exempt.
     """
-    replacing = _Replacing(own)
-    other = evaluate(graph, given, noise=replacing)
-    if replacing.first is None:
-        return None
-    plain = evaluate(graph, given)
-    op, dtype = replacing.first
-    return Beyond({id: ~((plain[id] == other[id]) | (np.isnan(plain[id]) & np.isnan(other[id]))) for id in plain}, op, dtype)
+
+    def differs(t: LogicalTensor, other: Array, plain: Array) -> NDArray[np.bool_]:
+        return np.asarray(~((plain == other) | (np.isnan(plain) & np.isnan(other))))
+
+    return _dependent(graph, given, _Replacing(own), differs)
 
 
 def below_range(graph: Graph, given: Mapping[int, Array], own: Collection[int], rtol: float) -> Beyond | None:
     """As `beyond_range`, for computed numbers below the normal range of f32, which the next op may flush to 0."""
-    replacing = _Replacing(own, is_below=True)
+
+    def differs(t: LogicalTensor, other: Array, plain: Array) -> NDArray[np.bool_]:
+        return failing(other, plain, t.dtype, rtol) if t.dtype.is_float else np.asarray(other != plain)
+
+    return _dependent(graph, given, _Replacing(own, is_below=True), differs)
+
+
+def _dependent(
+    graph: Graph, given: Mapping[int, Array], replacing: _Replacing, differs: Callable[[LogicalTensor, Array, Array], NDArray[np.bool_]]
+) -> Beyond | None:
+    """What depends on the numbers that are replaced; None if there are none."""
     other = evaluate(graph, given, noise=replacing)
     if replacing.first is None:
         return None
     plain = evaluate(graph, given)
-    op, dtype = replacing.first
-    depends = {t.id: failing(other[t.id], plain[t.id], t.dtype, rtol) for t in graph.outputs if t.dtype.is_float}
-    depends |= {t.id: other[t.id] != plain[t.id] for t in graph.outputs if not t.dtype.is_float}
-    return Beyond(depends, op, dtype)
+    return Beyond({t.id: differs(t, other[t.id], plain[t.id]) for t in graph.outputs}, *replacing.first)
 
 
 def zeros_are_from_underflow(graph: Graph, given: Mapping[int, Array], t: LogicalTensor, zeros: NDArray[np.bool_], limit: float) -> bool:

@@ -19,7 +19,7 @@ from benchgraph.ops import spec
 from benchgraph.ops.fill_rules.filling import constant
 from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Computes, Filling
-from benchgraph.reference.displace.rule import Displaced, Source, computing, next_computing, source
+from benchgraph.reference.displace.rule import Displaced, computing, next_computing, source
 from benchgraph.reference.evaluate import call_of
 
 
@@ -30,22 +30,20 @@ def find(graph: Graph) -> Iterator[Displaced]:
             continue
         operands = [source(graph, t) for t in op.inputs]
         masks = [s for s in operands if s is not None]
-        if len(masks) == 1 and None in operands and _is_mask(masks[0]):
-            yield Displaced(masks[0].tensor.id, _causal(masks[0].tensor.known_shape[-2], takes_masked_rows(following)))
-
-
-def _is_mask(mask: Source) -> bool:
-    t = mask.tensor
-    return t.dtype.is_float and len(t.known_shape) >= 2 and not mask.is_moved
+        if len(masks) != 1 or None not in operands:
+            continue
+        t = masks[0].tensor
+        if t.dtype.is_float and len(t.known_shape) >= 2 and not masks[0].is_moved:
+            yield Displaced(t.id, _causal(t.known_shape[-2], takes_masked_rows(following)))
 
 
 def takes_masked_rows(op: Op) -> bool:
     """Whether the op gives numbers for a row of only -inf, by the reference of its row."""
-    call = call_of(op)
     if spec(op.kind).semantics.computes is not Computes.softmax:
         return True
-    one = replace(call, ins=tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in call.ins))
-    one = replace(one, outs=tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in call.outs))
+    call = call_of(op)
+    ins, outs = (tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in side) for side in (call.ins, call.outs))
+    one = replace(call, ins=ins, outs=outs)
     return not np.isnan(spec(op.kind).semantics.reference(one, (np.full(one.ins[0].shape, -np.inf),))[0]).any()
 
 

@@ -9,6 +9,7 @@ With similar scores all probabilities are about 1 / n, which a Quantize with few
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import Graph, Op
@@ -29,7 +30,8 @@ def find(graph: Graph) -> Iterator[Displaced]:
         for t in op.inputs[:OPERANDS]:
             origin = source(graph, t)
             if origin is not None and origin.is_dequantised:
-                yield Displaced(origin.tensor.id, _reals(graph, origin.tensor))
+                make = partial(_make, graph, origin.tensor)
+                yield Displaced(origin.tensor.id, Filling("integers for reals that keep quantised probabilities from vanishing", make))
 
 
 def _is_quantised(graph: Graph, softmax: Op) -> bool:
@@ -42,8 +44,5 @@ def _is_quantised(graph: Graph, softmax: Op) -> bool:
     return False
 
 
-def _reals(graph: Graph, t: LogicalTensor) -> Filling:
-    def make(made: TensorType, noise: Noise) -> Array:
-        return real_values(graph, t, noise.chunk(0))
-
-    return Filling("what stands for reals that keep quantised probabilities from vanishing", make)
+def _make(graph: Graph, t: LogicalTensor, made: TensorType, noise: Noise) -> Array:
+    return real_values(graph, t, noise.chunk(0))
