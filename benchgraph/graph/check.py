@@ -13,10 +13,7 @@ from benchgraph.graph.ir import Graph, Op
 
 
 def check(graph: Graph) -> None:
-    """Raise for an inconsistent graph (`check_consistent`), and for an op that its row does not allow.
-
-    Shapes may be unknown.
-    """
+    """Raise for an inconsistent graph (`check_consistent`), and for an op that its row does not allow. Shapes may be unknown."""
     check_consistent(graph)
     for op in graph.ops:
         check_one(op)

@@ -33,7 +33,7 @@ from benchgraph.core.philox import BLOCK, LARGEST, MIDDLE, WORDS, Words, blocks
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.fill_rules import filling, pointwise
-from benchgraph.ops.laws import Reals, real
+from benchgraph.ops.laws import Reals, real, relation
 from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
@@ -99,11 +99,6 @@ def _number(call: Call, port: int, rng: np.random.Generator) -> Array:
     return np.asarray(rng.integers(-(2**63), 2**63 - 1, call.ins[port].shape, endpoint=True))
 
 
-def _is_scaled_or_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    src, dst, rest = real(ins[0]), real(outs[0]), 1 - _probability(ins)
-    return bool(np.all((dst == 0) | (np.abs(dst * rest - src) <= rtol * np.abs(src))))
-
-
 def _keeps_its_share(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     """Within six standard deviations of a binomial count: wrong once in a billion fills."""
     counted, p = real(ins[0]) != 0, _probability(ins)
@@ -166,7 +161,7 @@ SPECS = (
                 _of((3, 16), "f16", DType.f16),
             ),
             laws=(
-                Law("every element is 0, or src over 1 - p", _is_scaled_or_zero),
+                relation("0, or src over 1 - p", lambda ins, dst, slack: (dst == 0) | (np.abs(dst * (1 - ins[3]) - ins[0]) <= slack)),
                 Law("about 1 - p of the elements are kept", _keeps_its_share),
                 Law("the mask is where dst is not 0", _mask_marks_kept_elements),
             ),

@@ -41,9 +41,6 @@ def set_batch(draft: Draft, mb: int) -> Draft:
     return replace(draft, inputs={**draft.inputs, **chosen}, mb=mb)
 
 
-# ---- which inputs carry the batch ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Flow:
     """ports: inputs of an op through which the batch may pass in dim 0. outputs: those whose dim 0 is then the batch."""

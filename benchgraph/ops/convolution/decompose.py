@@ -26,8 +26,6 @@ from benchgraph.ops.spatial import beside_channel, channel_axis
 from benchgraph.ops.spec import Call, Decomposer, Indices
 from benchgraph.ops.steps import as_dtype, reshaped
 
-# ---- what the GEMM template takes ------------------------------------------------------------------------------------
-
 
 def is_canonical(call: Call, p: Problem) -> bool:
     """Whether the GEMM template takes the call as it is."""
@@ -85,7 +83,8 @@ def _by_positions(d: Decomposer, call: Call, p: Problem, src: int, wei: int, bia
 
 def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tuple[int, ...]) -> int:
     """dst, wei: those of the problem. bias: none or one."""
-    if is_depthwise(p) and not _has_many_phases(call, p):
+    has_many_phases = prod(p.windows.strides) >= MANY_PHASES and channel_axis(call.attrs, len(p.src)) == 1
+    if is_depthwise(p) and not has_many_phases:
         return _depthwise(d, call, p, "_DepthwiseBackwardData", dst, wei, bias)
     if 0 in (*p.src, *p.wei, *p.dst):
         return _finished(d, call, zeros(d, dst, p.src), bias)
@@ -97,10 +96,6 @@ def by_data(d: Decomposer, call: Call, p: Problem, dst: int, wei: int, bias: tup
 # Phases of a depthwise convolution from which on a product with a column for each phase is faster than windows, if channels come first: the
 # condition on a tap holds for one phase only. See docs/measurements/convolution.md.
 MANY_PHASES = 64
-
-
-def _has_many_phases(call: Call, p: Problem) -> bool:
-    return prod(p.windows.strides) >= MANY_PHASES and channel_axis(call.attrs, len(p.src)) == 1
 
 
 def by_weights(d: Decomposer, call: Call, p: Problem, src: int, dst: int) -> int:

@@ -81,7 +81,9 @@ class Kind:
         """src, wei and dst of the problem, one of which is the op's output; out None: zeros instead."""
         given = (*(real(a) for a in ins[:2]), real(out) if out is not None else np.zeros(call.outs[0].shape))
         src, wei, dst = (given[side] for side in (self.sides.src, self.sides.wei, self.sides.dst))
-        return _data(call.attrs, src), _weights(call.attrs, wei), _data(call.attrs, dst)
+        wei = np.moveaxis(wei, (0, 1), (-1, -2)) if has_kernel_last(call.attrs) else wei
+        channel = channel_axis(call.attrs, src.ndim)
+        return np.moveaxis(src, channel, -1), wei, np.moveaxis(dst, channel, -1)
 
     def product(self, call: Call, ins: tuple[Array, ...]) -> tuple[sums.SumOf, Reals, Reals]:
         """(sum_of, a, b): the output is sum_of(a, b), a sum of products, in the problem's order."""
@@ -218,24 +220,12 @@ class Kind:
             return self.window(self.problem)
         return None if self.contraction is None else self._contraction(self.contraction)
 
-    # ---- a canonical call of the GEMM template
-
-    def reduced(self, call: Call) -> Shape:
-        p = self.problem(call)
-        return (*p.kernel, p.group_in)
-
     def _contraction(self, index: Index) -> Contraction:
         return Contraction(
-            self.reduced, lambda call, at, over: index(self.problem(call), at, over), lambda call: self.problem(call).group_out
+            reduced=lambda call: (*self.problem(call).kernel, self.problem(call).group_in),
+            index=lambda call, at, over: index(self.problem(call), at, over),
+            group_columns=lambda call: self.problem(call).group_out,
         )
-
-
-def _data(attrs: Attrs, a: Reals) -> Reals:
-    return np.moveaxis(a, channel_axis(attrs, a.ndim), -1)
-
-
-def _weights(attrs: Attrs, a: Reals) -> Reals:
-    return np.moveaxis(a, (0, 1), (-1, -2)) if has_kernel_last(attrs) else a
 
 
 _KINDS = (

@@ -105,9 +105,6 @@ def _row(
     )
 
 
-# ---- expressions longer than a line ----------------------------------------------------------------------------------
-
-
 def _gelu(attrs: Attrs, x: Expr) -> Expr:
     """x times a gate without cancellation: (1 + tanh(g)) / 2 = sigmoid(2 * g), and (1 + erf(x / sqrt(2))) / 2 is the normal distribution.
 
@@ -132,9 +129,6 @@ def _mish(attrs: Attrs, x: Expr) -> Expr:
     e = exp(at_most(x, 20))
     n = mul(e, add(e, f32(2)))
     return mul(x, div(n, add(n, f32(2))))
-
-
-# ---- laws of one op --------------------------------------------------------------------------------------------------
 
 
 def _is_within_limits(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

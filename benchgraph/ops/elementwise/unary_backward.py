@@ -115,9 +115,6 @@ def _row(
     )
 
 
-# ---- expressions longer than a line ----------------------------------------------------------------------------------
-
-
 _neg, _sqrt = (partial(build.unary, op) for op in (UnOp.neg, UnOp.sqrt))
 
 
@@ -178,9 +175,6 @@ def _gelu(attrs: Attrs, x: Expr, diff: Expr) -> Expr:
     return mul(diff, add(normal_cdf(x), mul(x, density)))
 
 
-# ---- references longer than a line -----------------------------------------------------------------------------------
-
-
 def _gelu_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
     x = np.clip(x, -FAR, FAR)
     from scipy.special import expit, ndtr  # takes 0.2 s to import, and only this needs it
@@ -200,9 +194,6 @@ def _mish_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
 def _hard_sigmoid_reference(attrs: Attrs, x: Reals, diff: Reals) -> Reals:
     line = attrs.real("alpha") * x + attrs.real("beta")
     return np.where((line <= 0) | (line >= 1), 0.0, attrs.real("alpha") * diff)
-
-
-# ---- laws of one op --------------------------------------------------------------------------------------------------
 
 
 def _is_alpha_or_nothing(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

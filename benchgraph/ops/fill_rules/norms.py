@@ -93,15 +93,10 @@ def paired(norm_of: NormOf) -> FillRule:
 def beside_the_mean(norm_of: NormOf) -> FillRule:
     """For gradients: the mean plus 1 or minus 1, in pairs."""
 
-    def rule(call: Call, port: int) -> Filling:
-        norm = norm_of(call)
+    def values(group: Positions, position: Positions) -> Array:
+        return np.asarray(mean_of(group) + np.where(position % 2 == 0, 1.0, -1.0))
 
-        def make(t: TensorType, noise: Noise) -> Array:
-            return _arranged(t, norm, lambda group, position: mean_of(group) + np.where(position % 2 == 0, 1.0, -1.0))
-
-        return Filling("means 1/4 to 16, plus or minus 1", make)
-
-    return rule
+    return lambda call, port: Filling("means 1/4 to 16, plus or minus 1", lambda t, noise: _arranged(t, norm_of(call), values))
 
 
 def _signed_power(low: int, high: int, description: str) -> Filling:

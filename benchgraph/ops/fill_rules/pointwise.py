@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf, isfinite
 
 import numpy as np
@@ -98,18 +98,14 @@ def conversion(call: Call, port: int) -> Filling:
     return by_element("largest, least, 0, 0.25, 0.5, 1, 1.5, 2, 16, 64, reals in [-4, 4)", values)
 
 
-def _often_positive(description: str, sizes: Callable[[Positions, Noise], Array]) -> Filling:
-    """One of ten is negative."""
-    return by_index(
-        f"{description}, 10% of them negative", lambda at, noise: np.where(noise.chance(0.1, at, lane=1), -1.0, 1.0) * sizes(at, noise)
-    )
-
-
 def prelu(call: Call, port: int) -> Filling:
-    """src and diff_dst: 0, 1, 2; slope: powers of two from 1/8 to 8."""
-    if port == 1:
-        return _often_positive("powers of two from 1/8 to 8", lambda at, noise: np.exp2(noise.integers(-3, 3, at)))
-    return _often_positive("of 0, 1, 2", lambda at, noise: noise.integers(0, 2, at))
+    """src and diff_dst: 0, 1, 2; slope: powers of two from 1/8 to 8. One of ten is negative."""
+
+    def values(at: Positions, noise: Noise) -> Array:
+        sizes = np.exp2(noise.integers(-3, 3, at)) if port == 1 else noise.integers(0, 2, at)
+        return np.asarray(np.where(noise.chance(0.1, at, lane=1), -1.0, 1.0) * sizes)
+
+    return by_index(f"{'powers of two from 1/8 to 8' if port == 1 else 'of 0, 1, 2'}, 10% of them negative", values)
 
 
 _POOL = {DType.f32: 2048, DType.bf16: 32, DType.f16: 32}

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
-from benchgraph.ops.fill_rules.filling import by_index, choices, integers, stored
+from benchgraph.ops.fill_rules.filling import always, by_element, by_index, choices, integers, stored
 from benchgraph.ops.fill_rules.noise import Noise, Positions
 from benchgraph.ops.fill_rules.products import ACCUMULATOR, DIGITS
 from benchgraph.ops.spec import Array, Call, Filling, FillRule
@@ -65,53 +65,39 @@ RAMP = 128
 def ramp(sign: int) -> FillRule:
     """Multiples of 1/128 below 1, of one sign: in a gradient's sums nothing cancels."""
 
-    def rule(call: Call, port: int) -> Filling:
-        def values(at: Positions, noise: Noise) -> Array:
-            start = noise.integers(0, RAMP - 1, np.zeros(1, np.int64))
-            return sign * ((11 * at + start) % RAMP) / RAMP
+    def values(at: Positions, noise: Noise) -> Array:
+        start = noise.integers(0, RAMP - 1, np.zeros(1, np.int64))
+        return sign * ((11 * at + start) % RAMP) / RAMP
 
-        return by_index(f"a ramp of 128 steps from 0 to {sign}", values)
-
-    return rule
+    return always(by_index(f"a ramp of 128 steps from 0 to {sign}", values))
 
 
 LARGEST = 16
 FACTORS = 10  # of a product that are not 1: powers of two whose product every float holds
 
 
-def _sum_density(call: Call, reduced_size: int) -> float:
-    """As for MatMul, with numbers instead of products."""
-    exact = 2 ** min(DIGITS[call.outs[0].dtype], ACCUMULATOR) // LARGEST
-    return min(1.0, float(exact) / max(reduced_size, 1))
-
-
 def total(reduced_size: Callable[[Call], int], shift: int = 0) -> FillRule:
     """Integers to 16, as many of them not 0 as dst and the accumulator have digits for; plus shift, for a mean."""
 
     def rule(call: Call, port: int) -> Filling:
-        density = _sum_density(call, reduced_size(call))
+        exact = 2 ** min(DIGITS[call.outs[0].dtype], ACCUMULATOR) // LARGEST  # as for MatMul, with numbers instead of products
+        density = min(1.0, exact / max(reduced_size(call), 1))
         if not shift:
             return integers(-LARGEST, LARGEST, density, starts_positive=True)
         plain = integers(-LARGEST, LARGEST, density)
-        return Filling(
-            f"{plain.description}, plus {shift}", lambda t, noise: stored(plain.make(t, noise).astype(np.float64) + shift, t.dtype)
-        )
+        shifted = f"{plain.description}, plus {shift}"
+        return Filling(shifted, lambda t, noise: stored(plain.make(t, noise).astype(np.float64) + shift, t.dtype))
 
     return rule
 
 
 def extreme(sign: int) -> FillRule:
-    """sign 1: for a maximum. Integers to 16 among the numbers that can never be it; a few of a long row."""
+    """sign 1: for a maximum. Integers to 16, half of them replaced by the type's number that can never be it."""
 
-    def rule(call: Call, port: int) -> Filling:
-        def values(dtype: DType) -> Callable[[Positions, Noise], Array]:
-            neutral = dtype.range[0 if sign > 0 else 1]
-            return lambda at, noise: np.where(noise.chance(0.5, at, lane=1), noise.integers(-LARGEST, LARGEST, at), neutral)
+    def values(dtype: DType, at: Positions, noise: Noise) -> Array:
+        return np.where(noise.chance(0.5, at, lane=1), noise.integers(-LARGEST, LARGEST, at), dtype.range[0 if sign > 0 else 1])
 
-        t = call.ins[port].dtype
-        return by_index(f"integers in [-16, 16], half of them {'least' if sign > 0 else 'largest'} numbers", values(t))
-
-    return rule
+    return always(by_element(f"integers in [-16, 16], half of them {'least' if sign > 0 else 'largest'} numbers", values))
 
 
 def product(reduced_size: Callable[[Call], int]) -> FillRule:

@@ -234,8 +234,6 @@ def _sums_recover_products(call: Call, ins: tuple[Array, ...], outs: tuple[Array
     return bool(ok and (len(outs) == 2 or np.all(np.abs(real(outs[2]) - beta) <= slack)))
 
 
-# ---- samples ---------------------------------------------------------------------------------------------------------
-
 _NCX, _NXC = (Attrs(data_format=f, epsilon=0.0625) for f in ("NCX", "NXC"))
 _f32, _bf16, _f16 = DType.f32, DType.bf16, DType.f16
 _SHAPES: tuple[tuple[Shape, int, Attrs, tuple[DType, DType], str], ...] = (

@@ -21,7 +21,7 @@ from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalize
-from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, is_nearest
+from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, dequantised, is_nearest, quantised
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F, Types
@@ -143,17 +143,15 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
 
 
 def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
-    value = d.op("Divide", ins[0], _operand(d, call, ins[1]))
-    if len(ins) > 2:
-        value = d.op("Add", value, _operand(d, call, ins[2]))
-    return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
+    return (quantised(d, ins[0], *_operands(d, call, ins), call.outs[0].dtype),)
 
 
-def _operand(d: Decomposer, call: Call, value: int) -> int:
-    """Scales or zps as f32 in the shape that broadcasts."""
+def _operands(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, int | None]:
+    """Scales and zps, if given, as f32 in the shape that broadcasts."""
     is_grouped = call.attrs.get("qtype") == "per_group"
-    return reshaped(d, as_dtype(d, value, DType.f32), _split(call)[1] if is_grouped else _beside(call, d.type(value).shape))
+    shapes = (_split(call)[1] if is_grouped else _beside(call, t.shape) for t in call.ins[1:])
+    scales, *zps = (reshaped(d, as_dtype(d, value, DType.f32), shape) for value, shape in zip(ins[1:], shapes, strict=True))
+    return scales, zps[0] if zps else None
 
 
 def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -171,13 +169,9 @@ def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """TypeCast, Subtract, Multiply; per_group on src with every grouped dim as two, which moves no element."""
+    """per_group: on src with every grouped dim as two, which moves no element."""
     src = ins[0] if call.attrs.get("qtype") != "per_group" else reshaped(d, ins[0], _split(call)[0])
-    value = d.op("TypeCast", src, dtype=DType.f32)
-    if len(ins) > 2:
-        value = d.op("Subtract", value, _operand(d, call, ins[2]))
-    dst = d.op("Multiply", value, _operand(d, call, ins[1]), dtype=call.outs[0].dtype)
-    return (reshaped(d, dst, call.outs[0].shape),)
+    return (reshaped(d, dequantised(d, src, *_operands(d, call, ins), call.outs[0].dtype), call.outs[0].shape),)
 
 
 def _small_scales(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -191,13 +185,11 @@ def _divided_is_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...],
     src, dst = real(ins[0]), real(outs[0])
     if call.attrs.get("qtype") == "per_group":
         at = np.ix_(*(np.arange(d) // g for d, g in zip(src.shape, call.attrs.integers("group_shape"), strict=True)))
-        scales, zps = real(ins[1])[at], real(ins[2])[at] if len(ins) > 2 else np.zeros(1)
+        scales, *zps = (real(a)[at] for a in ins[1:])
     else:
-        scales, zps = _spread(call, ins[1]), _spread(call, ins[2]) if len(ins) > 2 else np.zeros(1)
-    return near(dst / scales, src - zps, 4 * (rtol + DType.f32.eps))
+        scales, *zps = (_spread(call, a) for a in ins[1:])
+    return near(dst / scales, src - (zps[0] if zps else 0), 4 * (rtol + DType.f32.eps))
 
-
-# ---- samples ---------------------------------------------------------------------------------------------------------
 
 _f32, _u8, _s8, _s32 = DType.f32, DType.u8, DType.s8, DType.s32
 _CHANNEL, _MIDDLE, _LAST = (Attrs(qtype="per_channel", axis=axis) for axis in (0, 1, -1))

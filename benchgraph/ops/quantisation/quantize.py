@@ -27,6 +27,7 @@ from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.ranges import FINITE_NOT_ZERO
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, Types
+from benchgraph.ops.spec.lowering import Decompose
 from benchgraph.ops.spec.schema import Check
 from benchgraph.ops.spec.semantics import Reference
 
@@ -153,14 +154,26 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
     return real(scaled if zps is None else scaled + zps)
 
 
-def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+def quantised(d: Decomposer, src: int, scales: int, zps: int | None, dtype: DType) -> int:
     """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
-    shape = call.ins[0].shape
-    zps = _zps(call.attrs, shape)
-    value = d.op("Divide", ins[0], d.const(_scales(call.attrs, shape)))
-    if zps is not None:
-        value = d.op("Add", value, d.const(zps))
-    return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
+    value = d.op("Divide", src, scales)
+    return d.op("TypeCast", value if zps is None else d.op("Add", value, zps), dtype=dtype)
+
+
+def dequantised(d: Decomposer, src: int, scales: int, zps: int | None, dtype: DType) -> int:
+    """TypeCast to f32, Subtract, Multiply."""
+    value = d.op("TypeCast", src, dtype=DType.f32)
+    return d.op("Multiply", value if zps is None else d.op("Subtract", value, zps), scales, dtype=dtype)
+
+
+def _decompose(step: Callable[[Decomposer, int, int, int | None, DType], int]) -> Decompose:
+    def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+        shape = call.ins[0].shape
+        zps = _zps(call.attrs, shape)
+        scales = d.const(_scales(call.attrs, shape))
+        return (step(d, ins[0], scales, None if zps is None else d.const(zps), call.outs[0].dtype),)
+
+    return decompose
 
 
 def _in_steps(call: Call, port: int) -> Filling:
@@ -207,16 +220,6 @@ def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     src = real(ins[0])
     zps = _zps(call.attrs, src.shape)
     return (real((src if zps is None else src - zps) * _scales(call.attrs, src.shape)),)
-
-
-def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """TypeCast to f32, Subtract, Multiply."""
-    shape = call.ins[0].shape
-    zps = _zps(call.attrs, shape)
-    value = d.op("TypeCast", ins[0], dtype=DType.f32)
-    if zps is not None:
-        value = d.op("Subtract", value, d.const(zps))
-    return (d.op("Multiply", value, d.const(_scales(call.attrs, shape))),)
 
 
 def _steps_are_scales(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -275,7 +278,7 @@ SPECS = (
             laws=(is_nearest(_steps),),
             zero_limit=lambda call: 0.80,
         ),
-        Lowering(Role.pointwise, decompose=_decompose_quantize),
+        Lowering(Role.pointwise, decompose=_decompose(quantised)),
     ),
     OpSpec(
         "Dequantize",
@@ -291,6 +294,6 @@ SPECS = (
             laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
             zero_limit=lambda call: 0.80,
         ),
-        Lowering(Role.pointwise, decompose=_decompose_dequantize),
+        Lowering(Role.pointwise, decompose=_decompose(dequantised)),
     ),
 )
