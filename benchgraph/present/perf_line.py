@@ -43,7 +43,7 @@ def _value(token: re.Match[str], problem: Problem, case: CaseResult, timing: Pol
         "driver": problem.driver.name,
         "engine": problem.globals.engine,
         "idx": str(case.index),
-        "impl": _implementations(r, timing),
+        "impl": _implementations(r, timing) or ",".join(problem.globals.library),
         "mb": str(getattr(problem.knobs, "mb", "")),
         "policy": timing.policy if timing is not None else "",
         "attr": str(getattr(problem.knobs, "attr_fpmath", "")),

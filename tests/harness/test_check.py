@@ -106,7 +106,7 @@ def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.Mo
     def zeros(g: Graph, seed: int) -> dict[int, np.ndarray]:
         return {t.id: np.zeros(t.known_shape, np.float32) for t in g.inputs}
 
-    monkeypatch.setattr("benchgraph.harness.case.fill", zeros)
+    monkeypatch.setattr("benchgraph.harness.inputs.fill", zeros)
     result = run(FakeLibrary(Clock()))
     assert (result.status, result.errors) == (Status.MISTRUSTED, 0)
     assert re.search(r"100% zeros prove little; at most \d+% are trusted$", result.reason)

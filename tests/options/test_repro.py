@@ -68,6 +68,7 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "policy": st.lists(st.sampled_from(["fused", "fused:no-coarse", "post_ops", "one_op_each"]), unique=True).map(tuple),
     "seed": st.integers(0, 99),
     "fill": st.sampled_from(["integers", "reals"]),
+    "data": st.sampled_from(["", "in puts.npz"]),
     "repeats_per_prb": st.integers(1, 99),
     "memory_kind": st.sampled_from(["usm", "buffer", "usm_device", "usm_shared"]),
     "engine": st.just("cpu"),
@@ -79,6 +80,7 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "fix_times_per_prb": st.integers(0, 99),
     "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "none+tlb:2G"]),
     "num_streams": st.integers(1, 9),
+    "check_ref_impl": st.booleans(),
     "canonical": st.booleans(),
 }
 
