@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from benchgraph.core.isa import ISA_CHOICES, ISAS
@@ -89,7 +89,12 @@ USM = "usm"  # the only supported memory kind
 
 # ---- the global knobs ------------------------------------------------------------------------------------------------
 
-RUN, MEASURE, CHOOSE, SAY, MACHINE = "What is done", "How long it is measured", "Which cases run", "What is said", "On what"
+# One function for each group of options; those that do not change what a case is are not in its repro line.
+_run = partial(knob, group="What is done")
+_measure = partial(knob, group="How long it is measured")
+_choose = partial(knob, group="Which cases run", repro=False)
+_say = partial(knob, group="What is said", repro=False)
+_machine = partial(knob, group="On what")
 
 
 @dataclass(frozen=True)
@@ -110,23 +115,21 @@ class Side:
 class Globals:
     """The options that all drivers share. policy () is the mode's default, see `policies`."""
 
-    mode: Mode = knob(  # noqa: RUF009 - knob() is dataclasses.field()
+    mode: Mode = _run(  # noqa: RUF009 - knob() is dataclasses.field()
         Mode.correctness,
         _mode,
         "{L,I,R,C,B,P,F,S}",
         "list, initialise (compile), run once, check (default), run twice and compare bit by bit, measure performance, measure it fast "
         "(as P with 10 ms), execute once, unprepared, and time that (S, for simulators)",
-        group=RUN,
     )
-    mode_modifier: str = knob(
+    mode_modifier: str = _run(
         "",
         letters("P", "M"),
         "{P,M}",
         "M: no reference, inputs hold one constant (not in mode C); P: creating cases in parallel changes nothing here",
-        group=RUN,
         merge=lambda old, new: "".join(sorted({*old, *new})),
     )
-    policy: tuple[str, ...] = knob(
+    policy: tuple[str, ...] = _run(
         (),
         global_parsers.policies,
         "P[:no-PASS][,P...]",
@@ -134,178 +137,134 @@ class Globals:
         "passes of the compiler, as in fused:no-coarse+no-shrink: attach, coarse, defer, fold-batch, hoist, inplace, interleave, jam, "
         "low-precision, merge-quantisation, non-temporal, pack-on-the-fly, pad, prefetch, privatise, round, shrink, sink, split-heads, "
         "split-reductions, transpose, unroll, vectorise-random, vectorize, widen",
-        group=RUN,
     )
-    seed: int = knob(0, natural, "N[,N...]", "seed of the input data", product=True, group=RUN)
-    fill: str = knob(
+    seed: int = _run(0, natural, "N[,N...]", "seed of the input data", product=True)
+    fill: str = _run(
         "",
         one_of("integers", "reals"),
         "{integers,reals}",
         "data of mode C: benchdnn's, small integers whose sums are exact, with its masks and statistics (the default of every driver but "
         "fuzz), or reals with full mantissas",
         product=True,
-        group=RUN,
     )
-    data: str = knob(
+    data: str = _run(
         "",
         str,
         "FILE",
         "data of the inputs, from FILE.npz, FILE.safetensors, or a folder of .npy; arrays are named by an input's id, or OP:PORT, as in "
         "fc1:weights",
-        group=RUN,
     )
-    save_failures: str = knob(
-        "",
-        str,
-        "DIR",
-        "write graph, inputs, outputs, expected values and repro line of every failed case to a folder under DIR",
-        group=SAY,
-        repro=False,
+    save_failures: str = _say(
+        "", str, "DIR", "write graph, inputs, outputs, expected values and repro line of every failed case to a folder under DIR"
     )
-    repeats_per_prb: int = knob(1, positive, "N", "run every case N times; its status is the first that is not a pass", group=RUN)
-    memory_kind: str = knob(
+    repeats_per_prb: int = _run(1, positive, "N", "run every case N times; its status is the first that is not a pass")
+    memory_kind: str = _machine(
         USM,
         one_of(USM, "buffer", "usm_device", "usm_shared"),
         "KIND",
         "usm (default): the process's own memory; the others are those of devices, and their cases are skipped",
-        group=MACHINE,
     )
-    engine: str = knob("cpu", engine, "cpu[:0]", "the engine; there is the one", group=MACHINE)
-    library: tuple[str, ...] = knob(
+    engine: str = _machine("cpu", engine, "cpu[:0]", "the engine; there is the one")
+    library: tuple[str, ...] = _machine(
         ("benchgraph",),
         global_parsers.libraries,
         "[LABEL=]NAME[:PLACE][,...]",
         "the library under test: benchgraph (default), or another checkout or commit of it, PLACE; or onednn: PLACE is its file, else "
         "BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
-        group=MACHINE,
     )
-    threads: int = knob(
-        0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads", group=MACHINE
-    )
-    isa: str = knob(
+    threads: int = _machine(0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads")
+    isa: str = _machine(
         "auto",
         one_of(*ISA_CHOICES),
         "NAME[,...]",
         f"instruction set: auto (default, the CPU's highest), {', '.join(ISAS)}; oneDNN's names",
         product=True,
         config="isa",
-        group=MACHINE,
     )
-    tuning: str = knob("", str, "FILE", "template parameters that `benchgraph tune --store=FILE` found", config="tuning", group=MACHINE)
-    max_ms_per_prb: float = knob(
+    tuning: str = _machine("", str, "FILE", "template parameters that `benchgraph tune --store=FILE` found", config="tuning")
+    max_ms_per_prb: float = _measure(
         3000.0,
         real_between(10.0, 60000.0),
         "MS",
         "time for the samples of one case, all policies together (10 to 60000, default 3000): two thirds for the whole graph, one third "
         "for single partitions; at least 5 samples are taken whatever they cost",
-        group=MEASURE,
         fixed_by=(Mode.fast_performance,),
     )
-    fix_times_per_prb: int = knob(0, natural, "N", "take exactly N samples instead", group=MEASURE, fixed_by=(Mode.simulation,))
-    cold_cache: str = knob(
+    fix_times_per_prb: int = _measure(0, natural, "N", "take exactly N samples instead", fixed_by=(Mode.simulation,))
+    cold_cache: str = _measure(
         "none",
         global_parsers.cold_cache,
         "{none,wei,all}[+tlb[:SIZE]]",
         "what is flushed from the caches before every execution, each of which is then a sample: nothing (default), constants and what was "
         "computed from them, all inputs and outputs of partitions too; tlb touches other pages, SIZE in M or G (default 1G)",
-        group=MEASURE,
     )
-    num_streams: int = knob(
+    num_streams: int = _measure(
         1,
         positive,
         "N",
         "executions in flight, each with an N-th of the threads and data of its own; times are per execution finished (default 1)",
-        group=MEASURE,
     )
-    check_ref_impl: bool = knob(
+    check_ref_impl: bool = _run(
         False,
         boolean,
         "[BOOL]",
         "a case fails where the library under test runs a reference implementation, one whose name contains ref",
-        group=CHOOSE,
         flag=True,
     )
-    start: int = knob(0, natural, "N", "skip the cases before the N-th", group=CHOOSE, repro=False)
-    match: str = knob("", pattern, "REGEX", "leave out cases whose repro line REGEX is not found in", group=CHOOSE, repro=False)
-    shard: tuple[int, int] = knob(
-        (1, 1), shard, "I/N", "every N-th case, from the I-th on: one of N parts that make all", group=CHOOSE, repro=False
-    )
-    fail_fast: bool = knob(False, boolean, "", "stop after the first failure", group=CHOOSE, repro=False, flag=True)
-    fail_on: tuple[str, ...] = knob(
+    start: int = _choose(0, natural, "N", "skip the cases before the N-th")
+    match: str = _choose("", pattern, "REGEX", "leave out cases whose repro line REGEX is not found in")
+    shard: tuple[int, int] = _choose((1, 1), shard, "I/N", "every N-th case, from the I-th on: one of N parts that make all")
+    fail_fast: bool = _choose(False, boolean, "", "stop after the first failure", flag=True)
+    fail_on: tuple[str, ...] = _say(
         (),
         some_of("skipped", "mistrusted"),
         "STATUS[,...]",
         "exit with 1 when cases are skipped or mistrusted too, not only when they fail: {skipped,mistrusted}",
-        group=SAY,
-        repro=False,
     )
-    verbose: int = knob(
+    verbose: int = _say(
         0,
         natural,
         "N",
         "or -vN. 1: which case starts, tracebacks, how far every output is from right, and at the end where the time went; 2: warnings; "
         "3: the ops of every partition, and which inputs a displacement rule fills; 6: what every input holds, and what every output is "
         "held to; 7: the graph after all overrides",
-        group=SAY,
-        repro=False,
     )
-    perf_template: str = knob(
-        "def", global_parsers.template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%", group=SAY, repro=False
+    perf_template: str = _say("def", global_parsers.template, "{def,csv,TEXT}", "what a perf line says: benchdnn's %tokens%, and %policy%")
+    jobs: int = _choose(
+        0, natural, "N", "run the cases in N processes: a crash costs one case. 0 (default): in this process; mode P: at most 1"
     )
-    jobs: int = knob(
-        0,
-        natural,
-        "N",
-        "run the cases in N processes: a crash costs one case. 0 (default): in this process; mode P: at most 1",
-        group=CHOOSE,
-        repro=False,
-    )
-    timeout: float | None = knob(
+    timeout: float | None = _choose(
         None,
         real_between(0.0, 1e6),
         "SECONDS",
         "give a case up after so long; 0 = never. Default 300 with --jobs, else none; implies --jobs=1",
-        group=CHOOSE,
-        repro=False,
     )
-    report: tuple[tuple[str, str], ...] = knob(
+    report: tuple[tuple[str, str], ...] = _say(
         (),
         global_parsers.report,
         "NAME[:FILE]",
         "write a report at the end, to FILE if given (its folder is made), - for standard output alone; json:FILE grows while cases "
         "finish; may be repeated",
-        group=SAY,
-        repro=False,
         merge=lambda old, new: (*old, *new),
     )
-    resume: str = knob(
-        "", global_parsers.file, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already", group=CHOOSE, repro=False
-    )
-    history: str = knob(
+    resume: str = _choose("", global_parsers.file, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already")
+    history: str = _say(
         "",
         global_parsers.history,
         "[URL]",
         "append the run to a history: a SQLite file, or postgresql://USER@HOST/DATABASE; without a value BENCHGRAPH_HISTORY",
-        group=SAY,
-        repro=False,
         flag=True,
     )
-    commit: str = knob(
-        "", str, "REF", "what the run measures, for its history; default: the checkout of benchgraph", group=SAY, repro=False
-    )
-    summary: str = knob(
+    commit: str = _say("", str, "REF", "what the run measures, for its history; default: the checkout of benchgraph")
+    summary: str = _say(
         "",
         global_parsers.summary,
         "[no-]failures[+...]",
         "list the failed cases at the end (default) or not; [no-]impl and [no-]impl-csv are tables that benchdnn leaves empty for graphs",
-        group=SAY,
-        repro=False,
     )
-    canonical: bool = knob(False, boolean, "[BOOL]", "repro lines say every shared option", group=SAY, repro=False, flag=True)
-    dump_dir: str = knob(
-        "", str, "DIR", "write every stage of every partition as text under DIR", group=SAY, repro=False, config="dump_dir"
-    )
+    canonical: bool = _say(False, boolean, "[BOOL]", "repro lines say every shared option", flag=True)
+    dump_dir: str = _say("", str, "DIR", "write every stage of every partition as text under DIR", config="dump_dir")
 
     @property
     def reports(self) -> tuple[tuple[str, str], ...]:
