@@ -102,6 +102,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_print_answer(words[0], list(words[1:]), ctx.obj))
     if words[0] == "tune":
         ctx.exit(_tune(words[1:], _bench(ctx.obj)))
+    if words[0] == "localise":
+        ctx.exit(_localise(words[1:], _bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     if words[0] in ("compare", "history", "regressions", "report"):
@@ -212,6 +214,17 @@ def _look_back(command: str, *words: str) -> int:
     except BenchgraphError as bad:
         warn(str(bad))
         return ExitCode.refused
+    click.echo(text)
+    return code
+
+
+def _localise(words: tuple[str, ...], bench: Bench) -> int:
+    from benchgraph.commands.localise import run
+
+    try:
+        text, code = run(list(words), bench)
+    except BenchgraphError as bad:
+        return _refused(bad)
     click.echo(text)
     return code
 

@@ -74,6 +74,15 @@ COMMANDS: dict[str, Command] = {
         ("explain --case=mlp.json --mb=32 --policy=fused,fused:no-coarse", "explain --matmul --dt=bf16 128x512:512x256 --json"),
         chooses=True,
     ),
+    "localise": Command(
+        "the first op of a case whose output is wrong",
+        "--case FILE [OPTIONS]",
+        (("--json", "as JSON instead of text"),),
+        ("localise --case=mlp.json", "localise --library=onednn --case=attention.json --dt=bf16"),
+        "Every op alone, on what the library computed before; then, if all are right, parts of its first wrong partition. Exits with 1 "
+        "if an op is wrong.",
+        chooses=True,
+    ),
     "opt": Command(
         "passes over the text of an IR",
         "--pipeline PASS[,PASS...] FILE|- [OPTIONS]",

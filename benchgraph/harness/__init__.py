@@ -9,6 +9,7 @@ user_data.py            data of the user's
 verdict.py              compares outputs with the reference: right, wrong, or proving nothing
 saved_failures.py       --save-failures: a folder per failed case
 implementations.py      what each contender ran on; --check-ref-impl
+localise.py             the first wrong op of a case, alone or within its partition
 library_differences.py  where libraries differ, and which is right
 framework_check.py      the same through the framework layer
 latency.py              the overhead of the framework layer at batch 1 (python -m)
