@@ -18,46 +18,15 @@ from numpy.typing import NDArray
 
 from benchgraph.core.arrays import unpack
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.tir import values
+from benchgraph.tir import ir, values
 from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import (
-    INDEX,
-    Alloc,
-    Binary,
-    BinOp,
-    Brgemm,
-    Broadcast,
-    Cast,
-    Const,
-    Expr,
-    FlatSlice,
-    For,
-    Func,
-    If,
-    Load,
-    LoopKind,
-    Pack,
-    Prefetch,
-    Ramp,
-    Random,
-    ReduceLanes,
-    Scope,
-    Select,
-    Seq,
-    Slice,
-    Stmt,
-    Store,
-    Tensor,
-    Unary,
-    UnOp,
-    Var,
-)
 from benchgraph.tir.post_ops import loops
+from benchgraph.tir.text import PRECEDENCE
 from benchgraph.tir.visit import parts, tensors
 
 
-def interpret(f: Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
+def interpret(f: ir.Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
     """Run f; args are written in place. seed orders the iterations of parallel loops.
 
     An array has its parameter's dtype and shape. For a parameter that flatten-index made 1-d it may also be the N-d array whose memory
@@ -71,14 +40,14 @@ def interpret(f: Func, args: Sequence[NDArray[Any]], seed: int = 0) -> None:
     writer = _Writer()
     source = writer.function(f)
     space: dict[str, Any] = {**values.NAMES, **writer.constants, "shuffled": values.shuffler(seed)}
-    arenas = {Scope.shared: np.full(f.shared_bytes, 0xFF, np.uint8), Scope.thread: np.full(f.thread_bytes, 0xFF, np.uint8)}
+    arenas = {ir.Scope.shared: np.full(f.shared_bytes, 0xFF, np.uint8), ir.Scope.thread: np.full(f.thread_bytes, 0xFF, np.uint8)}
     planned = [_view(arenas[t.scope], t) for t in writer.planned]
     exec(compile(source, f"<tir {f.name}>", "exec"), space)
     with np.errstate(all="ignore"):
-        space["run"](*arrays, *planned, arenas[Scope.thread])
+        space["run"](*arrays, *planned, arenas[ir.Scope.thread])
 
 
-def _argument(p: Tensor, a: NDArray[Any]) -> NDArray[Any]:
+def _argument(p: ir.Tensor, a: NDArray[Any]) -> NDArray[Any]:
     where = f"parameter {p.name}"
     if p.dtype.is_packed:
         if a.dtype != np.uint8 or a.shape != (p.nbytes,):
@@ -95,16 +64,13 @@ def _argument(p: Tensor, a: NDArray[Any]) -> NDArray[Any]:
     return as_strided(bits, p.shape, (a.itemsize,)).view(a.dtype)
 
 
-def _view(arena: NDArray[Any], t: Tensor) -> NDArray[Any]:
+def _view(arena: NDArray[Any], t: ir.Tensor) -> NDArray[Any]:
     """The tensor's memory in its arena; raises if the arena is too small."""
     size = t.dtype.numpy.itemsize
     return np.ndarray(t.shape, t.dtype.numpy, buffer=arena, offset=t.offset or 0, strides=tuple(s * size for s in t.strides))
 
 
-_INFIX = {
-    BinOp.add: "+", BinOp.sub: "-", BinOp.mul: "*", BinOp.div: "/", BinOp.floordiv: "//", BinOp.mod: "%", BinOp.eq: "==", BinOp.ne: "!=",
-    BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">=", BinOp.and_: "&", BinOp.or_: "|",
-}  # fmt: skip
+_INFIX = {op: op.value for op in PRECEDENCE} | {ir.BinOp.and_: "&", ir.BinOp.or_: "|"}
 
 
 @dataclass
@@ -117,9 +83,9 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    planned: list[Tensor] = field(default_factory=list)
+    planned: list[ir.Tensor] = field(default_factory=list)
 
-    def function(self, f: Func) -> str:
+    def function(self, f: ir.Func) -> str:
         self.planned = list({t.name: t for t in tensors(f.body) if t.offset is not None}.values())
         params = [self.name(t.name, "t") for t in (*f.params, *self.planned)]
         self.line(0, f"def run({', '.join([*params, 'thread_arena'])}):")
@@ -142,62 +108,62 @@ class _Writer:
 
     # ---- statements --------------------------------------------------------------------------------------------------
 
-    def stmt(self, s: Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+    def stmt(self, s: ir.Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
         match s:
-            case For():
+            case ir.For():
                 self.loop(s, depth, ranges, parallel=parallel)
-            case If():
+            case ir.If():
                 self.line(depth, f"if {self.expr(s.cond, ranges)}:")
                 self.block(s.then, depth + 1, ranges, parallel=parallel)
                 if s.orelse is not None:
                     self.line(depth, "else:")
                     self.block(s.orelse, depth + 1, ranges, parallel=parallel)
-            case Seq():
+            case ir.Seq():
                 for c in s.stmts:
                     self.stmt(c, depth, ranges, parallel=parallel)
-            case Alloc():
+            case ir.Alloc():
                 self.alloc(s.tensor, depth)
-            case Store():
+            case ir.Store():
                 self.store(s, depth, ranges)
-            case Brgemm():
+            case ir.Brgemm():
                 slices = [self.slice(p, ranges, *sizes) for p, *sizes in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(slices)}, {s.batch}, {s.accumulate})")
                 if s.post_ops is not None:
                     self.stmt(loops(s, s.post_ops), depth, ranges, parallel=parallel)
                     self.line(depth, f"{slices[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
-            case Pack():
+            case ir.Pack():
                 src, dst = self.slice(s.src, ranges, s.k, s.n), self.slice(s.dst, ranges, s.k, s.n, s.group)
                 self.line(depth, f"pack({src}, {dst}, {self.constant(s.dst.tensor.dtype)})")
-            case Prefetch():
+            case ir.Prefetch():
                 self.line(depth, "pass")
 
-    def block(self, s: Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+    def block(self, s: ir.Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
         self.line(depth, "pass")
         self.stmt(s, depth, ranges, parallel=parallel)
 
-    def loop(self, s: For, depth: int, ranges: Ranges, *, parallel: bool) -> None:
-        has_tasks = s.kind is not LoopKind.serial
-        order = "shuffled" if s.kind is LoopKind.parallel else "range"
+    def loop(self, s: ir.For, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+        has_tasks = s.kind is not ir.LoopKind.serial
+        order = "shuffled" if s.kind is ir.LoopKind.parallel else "range"
         self.line(depth, f"for {self.name(s.var.name, 'v')} in {order}({self.expr(s.extent, ranges)}):")
         if has_tasks and not parallel:
             self.line(depth + 1, "thread_arena.fill(255)")
         self.block(s.body, depth + 1, inside(s, ranges), parallel=parallel or has_tasks)
 
-    def alloc(self, t: Tensor, depth: int) -> None:
+    def alloc(self, t: ir.Tensor, depth: int) -> None:
         name = self.name(t.name, "t")
         garbage = values.garbage(t.dtype)
-        if t.scope is Scope.register:
+        if t.scope is ir.Scope.register:
             value = garbage if t.lanes == 1 else np.full(t.lanes, garbage)
             self.line(depth, f"{name} = {self.constant(value)}")
             return
         self.line(depth, f"{name} = {self.constant(_view(np.empty(t.nbytes, np.uint8), t))}")
         self.line(depth, f"{name}[...] = {self.constant(garbage)}")
 
-    def store(self, s: Store, depth: int, ranges: Ranges) -> None:
+    def store(self, s: ir.Store, depth: int, ranges: Ranges) -> None:
         name, value = self.name(s.tensor.name, "t"), self.expr(s.value, ranges)
-        lanes = type_of(Load(s.tensor, s.index))[1]
+        lanes = type_of(ir.Load(s.tensor, s.index))[1]
         mask = "None" if s.mask is None else self.expr(s.mask, ranges)
-        if s.tensor.scope is Scope.register:
+        if s.tensor.scope is ir.Scope.register:
             self.line(depth, f"{name} = {value}" if s.mask is None else f"{name} = where({mask}, {value}, {name})")
         elif lanes > 1:
             self.line(depth, f"vector_store({name}, {self.index(s.index, ranges)}, {value}, {mask})")
@@ -205,60 +171,60 @@ class _Writer:
             guard = "" if s.mask is None else f"if {mask}: "
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
-    def slice(self, p: Slice | FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
+    def slice(self, p: ir.Slice | ir.FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
         """Source for (tensor, first index, steps of rows, columns and batch, rows, cols, rows of a group)."""
         name = self.name(p.tensor.name, "t")
-        if isinstance(p, FlatSlice):
+        if isinstance(p, ir.FlatSlice):
             return f"flat_slice_of({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols}, {group})"
         return f"slice_of({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 
-    def index(self, index: tuple[Expr, ...], ranges: Ranges) -> str:
+    def index(self, index: tuple[ir.Expr, ...], ranges: Ranges) -> str:
         """Source for an index tuple. An index that might be negative is checked when it runs, as numpy would wrap it around."""
         items = [self.expr(i, ranges) if self.is_checked(i, ranges) else f"natural({self.expr(i, ranges)})" for i in index]
         return f"({', '.join(items)},)" if items else "()"
 
-    def is_checked(self, i: Expr, ranges: Ranges) -> bool:
+    def is_checked(self, i: ir.Expr, ranges: Ranges) -> bool:
         """Vector accesses check their lanes themselves."""
         return type_of(i)[1] > 1 or bounds(i, ranges)[0] >= 0
 
-    def expr(self, e: Expr, ranges: Ranges) -> str:
+    def expr(self, e: ir.Expr, ranges: Ranges) -> str:
         dtype, lanes = type_of(e)
         match e:
-            case Var():
+            case ir.Var():
                 return self.name(e.name, "v")
-            case Const():
-                return f"({int(e.value)})" if dtype is INDEX else self.constant(dtype.numpy.type(e.value))
-            case Binary():
+            case ir.Const():
+                return f"({int(e.value)})" if dtype is ir.INDEX else self.constant(dtype.numpy.type(e.value))
+            case ir.Binary():
                 a, b = self.expr(e.a, ranges), self.expr(e.b, ranges)
                 if e.op in _INFIX:
                     return f"({a} {_INFIX[e.op]} {b})"
                 return f"{'scalar' if lanes == 1 else 'vector'}_{e.op.value}({a}, {b})"
-            case Unary():
+            case ir.Unary():
                 a = self.expr(e.a, ranges)
-                return f"({a} == False)" if e.op is UnOp.not_ else f"{e.op.value}({a})"
-            case Cast():
+                return f"({a} == False)" if e.op is ir.UnOp.not_ else f"{e.op.value}({a})"
+            case ir.Cast():
                 return f"cast({self.expr(e.a, ranges)}, {self.constant(e.dtype)})"
-            case Select():
+            case ir.Select():
                 cond, a, b = self.expr(e.cond, ranges), self.expr(e.a, ranges), self.expr(e.b, ranges)
                 return f"{'scalar_select' if lanes == 1 else 'where'}({cond}, {a}, {b})"
-            case Random():
+            case ir.Random():
                 return f"random({', '.join(self.expr(p, ranges) for p in parts(e))})"
-            case Load():
+            case ir.Load():
                 return self.load(e, lanes, ranges)
-            case Ramp():
+            case ir.Ramp():
                 steps = np.arange(e.lanes) * e.stride
                 return f"({self.expr(e.base, ranges)} + {self.constant(steps.astype(dtype.numpy))})"
-            case Broadcast():
+            case ir.Broadcast():
                 return f"full({e.lanes}, {self.expr(e.a, ranges)}, {self.constant(dtype.numpy)})"
-            case ReduceLanes():
+            case ir.ReduceLanes():
                 return f"reduce_lanes({self.constant(e.op)}, {self.expr(e.a, ranges)})"
 
-    def load(self, e: Load, lanes: int, ranges: Ranges) -> str:
+    def load(self, e: ir.Load, lanes: int, ranges: Ranges) -> str:
         name = self.name(e.tensor.name, "t")
         mask = "None" if e.mask is None else self.expr(e.mask, ranges)
-        if e.tensor.scope is Scope.register:
+        if e.tensor.scope is ir.Scope.register:
             return name if e.mask is None else f"where({mask}, {name}, {self.constant(e.tensor.dtype.numpy.type(0))})"
         at = self.index(e.index, ranges)
         if lanes > 1:

@@ -13,58 +13,24 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import did_you_mean
 from benchgraph.core.tensor import dense_strides
 from benchgraph.core.tokens import BOOLEANS, Tokens
-from benchgraph.tir.ir import (
-    INDEX,
-    REDUCING_OPS,
-    Alloc,
-    Binary,
-    BinOp,
-    Brgemm,
-    Broadcast,
-    Cast,
-    Const,
-    Expr,
-    FlatSlice,
-    For,
-    Func,
-    If,
-    InplacePair,
-    Load,
-    LoopKind,
-    Pack,
-    PostOps,
-    Prefetch,
-    Ramp,
-    Random,
-    ReduceLanes,
-    Scope,
-    Select,
-    Seq,
-    Slice,
-    Stmt,
-    Store,
-    Tensor,
-    Unary,
-    UnOp,
-    Var,
-)
+from benchgraph.tir import ir
 from benchgraph.tir.text import BRGEMM_AXES, PACK_AXES, PRECEDENCE, SUM, batch_axis, reduction_name
 
 _MARKS = r":\+|//|[=!<>]=|\+=|[-+*/%<>=:;,()\[\]{}@]"
 _DTYPES = {dtype.value: dtype for dtype in DType}
-_SCOPES = {scope.value: scope for scope in Scope}
+_SCOPES = {scope.value: scope for scope in ir.Scope}
 _OPERATORS = {op.value: op for op in PRECEDENCE}
 _LANES = re.compile(r"x\d+")
-_CALLS: dict[str, tuple[int, Callable[..., Expr]]] = {  # by name: how many operands, and what makes the expression of them
-    "select": (3, Select),
-    "random": (3, Random),
-    **{op.value: (2, partial(Binary, op)) for op in BinOp if op not in PRECEDENCE},
-    **{op.value: (1, partial(Unary, op)) for op in UnOp},
-    **{reduction_name(op): (1, partial(ReduceLanes, op)) for op in REDUCING_OPS},
+_CALLS: dict[str, tuple[int, Callable[..., ir.Expr]]] = {  # by name: how many operands, and what makes the expression of them
+    "select": (3, ir.Select),
+    "random": (3, ir.Random),
+    **{op.value: (2, partial(ir.Binary, op)) for op in ir.BinOp if op not in PRECEDENCE},
+    **{op.value: (1, partial(ir.Unary, op)) for op in ir.UnOp},
+    **{reduction_name(op): (1, partial(ir.ReduceLanes, op)) for op in ir.REDUCING_OPS},
 }
 
 
-def parse_tir(text: str, name: str = "") -> tuple[Func, ...]:
+def parse_tir(text: str, name: str = "") -> tuple[ir.Func, ...]:
     """The functions of a text. name: of its file, for messages. Raises ParseError with the place and what was expected there.
 
     Only the form is checked, and that names are declared: `tir/verify.py` checks what the functions mean.
@@ -77,10 +43,10 @@ class _Parser(Tokens):
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text, "Tensor IR", _MARKS, name)
-        self.scope: dict[str, Tensor | Var] = {}
-        self.statements: dict[str, Callable[[], Stmt]] = {
-            "{": lambda: Seq(self.rest()),
-            **{kind.value.split()[0]: partial(self.loop, kind) for kind in LoopKind},
+        self.scope: dict[str, ir.Tensor | ir.Var] = {}
+        self.statements: dict[str, Callable[[], ir.Stmt]] = {
+            "{": lambda: ir.Seq(self.rest()),
+            **{kind.value.split()[0]: partial(self.loop, kind) for kind in ir.LoopKind},
             "if": self.branch,
             "alloc": self.alloc,
             "brgemm": self.brgemm,
@@ -89,33 +55,33 @@ class _Parser(Tokens):
             "prefetch": self.prefetch,
         }
 
-    def functions(self) -> tuple[Func, ...]:
+    def functions(self) -> tuple[ir.Func, ...]:
         made = [self.function()]
         while self.kind != "end":
             made.append(self.function())
         return tuple(made)
 
-    def function(self) -> Func:
+    def function(self) -> ir.Func:
         self.expect("func")
         name = self.take("word", "the function's name")
         self.expect("(")
         self.scope = {}
-        params = self.listed(lambda: self.declare(self.tensor(), Scope.param), ")")
-        inplace = list[InplacePair]()
+        params = self.listed(lambda: self.declare(self.tensor(), ir.Scope.param), ")")
+        inplace = list[ir.InplacePair]()
         while self.kind == "word" and self.tokens[self.at + 1][1] == "over":
             dst = self.take("word", "a parameter")
             self.expect("over")
-            inplace.append(InplacePair(dst, self.take("word", "a parameter")))
+            inplace.append(ir.InplacePair(dst, self.take("word", "a parameter")))
             self.accept(",")
         runs_once = self.accept("once")
         self.expect("{")
-        shared, thread = (self.arena(scope) for scope in (Scope.shared, Scope.thread))
+        shared, thread = (self.arena(scope) for scope in (ir.Scope.shared, ir.Scope.thread))
         stmts = self.rest()
-        return Func(name, params, stmts[0] if len(stmts) == 1 else Seq(stmts), runs_once, shared, thread, tuple(inplace))
+        return ir.Func(name, params, stmts[0] if len(stmts) == 1 else ir.Seq(stmts), runs_once, shared, thread, tuple(inplace))
 
     # -- tensors
 
-    def arena(self, scope: Scope) -> int:
+    def arena(self, scope: ir.Scope) -> int:
         """`thread arena, 64 bytes: t: f32[16] at 0`, where it comes next. Returns the bytes."""
         if not (self.peek(scope.value) and self.tokens[self.at + 1][1] == "arena"):
             return 0
@@ -129,17 +95,17 @@ class _Parser(Tokens):
                 self.placed(scope)
         return size
 
-    def placed(self, scope: Scope) -> None:
+    def placed(self, scope: ir.Scope) -> None:
         t = self.tensor()
         self.expect("at")
         self.declare(replace(t, offset=self.integer("a byte of the arena")), scope)
 
-    def declare(self, t: Tensor, scope: Scope) -> Tensor:
+    def declare(self, t: ir.Tensor, scope: ir.Scope) -> ir.Tensor:
         t = replace(t, scope=scope)
         self.scope[t.name] = t
         return t
 
-    def tensor(self) -> Tensor:
+    def tensor(self) -> ir.Tensor:
         """`t: f32 x16[4,8] by [16,1] padding 2`, without its scope."""
         name = self.take("word", "a tensor: 'name: dtype[dims]'")
         self.expect(":")
@@ -148,74 +114,74 @@ class _Parser(Tokens):
         shape = self.integers() if self.peek("[") else ()
         strides = self.integers() if self.accept("by") else dense_strides(shape)
         padding = self.integer("elements at the end of a row") if self.accept("padding") else 0
-        return Tensor(name, dtype, shape, strides, lanes=lanes, padding=padding)
+        return ir.Tensor(name, dtype, shape, strides, lanes=lanes, padding=padding)
 
     def at_lanes(self) -> bool:
         return self.kind == "word" and _LANES.fullmatch(self.next) is not None
 
-    def named(self, name: str, offset: int) -> Tensor | Var:
+    def named(self, name: str, offset: int) -> ir.Tensor | ir.Var:
         if name not in self.scope:
             near = did_you_mean(name, self.scope)
             self.refuse(f"no tensor or loop variable is called '{name}' here", offset, near or "declare it by 'alloc', or as a parameter")
         return self.scope[name]
 
-    def tensor_at(self) -> Tensor:
+    def tensor_at(self) -> ir.Tensor:
         offset = self.offset
         t = self.named(self.take("word", "a tensor"), offset)
-        return t if isinstance(t, Tensor) else self.fail("a tensor, not a loop variable", offset)
+        return t if isinstance(t, ir.Tensor) else self.fail("a tensor, not a loop variable", offset)
 
     # -- statements
 
-    def rest(self) -> tuple[Stmt, ...]:
+    def rest(self) -> tuple[ir.Stmt, ...]:
         """The statements of a block up to the '}' that closes it, which is consumed."""
-        outer, stmts = dict(self.scope), list[Stmt]()
+        outer, stmts = dict(self.scope), list[ir.Stmt]()
         while not self.accept("}"):
             stmts.append(self.statement())
         self.scope = outer
         return tuple(stmts)
 
-    def body(self, *variables: Var) -> Stmt:
+    def body(self, *variables: ir.Var) -> ir.Stmt:
         """The one statement, or the block, inside braces, for loops over these variables."""
         outer = self.scope
         self.scope = outer | {v.name: v for v in variables}
         self.expect("{")
         stmts = self.rest()
         self.scope = outer
-        return stmts[0] if len(stmts) == 1 else Seq(stmts)
+        return stmts[0] if len(stmts) == 1 else ir.Seq(stmts)
 
-    def statement(self) -> Stmt:
+    def statement(self) -> ir.Stmt:
         word = self.next
         if word in self.statements and word not in self.scope and self.kind in ("mark", "word"):
             self.at += 1
             return self.statements[word]()
         return self.store() if self.kind == "word" else self.fail("a statement, or '}'")
 
-    def loop(self, kind: LoopKind) -> For:
+    def loop(self, kind: ir.LoopKind) -> ir.For:
         for word in kind.value.split()[1:]:
             self.expect(word)
-        var = Var(self.take("word", "a loop variable"))
+        var = ir.Var(self.take("word", "a loop variable"))
         self.expect("in")
         extent = self.expr()
-        return For(var, extent, self.body(var), kind)
+        return ir.For(var, extent, self.body(var), kind)
 
-    def branch(self) -> If:
-        return If(self.expr(), self.body(), self.body() if self.accept("else") else None)
+    def branch(self) -> ir.If:
+        return ir.If(self.expr(), self.body(), self.body() if self.accept("else") else None)
 
-    def alloc(self) -> Alloc:
+    def alloc(self) -> ir.Alloc:
         t = self.tensor()
-        return Alloc(self.declare(t, self.choose(_SCOPES, "where the tensor is: shared, thread or register")))
+        return ir.Alloc(self.declare(t, self.choose(_SCOPES, "where the tensor is: shared, thread or register")))
 
-    def store(self) -> Store:
+    def store(self) -> ir.Store:
         t = self.tensor_at()
         index = self.index()
         self.expect("=")
         value, mask = self.expr(), self.mask()
-        return Store(t, index, value, mask, self.accept("nontemporal"))
+        return ir.Store(t, index, value, mask, self.accept("nontemporal"))
 
-    def mask(self) -> Expr | None:
+    def mask(self) -> ir.Expr | None:
         return self.expr() if self.accept("where") else None
 
-    def prefetch(self) -> Prefetch:
+    def prefetch(self) -> ir.Prefetch:
         t, index = self.tensor_at(), self.index()
         lines, count, stride = self.integer("how many lines"), 1, 0
         self.expect("lines")
@@ -227,7 +193,7 @@ class _Parser(Tokens):
         is_store = self.accept("to")
         if is_store:
             self.expect("write")
-        return Prefetch(t, index, lines, is_store, count, stride)
+        return ir.Prefetch(t, index, lines, is_store, count, stride)
 
     def extents(self) -> dict[str, int]:
         """`(m=32, n=64, k=16, b0=4)`"""
@@ -238,7 +204,7 @@ class _Parser(Tokens):
         self.expect("=")
         return self.integer("the axis' extent")
 
-    def brgemm(self) -> Brgemm:
+    def brgemm(self) -> ir.Brgemm:
         start, extents = self.offset, self.extents()
         names = ("m", "n", "k", *map(batch_axis, range(len(extents) - 3)))
         if set(extents) != set(names):
@@ -250,7 +216,7 @@ class _Parser(Tokens):
             self.expect("=")
         a = self.slice((*src, *batch))
         self.expect("@")
-        b, ahead, post_ops = self.slice((*wei, *batch)), list[Prefetch](), None
+        b, ahead, post_ops = self.slice((*wei, *batch)), list[ir.Prefetch](), None
         while self.accept(","):
             if self.accept("then"):
                 post_ops = self.post_ops()
@@ -258,32 +224,32 @@ class _Parser(Tokens):
             self.expect("prefetch")
             ahead.append(self.prefetch())
         m, n, k = (extents[name] for name in "mnk")
-        return Brgemm(a, b, dst, m, n, k, tuple(extents[name] for name in batch), accumulates, tuple(ahead), post_ops)
+        return ir.Brgemm(a, b, dst, m, n, k, tuple(extents[name] for name in batch), accumulates, tuple(ahead), post_ops)
 
-    def post_ops(self) -> PostOps:
+    def post_ops(self) -> ir.PostOps:
         """`for i in m, j in n/16 {`"""
         self.expect("for")
         row, vector = (self.variable_in(axis, mark) for axis, mark in (("m", ","), ("n", "/")))
         lanes = self.integer("the lanes of a vector")
-        return PostOps(row, vector, lanes, self.body(row, vector))
+        return ir.PostOps(row, vector, lanes, self.body(row, vector))
 
-    def variable_in(self, *words: str) -> Var:
-        var = Var(self.take("word", "a loop variable"))
+    def variable_in(self, *words: str) -> ir.Var:
+        var = ir.Var(self.take("word", "a loop variable"))
         for word in ("in", *words):
             self.expect(word)
         return var
 
-    def pack(self, *, is_transpose: bool) -> Pack:
+    def pack(self, *, is_transpose: bool) -> ir.Pack:
         start, extents = self.offset, self.extents()
         if set(extents) != set(PACK_AXES):
             self.fail("the extents of k and n", start)
         dst = self.slice(PACK_AXES)
         self.expect("=")
-        return Pack(self.slice(PACK_AXES), dst, **extents, transposes=is_transpose)
+        return ir.Pack(self.slice(PACK_AXES), dst, **extents, transposes=is_transpose)
 
-    def slice(self, axes: tuple[str, ...]) -> Slice | FlatSlice:
+    def slice(self, axes: tuple[str, ...]) -> ir.Slice | ir.FlatSlice:
         """A microkernel's operand along these axes: `t[i:m, 0:k*2:b0]`, or, flat, `t[i; m*64, k]`."""
-        t, index = self.tensor_at(), list[Expr]()
+        t, index = self.tensor_at(), list[ir.Expr]()
         steps = dict.fromkeys(axes, (0, 0))
         self.expect("[")
         while not self.accept("]"):
@@ -292,11 +258,11 @@ class _Parser(Tokens):
             index.append(self.expr(SUM))
             if self.accept(";"):
                 strides = dict.fromkeys(axes, 0) | dict(self.listed(lambda: self.step(axes), "]"))
-                return FlatSlice(t, index[0], tuple(strides.values()))
+                return ir.FlatSlice(t, index[0], tuple(strides.values()))
             while self.accept(":"):
                 name, step = self.step(axes)
                 steps[name] = len(index) - 1, step
-        return Slice(t, tuple(index), tuple(steps.values()))
+        return ir.Slice(t, tuple(index), tuple(steps.values()))
 
     def step(self, axes: tuple[str, ...]) -> tuple[str, int]:
         name = self.choose({axis: axis for axis in axes}, f"an axis: one of {', '.join(axes)}")
@@ -304,58 +270,58 @@ class _Parser(Tokens):
 
     # -- expressions
 
-    def index(self) -> tuple[Expr, ...]:
+    def index(self) -> tuple[ir.Expr, ...]:
         return self.listed(self.expr, "]") if self.accept("[") else ()
 
-    def expr(self, least: int = 1) -> Expr:
+    def expr(self, least: int = 1) -> ir.Expr:
         """An expression of operators that bind as tightly as `least` or more."""
         e = self.atom()
         while True:
             if least <= SUM and self.accept(":+"):
                 lanes = self.integer("lanes")
-                e = Ramp(e, self.integer("a step") if self.accept("*") else 1, lanes)
+                e = ir.Ramp(e, self.integer("a step") if self.accept("*") else 1, lanes)
             op = _OPERATORS.get(self.next) if self.kind in ("mark", "word") else None
             if op is None or PRECEDENCE[op] < least:
                 return e
             self.at += 1
-            e = Binary(op, e, self.expr(PRECEDENCE[op] + 1))
+            e = ir.Binary(op, e, self.expr(PRECEDENCE[op] + 1))
 
-    def atom(self) -> Expr:
+    def atom(self) -> ir.Expr:
         if (literal := self.literal()) is not None:
             return literal
         if self.accept("-"):
-            return Unary(UnOp.neg, self.atom())
+            return ir.Unary(ir.UnOp.neg, self.atom())
         if self.accept("("):
             e, mask = self.expr(), self.mask()
             self.expect(")")
-            return replace(e, mask=mask) if isinstance(e, Load) and mask is not None else e
+            return replace(e, mask=mask) if isinstance(e, ir.Load) and mask is not None else e
         offset, word = self.offset, self.take("word", "an expression")
         if self.accept("("):
             return self.call(word, offset)
         t = self.named(word, offset)
-        return t if isinstance(t, Var) else Load(t, self.index())
+        return t if isinstance(t, ir.Var) else ir.Load(t, self.index())
 
-    def literal(self) -> Const | None:
+    def literal(self) -> ir.Const | None:
         """A number of s64 or f32 or a boolean, where one comes next."""
         if self.kind == "word" and self.next in BOOLEANS:
-            return Const(int(self.boolean()), DType.boolean)
+            return ir.Const(int(self.boolean()), DType.boolean)
         if not self.at_number() or (self.peek("-") and not self.at_number(1)):
             return None
         value = self.number()
-        return Const(float(np.float32(value)), DType.f32) if isinstance(value, float) else Const(value, INDEX)
+        return ir.Const(float(np.float32(value)), DType.f32) if isinstance(value, float) else ir.Const(value, ir.INDEX)
 
-    def call(self, word: str, offset: int) -> Expr:
+    def call(self, word: str, offset: int) -> ir.Expr:
         """What follows `word(`, to the ')' that closes it."""
         if word in _DTYPES:
             return self.converted(_DTYPES[word])
         args = self.listed(self.expr, ")")
-        calls = _CALLS | {word: (1, partial(Broadcast, lanes=int(word[1:])))} if _LANES.fullmatch(word) else _CALLS
+        calls = _CALLS | {word: (1, partial(ir.Broadcast, lanes=int(word[1:])))} if _LANES.fullmatch(word) else _CALLS
         if word not in calls:
             self.fail("a function", offset, did_you_mean(word, [*calls, *_DTYPES]))
         count, make = calls[word]
         return make(*args) if len(args) == count else self.fail(f"{word} of {count} operands, not {len(args)}", offset)
 
-    def converted(self, dtype: DType) -> Expr:
+    def converted(self, dtype: DType) -> ir.Expr:
         """`s32(3)` is a constant, `s32(x)` and `s32((3))` are casts."""
         start = self.at
         if self.at_number():
@@ -364,8 +330,8 @@ class _Parser(Tokens):
                 self.at = start
                 value = self.number()
                 self.expect(")")
-                return Const(value, dtype)
+                return ir.Const(value, dtype)
         self.at = start
         e = self.expr()
         self.expect(")")
-        return Cast(e, dtype)
+        return ir.Cast(e, dtype)

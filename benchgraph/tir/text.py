@@ -19,45 +19,12 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import dense_strides
-from benchgraph.tir.ir import (
-    INDEX,
-    Alloc,
-    Binary,
-    BinOp,
-    Brgemm,
-    Broadcast,
-    Cast,
-    Const,
-    Expr,
-    FlatSlice,
-    For,
-    Func,
-    If,
-    Load,
-    Pack,
-    PostOps,
-    Prefetch,
-    Ramp,
-    Random,
-    ReduceLanes,
-    Scope,
-    Select,
-    Seq,
-    Slice,
-    Stmt,
-    Store,
-    Tensor,
-    Unary,
-    UnOp,
-    Var,
-)
+from benchgraph.tir import ir
 from benchgraph.tir.visit import parts, tensors
 
-PRECEDENCE = {
-    BinOp.or_: 1, BinOp.and_: 2, BinOp.eq: 3, BinOp.ne: 3, BinOp.lt: 3, BinOp.le: 3, BinOp.gt: 3, BinOp.ge: 3, BinOp.add: 4, BinOp.sub: 4,
-    BinOp.mul: 5, BinOp.div: 5, BinOp.floordiv: 5, BinOp.mod: 5,
-}  # fmt: skip
-SUM, _UNARY, _ATOM = PRECEDENCE[BinOp.add], 6, 7
+_SIGNS = "or", "and", "== != < <= > >=", "+ -", "* / // %"  # from loosest to tightest
+PRECEDENCE = {ir.BinOp(sign): level for level, signs in enumerate(_SIGNS, 1) for sign in signs.split()}
+SUM, _UNARY, _ATOM = PRECEDENCE[ir.BinOp.add], 6, 7
 BRGEMM_AXES = ("m", "k"), ("k", "n"), ("m", "n")  # rows and columns of src, wei and acc
 PACK_AXES = "k", "n"
 
@@ -66,34 +33,34 @@ def batch_axis(number: int) -> str:
     return f"b{number}"
 
 
-def print_tir(node: Func | Stmt | Expr) -> str:
+def print_tir(node: ir.Func | ir.Stmt | ir.Expr) -> str:
     """The text of a function, statement or expression, without a final newline."""
     match node:
-        case Func():
+        case ir.Func():
             return "\n".join(_func(node))
-        case For() | If() | Seq() | Alloc() | Store() | Brgemm() | Pack() | Prefetch():
+        case ir.For() | ir.If() | ir.Seq() | ir.Alloc() | ir.Store() | ir.Brgemm() | ir.Pack() | ir.Prefetch():
             return "\n".join(_stmt(node))
         case _:
             return _expr(node)
 
 
-def header(s: Stmt) -> str:
+def header(s: ir.Stmt) -> str:
     """The first line of a statement: what it is, without what is inside."""
-    return _stmt(s)[0] if not isinstance(s, Seq) else "block"
+    return _stmt(s)[0] if not isinstance(s, ir.Seq) else "block"
 
 
-def _func(f: Func) -> list[str]:
+def _func(f: ir.Func) -> list[str]:
     over = "".join(f" {o.dst} over {o.src}," for o in f.inplace).rstrip(",")
     lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{' once' if f.runs_once else ''} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
-    for scope, size in ((Scope.shared, f.shared_bytes), (Scope.thread, f.thread_bytes)):
+    for scope, size in ((ir.Scope.shared, f.shared_bytes), (ir.Scope.thread, f.thread_bytes)):
         inside = ", ".join(f"{_declare(t)} at {t.offset}" for t in planned.values() if t.scope is scope)
         if size or inside:
             lines.append(f"  {scope.value} arena, {size} bytes: {inside}".rstrip(": "))
     return [*lines, *_body(f.body), "}"]
 
 
-def _declare(t: Tensor) -> str:
+def _declare(t: ir.Tensor) -> str:
     dims = f"[{','.join(map(str, t.shape))}]" if t.shape else ""
     strides = "" if t.strides == dense_strides(t.shape) else f" by [{','.join(map(str, t.strides))}]"
     return f"{t.name}: {t.dtype.value}{f' x{t.lanes}' if t.lanes > 1 else ''}{dims}{strides}{f' padding {t.padding}' if t.padding else ''}"
@@ -103,66 +70,66 @@ def _indent(lines: list[str]) -> list[str]:
     return ["  " + line for line in lines]
 
 
-def _body(s: Stmt) -> list[str]:
+def _body(s: ir.Stmt) -> list[str]:
     """The lines inside the braces of what holds s. Only a block of one statement, which is rare, shows braces of its own."""
-    return _indent(_stmt(s) if isinstance(s, Seq) and len(s.stmts) != 1 else _item(s))
+    return _indent(_stmt(s) if isinstance(s, ir.Seq) and len(s.stmts) != 1 else _item(s))
 
 
-def _item(s: Stmt) -> list[str]:
+def _item(s: ir.Stmt) -> list[str]:
     """The lines of one statement among others."""
-    return ["{", *_indent(_stmt(s)), "}"] if isinstance(s, Seq) else _stmt(s)
+    return ["{", *_indent(_stmt(s)), "}"] if isinstance(s, ir.Seq) else _stmt(s)
 
 
-def _stmt(s: Stmt) -> list[str]:
+def _stmt(s: ir.Stmt) -> list[str]:
     match s:
-        case For():
+        case ir.For():
             return [f"{s.kind.value} {s.var.name} in {_expr(s.extent)} {{", *_body(s.body), "}"]
-        case If():
+        case ir.If():
             otherwise = [] if s.orelse is None else ["} else {", *_body(s.orelse)]
             return [f"if {_expr(s.cond)} {{", *_body(s.then), *otherwise, "}"]
-        case Seq():
+        case ir.Seq():
             return [line for c in s.stmts for line in _item(c)]
-        case Alloc():
+        case ir.Alloc():
             return [f"alloc {_declare(s.tensor)} {s.tensor.scope.value}"]
-        case Store():
+        case ir.Store():
             return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}{' nontemporal' * s.non_temporal}"]
-        case Brgemm():
+        case ir.Brgemm():
             return [_brgemm(s)] if s.post_ops is None else [f"{_brgemm(s)}, then {_rows(s.post_ops)} {{", *_body(s.post_ops.body), "}"]
-        case Pack():
+        case ir.Pack():
             src, dst = (_slice(o, PACK_AXES) for o in (s.src, s.dst))
             return [f"{'transpose' if s.transposes else 'pack'} (k={s.k}, n={s.n}) {dst} = {src}"]
-        case Prefetch():
+        case ir.Prefetch():
             return [_prefetch(s)]
 
 
-def _access(t: Tensor, index: tuple[Expr, ...]) -> str:
+def _access(t: ir.Tensor, index: tuple[ir.Expr, ...]) -> str:
     return f"{t.name}[{', '.join(_expr(i) for i in index)}]" if index else t.name
 
 
-def _mask(mask: Expr | None) -> str:
+def _mask(mask: ir.Expr | None) -> str:
     return "" if mask is None else f" where {_expr(mask)}"
 
 
-def _brgemm(s: Brgemm) -> str:
+def _brgemm(s: ir.Brgemm) -> str:
     src, wei, acc = (_slice(o, axes) for o, axes in zip((s.src, s.wei, s.acc), BRGEMM_AXES, strict=True))
     batch = "".join(f", {batch_axis(i)}={extent}" for i, extent in enumerate(s.batch))
     ahead = "".join(f", {_prefetch(p)}" for p in s.prefetches)
     return f"brgemm (m={s.m}, n={s.n}, k={s.k}{batch}) {acc} {'+=' if s.accumulate else '='} {src} @ {wei}{ahead}"
 
 
-def _rows(p: PostOps) -> str:
+def _rows(p: ir.PostOps) -> str:
     return f"for {p.row.name} in m, {p.vector.name} in n/{p.lanes}"
 
 
-def _prefetch(s: Prefetch) -> str:
+def _prefetch(s: ir.Prefetch) -> str:
     runs = f" {s.count} times by {s.stride}" if (s.count, s.stride) != (1, 0) else ""
     return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{runs}{' to write' if s.is_store else ''}"
 
 
-def _slice(s: Slice | FlatSlice, axes: tuple[str, str]) -> str:
+def _slice(s: ir.Slice | ir.FlatSlice, axes: tuple[str, str]) -> str:
     """axes: the names of rows and columns; those of the batch follow."""
-    names = (*axes, *map(batch_axis, range(len(s.strides if isinstance(s, FlatSlice) else s.axes) - 2)))
-    if isinstance(s, FlatSlice):
+    names = (*axes, *map(batch_axis, range(len(s.strides if isinstance(s, ir.FlatSlice) else s.axes) - 2)))
+    if isinstance(s, ir.FlatSlice):
         return f"{s.tensor.name}[{_expr(s.offset)};{','.join(f' {_step(*axis)}' for axis in zip(names, s.strides, strict=True))}]"
     along = dict.fromkeys(range(len(s.index)), "")
     for name, (dim, step) in zip(names, s.axes, strict=True):
@@ -174,72 +141,72 @@ def _step(axis: str, step: int) -> str:
     return axis if step == 1 else f"{axis}*{step}"
 
 
-def _expr(e: Expr, least: int = 0) -> str:
+def _expr(e: ir.Expr, least: int = 0) -> str:
     """e, in parentheses when it binds less tightly than `least`."""
     match e:
-        case Binary() if e.op in PRECEDENCE:
+        case ir.Binary() if e.op in PRECEDENCE:
             level = PRECEDENCE[e.op]
-            tight = e.op in (BinOp.mul, BinOp.floordiv, BinOp.mod) and _is_short(e.a) and _is_short(e.b)
+            tight = e.op in (ir.BinOp.mul, ir.BinOp.floordiv, ir.BinOp.mod) and _is_short(e.a) and _is_short(e.b)
             sign = e.op.value if tight else f" {e.op.value} "
             text = f"{_expr(e.a, level)}{sign}{_expr(e.b, level + 1)}"
             return f"({text})" if level < least else text
-        case Ramp() if least > PRECEDENCE[BinOp.ge]:
+        case ir.Ramp() if least > PRECEDENCE[ir.BinOp.ge]:
             return f"({_atom(e)})"
-        case Unary(op=UnOp.neg):
-            text = f"-({_expr(e.a)})" if isinstance(e.a, Const) else f"-{_expr(e.a, _ATOM)}"
+        case ir.Unary(op=ir.UnOp.neg):
+            text = f"-({_expr(e.a)})" if isinstance(e.a, ir.Const) else f"-{_expr(e.a, _ATOM)}"
             return text if least <= _UNARY else f"({text})"
         case _:
             return _atom(e)
 
 
-def _is_short(e: Expr) -> bool:
+def _is_short(e: ir.Expr) -> bool:
     """Index arithmetic is set without blanks: mo*32 + i."""
     match e:
-        case Binary(op=BinOp.mul | BinOp.floordiv | BinOp.mod):
+        case ir.Binary(op=ir.BinOp.mul | ir.BinOp.floordiv | ir.BinOp.mod):
             return _is_short(e.a) and _is_short(e.b)
-        case Var():
+        case ir.Var():
             return True
-        case Const():
-            return e.dtype is INDEX
-        case Binary(op=BinOp.add | BinOp.sub):
+        case ir.Const():
+            return e.dtype is ir.INDEX
+        case ir.Binary(op=ir.BinOp.add | ir.BinOp.sub):
             return _is_short(e.a) and _is_short(e.b)
     return False
 
 
-def _atom(e: Expr) -> str:
+def _atom(e: ir.Expr) -> str:
     match e:
-        case Var():
+        case ir.Var():
             return e.name
-        case Const():
+        case ir.Const():
             return _const(e)
-        case Binary():
+        case ir.Binary():
             return f"{e.op.value}({_expr(e.a)}, {_expr(e.b)})"
-        case Unary():
+        case ir.Unary():
             return f"{e.op.value}({_expr(e.a)})"
-        case Cast():
-            return f"{e.dtype.value}({f'({_const(e.a)})' if isinstance(e.a, Const) else _expr(e.a)})"
-        case Select():
+        case ir.Cast():
+            return f"{e.dtype.value}({f'({_const(e.a)})' if isinstance(e.a, ir.Const) else _expr(e.a)})"
+        case ir.Select():
             return f"select({_expr(e.cond)}, {_expr(e.a)}, {_expr(e.b)})"
-        case Random():
+        case ir.Random():
             return f"random({', '.join(map(_expr, parts(e)))})"
-        case Load():
+        case ir.Load():
             text = _access(e.tensor, e.index)
             return text if e.mask is None else f"({text}{_mask(e.mask)})"
-        case Ramp():
+        case ir.Ramp():
             return f"{_expr(e.base, SUM)}:+{e.lanes}" + (f"*{e.stride}" if e.stride != 1 else "")
-        case Broadcast():
+        case ir.Broadcast():
             return f"x{e.lanes}({_expr(e.a)})"
-        case ReduceLanes():
+        case ir.ReduceLanes():
             return f"{reduction_name(e.op)}({_expr(e.a)})"
 
 
-def reduction_name(op: BinOp) -> str:
+def reduction_name(op: ir.BinOp) -> str:
     return f"reduce_{op.name}"
 
 
-def _const(e: Const) -> str:
+def _const(e: ir.Const) -> str:
     """Of s64, f32 and boolean without the dtype, as long as that says it exactly."""
-    if e.dtype is INDEX:
+    if e.dtype is ir.INDEX:
         return str(int(e.value))
     if e.dtype is DType.boolean:
         return "true" if e.value else "false"

@@ -10,32 +10,11 @@ from dataclasses import dataclass, field, replace
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
+from benchgraph.tir import ir
 from benchgraph.tir.affine import linear
 from benchgraph.tir.aliasing import any_share_bytes
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.cost import instructions
-from benchgraph.tir.ir import (
-    INDEX,
-    REDUCING_OPS,
-    Alloc,
-    Binary,
-    BinOp,
-    Broadcast,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    LoopKind,
-    Ramp,
-    ReduceLanes,
-    Scope,
-    Seq,
-    Stmt,
-    Store,
-    Tensor,
-    Var,
-)
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them
@@ -48,29 +27,29 @@ def largest_store_stride(dtype: DType) -> int:
     return MOST_STRIDE if dtype.bits >= STRIDED_STORE_BITS else 1
 
 
-def neutral(op: BinOp, dtype: DType) -> Const:
+def neutral(op: ir.BinOp, dtype: DType) -> ir.Const:
     """The identity of an operator."""
-    if op in (BinOp.add, BinOp.mul):
-        value = 0 if op is BinOp.add else 1
-        return Const(float(value) if dtype.is_float else value, dtype)
+    if op in (ir.BinOp.add, ir.BinOp.mul):
+        value = 0 if op is ir.BinOp.add else 1
+        return ir.Const(float(value) if dtype.is_float else value, dtype)
     if dtype.is_float:
-        return Const(math.inf if op.by_order is BinOp.min else -math.inf, dtype)
+        return ir.Const(math.inf if op.by_order is ir.BinOp.min else -math.inf, dtype)
     least, most = dtype.range
     wide = (-(2**63), 2**63 - 1) if dtype is DType.s64 else (int(least), int(most))
-    return Const(wide[1] if op.by_order is BinOp.min else wide[0], dtype)
+    return ir.Const(wide[1] if op.by_order is ir.BinOp.min else wide[0], dtype)
 
 
 @dataclass(frozen=True)
 class Reduction:
     """A store tensor[index] = op(tensor[index], value), or, unless acc_first, with the operands exchanged."""
 
-    store: Store
-    op: BinOp
-    value: Expr
+    store: ir.Store
+    op: ir.BinOp
+    value: ir.Expr
     acc_first: bool
 
-    def combine(self, acc: Expr, value: Expr) -> Expr:
-        return Binary(self.op, acc, value) if self.acc_first else Binary(self.op, value, acc)
+    def combine(self, acc: ir.Expr, value: ir.Expr) -> ir.Expr:
+        return ir.Binary(self.op, acc, value) if self.acc_first else ir.Binary(self.op, value, acc)
 
 
 @dataclass(frozen=True)
@@ -80,15 +59,15 @@ class Loop:
     registers: names of those declared inside, which become vectors. stmts: of body, with nested loops and conditions flattened.
     """
 
-    var: Var
-    extent: Expr
+    var: ir.Var
+    extent: ir.Expr
     lanes: int
-    body: tuple[Stmt, ...]
-    stmts: tuple[Alloc | Store, ...]
+    body: tuple[ir.Stmt, ...]
+    stmts: tuple[ir.Alloc | ir.Store, ...]
     registers: frozenset[str]
     reductions: tuple[Reduction, ...] = field(default=())
 
-    def step(self, i: Expr) -> int | None:
+    def step(self, i: ir.Expr) -> int | None:
         """By how much an index grows per iteration within a vector; None if that is not a constant."""
         form = linear(i)
         total = form.terms.get(self.var, 0)
@@ -100,13 +79,13 @@ class Loop:
                 total += k * step
         return total
 
-    def _step_of_division(self, atom: Expr) -> int | None:
+    def _step_of_division(self, atom: ir.Expr) -> int | None:
         """The step of x // c or x % c, if no vector crosses a multiple of c, as in a reshape of rows of whole vectors.
 
         That holds if x is invariant, or if c and all terms of x but the variable's are multiples of what a vector spans.
         """
         match atom:
-            case Binary(BinOp.floordiv | BinOp.mod as op, x, Const(value=c)):
+            case ir.Binary(ir.BinOp.floordiv | ir.BinOp.mod as op, x, ir.Const(value=c)):
                 if self.step(x) == 0:
                     return 0
                 form = linear(x)
@@ -114,30 +93,30 @@ class Loop:
                 others = [k for a, k in form.terms.items() if a != self.var]
                 is_whole = step > 0 and all(k % (step * self.lanes) == 0 for k in (*others, form.constant, int(c)))
                 if is_whole and not any(self.varies(a) for a in form.terms if a != self.var):
-                    return 0 if op is BinOp.floordiv else step
+                    return 0 if op is ir.BinOp.floordiv else step
         return None
 
-    def is_even(self, i: Expr) -> bool:
+    def is_even(self, i: ir.Expr) -> bool:
         """Whether an index grows by `step` from one vector to the next too."""
         return not any(atom != self.var and self.varies(atom) for atom in linear(i).terms)
 
-    def varies(self, e: Expr) -> bool:
+    def varies(self, e: ir.Expr) -> bool:
         """Whether e depends on the variable or on registers of the loop."""
         return self.var.name in variables(e) or any(load.tensor.name in self.registers for load in loads_of(e))
 
-    def vector_index(self, at: tuple[Expr, ...], base: Expr) -> tuple[Expr, ...]:
+    def vector_index(self, at: tuple[ir.Expr, ...], base: ir.Expr) -> tuple[ir.Expr, ...]:
         step = self.step(at[0])
         assert step is not None, "loop_of accepts only indices with a step"
-        return (Ramp(substitute(at[0], {self.var.name: base}), step, self.lanes),)
+        return (ir.Ramp(substitute(at[0], {self.var.name: base}), step, self.lanes),)
 
-    def mask_of(self, t: Tensor, at: tuple[Expr, ...], mask: Expr | None) -> Expr | None:
+    def mask_of(self, t: ir.Tensor, at: tuple[ir.Expr, ...], mask: ir.Expr | None) -> ir.Expr | None:
         """The mask of an access in the last vector: none if the padding of the row holds the excess lanes."""
         count = constant(self.extent)
         is_whole = bool(t.padding) and count is not None and -count % self.lanes <= t.padding and self.step(at[0]) == 1
         return None if is_whole else mask
 
 
-def loop_of(s: For, target: Target, uncached: frozenset[str] = frozenset()) -> Loop | None:
+def loop_of(s: ir.For, target: Target, uncached: frozenset[str] = frozenset()) -> Loop | None:
     """The loop if it can be vectorised, else None. uncached: names of results that should be stored by whole lines."""
     machine = table(target)
     loop = _loop_of_lanes(s, target.lanes, machine)
@@ -145,26 +124,26 @@ def loop_of(s: For, target: Target, uncached: frozenset[str] = frozenset()) -> L
     return (_loop_of_lanes(s, wider, machine) if wider else None) or loop
 
 
-def _loop_of_lanes(s: For, most_lanes: int, machine: MachineTable) -> Loop | None:
+def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | None:
     """The loop in vectors of so many lanes, or of fewer if these hold all iterations."""
     body = statements(s.body)
-    if not any(isinstance(c, Store) for c in body):
+    if not any(isinstance(c, ir.Store) for c in body):
         return None  # mostly loops around others
-    inner = [c for stmt in body for c in walk(stmt) if not isinstance(c, Seq)]
-    stmts = tuple(c for c in inner if isinstance(c, Alloc | Store))
-    allocs = [c.tensor for c in stmts if isinstance(c, Alloc)]
-    if any(not isinstance(c, Alloc | Store | For | If) for c in inner) or len(stmts) == len(allocs):
+    inner = [c for stmt in body for c in walk(stmt) if not isinstance(c, ir.Seq)]
+    stmts = tuple(c for c in inner if isinstance(c, ir.Alloc | ir.Store))
+    allocs = [c.tensor for c in stmts if isinstance(c, ir.Alloc)]
+    if any(not isinstance(c, ir.Alloc | ir.Store | ir.For | ir.If) for c in inner) or len(stmts) == len(allocs):
         return None
-    if any(t.scope is not Scope.register or t.lanes > 1 for t in allocs):
+    if any(t.scope is not ir.Scope.register or t.lanes > 1 for t in allocs):
         return None
     loop = Loop(s.var, s.extent, most_lanes, body, stmts, frozenset(t.name for t in allocs))
     if len(inner) > len(body) and not _is_uniform(loop):
         return None
-    if not all(_can_widen(loop, e) for c in loop.stmts if isinstance(c, Store) for e in (*c.index, c.value)):
+    if not all(_can_widen(loop, e) for c in loop.stmts if isinstance(c, ir.Store) for e in (*c.index, c.value)):
         return None
     reductions: list[Reduction] = []
     for c in loop.stmts:
-        if not isinstance(c, Store) or c.tensor.name in loop.registers:
+        if not isinstance(c, ir.Store) or c.tensor.name in loop.registers:
             continue
         step = loop.step(c.index[0]) if c.index else 0
         reduced = reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
@@ -178,7 +157,7 @@ def _loop_of_lanes(s: For, most_lanes: int, machine: MachineTable) -> Loop | Non
 
 def _lanes_of_copies(loop: Loop) -> int:
     """Lanes of a full register of 8- or 16-bit elements, if the loop only copies such and the lanes divide it; else 0."""
-    copied = [c.tensor.dtype for c in loop.body if isinstance(c, Store) and _is_contiguous_copy(loop, c)]
+    copied = [c.tensor.dtype for c in loop.body if isinstance(c, ir.Store) and _is_contiguous_copy(loop, c)]
     bits = {dtype.bits for dtype in copied}
     if len(copied) < len(loop.body) or bits not in ({8}, {16}) or DType.boolean in copied:
         return 0
@@ -188,10 +167,10 @@ def _lanes_of_copies(loop: Loop) -> int:
 
 def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable) -> int:
     """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop; else 0."""
-    bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, Store) and c.tensor.name in uncached), default=DType.f32.bits)
+    bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, ir.Store) and c.tensor.name in uncached), default=DType.f32.bits)
     lanes = 8 * LINE_BYTES // bits
     is_wider = lanes > loop.lanes == LINE_LANES
-    read = {load for load in _loads(loop) if load.tensor.scope is Scope.param and load.index and loop.step(load.index[0]) == 1}
+    read = {load for load in _loads(loop) if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
     return lanes if is_wider and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) and _is_divided_by(loop, lanes) else 0
 
 
@@ -201,8 +180,8 @@ def _is_divided_by(loop: Loop, lanes: int) -> bool:
     return loop.lanes == LINE_LANES if count is None else count % lanes == 0
 
 
-def _is_contiguous_copy(loop: Loop, s: Store) -> bool:
-    return isinstance(s.value, Load) and all(at and loop.step(at[0]) == 1 for at in (s.index, s.value.index))
+def _is_contiguous_copy(loop: Loop, s: ir.Store) -> bool:
+    return isinstance(s.value, ir.Load) and all(at and loop.step(at[0]) == 1 for at in (s.index, s.value.index))
 
 
 def _is_uniform(loop: Loop) -> bool:
@@ -211,13 +190,13 @@ def _is_uniform(loop: Loop) -> bool:
     Reductions over taps of windows are such: each vector of x runs through all taps. Reductions over rows are not, as neighbouring
     iterations read different rows: their inner loop is vectorised.
     """
-    inside = [c for stmt in loop.body if isinstance(stmt, For | If) for c in walk(stmt)]
-    controls = [c.extent if isinstance(c, For) else c.cond for c in inside if isinstance(c, For | If)]
-    stores = [c for c in inside if isinstance(c, Store)]
+    inside = [c for stmt in loop.body if isinstance(stmt, ir.For | ir.If) for c in walk(stmt)]
+    controls = [c.extent if isinstance(c, ir.For) else c.cond for c in inside if isinstance(c, ir.For | ir.If)]
+    stores = [c for c in inside if isinstance(c, ir.Store)]
     return (
         not any(loop.varies(e) for e in controls)
-        and all(c.kind is LoopKind.serial for c in inside if isinstance(c, For))
-        and not any(isinstance(c, Alloc) for c in inside)
+        and all(c.kind is ir.LoopKind.serial for c in inside if isinstance(c, ir.For))
+        and not any(isinstance(c, ir.Alloc) for c in inside)
         and all(c.tensor.name in loop.registers for c in stores)
         and all(loop.step(i) in (0, 1) for c in stores for load in loads_of(c.value) for i in load.index)
     )
@@ -225,57 +204,57 @@ def _is_uniform(loop: Loop) -> bool:
 
 def _is_contiguous(loop: Loop) -> bool:
     """Whether all loads and stores are contiguous. Strided ones are slower with few lanes (docs/measurements/vectorisation.md)."""
-    indices = [x.index for x in _loads(loop)] + [c.index for c in loop.stmts if isinstance(c, Store)]
+    indices = [x.index for x in _loads(loop)] + [c.index for c in loop.stmts if isinstance(c, ir.Store)]
     return all(loop.step(i) in (0, 1) for index in indices for i in index)
 
 
-def _loads(loop: Loop) -> Iterator[Load]:
+def _loads(loop: Loop) -> Iterator[ir.Load]:
     for c in loop.stmts:
-        if isinstance(c, Store):
+        if isinstance(c, ir.Store):
             yield from (load for e in (*c.index, c.value) for load in loads_of(e))
 
 
-def _can_widen(loop: Loop, e: Expr) -> bool:
+def _can_widen(loop: Loop, e: ir.Expr) -> bool:
     match e:
-        case Load():
+        case ir.Load():
             if e.mask is not None or len(e.index) > 1 or (e.tensor.lanes > 1):
                 return False
             return all(loop.step(i) is not None for i in e.index)
-        case Ramp() | Broadcast() | ReduceLanes():
+        case ir.Ramp() | ir.Broadcast() | ir.ReduceLanes():
             return False
-        case Binary(BinOp.floordiv | BinOp.mod, _, divisor) if loop.varies(e) and not is_power_of_two(divisor):
+        case ir.Binary(ir.BinOp.floordiv | ir.BinOp.mod, _, divisor) if loop.varies(e) and not is_power_of_two(divisor):
             return False  # no vector instruction divides integers; a power of two shifts and masks
     return all(_can_widen(loop, p) for p in parts(e))
 
 
-def _is_storable(loop: Loop, t: Tensor, step: int | None, machine: MachineTable) -> bool:
+def _is_storable(loop: Loop, t: ir.Tensor, step: int | None, machine: MachineTable) -> bool:
     """Whether a vector of this stride should be stored: contiguous; else of wide elements with a small stride or many instructions."""
     if step is None or step < 1 or t.dtype.bits < STRIDED_STORE_BITS:
         return step == 1
-    return step <= MOST_STRIDE or sum(instructions(c) for c in loop.stmts if isinstance(c, Store)) >= machine.scattered_instructions
+    return step <= MOST_STRIDE or sum(instructions(c) for c in loop.stmts if isinstance(c, ir.Store)) >= machine.scattered_instructions
 
 
-def is_power_of_two(e: Expr) -> bool:
+def is_power_of_two(e: ir.Expr) -> bool:
     value = constant(e)
     return value is not None and value > 0 and value & (value - 1) == 0
 
 
-def reduction(s: Store) -> Reduction | None:
+def reduction(s: ir.Store) -> Reduction | None:
     """The store as a reduction into the element that it stores; None if it is something else."""
     match s.value:
-        case Binary(op, Load(tensor=t, index=at), value) if op in REDUCING_OPS and t == s.tensor and at == s.index:
+        case ir.Binary(op, ir.Load(tensor=t, index=at), value) if op in ir.REDUCING_OPS and t == s.tensor and at == s.index:
             return Reduction(s, op, value, acc_first=True)
-        case Binary(op, value, Load(tensor=t, index=at)) if op in REDUCING_OPS and t == s.tensor and at == s.index:
+        case ir.Binary(op, value, ir.Load(tensor=t, index=at)) if op in ir.REDUCING_OPS and t == s.tensor and at == s.index:
             return Reduction(s, op, value, acc_first=False)
     return None
 
 
 def _is_independent(loop: Loop) -> bool:
     """Whether no iteration accesses what another one stores, reductions aside."""
-    loads, stores = list(_loads(loop)), [c for c in loop.stmts if isinstance(c, Store) and c.tensor.name not in loop.registers]
+    loads, stores = list(_loads(loop)), [c for c in loop.stmts if isinstance(c, ir.Store) and c.tensor.name not in loop.registers]
     reduced = {r.store.tensor.name for r in loop.reductions}
     every = [(x.tensor, x.index) for x in loads] + [(c.tensor, c.index) for c in stores]
-    indices = defaultdict[str, list[tuple[Expr, ...]]](list)
+    indices = defaultdict[str, list[tuple[ir.Expr, ...]]](list)
     for t, index in every:
         indices[t.name].append(index)
     for c in stores:
@@ -290,7 +269,7 @@ def _is_independent(loop: Loop) -> bool:
     return not any(load.tensor.name in written for _, at in every for i in at for load in loads_of(i))
 
 
-def _never_overlap(loop: Loop, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+def _never_overlap(loop: Loop, a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
     """Whether two indices of one tensor are never equal in two different iterations of one vector."""
     gap = linear(a[0]).minus(linear(b[0]))
     count = constant(loop.extent)
@@ -312,18 +291,18 @@ def _pays(loop: Loop) -> bool:
 # ---- widening --------------------------------------------------------------------------------------------------------
 
 
-def widen(loop: Loop, e: Expr, base: Expr, mask: Expr | None) -> Expr:
+def widen(loop: Loop, e: ir.Expr, base: ir.Expr, mask: ir.Expr | None) -> ir.Expr:
     """The vector of values of e in the iterations base .. base + lanes - 1, with loads under the mask."""
-    if not loop.varies(e) or (isinstance(e, Load) and not e.index and e.tensor.name not in loop.registers):
-        return Broadcast(e, loop.lanes)
-    step = loop.step(e) if type_of(e)[0] is INDEX and not isinstance(e, Load) else None
+    if not loop.varies(e) or (isinstance(e, ir.Load) and not e.index and e.tensor.name not in loop.registers):
+        return ir.Broadcast(e, loop.lanes)
+    step = loop.step(e) if type_of(e)[0] is ir.INDEX and not isinstance(e, ir.Load) else None
     if step is not None:
-        return Ramp(substitute(e, {loop.var.name: base}), step, loop.lanes)
+        return ir.Ramp(substitute(e, {loop.var.name: base}), step, loop.lanes)
     match e:
-        case Load() if e.tensor.name in loop.registers:
-            return Load(replace(e.tensor, lanes=loop.lanes), ())
-        case Load() if loop.step(e.index[0]) == 0:
-            return Broadcast(substitute(e, {loop.var.name: base}), loop.lanes)
-        case Load():
-            return Load(e.tensor, loop.vector_index(e.index, base), loop.mask_of(e.tensor, e.index, mask))
+        case ir.Load() if e.tensor.name in loop.registers:
+            return ir.Load(replace(e.tensor, lanes=loop.lanes), ())
+        case ir.Load() if loop.step(e.index[0]) == 0:
+            return ir.Broadcast(substitute(e, {loop.var.name: base}), loop.lanes)
+        case ir.Load():
+            return ir.Load(e.tensor, loop.vector_index(e.index, base), loop.mask_of(e.tensor, e.index, mask))
     return map_parts(e, lambda p: widen(loop, p, base, mask))

@@ -11,56 +11,23 @@ from dataclasses import replace
 from math import inf
 
 from benchgraph.core.dtypes import DType
+from benchgraph.tir import ir
 from benchgraph.tir.affine import Range, bounds, inside, linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.groups import GROUPS, PACKED_FROM, TRANSPOSED_TO
-from benchgraph.tir.ir import (
-    INDEX,
-    REDUCING_OPS,
-    Alloc,
-    Binary,
-    BinOp,
-    Brgemm,
-    Broadcast,
-    Cast,
-    Const,
-    Expr,
-    FlatSlice,
-    For,
-    Func,
-    If,
-    Load,
-    LoopKind,
-    Pack,
-    PostOps,
-    Prefetch,
-    Ramp,
-    Random,
-    ReduceLanes,
-    Scope,
-    Select,
-    Seq,
-    Slice,
-    Stmt,
-    Store,
-    Tensor,
-    Unary,
-    UnOp,
-    Var,
-)
 from benchgraph.tir.operands import Operand, operands
 from benchgraph.tir.post_ops import loops, place_in_acc
 from benchgraph.tir.text import header, print_tir
 from benchgraph.tir.verifier_state import VerifierState, fail
 from benchgraph.tir.visit import exprs, loads_of, parts, statements, walk, written
 
-_S64_ONLY = frozenset({BinOp.floordiv, BinOp.mod})
+_S64_ONLY = frozenset({ir.BinOp.floordiv, ir.BinOp.mod})
 _SIGNED = frozenset({DType.f32, DType.s64, DType.s32, DType.s8})
 _PACKED = frozenset(d for d in DType if d.is_packed)  # load, cast from and select
 _STORAGE_ONLY = _PACKED | {DType.bf16, DType.f16, DType.f8_e4m3, DType.f8_e5m2}  # load, cast, select and store; compute in f32
 
 
-def verify(f: Func) -> None:
+def verify(f: ir.Func) -> None:
     """Raise VerifyError, naming the statement and the rule, unless the function is well formed."""
     _unique_buffers(f)
     scope = VerifierState(f, {}, {})
@@ -72,45 +39,45 @@ def verify(f: Func) -> None:
     _stmt(f.body, scope)
 
 
-def _unique_buffers(f: Func) -> None:
+def _unique_buffers(f: ir.Func) -> None:
     """Names of buffers must be unique in the function; registers may share a name in disjoint blocks."""
     seen = {p.name for p in f.params}
     for s in walk(f.body):
-        if isinstance(s, Alloc) and s.tensor.scope is not Scope.register:
+        if isinstance(s, ir.Alloc) and s.tensor.scope is not ir.Scope.register:
             if s.tensor.name in seen:
                 fail(s, VerifierState(f, {}, {}), f"the name {s.tensor.name} is declared twice")
             seen.add(s.tensor.name)
 
 
-def _stmt(s: Stmt, scope: VerifierState) -> None:
+def _stmt(s: ir.Stmt, scope: VerifierState) -> None:
     match s:
-        case For():
+        case ir.For():
             _for(s, scope)
-        case If():
+        case ir.If():
             _scalar(s, s.cond, DType.boolean, scope)
             for branch in (s.then, s.orelse):
                 if branch is not None:
                     _stmt(branch, replace(scope, conditional=True))
-        case Seq():
+        case ir.Seq():
             for c in s.stmts:
-                if isinstance(c, Alloc):
+                if isinstance(c, ir.Alloc):
                     scope = _alloc(c, scope)
                 else:
                     _stmt(c, scope)
-        case Store():
+        case ir.Store():
             _store(s, scope)
-        case Brgemm():
+        case ir.Brgemm():
             _brgemm(s, scope)
-        case Alloc():
+        case ir.Alloc():
             _alloc(s, scope)  # a block of its own: nothing can use it
-        case Pack():
+        case ir.Pack():
             _pack(s, scope)
-        case Prefetch():
+        case ir.Prefetch():
             _prefetch(s, scope)
 
 
-def _alloc(s: Alloc, scope: VerifierState) -> VerifierState:
-    if s.tensor.scope is Scope.param:
+def _alloc(s: ir.Alloc, scope: VerifierState) -> VerifierState:
+    if s.tensor.scope is ir.Scope.param:
         fail(s, scope, "an alloc cannot have scope param")
     if s.tensor.offset is not None:
         fail(s, scope, "a tensor laid out in an arena is not declared")
@@ -119,8 +86,8 @@ def _alloc(s: Alloc, scope: VerifierState) -> VerifierState:
     return scope.declare(s.tensor, header(s))
 
 
-def _for(s: For, scope: VerifierState) -> None:
-    _scalar(s, s.extent, INDEX, scope)
+def _for(s: ir.For, scope: VerifierState) -> None:
+    _scalar(s, s.extent, ir.INDEX, scope)
     if s.var.name in scope.ranges:
         fail(s, scope, f"the loop variable {s.var.name} is defined twice in one nest")
     if s.var.name in scope.tensors:
@@ -132,12 +99,12 @@ def _for(s: For, scope: VerifierState) -> None:
         return
     attained = scope.attained | {s.var.name} if extent is not None else scope.attained
     conditional = scope.conditional or extent is None
-    parallel = scope.parallel or s.kind is not LoopKind.serial
+    parallel = scope.parallel or s.kind is not ir.LoopKind.serial
     inner = replace(scope, ranges=inside(s, scope.ranges), attained=attained, conditional=conditional, parallel=parallel)
     _stmt(s.body, inner)
 
 
-def _scalar(s: Stmt, e: Expr, dtype: DType, scope: VerifierState) -> None:
+def _scalar(s: ir.Stmt, e: ir.Expr, dtype: DType, scope: VerifierState) -> None:
     _expr(s, e, scope)
     got = type_of(e)
     if got != (dtype, 1):
@@ -151,54 +118,56 @@ def _named(t: tuple[DType, int]) -> str:
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
-def _expr(s: Stmt, e: Expr, scope: VerifierState) -> None:
+def _expr(s: ir.Stmt, e: ir.Expr, scope: VerifierState) -> None:
     for p in parts(e):
         _expr(s, p, scope)
     match e:
-        case Var():
+        case ir.Var():
             if e.name not in scope.ranges:
                 fail(s, scope, f"the variable {e.name} is used outside its loop")
-        case Const():
+        case ir.Const():
             if isinstance(e.value, float) != e.dtype.is_float:
                 fail(s, scope, f"the literal {e.value!r} does not fit its dtype {e.dtype.value}")
-        case Binary():
+        case ir.Binary():
             _binary(s, e, scope)
-        case Unary():
+        case ir.Unary():
             _unary(s, e, scope)
-        case Cast():
+        case ir.Cast():
             if e.dtype is DType.undef or e.dtype in _PACKED:
                 fail(s, scope, f"`{print_tir(e)}` casts to {e.dtype.value}, which nothing computes in or stores")
-        case Select():
+        case ir.Select():
             cond, a, b = type_of(e.cond), type_of(e.a), type_of(e.b)
             if a != b or cond != (DType.boolean, a[1]):
                 fail(s, scope, f"`{print_tir(e)}` selects by {_named(cond)} between {_named(a)} and {_named(b)}")
-        case Random():
-            if len({(INDEX, type_of(e)[1]), *map(type_of, parts(e))}) > 1:
+        case ir.Random():
+            if len({(ir.INDEX, type_of(e)[1]), *map(type_of, parts(e))}) > 1:
                 fail(s, scope, f"`{print_tir(e)}` needs three operands of s64, with as many lanes")
-        case Load():
+        case ir.Load():
             lanes = _access(s, e.tensor, e.index, scope, masked=e.mask is not None)
             _mask(s, e.mask, lanes, scope)
-        case Ramp():
-            if e.lanes < 2 or type_of(e.base) not in ((INDEX, 1), (DType.s32, 1)):
+        case ir.Ramp():
+            if e.lanes < 2 or type_of(e.base) not in ((ir.INDEX, 1), (DType.s32, 1)):
                 fail(s, scope, f"the ramp `{print_tir(e)}` needs a scalar s64 or s32 base and at least two lanes")
-        case Broadcast():
+        case ir.Broadcast():
             if e.lanes < 2 or type_of(e.a)[1] != 1:
                 fail(s, scope, f"the broadcast `{print_tir(e)}` needs a scalar and at least two lanes")
-        case ReduceLanes():
-            if e.op not in REDUCING_OPS or type_of(e.a)[1] < 2:
-                fail(s, scope, f"`{print_tir(e)}` needs a vector and one of {', '.join(op.name for op in BinOp if op in REDUCING_OPS)}")
+        case ir.ReduceLanes():
+            if e.op not in ir.REDUCING_OPS or type_of(e.a)[1] < 2:
+                fail(
+                    s, scope, f"`{print_tir(e)}` needs a vector and one of {', '.join(op.name for op in ir.BinOp if op in ir.REDUCING_OPS)}"
+                )
 
 
-def _binary(s: Stmt, e: Binary, scope: VerifierState) -> None:
+def _binary(s: ir.Stmt, e: ir.Binary, scope: VerifierState) -> None:
     a, b = type_of(e.a), type_of(e.b)
     if a != b:
         fail(s, scope, f"the operands of `{print_tir(e)}` are {_named(a)} and {_named(b)}")
     dtype = a[0]
-    if (dtype is DType.boolean) != (e.op in (BinOp.and_, BinOp.or_)) and e.op not in (BinOp.eq, BinOp.ne):
+    if (dtype is DType.boolean) != (e.op in (ir.BinOp.and_, ir.BinOp.or_)) and e.op not in (ir.BinOp.eq, ir.BinOp.ne):
         fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
-    if e.op is BinOp.div and not dtype.is_float:
+    if e.op is ir.BinOp.div and not dtype.is_float:
         fail(s, scope, f"`{print_tir(e)}` divides {dtype.value}; / is for floats")
-    if e.op in _S64_ONLY and dtype is not INDEX:
+    if e.op in _S64_ONLY and dtype is not ir.INDEX:
         fail(s, scope, f"`{print_tir(e)}` is for s64, not {dtype.value}")
     if e.op in _S64_ONLY and bounds(e.b, scope.ranges)[1] <= 0:
         fail(s, scope, f"the divisor of `{print_tir(e)}` is not positive")
@@ -206,9 +175,9 @@ def _binary(s: Stmt, e: Binary, scope: VerifierState) -> None:
         fail(s, scope, f"`{print_tir(e)}` computes in {dtype.value}; cast to f32 first")
 
 
-def _unary(s: Stmt, e: Unary, scope: VerifierState) -> None:
+def _unary(s: ir.Stmt, e: ir.Unary, scope: VerifierState) -> None:
     dtype = type_of(e.a)[0]
-    allowed = {UnOp.not_: frozenset({DType.boolean}), UnOp.neg: _SIGNED, UnOp.abs: _SIGNED}.get(e.op, frozenset({DType.f32}))
+    allowed = {ir.UnOp.not_: frozenset({DType.boolean}), ir.UnOp.neg: _SIGNED, ir.UnOp.abs: _SIGNED}.get(e.op, frozenset({DType.f32}))
     if dtype not in allowed:
         fail(s, scope, f"`{print_tir(e)}` does not work on {dtype.value}")
 
@@ -216,19 +185,19 @@ def _unary(s: Stmt, e: Unary, scope: VerifierState) -> None:
 # ---- accesses --------------------------------------------------------------------------------------------------------
 
 
-def _tensor(s: Stmt, t: Tensor, scope: VerifierState) -> None:
+def _tensor(s: ir.Stmt, t: ir.Tensor, scope: VerifierState) -> None:
     if t.offset is not None:
-        size = {Scope.shared: scope.func.shared_bytes, Scope.thread: scope.func.thread_bytes}.get(t.scope, 0)
+        size = {ir.Scope.shared: scope.func.shared_bytes, ir.Scope.thread: scope.func.thread_bytes}.get(t.scope, 0)
         if t.offset < 0 or t.offset + t.nbytes > size:
             fail(s, scope, f"{t.name} takes bytes {t.offset} to {t.offset + t.nbytes} of a {t.scope.value} arena of {size}")
-        if t.scope is Scope.thread and not scope.parallel:
+        if t.scope is ir.Scope.thread and not scope.parallel:
             fail(s, scope, f"{t.name} is in the thread arena but used outside a parallel loop")
     elif scope.tensors.get(t.name) != t:
         what = "declared differently" if t.name in scope.tensors else "not declared in scope"
         fail(s, scope, f"the tensor {t.name} is {what}")
 
 
-def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: VerifierState, *, masked: bool) -> int:
+def _access(s: ir.Stmt, t: ir.Tensor, index: tuple[ir.Expr, ...], scope: VerifierState, *, masked: bool) -> int:
     """Check one element or vector access whose index expressions are checked already; returns its lanes."""
     _tensor(s, t, scope)
     if len(index) != len(t.shape):
@@ -236,9 +205,9 @@ def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: VerifierState, *
     vectors = 0
     for d, i in enumerate(index):
         dtype, lanes = type_of(i)
-        if dtype is not INDEX:
+        if dtype is not ir.INDEX:
             fail(s, scope, f"the index `{print_tir(i)}` is {dtype.value}, not s64")
-        if lanes > 1 and not isinstance(i, Ramp):
+        if lanes > 1 and not isinstance(i, ir.Ramp):
             fail(s, scope, f"the vector index `{print_tir(i)}` is not a ramp")
         vectors += lanes > 1
         _in_bounds(s, t, d, i, (0, 0), scope, masked=masked)
@@ -247,15 +216,15 @@ def _access(s: Stmt, t: Tensor, index: tuple[Expr, ...], scope: VerifierState, *
     return max([t.lanes, *(type_of(i)[1] for i in index)])
 
 
-def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: VerifierState, *, masked: bool) -> None:
+def _in_bounds(s: ir.Stmt, t: ir.Tensor, dim: int, i: ir.Expr, span: Range, scope: VerifierState, *, masked: bool) -> None:
     """Fail if the index, plus the span of a slice, is provably out of bounds.
 
     A bound counts only if it is attained: all loops around run, and the index is linear in variables of constant extent.
     """
-    base = i.base if isinstance(i, Ramp) and masked else i
+    base = i.base if isinstance(i, ir.Ramp) and masked else i
     lo, hi = bounds(base, scope.ranges)
-    form = linear(base.base if isinstance(base, Ramp) else base)
-    attained = not scope.conditional and not masked and all(isinstance(a, Var) and a.name in scope.attained for a in form.terms)
+    form = linear(base.base if isinstance(base, ir.Ramp) else base)
+    attained = not scope.conditional and not masked and all(isinstance(a, ir.Var) and a.name in scope.attained for a in form.terms)
     first, last = (lo, hi) if attained else (hi, lo)
     if first + span[0] < 0 or last + span[1] >= t.shape[dim]:
         value = f"`{print_tir(i)}`" + (f" + {span[0]}..{span[1]}" if span != (0, 0) else "")
@@ -263,12 +232,12 @@ def _in_bounds(s: Stmt, t: Tensor, dim: int, i: Expr, span: Range, scope: Verifi
         fail(s, scope, f"index {value} of {t.name}{end} outside dim {dim} of size {t.shape[dim]}")
 
 
-def _mask(s: Stmt, mask: Expr | None, lanes: int, scope: VerifierState) -> None:
+def _mask(s: ir.Stmt, mask: ir.Expr | None, lanes: int, scope: VerifierState) -> None:
     if mask is not None and type_of(mask) != (DType.boolean, lanes):
         fail(s, scope, f"the mask `{print_tir(mask)}` is {_named(type_of(mask))}; it needs boolean x{lanes}")
 
 
-def _store(s: Store, scope: VerifierState) -> None:
+def _store(s: ir.Store, scope: VerifierState) -> None:
     for e in (*s.index, s.value, *(() if s.mask is None else (s.mask,))):
         _expr(s, e, scope)
     lanes = _access(s, s.tensor, s.index, scope, masked=s.mask is not None)
@@ -279,20 +248,20 @@ def _store(s: Store, scope: VerifierState) -> None:
         fail(s, scope, f"a value of {_named(type_of(s.value))} is stored where {_named((s.tensor.dtype, lanes))} is needed")
 
 
-def _prefetch(s: Prefetch, scope: VerifierState) -> None:
+def _prefetch(s: ir.Prefetch, scope: VerifierState) -> None:
     _tensor(s, s.tensor, scope)
-    if s.tensor.scope is not Scope.param:
+    if s.tensor.scope is not ir.Scope.param:
         fail(s, scope, f"{s.tensor.name} is no parameter; what the function makes itself is in cache")
     if len(s.index) != len(s.tensor.shape):
         fail(s, scope, f"{s.tensor.name} has rank {len(s.tensor.shape)} but {len(s.index)} indices")
     for i in s.index:
-        _scalar(s, i, INDEX, scope)
+        _scalar(s, i, ir.INDEX, scope)
 
 
 # ---- microkernels and packings ----------------------------------------------------------------------------------------------------
 
 
-def _brgemm(s: Brgemm, scope: VerifierState) -> None:
+def _brgemm(s: ir.Brgemm, scope: VerifierState) -> None:
     if min(s.m, s.n, s.k, *s.batch) < 1:
         fail(s, scope, f"extents {s.m}x{s.n}x{s.k} batch {s.batch} must be positive")
     if s.dtypes not in GROUPS:
@@ -303,7 +272,7 @@ def _brgemm(s: Brgemm, scope: VerifierState) -> None:
         needed = o.slice is not s.src or s.group > 1
         if needed and o.stride(1) != o.group and o.extents[1] > 1:
             fail(s, scope, f"the columns of {o.slice.tensor.name} have stride {o.stride(1)}, not {o.group}")
-    if isinstance(s.acc, Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
+    if isinstance(s.acc, ir.Slice) and s.acc.axes[0][1] != 1 and s.m > 1:
         fail(s, scope, f"the rows of {s.acc.tensor.name} are {s.acc.axes[0][1]} indices apart, not 1")
     for p in s.prefetches:
         _prefetch(p, scope)
@@ -311,23 +280,23 @@ def _brgemm(s: Brgemm, scope: VerifierState) -> None:
         _post_ops(s, s.post_ops, scope)
 
 
-def _post_ops(s: Brgemm, p: PostOps, scope: VerifierState) -> None:
+def _post_ops(s: ir.Brgemm, p: ir.PostOps, scope: VerifierState) -> None:
     if p.lanes < 2 or s.n % p.lanes:
         fail(s, scope, f"{s.n} columns are no whole vectors of {p.lanes}")
     _stmt(loops(s, p), scope)
     acc = s.acc.tensor
     for inner in statements(p.body):
-        if not isinstance(inner, Alloc | Store):
+        if not isinstance(inner, ir.Alloc | ir.Store):
             fail(inner, scope, "post-ops are stores alone, and registers")
         if acc in written(inner):
             fail(inner, scope, f"post-ops store to {acc.name}, which is not kept")
         for load in (load for e in exprs(inner) for load in loads_of(e) if load.tensor == acc):
             (i,) = load.index
-            if not isinstance(i, Ramp) or (i.stride, i.lanes) != (1, p.lanes) or linear(i.base) != place_in_acc(s, p):
+            if not isinstance(i, ir.Ramp) or (i.stride, i.lanes) != (1, p.lanes) or linear(i.base) != place_in_acc(s, p):
                 fail(inner, scope, f"`{print_tir(load)}` is not the current vector of {acc.name}")
 
 
-def _pack(s: Pack, scope: VerifierState) -> None:
+def _pack(s: ir.Pack, scope: VerifierState) -> None:
     if min(s.k, s.n) < 1:
         fail(s, scope, f"extents {s.k}x{s.n} must be positive")
     source, dtype = s.src.tensor.dtype, s.dst.tensor.dtype
@@ -345,17 +314,17 @@ def _pack(s: Pack, scope: VerifierState) -> None:
         fail(s, scope, f"rows of {s.src.tensor.name} have stride {src.stride(0)}; a transposition needs 1")
 
 
-def _operands(s: Brgemm | Pack, scope: VerifierState) -> None:
+def _operands(s: ir.Brgemm | ir.Pack, scope: VerifierState) -> None:
     for o in operands(s):
         _tensor(s, o.slice.tensor, scope)
-        if isinstance(o.slice, FlatSlice):
+        if isinstance(o.slice, ir.FlatSlice):
             _flat(s, o.slice, o, scope)
         else:
             _slice(s, o.slice, o, scope)
 
 
-def _flat(s: Brgemm | Pack, piece: FlatSlice, o: Operand, scope: VerifierState) -> None:
-    _scalar(s, piece.offset, INDEX, scope)
+def _flat(s: ir.Brgemm | ir.Pack, piece: ir.FlatSlice, o: Operand, scope: VerifierState) -> None:
+    _scalar(s, piece.offset, ir.INDEX, scope)
     if len(piece.tensor.shape) != 1:
         fail(s, scope, f"a flat slice of {piece.tensor.name}, which has rank {len(piece.tensor.shape)}")
     if len(piece.strides) != len(o.extents):
@@ -364,7 +333,7 @@ def _flat(s: Brgemm | Pack, piece: FlatSlice, o: Operand, scope: VerifierState) 
     _in_bounds(s, piece.tensor, 0, piece.offset, span, scope, masked=False)
 
 
-def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: VerifierState) -> None:
+def _slice(s: ir.Brgemm | ir.Pack, piece: ir.Slice, o: Operand, scope: VerifierState) -> None:
     t, rank, axes, extents = piece.tensor, len(piece.tensor.shape), piece.axes, o.extents
     if len(piece.index) != rank:
         fail(s, scope, f"{t.name} has rank {rank} but {len(piece.index)} indices")
@@ -373,5 +342,5 @@ def _slice(s: Brgemm | Pack, piece: Slice, o: Operand, scope: VerifierState) -> 
     if o.group > 1 and (t.shape[-1] != o.group or t.strides[-1] != 1 or any(d == rank - 1 and step for d, step in axes)):
         fail(s, scope, f"{t.name} needs groups of {o.group} along k in its innermost dim")
     for d, (i, span) in enumerate(zip(piece.index, o.spans(), strict=True)):
-        _scalar(s, i, INDEX, scope)
+        _scalar(s, i, ir.INDEX, scope)
         _in_bounds(s, t, d, i, span, scope, masked=False)

@@ -24,38 +24,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from benchgraph.machine.target import Target, lanes_for
+from benchgraph.tir import ir
 from benchgraph.tir.affine import Linear, linear
 from benchgraph.tir.aliasing import may_alias
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions
-from benchgraph.tir.ir import (
-    Alloc,
-    Brgemm,
-    Expr,
-    FlatSlice,
-    For,
-    Func,
-    Load,
-    LoopKind,
-    PostOps,
-    Ramp,
-    Scope,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    UnOp,
-    Var,
-)
 from benchgraph.tir.post_ops import place_in_acc
 from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, variables, walk
 
 # Per vector, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8, a mask computed from the position 15.
 MOST_INSTRUCTIONS = 20
-_SHORT = frozenset({UnOp.neg, UnOp.abs, UnOp.sqrt, UnOp.round, UnOp.floor, UnOp.not_})
+_SHORT = frozenset({ir.UnOp.neg, ir.UnOp.abs, ir.UnOp.sqrt, ir.UnOp.round, ir.UnOp.floor, ir.UnOp.not_})
 
 
-def attach_post_ops(f: Func, target: Target) -> Func:
+def attach_post_ops(f: ir.Func, target: Target) -> ir.Func:
     candidates = [c for g, nest in _followed(f.body) if (c := _candidate(f, g, nest, lanes_for(g.n, target.lanes))) is not None]
     if not candidates:
         return f
@@ -70,96 +52,96 @@ def attach_post_ops(f: Func, target: Target) -> Func:
 class _Candidate:
     """A nest as post-ops of the microkernel before it. acc: the name of the microkernel's acc."""
 
-    nest: Stmt
-    post_ops: PostOps
+    nest: ir.Stmt
+    post_ops: ir.PostOps
     acc: str
 
 
-def _followed(body: Stmt) -> Iterator[tuple[Brgemm, Stmt]]:
+def _followed(body: ir.Stmt) -> Iterator[tuple[ir.Brgemm, ir.Stmt]]:
     """Microkernels, each with the statement that follows it."""
     for s in walk(body):
-        if isinstance(s, Seq):
+        if isinstance(s, ir.Seq):
             for g, following in zip(s.stmts, s.stmts[1:], strict=False):
-                if isinstance(g, Brgemm):
+                if isinstance(g, ir.Brgemm):
                     yield g, following
 
 
-def _accessed(s: Stmt) -> frozenset[str]:
+def _accessed(s: ir.Stmt) -> frozenset[str]:
     """Names of the tensors that this statement itself loads or stores."""
-    return frozenset(() if isinstance(s, Alloc) else (t.name for t in own_tensors(s)))
+    return frozenset(() if isinstance(s, ir.Alloc) else (t.name for t in own_tensors(s)))
 
 
-def _attached(s: Stmt, post_ops: Mapping[int, PostOps]) -> Stmt:
+def _attached(s: ir.Stmt, post_ops: Mapping[int, ir.PostOps]) -> ir.Stmt:
     """s with nests moved into their microkernels. post_ops: by the id of the nest."""
     s = map_children(s, lambda c: c if id(c) in post_ops else _attached(c, post_ops))
-    if not isinstance(s, Seq) or not any(id(c) in post_ops for c in s.stmts):
+    if not isinstance(s, ir.Seq) or not any(id(c) in post_ops for c in s.stmts):
         return s
-    out: list[Stmt] = []
+    out: list[ir.Stmt] = []
     for c in s.stmts:
         if id(c) in post_ops:
             g = out.pop()
-            assert isinstance(g, Brgemm)
+            assert isinstance(g, ir.Brgemm)
             out.append(replace(g, post_ops=post_ops[id(c)]))
         else:
             out.append(c)
-    return out[0] if len(out) == 1 else Seq(tuple(out))
+    return out[0] if len(out) == 1 else ir.Seq(tuple(out))
 
 
-def _candidate(f: Func, g: Brgemm, nest: Stmt, lanes: int) -> _Candidate | None:
+def _candidate(f: ir.Func, g: ir.Brgemm, nest: ir.Stmt, lanes: int) -> _Candidate | None:
     """The statement after g as its post-ops; None if it cannot be that. lanes: of the microkernel's vectors."""
-    if g.accumulate or not isinstance(g.acc, FlatSlice) or g.acc.tensor.offset is None:
+    if g.accumulate or not isinstance(g.acc, ir.FlatSlice) or g.acc.tensor.offset is None:
         return None
     peeled = _peeled(g, nest, lanes)
     if peeled is None:
         return None
     stmts = statements(peeled.body)
-    check = _Check(f, g, peeled, frozenset(c.tensor.name for c in stmts if isinstance(c, Alloc)))
+    check = _Check(f, g, peeled, frozenset(c.tensor.name for c in stmts if isinstance(c, ir.Alloc)))
     return _Candidate(nest, peeled, g.acc.tensor.name) if check.holds(stmts) else None
 
 
-def _peeled(g: Brgemm, nest: Stmt, lanes: int) -> PostOps | None:
+def _peeled(g: ir.Brgemm, nest: ir.Stmt, lanes: int) -> ir.PostOps | None:
     """The nest without its loops over rows and vectors of g; a loop of one iteration is absent."""
-    ramps = (s.index[0] for s in walk(nest) if isinstance(s, Store) and s.index)
-    if g.n % lanes or next((ramp.lanes for ramp in ramps if isinstance(ramp, Ramp)), 0) != lanes:
+    ramps = (s.index[0] for s in walk(nest) if isinstance(s, ir.Store) and s.index)
+    if g.n % lanes or next((ramp.lanes for ramp in ramps if isinstance(ramp, ir.Ramp)), 0) != lanes:
         return None
     taken = set(bound_names(nest))
-    loop_vars = list[Var]()
+    loop_vars = list[ir.Var]()
     for extent in (g.m, g.n // lanes):
         if extent == 1:
-            loop_vars.append(Var(claim("once", taken)))
-        elif isinstance(nest, For) and nest.kind is LoopKind.serial and constant(nest.extent) == extent:
+            loop_vars.append(ir.Var(claim("once", taken)))
+        elif isinstance(nest, ir.For) and nest.kind is ir.LoopKind.serial and constant(nest.extent) == extent:
             loop_vars.append(nest.var)
             nest = nest.body
         else:
             return None
-    return PostOps(loop_vars[0], loop_vars[1], lanes, nest)
+    return ir.PostOps(loop_vars[0], loop_vars[1], lanes, nest)
 
 
 @dataclass(frozen=True)
 class _Check:
     """Whether statements may be post-ops. inner: registers that they declare."""
 
-    f: Func
-    g: Brgemm
-    post_ops: PostOps
+    f: ir.Func
+    g: ir.Brgemm
+    post_ops: ir.PostOps
     inner: frozenset[str]
 
-    def holds(self, stmts: tuple[Stmt, ...]) -> bool:
+    def holds(self, stmts: tuple[ir.Stmt, ...]) -> bool:
         """Whether these statements may run on single vectors of acc, in the microkernel's order."""
-        stores = [s for s in stmts if isinstance(s, Store)]
+        stores = [s for s in stmts if isinstance(s, ir.Store)]
         if (
             len(stores) + len(self.inner) != len(stmts)
             or sum(instructions(s, function=1) for s in self.of_a_vector(stores)) > MOST_INSTRUCTIONS
         ):
             return False
-        registers = Counter(s.tensor.name for s in stores if s.tensor.scope is Scope.register)
+        registers = Counter(s.tensor.name for s in stores if s.tensor.scope is ir.Scope.register)
         if set(registers) != self.inner or any(count > 1 for count in registers.values()):
             return False
-        results = [s for s in stores if s.tensor.scope is not Scope.register]
-        loads = [load for s in stores for load in loads_of(s.value) if load.tensor.scope is not Scope.register]
+        results = [s for s in stores if s.tensor.scope is not ir.Scope.register]
+        loads = [load for s in stores for load in loads_of(s.value) if load.tensor.scope is not ir.Scope.register]
         return all(map(self.is_plain_store, stores)) and all(map(self.is_plain_load, loads)) and self.keeps_order(results, loads)
 
-    def of_a_vector(self, stores: list[Store]) -> Iterator[Store]:
+    def of_a_vector(self, stores: list[ir.Store]) -> Iterator[ir.Store]:
         """Stores that are computed for each vector; the others (such as the end of a row's mask) are invariant along a row."""
         invariant = set[str]()
         for s in stores:
@@ -170,27 +152,27 @@ class _Check:
             else:
                 invariant.add(s.tensor.name)
 
-    def is_plain_store(self, s: Store) -> bool:
+    def is_plain_store(self, s: ir.Store) -> bool:
         """Whether it stores an unmasked contiguous vector, a different one for each row and vector, by short instructions."""
         if s.mask is not None or not all(_is_short(e) for e in _values(s.value)):
             return False
-        if s.tensor.scope is Scope.register:
+        if s.tensor.scope is ir.Scope.register:
             return True
         form = self.position(s.index)
-        if form is None or not isinstance(s.index[0], Ramp) or s.tensor.name == self.g.acc.tensor.name:
+        if form is None or not isinstance(s.index[0], ir.Ramp) or s.tensor.name == self.g.acc.tensor.name:
             return False
         row, vector = self.strides_of(form)
         return vector == self.post_ops.lanes and (row == 0 or abs(row) >= self.g.n)
 
-    def is_plain_load(self, load: Load) -> bool:
+    def is_plain_load(self, load: ir.Load) -> bool:
         form = self.position(load.index)
         if form is None or load.mask is not None or load.tensor.dtype.is_packed:
             return False
         if load.tensor.name != self.g.acc.tensor.name:
             return True
-        return isinstance(load.index[0], Ramp) and form == place_in_acc(self.g, self.post_ops)
+        return isinstance(load.index[0], ir.Ramp) and form == place_in_acc(self.g, self.post_ops)
 
-    def keeps_order(self, results: list[Store], loads: list[Load]) -> bool:
+    def keeps_order(self, results: list[ir.Store], loads: list[ir.Load]) -> bool:
         """Whether nothing stored is read by the microkernel, or by the post-ops at another position."""
         operands = (self.g.src.tensor, self.g.wei.tensor)
         others = [load for load in loads if load.tensor.name != self.g.acc.tensor.name]
@@ -202,14 +184,14 @@ class _Check:
                 return False
         return not any(may_alias(self.f, a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
 
-    def position(self, index: tuple[Expr, ...]) -> Linear | None:
+    def position(self, index: tuple[ir.Expr, ...]) -> Linear | None:
         """The first element of an access; None unless it is linear in row and vector."""
         (first,) = index
-        if isinstance(first, Ramp) and (first.stride != 1 or first.lanes != self.post_ops.lanes):
+        if isinstance(first, ir.Ramp) and (first.stride != 1 or first.lanes != self.post_ops.lanes):
             return None
-        form = linear(first.base if isinstance(first, Ramp) else first)
+        form = linear(first.base if isinstance(first, ir.Ramp) else first)
         _, stepping = form.split(frozenset({self.post_ops.row.name, self.post_ops.vector.name}))
-        return form if all(isinstance(atom, Var) for atom in stepping.terms) else None
+        return form if all(isinstance(atom, ir.Var) for atom in stepping.terms) else None
 
     def strides_of(self, form: Linear) -> tuple[int, int]:
         """Elements from row to row, and from vector to vector (of a single vector: its lanes)."""
@@ -218,13 +200,13 @@ class _Check:
         return row, self.post_ops.lanes if self.g.n == self.post_ops.lanes else vector
 
 
-def _values(e: Expr) -> Iterator[Expr]:
+def _values(e: ir.Expr) -> Iterator[ir.Expr]:
     """e and its parts, index expressions of loads left out."""
     yield e
-    if not isinstance(e, Load):
+    if not isinstance(e, ir.Load):
         for part in parts(e):
             yield from _values(part)
 
 
-def _is_short(e: Expr) -> bool:
-    return not isinstance(e, Unary) or e.op in _SHORT
+def _is_short(e: ir.Expr) -> bool:
+    return not isinstance(e, ir.Unary) or e.op in _SHORT

@@ -22,30 +22,11 @@ from math import isfinite, prod
 from operator import is_
 
 from benchgraph.machine.target import Target
+from benchgraph.tir import ir
 from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned, position
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import (
-    Alloc,
-    Brgemm,
-    Expr,
-    FlatSlice,
-    For,
-    Func,
-    If,
-    Load,
-    LoopKind,
-    Pack,
-    Ramp,
-    Scope,
-    Seq,
-    Slice,
-    Stmt,
-    Store,
-    Tensor,
-    tensor,
-)
 from benchgraph.tir.operands import operands
 from benchgraph.tir.scalar_promotion import promote_scalars
 from benchgraph.tir.visit import (
@@ -63,11 +44,11 @@ from benchgraph.tir.visit import (
 )
 
 
-def shrink_tensors(f: Func, target: Target) -> Func:
+def shrink_tensors(f: ir.Func, target: Target) -> ir.Func:
     """Shrinks one temporary after the other. A tensor keeps its name; one that is split off gets a fresh one."""
     body = promote_scalars(f.body)
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    for name in dict.fromkeys(s.tensor.name for s in walk(body) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register):
+    for name in dict.fromkeys(s.tensor.name for s in walk(body) if isinstance(s, ir.Alloc) and s.tensor.scope is not ir.Scope.register):
         body = _moved(body, name, _Context({}, False, taken))
     return f if body == f.body else replace(f, body=body)
 
@@ -80,53 +61,53 @@ class _Context:
     in_parallel: bool
     taken: set[str]
 
-    def within(self, loop: For) -> _Context:
-        return replace(self, ranges=inside(loop, self.ranges), in_parallel=self.in_parallel or loop.kind is LoopKind.parallel)
+    def within(self, loop: ir.For) -> _Context:
+        return replace(self, ranges=inside(loop, self.ranges), in_parallel=self.in_parallel or loop.kind is ir.LoopKind.parallel)
 
-    def assuming(self, cond: Expr, *, holds: bool) -> _Context:
+    def assuming(self, cond: ir.Expr, *, holds: bool) -> _Context:
         return replace(self, ranges=assume(cond, self.ranges, holds=holds))
 
 
-def _moved(s: Stmt, name: str, context: _Context) -> Stmt:
+def _moved(s: ir.Stmt, name: str, context: _Context) -> ir.Stmt:
     """s with the declaration of this tensor moved to where it belongs."""
-    if isinstance(s, Seq):  # blocks are new for each tensor, so only their statements have memoised names
+    if isinstance(s, ir.Seq):  # blocks are new for each tensor, so only their statements have memoised names
         return _moved_in_block(s, name, context)
     if name not in tensor_names(s):
         return s
     match s:
-        case For():
+        case ir.For():
             return map_children(s, lambda c: _moved(c, name, context.within(s)))
-        case Alloc() if s.tensor.name == name:
-            return Seq(())
+        case ir.Alloc() if s.tensor.name == name:
+            return ir.Seq(())
     return map_children(s, lambda c: _moved(c, name, context))
 
 
-def _moved_in_block(s: Seq, name: str, context: _Context) -> Stmt:
+def _moved_in_block(s: ir.Seq, name: str, context: _Context) -> ir.Stmt:
     users = _users(s.stmts, name)
-    declared = next((k for k in users if isinstance(s.stmts[k], Alloc)), None)
+    declared = next((k for k in users if isinstance(s.stmts[k], ir.Alloc)), None)
     stmts = list(s.stmts)
     # The name may be declared again in another block inside this one's earlier statements.
     for k in users if declared is None else users[: users.index(declared)]:
         stmts[k] = _moved(stmts[k], name, context)
     if declared is None:
-        return s if all(map(is_, s.stmts, stmts)) else Seq(tuple(stmts))
+        return s if all(map(is_, s.stmts, stmts)) else ir.Seq(tuple(stmts))
     alloc = s.stmts[declared]
-    assert isinstance(alloc, Alloc)
+    assert isinstance(alloc, ir.Alloc)
     later = [k - declared - 1 for k in users if k > declared]
-    placed = _declare(alloc.tensor, Seq(s.stmts[declared + 1 :]), context, users=later)
-    return Seq((*stmts[:declared], *statements(placed)))
+    placed = _declare(alloc.tensor, ir.Seq(s.stmts[declared + 1 :]), context, users=later)
+    return ir.Seq((*stmts[:declared], *statements(placed)))
 
 
-def _users(stmts: Sequence[Stmt], name: str) -> list[int]:
+def _users(stmts: Sequence[ir.Stmt], name: str) -> list[int]:
     """Positions of the statements that declare or access a tensor."""
     return [k for k, names in enumerate(map(tensor_names, stmts)) if name in names]
 
 
-def _uses(s: Stmt, t: Tensor) -> bool:
+def _uses(s: ir.Stmt, t: ir.Tensor) -> bool:
     return t.name in tensor_names(s)
 
 
-def _declare(t: Tensor, s: Stmt, context: _Context, accesses: Sequence[Access] = (), users: Sequence[int] | None = None) -> Stmt:
+def _declare(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access] = (), users: Sequence[int] | None = None) -> ir.Stmt:
     """s, which has all uses of t, with t declared in the innermost block that has them all.
 
     accesses, users: those of t in s, and positions of the statements that use it, where the caller knows them.
@@ -136,7 +117,7 @@ def _declare(t: Tensor, s: Stmt, context: _Context, accesses: Sequence[Access] =
     if not users:
         return s
     first, uses = users[0], tuple(stmts[k] for k in users)  # only these few statements of a long block are analysed
-    accesses = accesses or list(accesses_of(t.name, Seq(uses), context.ranges))
+    accesses = accesses or list(accesses_of(t.name, ir.Seq(uses), context.ranges))
     if len(users) > 1:
         redefinition = _redefinition(t, uses, context)
         if redefinition is not None:
@@ -144,15 +125,15 @@ def _declare(t: Tensor, s: Stmt, context: _Context, accesses: Sequence[Access] =
     else:
         deeper = _descend(t, stmts[first], context, accesses)
         if deeper is not None:
-            return Seq((*stmts[:first], deeper, *stmts[first + 1 :])) if len(stmts) > 1 else deeper
-    shrunk, shift = _shrunk(t, Seq(uses), context, accesses)
+            return ir.Seq((*stmts[:first], deeper, *stmts[first + 1 :])) if len(stmts) > 1 else deeper
+    shrunk, shift = _shrunk(t, ir.Seq(uses), context, accesses)
     moved = list(stmts)
     for k in users:
         moved[k] = _shifted(stmts[k], t.name, shrunk, shift, context.ranges)
-    return Seq((*moved[:first], Alloc(shrunk), *moved[first:]))
+    return ir.Seq((*moved[:first], ir.Alloc(shrunk), *moved[first:]))
 
 
-def _redefinition(t: Tensor, uses: Sequence[Stmt], context: _Context) -> int | None:
+def _redefinition(t: ir.Tensor, uses: Sequence[ir.Stmt], context: _Context) -> int | None:
     """The position, not 0, of the first of these statements from which on t is defined before it is used; None if there is none."""
     first = 1
     while first < len(uses):
@@ -163,29 +144,29 @@ def _redefinition(t: Tensor, uses: Sequence[Stmt], context: _Context) -> int | N
     return None
 
 
-def _split(t: Tensor, stmts: tuple[Stmt, ...], at: int, context: _Context) -> Stmt:
+def _split(t: ir.Tensor, stmts: tuple[ir.Stmt, ...], at: int, context: _Context) -> ir.Stmt:
     """The block with t declared for the statements before `at` and another tensor for the rest."""
     other = _renamed(t, context)
-    before = _declare(t, Seq(stmts[:at]), context)
-    after = _declare(other, map_tensors(Seq(stmts[at:]), {t.name: other}), context)
-    return Seq((*statements(before), *statements(after)))
+    before = _declare(t, ir.Seq(stmts[:at]), context)
+    after = _declare(other, map_tensors(ir.Seq(stmts[at:]), {t.name: other}), context)
+    return ir.Seq((*statements(before), *statements(after)))
 
 
-def _descend(t: Tensor, s: Stmt, context: _Context, accesses: Sequence[Access]) -> Stmt | None:
+def _descend(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access]) -> ir.Stmt | None:
     """s with t declared inside; None if t must be declared outside."""
     if any(load.tensor.name == t.name for e in exprs(s) for load in loads_of(e)):
         return None
     match s:
-        case For() if s.kind is LoopKind.parallel or _is_private(t, s, context, accesses):
+        case ir.For() if s.kind is ir.LoopKind.parallel or _is_private(t, s, context, accesses):
             return replace(s, body=_declare(t, s.body, context.within(s), accesses))
-        case If():
+        case ir.If():
             return _branches(t, s, context, accesses)
-        case Seq():
+        case ir.Seq():
             return _declare(t, s, context, accesses)
     return None
 
 
-def _branches(t: Tensor, s: If, context: _Context, accesses: Sequence[Access]) -> If:
+def _branches(t: ir.Tensor, s: ir.If, context: _Context, accesses: Sequence[Access]) -> ir.If:
     """s with t declared in the branches that use it, renamed in the second if both do."""
     then, orelse = context.assuming(s.cond, holds=True), context.assuming(s.cond, holds=False)
     if s.orelse is None or not _uses(s.orelse, t):
@@ -196,11 +177,11 @@ def _branches(t: Tensor, s: If, context: _Context, accesses: Sequence[Access]) -
     return replace(s, then=_declare(t, s.then, then), orelse=_declare(other, map_tensors(s.orelse, {t.name: other}), orelse))
 
 
-def _renamed(t: Tensor, context: _Context) -> Tensor:
+def _renamed(t: ir.Tensor, context: _Context) -> ir.Tensor:
     return replace(t, name=claim(t.name, context.taken))
 
 
-def _is_private(t: Tensor, loop: For, context: _Context, accesses: Sequence[Access]) -> bool:
+def _is_private(t: ir.Tensor, loop: ir.For, context: _Context, accesses: Sequence[Access]) -> bool:
     """Whether no iteration of a serial loop reads what another one wrote to t."""
     return is_partitioned(accesses, loop.var.name, inner_names(loop)) or is_defined_before_use(t, [loop.body], inside(loop, context.ranges))
 
@@ -208,17 +189,17 @@ def _is_private(t: Tensor, loop: For, context: _Context, accesses: Sequence[Acce
 # ---- the new shape ---------------------------------------------------------------------------------------------------
 
 
-def _shrunk(t: Tensor, s: Stmt, context: _Context, accesses: Sequence[Access]) -> tuple[Tensor, tuple[Linear, ...]]:
+def _shrunk(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access]) -> tuple[ir.Tensor, tuple[Linear, ...]]:
     """The tensor with the shape that s needs, and what to subtract from each index."""
     inner = bound_names(s)
-    scope = Scope.thread if context.in_parallel else Scope.shared
+    scope = ir.Scope.thread if context.in_parallel else ir.Scope.shared
     dims = [_range_of_dim(accesses, d, inner, t.shape[d]) for d in range(len(t.shape))]
     shape, shift = tuple(size for size, _ in dims), tuple(base for _, base in dims)
     if prod(shape) == 1 and _fits_register(t, s):
-        return Tensor(t.name, t.dtype, (), (), Scope.register), shift
+        return ir.Tensor(t.name, t.dtype, (), (), ir.Scope.register), shift
     if shape == t.shape:
         return replace(t, scope=scope), shift
-    return tensor(t.name, t.dtype, shape, scope), shift
+    return ir.tensor(t.name, t.dtype, shape, scope), shift
 
 
 def _range_of_dim(accesses: Sequence[Access], dim: int, inner: frozenset[str], size: int) -> tuple[int, Linear]:
@@ -233,53 +214,53 @@ def _range_of_dim(accesses: Sequence[Access], dim: int, inner: frozenset[str], s
     return max(int(last - first) + 1, 1), Linear(extents[0][0].terms, int(first))
 
 
-def _fits_register(t: Tensor, s: Stmt) -> bool:
+def _fits_register(t: ir.Tensor, s: ir.Stmt) -> bool:
     """Whether neither a microkernel or packing nor several threads access it."""
     for c in walk(s):
-        if isinstance(c, Brgemm | Pack) and any(t.name == o.slice.tensor.name for o in operands(c)):
+        if isinstance(c, ir.Brgemm | ir.Pack) and any(t.name == o.slice.tensor.name for o in operands(c)):
             return False
-        if isinstance(c, For) and c.kind is LoopKind.parallel and _uses(c, t):
+        if isinstance(c, ir.For) and c.kind is ir.LoopKind.parallel and _uses(c, t):
             return False
     return True
 
 
-def _shifted(s: Stmt, name: str, new: Tensor, shift: tuple[Linear, ...], ranges: Ranges) -> Stmt:
+def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], ranges: Ranges) -> ir.Stmt:
     """s with accesses to the tensor of this name replaced by accesses to the new one."""
     if name not in tensor_names(s):
         return s
-    if isinstance(s, For):
+    if isinstance(s, ir.For):
         within: dict[str, Range] = inside(s, ranges)
         s = replace(s, body=_shifted(s.body, name, new, shift, within))
     else:
         s = map_children(s, lambda c: _shifted(c, name, new, shift, ranges))
 
-    def index(old: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        if new.scope is Scope.register:
+    def index(old: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+        if new.scope is ir.Scope.register:
             return ()
         return tuple(_minus_base(i, base, ranges) for i, base in zip(old, shift, strict=True))
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: ir.Expr) -> ir.Expr:
         if not any(load.tensor.name == name for load in loads_of(e)):
             return e
         e = map_parts(e, expr)
-        return Load(new, index(e.index), e.mask) if isinstance(e, Load) and e.tensor.name == name else e
+        return ir.Load(new, index(e.index), e.mask) if isinstance(e, ir.Load) and e.tensor.name == name else e
 
-    def slice_of(p: Slice | FlatSlice) -> Slice | FlatSlice:
-        return replace(p, tensor=new, index=index(p.index)) if isinstance(p, Slice) and p.tensor.name == name else p
+    def slice_of(p: ir.Slice | ir.FlatSlice) -> ir.Slice | ir.FlatSlice:
+        return replace(p, tensor=new, index=index(p.index)) if isinstance(p, ir.Slice) and p.tensor.name == name else p
 
     s = map_exprs(s, expr)
     match s:
-        case Store() if s.tensor.name == name:
-            return Store(new, index(s.index), s.value, s.mask)
-        case Brgemm():
+        case ir.Store() if s.tensor.name == name:
+            return ir.Store(new, index(s.index), s.value, s.mask)
+        case ir.Brgemm():
             return replace(s, src=slice_of(s.src), wei=slice_of(s.wei), acc=slice_of(s.acc))
-        case Pack():
+        case ir.Pack():
             return replace(s, src=slice_of(s.src), dst=slice_of(s.dst))
     return s
 
 
-def _minus_base(i: Expr, base: Linear, ranges: Ranges) -> Expr:
+def _minus_base(i: ir.Expr, base: Linear, ranges: Ranges) -> ir.Expr:
     if not base.terms and not base.constant:
         return i
     form = to_expr(position(i).minus(base), ranges)
-    return replace(i, base=form) if isinstance(i, Ramp) else form
+    return replace(i, base=form) if isinstance(i, ir.Ramp) else form

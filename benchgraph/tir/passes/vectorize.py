@@ -24,30 +24,9 @@ from math import inf
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.tir import ir
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
-from benchgraph.tir.ir import (
-    Alloc,
-    Binary,
-    BinOp,
-    Brgemm,
-    Broadcast,
-    Const,
-    Expr,
-    For,
-    Func,
-    If,
-    Load,
-    LoopKind,
-    Ramp,
-    ReduceLanes,
-    Scope,
-    Seq,
-    Stmt,
-    Store,
-    Tensor,
-    Var,
-)
 from benchgraph.tir.non_temporal import map_nests
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
@@ -55,35 +34,35 @@ from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_childr
 MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for other values
 
 
-def vectorize(f: Func, target: Target) -> Func:
+def vectorize(f: ir.Func, target: Target) -> ir.Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
-    multiplies = any(isinstance(s, Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
+    multiplies = any(isinstance(s, ir.Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
     body = map_nests(f, target, lambda nest, uncached: _stmt(nest, target, taken, frozenset() if multiplies else uncached))
     return f if body == f.body else replace(f, body=body)
 
 
-def _stmt(s: Stmt, target: Target, taken: set[str], uncached: frozenset[str]) -> Stmt:
+def _stmt(s: ir.Stmt, target: Target, taken: set[str], uncached: frozenset[str]) -> ir.Stmt:
     """uncached: names of results that no cache holds."""
-    if isinstance(s, For) and s.kind is LoopKind.serial:
+    if isinstance(s, ir.For) and s.kind is ir.LoopKind.serial:
         loop = loop_of(s, target, uncached)
         if loop is not None:
             return _vectors(loop, target, taken)
     return map_children(s, lambda c: _stmt(c, target, taken, uncached))
 
 
-def _vectors(loop: Loop, target: Target, taken: set[str]) -> Stmt:
+def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
     """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
     count, lanes = constant(loop.extent), loop.lanes
     copies = _copies(loop, target)
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
-    start: list[Stmt] = []
+    start: list[ir.Stmt] = []
     for r, group in zip(loop.reductions, accs, strict=True):
         for t in group:
-            start += [Alloc(t), Store(t, (), Broadcast(neutral(r.op, t.dtype), lanes))]
-    var = Var(claim(f"{loop.var.name}_v", taken))
+            start += [ir.Alloc(t), ir.Store(t, (), ir.Broadcast(neutral(r.op, t.dtype), lanes))]
+    var = ir.Var(claim(f"{loop.var.name}_v", taken))
     end = [_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)]
     if count is None:
-        body = _unknown_count(loop, var, Var(claim(f"{loop.var.name}_r", taken)), accs)
+        body = _unknown_count(loop, var, ir.Var(claim(f"{loop.var.name}_r", taken)), accs)
     else:
         body = _known_count(loop, var, count, copies, accs)
     return block(*start, *body, *end)
@@ -117,89 +96,89 @@ def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
 def _only_reduces_params(loop: Loop) -> bool:
     """Whether all statements of a loop reduce loads of parameters."""
     scopes = {load.tensor.scope for r in loop.reductions for load in loads_of(r.value)}
-    return len(loop.stmts) == len(loop.reductions) and scopes == {Scope.param}
+    return len(loop.stmts) == len(loop.reductions) and scopes == {ir.Scope.param}
 
 
 def _has_short_latency(loop: Loop, r: Reduction) -> bool:
     if r.store.tensor.dtype.is_float:
         return r.op.is_extreme and len(loop.stmts) >= 2 * len(loop.reductions)
-    return r.op is not BinOp.mul
+    return r.op is not ir.BinOp.mul
 
 
-def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> Tensor:
-    return Tensor(claim(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), Scope.register, lanes=lanes)
+def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> ir.Tensor:
+    return ir.Tensor(claim(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), ir.Scope.register, lanes=lanes)
 
 
-def _known_count(loop: Loop, var: Var, count: int, copies: int, accs: list[list[Tensor]]) -> list[Stmt]:
+def _known_count(loop: Loop, var: ir.Var, count: int, copies: int, accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
     lanes = loop.lanes
     vectors, rest = divmod(count, lanes)
-    body: list[Stmt] = []
+    body: list[ir.Stmt] = []
     rounds = vectors // copies
     if rounds:
         base = mul(var, copies * lanes)
-        body.append(For(var, Const(rounds), block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
+        body.append(ir.For(var, ir.Const(rounds), block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
     for v in range(rounds * copies, vectors):
-        body.append(_body(loop, Const(v * lanes), accs, v % copies))
+        body.append(_body(loop, ir.Const(v * lanes), accs, v % copies))
     if rest == 1:  # LLVM 22 writes four bytes for a masked store of one i8 or i16 (llvm-project issue 179489), and a scalar is cheaper
-        body.append(substitute_all(block(*loop.body), {loop.var.name: Const(count - 1)}))
+        body.append(substitute_all(block(*loop.body), {loop.var.name: ir.Const(count - 1)}))
     elif rest:
-        body.append(_body(loop, Const(vectors * lanes), accs, 0, _mask(Const(rest), lanes)))
+        body.append(_body(loop, ir.Const(vectors * lanes), accs, 0, _mask(ir.Const(rest), lanes)))
     return body
 
 
-def _unknown_count(loop: Loop, var: Var, single: Var, accs: list[list[Tensor]]) -> list[Stmt]:
+def _unknown_count(loop: Loop, var: ir.Var, single: ir.Var, accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
     """single: variable of the clean-up loop over full vectors left after the unrolled rounds."""
     lanes, copies = loop.lanes, len(accs[0]) if accs else 1
     full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
     tail = _body(loop, mul(full, lanes), accs, 0, _mask(rest, lanes))
     rounds, base = floordiv(loop.extent, copies * lanes), mul(var, copies * lanes)
-    body: list[Stmt] = [For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies))))]
+    body: list[ir.Stmt] = [ir.For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies))))]
     if copies > 1:
         at = mul(add(mul(rounds, copies), single), lanes)
-        body.append(For(single, mod(full, copies), _body(loop, at, accs, 0)))
-    return [*body, If(Binary(BinOp.gt, rest, Const(0)), tail)]
+        body.append(ir.For(single, mod(full, copies), _body(loop, at, accs, 0)))
+    return [*body, ir.If(ir.Binary(ir.BinOp.gt, rest, ir.Const(0)), tail)]
 
 
-def _mask(active: Expr, lanes: int) -> Expr:
-    return Binary(BinOp.lt, Ramp(Const(0), 1, lanes), Broadcast(active, lanes))
+def _mask(active: ir.Expr, lanes: int) -> ir.Expr:
+    return ir.Binary(ir.BinOp.lt, ir.Ramp(ir.Const(0), 1, lanes), ir.Broadcast(active, lanes))
 
 
-def _body(loop: Loop, base: Expr, accs: list[list[Tensor]], copy: int, mask: Expr | None = None) -> Stmt:
+def _body(loop: Loop, base: ir.Expr, accs: list[list[ir.Tensor]], copy: int, mask: ir.Expr | None = None) -> ir.Stmt:
     """One vector of iterations, base .. base + lanes - 1, as a block of its own."""
     reductions = {id(r.store): (r, group[copy]) for r, group in zip(loop.reductions, accs, strict=True)}  # by identity: one of loop.stmts
 
-    def widened(s: Stmt) -> Stmt:
+    def widened(s: ir.Stmt) -> ir.Stmt:
         match s:
-            case Alloc(t):
-                return Alloc(replace(t, lanes=loop.lanes))
-            case Store() if id(s) in reductions:
+            case ir.Alloc(t):
+                return ir.Alloc(replace(t, lanes=loop.lanes))
+            case ir.Store() if id(s) in reductions:
                 return _accumulate(loop, *reductions[id(s)], base, mask)
-            case Store():
+            case ir.Store():
                 return _store(loop, s, base, mask)
         return map_children(s, widened)
 
     stmts = tuple(map(widened, loop.body))
-    return Seq(stmts) if len(stmts) > 1 else stmts[0]
+    return ir.Seq(stmts) if len(stmts) > 1 else stmts[0]
 
 
-def _accumulate(loop: Loop, r: Reduction, acc: Tensor, base: Expr, mask: Expr | None) -> Stmt:
+def _accumulate(loop: Loop, r: Reduction, acc: ir.Tensor, base: ir.Expr, mask: ir.Expr | None) -> ir.Stmt:
     """Accumulates by a masked store.
 
     Selecting the neutral element for inactive lanes instead would make LLVM 22 expand the vectors (docs/measurements/vectorisation.md).
     """
-    return Store(acc, (), r.combine(Load(acc, ()), widen(loop, r.value, base, mask)), mask)
+    return ir.Store(acc, (), r.combine(ir.Load(acc, ()), widen(loop, r.value, base, mask)), mask)
 
 
-def _store(loop: Loop, s: Store, base: Expr, mask: Expr | None) -> Stmt:
+def _store(loop: Loop, s: ir.Store, base: ir.Expr, mask: ir.Expr | None) -> ir.Stmt:
     value = widen(loop, s.value, base, mask)
     if s.tensor.name in loop.registers:
-        return Store(replace(s.tensor, lanes=loop.lanes), (), value)
-    return Store(s.tensor, loop.vector_index(s.index, base), value, loop.mask_of(s.tensor, s.index, mask))
+        return ir.Store(replace(s.tensor, lanes=loop.lanes), (), value)
+    return ir.Store(s.tensor, loop.vector_index(s.index, base), value, loop.mask_of(s.tensor, s.index, mask))
 
 
-def _finish(r: Reduction, group: list[Tensor]) -> Stmt:
+def _finish(r: Reduction, group: list[ir.Tensor]) -> ir.Stmt:
     """Reduce the accumulators into the element that the loop reduced into."""
-    total: Expr = Load(group[0], ())
+    total: ir.Expr = ir.Load(group[0], ())
     for t in group[1:]:
-        total = Binary(r.op, total, Load(t, ()))
-    return Store(r.store.tensor, r.store.index, r.combine(Load(r.store.tensor, r.store.index), ReduceLanes(r.op, total)))
+        total = ir.Binary(r.op, total, ir.Load(t, ()))
+    return ir.Store(r.store.tensor, r.store.index, r.combine(ir.Load(r.store.tensor, r.store.index), ir.ReduceLanes(r.op, total)))
