@@ -32,10 +32,7 @@ def view(memory: NDArray[np.uint8], tensor: LogicalTensor) -> NDArray[np.generic
 
 
 def elements(array: NDArray[np.generic], tensor: LogicalTensor) -> NDArray[np.generic]:
-    """The elements of the tensor's array from `view`: a copy if it is packed, else the array itself.
-
-    Raises InvalidArguments when the layout is opaque.
-    """
+    """The elements of the tensor's array from `view`: a copy if it is packed, else the array itself. InvalidArguments if it is opaque."""
     if tensor.layout_type is LayoutType.opaque:
         where, fix = f"tensor {tensor.id}", "let a Reorder write it to a strided one"
         raise InvalidArguments("its layout is opaque", where=where, fix=fix)

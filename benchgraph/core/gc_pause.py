@@ -16,10 +16,7 @@ SWITCH_INTERVAL_S = 0.3e-3  # after which a thread that runs Python lets a waiti
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause garbage collection and shorten time slices within the block, or the function it decorates.
-
-    If threads overlap, the first one to leave restores both.
-    """
+    """Pause garbage collection and shorten time slices. If threads overlap, the first one to leave restores both."""
     was_enabled, interval = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
     sys.setswitchinterval(min(interval, SWITCH_INTERVAL_S))

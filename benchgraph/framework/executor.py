@@ -38,7 +38,7 @@ WORKSPACES = 4  # programs that a thread keeps memory for
 
 @dataclass(frozen=True)
 class Run:
-    """The record of a run. partitions: op ids of each of the library's. arena_bytes: memory that the thread keeps for values between steps."""
+    """The record of a run. partitions: op ids of each of the library's. arena_bytes: memory for values between steps."""
 
     counters: Counters
     partitions: tuple[tuple[int, ...], ...]
@@ -223,7 +223,7 @@ class Executor:
     def _checked(
         self, program: Program, env: Mapping[int, NDArray], dst: Mapping[int, NDArray], requests: Mapping[int, OpReq], *, is_train: bool
     ) -> list[int]:
-        """Raise the errors of the arrays to write. Returns the outputs to write last, since other steps read them or they overlap inputs."""
+        """Raise the errors of the arrays to write. Returns outputs to write last, since other steps read them or they overlap inputs."""
         made = {t.id: t for t in program.outputs}
         for id in (*dst, *requests):
             if id not in made or id not in dst:

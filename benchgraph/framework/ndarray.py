@@ -49,7 +49,7 @@ class NDArray:
 
     @classmethod
     def of(cls, values: npt.ArrayLike, dtype: DType | None = None, name: str = "", layout: Layout | None = None) -> NDArray:
-        """A copy of these values, by default in numpy's dtype, row-major. Raises InvalidDataType for numpy dtypes that the library lacks."""
+        """A copy of these values, by default in numpy's dtype and row-major. InvalidDataType for numpy dtypes that the library lacks."""
         array = np.asarray(values)
         desc = describe(dtype or _dtype(array, name), array.shape, layout)
         made = Store(allocate(desc.nbytes), desc, 1)

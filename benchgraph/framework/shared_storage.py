@@ -116,7 +116,7 @@ class Chunk:
                 self.current = Store(store.buffer, store.desc, old.version + written, store.data)
 
     def convert(self, desc: MemoryDesc, where: str) -> bool:
-        """Change the layout permanently; values and version stay. False if it is so already, the memory is the user's, or it cannot grow."""
+        """Change the layout permanently; values and version stay. False if it is so already, or the memory cannot be replaced."""
         with self.lock:
             old = self.store(where)
             if old.desc == desc or (old.desc.is_plain and desc.is_plain) or self.borrowed:

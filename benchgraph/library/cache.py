@@ -22,9 +22,9 @@ UNLIMITED_MB = 2**44 - 1  # the whole address space
 
 
 class Cache(Generic[V]):
-    """At most `capacity` values; 0 stores none. hits, misses: look-ups so far; one that waits for another thread's value is a hit.
+    """At most `capacity` values (0: none), or as many as that function returns when first needed.
 
-    capacity may be a function, called when the capacity is first needed.
+    hits, misses: look-ups so far; one that waits for another thread's value is a hit.
     """
 
     def __init__(self, capacity: int | Callable[[], int]) -> None:
@@ -53,7 +53,7 @@ class Cache(Generic[V]):
             self._trim()
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value for a key, made if it is not there. If another thread is making it, waits and shares the value.
+        """The value for a key, made if it is not there, or shared with a thread that is making it.
 
         An exception of `make` is raised in its caller only: waiting threads try again. With capacity 0 every caller makes its own.
         """

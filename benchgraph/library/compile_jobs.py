@@ -5,8 +5,8 @@ Threads would gain nothing: llvmlite admits one at a time to LLVM, and Python's 
 A worker compiles and sends the object file; this process links it, stores it in the disk cache, and logs the compilation, in the order of
 the partitions. What no worker compiled, because it died or there is an error to raise, this process compiles itself, so errors are those of
 `compile_partition`. It compiles everything itself with one thread or one partition, if all others are on disk, if stages are printed or
-dumped (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG), while another thread uses the workers, while starting them does not pay (WORTH), and
-until they have started. Only code that is about to measure waits for their start (`settle`).
+dumped, while another thread uses the workers, while starting them does not pay (WORTH), and until they have started. Only code that is
+about to measure waits for their start (`settle`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Executables: TypeAlias = dict[int, Executable]  # by position among the orders
 
 
 def compile_partitions(partitions: Sequence[Partition], target: Target | None = None) -> Iterator[Executable]:
-    """The executables, in order; several processes make them. Partitions that are equal but for ids share one.
+    """The executables, in order. Partitions that are equal but for ids share one.
 
-    Raises the errors of compile_partition, for the first partition that has one, in its place. compile_s of an executable is the time in
-    the process that compiled it, and the time to link it; 0 for one that shares another's.
+    Raises the errors of compile_partition, for the first partition that has one, in its place. compile_s of an executable: the time to
+    compile it, in whichever process, and to link it; 0 for one that shares another's.
     """
     is_shown = config().shows_stages or is_recorded()  # of every partition, also of equal ones
     jobs = config().compile_jobs or (target or current()).cores

@@ -74,9 +74,8 @@ Message: TypeAlias = Ready | Answer | None
 
 
 class Tickets:
-    """Numbers from 0, drawn in order by several processes, each number once.
-
-    A pipe holds them, as GNU make's jobserver does: reads of a few bytes that were written at once are atomic.
+    """Numbers from 0, drawn in order by several processes, each once. A pipe holds them, as GNU make's jobserver does, since reads of a few
+    bytes that were written at once are atomic.
     """
 
     MOST = 1024  # a pipe holds at least a page of 4096 bytes
@@ -153,9 +152,8 @@ class Worker(Child):
 
 
 def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
-    """Serve until the parent closes the pipe or ends.
-
-    pipe, tickets: file descriptors. package: the folder of the parent's package, which it began to load at loaded_ns, by time.time_ns().
+    """Serve until the parent closes the pipe or ends. pipe, tickets: file descriptors. package, loaded_ns: the folder of the parent's
+    package, and when it began to load it, by time.time_ns().
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(tickets, False)

@@ -63,10 +63,7 @@ class CompiledPartition:
         return self._tensors[id]
 
     def get_inplace_ports(self) -> tuple[tuple[int, int], ...]:
-        """(input id, output id) pairs: the output may use the whole memory of the input, and then overwrites it.
-
-        A hint: with other memory the result is the same.
-        """
+        """(input id, output id) pairs: the output may overwrite the input's memory. A hint: with other memory the result is the same."""
         ins, outs = self.description.inputs, self.description.outputs
         return tuple((ins[i].id, outs[o].id) for i, o in sorted(self.executable.inplace))
 
@@ -75,11 +72,10 @@ class CompiledPartition:
         return LogicalTensor(SCRATCHPAD_ID, DType.u8, (self.executable.scratchpad_bytes,), (1,))
 
     def execute(self, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None = None) -> None:
-        """Run once. Tensors are in the order of their logical tensors at compile; results go to the outputs' memory.
+        """Run once. Tensors are in the order of their logical tensors at compile; the engine allocates outputs without memory.
 
-        The engine allocates outputs without memory. scratchpad: memory for the temporaries of one execution at a time, at least of the size
-        of get_scratchpad_logical_tensor; by default from the engine's allocator. Raises InvalidArguments for tensors that are not those of
-        compile, OutOfMemory.
+        scratchpad: memory for the temporaries of one execution at a time, at least of the size of get_scratchpad_logical_tensor; by default
+        from the engine's allocator. Raises InvalidArguments for tensors that are not those of compile, OutOfMemory.
         """
         try:
             pool, held = stream.threadpool, (*map(_HELD, inputs), *map(_HELD, outputs))

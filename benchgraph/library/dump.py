@@ -5,8 +5,8 @@
     graph-<partition id>-<hash>.json  a compiled partition with its shapes and layouts; the hash is of these and its ops
 
 They are written to the current directory, as oneDNN's are, and are cases for `benchgraph --driver graph --case`. Requested by
-set_dump_mode, else by BENCHGRAPH_DUMP (or ONEDNN_GRAPH_DUMP), also on the command line: there the id of a graph is the index of its case,
-and with several policies each has a file graph-<id>-<policy>-partitioning.json.
+set_dump_mode, else by BENCHGRAPH_DUMP. On the command line the id of a graph is the index of its case, and with several policies each has a
+file graph-<id>-<policy>-partitioning.json.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _chosen: GraphDumpMode | None = None  # None: as the environment variable says
 def set_dump_mode(modes: GraphDumpMode, *, allow_exception: bool = True) -> Status:
     """Set what is written from now on, overriding the environment variable.
 
-    Raises InvalidArguments for anything but the modes' bits; with allow_exception False returns the status instead.
+    InvalidArguments for anything but the modes' bits; with allow_exception False returns the status instead of raising.
     """
     global _chosen
     try:

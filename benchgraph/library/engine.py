@@ -35,8 +35,7 @@ class Engine:
 class Stream:
     """An in-order queue on an engine. Execution is synchronous, so `wait` returns at once.
 
-    threadpool: the user's threads (`num_threads` and `parallel_for(n, task)`, see ThreadPool), which run parallel code; None: the
-    library's. Raises InvalidArguments for an invalid engine or pool.
+    threadpool: the user's threads, which run parallel code; None: the library's. Raises InvalidArguments for an invalid engine or pool.
     """
 
     engine: Engine

@@ -19,10 +19,10 @@ _ids = count()
 
 
 class Graph:
-    """A graph under construction. Not thread-safe, as the specification allows; partitions of a finalized graph are.
+    """A graph under construction, to which ops are added in any order. Not thread-safe; partitions of a finalized graph are.
 
-    engine_kind: of its partitions. fpmath_mode: how far f32 may be rounded; the default is BENCHGRAPH_DEFAULT_FPMATH_MODE. id: unique in
-    the process. Ops may be added in any order. Every error has oneDNN's `status`.
+    fpmath_mode: how far f32 may be rounded; the default is BENCHGRAPH_DEFAULT_FPMATH_MODE. id: unique in the process. Errors have oneDNN's
+    `status`.
     """
 
     def __init__(self, engine_kind: str = "cpu", fpmath_mode: FpmathMode | None = None) -> None:
@@ -33,10 +33,7 @@ class Graph:
         self.set_fpmath_mode(FpmathMode(config().default_fpmath_mode) if fpmath_mode is None else fpmath_mode)
 
     def set_fpmath_mode(self, mode: FpmathMode, apply_to_int: bool = False) -> None:
-        """How far the graph's partitions may round f32, and, with apply_to_int, whether int8 and int4 ops may be computed in floats.
-
-        Raises InvalidGraph once the graph is finalized.
-        """
+        """How far f32 may be rounded; apply_to_int: also in ops on integers, as floats. InvalidGraph once the graph is finalized."""
         self._check_open("set_fpmath_mode", "set the mode before finalize()")
         if not isinstance(mode, FpmathMode):
             fix = f"use one of {', '.join(map(str, FpmathMode))}"
@@ -55,8 +52,8 @@ class Graph:
     def add_op(self, op: Op | api.Op, *, allow_exception: bool = True) -> Status:
         """Check an op against the op table and add it. allow_exception False: return the status instead of raising.
 
-        InvalidGraph when finalized; InvalidGraphOp (or a subclass) for an op that its row does not allow, and for a duplicate op id, which
-        oneDNN ignores silently; InvalidArguments for anything but an op.
+        InvalidGraph when finalized; InvalidGraphOp for an op that its row does not allow, and for a duplicate op id, which oneDNN ignores
+        silently; InvalidArguments for anything but an op.
         """
         try:
             self._add(op.described if isinstance(op, Op) else op)

@@ -14,12 +14,11 @@ from benchgraph.core.tensor import MAX_ID, LogicalTensor
 class Op:
     """An operation to be added to a graph, described at once or step by step:
 
-        Op(0, "MatMul", inputs=[src, wei], outputs=[dst], transpose_b=True)
-        Op(0, "MatMul").add_inputs([src, wei]).add_output(dst).set_attr("transpose_b", True)
+            Op(0, "MatMul", inputs=[src, wei], outputs=[dst], transpose_b=True)
+            Op(0, "MatMul").add_inputs([src, wei]).add_output(dst).set_attr("transpose_b", True)
 
-    id: unique in the graph. kind: oneDNN's spelling. Inputs and outputs are in schema order. The graph checks them and the attributes
-    against the schema when the op is added, and copies the op, which may change afterwards. Raises InvalidArguments for an invalid id,
-    name, tensor or attribute value.
+    id: unique in the graph. kind: oneDNN's spelling. Inputs and outputs are in schema order. The graph checks and copies the op when it is
+    added. Raises InvalidArguments for an invalid id, name, tensor or attribute value.
     """
 
     def __init__(
@@ -61,10 +60,7 @@ class Op:
         return self
 
     def set_attr(self, name: str, value: object) -> Op:
-        """value: an integer, a number, a boolean, a string that is not empty, or a sequence of integers or numbers.
-
-        The graph checks name and type when the op is added.
-        """
+        """value: an integer, a number, a boolean, a string that is not empty, or a sequence of numbers. The graph checks its type."""
         self.attrs[name] = _attr_value(value, f"{self.described.label}: attribute '{name}'")
         return self
 

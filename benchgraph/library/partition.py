@@ -111,13 +111,12 @@ class Partition:
         return self.description.outputs
 
     def compile(self, inputs: Sequence[LogicalTensor], outputs: Sequence[LogicalTensor], engine: Engine) -> CompiledPartition:
-        """Compile for these logical tensors, one per port, matched by id.
+        """Compile for these logical tensors, one per port, matched by id; others are ignored.
 
         inputs: all dims known, layout strided or opaque. outputs: dims may be unknown; layout strided, opaque, or any, which becomes
-        opaque: column blocks if the graph's products read it, else row-major. Logical tensors that are no port are ignored. Raises
-        InvalidArguments (an unsupported partition, a port without its tensor, another dtype than the port's, unknown input dims, an unknown
-        layout id), InvalidShape (dims that contradict the inferred ones, or cannot be inferred), Unimplemented (a dtype without code
-        generation).
+        opaque: column blocks if the graph's products read it, else row-major. Raises InvalidArguments (an unsupported partition, a port
+        without its tensor, another dtype than the port's, unknown input dims, an unknown layout id), InvalidShape (dims that contradict the
+        inferred ones, or cannot be inferred), Unimplemented (a dtype without code generation).
         """
         begin = time.perf_counter()
         self._check_compilable(engine)

@@ -36,10 +36,9 @@ class Compiled(Protocol):
         """What it runs on, by the library's names; () if the library does not tell."""
 
     def bind(self, inputs: Sequence[NDArray[np.generic]], outputs: Sequence[NDArray[np.generic]]) -> Bound:
-        """Bind the buffers, in the order of the partition's inputs and outputs.
+        """Bind the buffers, in the order of the partition's inputs and outputs; they are used in place and kept alive.
 
-        Each array has the dtype, shape and strides of its logical tensor; that of an s4 or u4 tensor is its packed memory, uint8 of shape
-        (nbytes,) (core/arrays.py). They are used in place and kept alive.
+        Each array has the dtype, shape and strides of its logical tensor; that of an s4 or u4 tensor is its packed memory (core/arrays.py).
         """
 
 
@@ -82,9 +81,8 @@ class Library(Protocol):
 
 class Chain(Protocol):
     def run(self, times: int) -> float | None:
-        """Execute all steps in order, `times` times, in one native call.
-
-        Returns the seconds of that call by the library's clock; None if the caller may time it.
+        """Execute all steps in order, `times` times, in one native call. Returns its seconds by the library's clock; None: time it
+        yourself.
         """
 
     @property

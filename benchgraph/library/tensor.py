@@ -48,13 +48,12 @@ class Tensor:
     """Data of a logical tensor whose dims are known and whose layout is strided or opaque.
 
     handle: a numpy array with the logical tensor's dtype, shape and strides, used in place and owned by the user; ALLOCATE: allocated by
-    the engine, and freed with the tensor; None: no memory yet. `set_data_handle` provides it, or the execution that writes the tensor,
-    which also determines open dims and layouts. `array` is the memory, which may be written; `elements` its contents. Raises
-    InvalidArguments for a handle that does not fit and for a host scalar, OutOfMemory.
+    the engine, and freed with the tensor; None: no memory until `set_data_handle` or the execution that writes the tensor, which also
+    determines open dims and layouts. `array` is the memory; `elements` its contents. Raises InvalidArguments for a handle that does not fit
+    and for a host scalar, OutOfMemory.
 
-    s4 and u4 are stored two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,). A handle
-    of ml_dtypes' int4 or uint4, one byte per element, in the tensor's shape, is copied to packed memory: later changes of the handle do not
-    reach the tensor. Memory of an opaque layout is bytes: uint8 of shape (logical.nbytes,).
+    s4 and u4 are stored two to a byte (core/arrays.py): `array` and a handle used in place are uint8 of shape (logical.nbytes,), as is
+    memory of an opaque layout. A handle of ml_dtypes' int4 or uint4, one byte per element, is copied to packed memory.
     """
 
     def __init__(self, logical: LogicalTensor, engine: Engine, handle: Array | _Memory | None = ALLOCATE) -> None:
@@ -78,9 +77,7 @@ class Tensor:
 
     @classmethod
     def make_scalar_tensor(cls, logical: LogicalTensor, value: ArrayLike) -> Tensor:
-        """The tensor of a host scalar, with a copy of the value. Raises InvalidArguments for any other logical tensor, and for a value that
-        its dtype cannot hold.
-        """
+        """The tensor of a host scalar, with a copy of the value. InvalidArguments for other logical tensors, and values out of range."""
         if not isinstance(logical, LogicalTensor) or not logical.is_host_scalar:
             raise InvalidArguments("it is no host scalar", where=_name(logical), fix="use Tensor(logical, engine, handle)")
         self = cls.__new__(cls)
@@ -91,8 +88,8 @@ class Tensor:
     def from_dlpack(cls, source: Any, logical: LogicalTensor | None = None, engine: Engine | None = None) -> Tensor:
         """A tensor on another library's memory, used in place. source: anything numpy.from_dlpack accepts.
 
-        logical: describes the memory; by default derived from it, with id 0. Raises InvalidArguments for memory that numpy cannot use (not
-        on the CPU, no type of numpy's own such as bf16) or that does not fit the logical tensor.
+        logical: by default derived from the memory, with id 0. InvalidArguments for memory that numpy cannot use (not on the CPU, bf16), or
+        that does not fit.
         """
         try:
             array = np.from_dlpack(source)
@@ -159,10 +156,7 @@ class Tensor:
         return array
 
     def __dlpack__(self, **request: Any) -> Any:
-        """The memory for another library, shared (the array API's protocol). Raises NotExportable, a BufferError, if that is impossible.
-
-        DLPack through numpy supports numpy's own types only: not bf16, f8, s4 and u4.
-        """
+        """The memory for another library, shared. Raises NotExportable, a BufferError: numpy exports neither bf16 and f8 nor s4 and u4."""
         if self._logical.dtype.is_packed:
             what = f"{self._logical.dtype.value} memory has no DLPack form: two elements share a byte"
             raise NotExportable(what, where=_name(self._logical), fix="pass on the bytes, tensor.array, or a copy, tensor.elements")

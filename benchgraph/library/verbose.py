@@ -2,9 +2,8 @@
 
     benchgraph_verbose,v1,graph,exec,cpu,3,chain,MatMul_0;ReLU_1,,in0_f32:0:strided:undef:4x8:8s1 ...,fpm:strict,jit:avx512,benchgraph,0.01
 
-One line to standard output per event requested by BENCHGRAPH_VERBOSE (or ONEDNN_VERBOSE), preceded by a header on versions, CPU and fields.
-op_names is a `;` list in the order of the partition. data_formats is `data:` and `filter:` with a `;` list each, if an op has such an
-attribute. Times are in milliseconds.
+One line to standard output per event requested by BENCHGRAPH_VERBOSE (or ONEDNN_VERBOSE), after a header. op_names and data_formats
+(`data:`, `filter:`) are `;` lists in the order of the partition. Times are in milliseconds.
 """
 
 from __future__ import annotations

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def onednn_library(path: str = "") -> Library:
-    """oneDNN as a library under test. path: of libdnnl.so; '' = the first that is found.
-
-    Raises InvalidArguments, with a remedy, if there is none, the file is not oneDNN, or it is too old.
-    """
+    """oneDNN as a library under test. path: of libdnnl.so; '' = the first that is found. InvalidArguments if there is none that fits."""
     from benchgraph.onednn.library import OneDnn  # imports numpy, which oneDNN's process does not
 
     return OneDnn(path)

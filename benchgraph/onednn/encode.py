@@ -17,10 +17,8 @@ _FORMS = {"f": float, "i": int, "b": bool, "s": str}
 
 
 def graph(source: Graph, version: Version) -> messages.Graph:
-    """A shape-inferred graph. Raises Unavailable for what needs a newer version, with both versions; InvalidGraphOp for what no version
-    has.
-
-    Our own attributes are left out with a remark.
+    """A shape-inferred graph, without our own attributes (with a remark). Unavailable for what needs a newer version; InvalidGraphOp for
+    what no version has.
     """
     if source.fpmath_apply_to_int and version < FPMATH_OF_INTEGERS:
         raise _too_old("a math mode that holds for integers too", FPMATH_OF_INTEGERS, version, "")

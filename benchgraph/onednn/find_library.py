@@ -23,10 +23,7 @@ _OPENCL = "libintelocl.so"  # the Intel OpenCL CPU runtime, needed by the CPU en
 
 
 def find(path: str = "") -> str:
-    """The file to load: path, BENCHGRAPH_ONEDNN, that of a wheel, else SONAME, which the loader searches on the system.
-
-    Raises InvalidArguments for a given file that does not exist.
-    """
+    """The file to load: path, BENCHGRAPH_ONEDNN, that of a wheel, else SONAME, which the loader searches. InvalidArguments if missing."""
     for named, where in ((path, f"--library=onednn:{path}"), (config().onednn, "BENCHGRAPH_ONEDNN")):
         if named:
             return _existing(Path(os.path.expanduser(named)), where)  # keeps ~user of an unknown user
@@ -54,10 +51,8 @@ def _in_wheels() -> Iterator[Path]:
 
 
 def surroundings(path: str, threads: int) -> dict[str, str]:
-    """The environment of a process that loads this file and runs on so many threads.
-
-    Libraries beside it are found, as wheels without a run path need. A SYCL build gets the OpenCL runtime beside it. Idle OpenMP threads
-    spin shortly (SPIN).
+    """The environment of a process that loads this file and runs on so many threads: idle OpenMP threads spin shortly (SPIN), libraries
+    beside the file are found, as wheels without a run path need, and a SYCL build gets the OpenCL runtime beside it.
     """
     changes = {"OMP_NUM_THREADS": str(threads)}
     defaults = dict(SPIN)

@@ -54,10 +54,7 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """Machine code in this process, valid as long as this object lives.
-
-    units: its objects. threads: how many threads its parallel loops may use, each of which needs an arena.
-    """
+    """Machine code in this process, valid as long as this object lives. threads: the limit of its parallel loops; each has an arena."""
 
     units: tuple[Unit, ...] = field(repr=False)
     isa: Isa
@@ -97,8 +94,7 @@ def _optimized(text: str, target_machine: llvm.TargetMachine) -> llvm.ModuleRef:
 
 @contextmanager
 def _passes() -> Iterator[llvm.ModulePassManager]:
-    """PASSES, freed afterwards: 2 to 10 KB for each module, which llvmlite 0.50 leaks, as the method that would free them is overridden by
-    one that does nothing."""
+    """PASSES, freed afterwards: llvmlite 0.50 would leak 2 to 10 KB per module, as it overrides the method that frees them."""
     passes = llvm.create_new_module_pass_manager()
     try:
         for name in PASSES:
@@ -110,10 +106,10 @@ def _passes() -> Iterator[llvm.ModulePassManager]:
 
 
 def code_generation_level(text: str) -> int:
-    """The level of code generation for IR: FAST_COMPILE if its functions are not to be optimised (`optnone`).
+    """FAST_COMPILE for IR with functions that are not to be optimised (`optnone`), else OPTIMISED.
 
-    At OPTIMISED, `optnone` disables most of LLVM's passes, on which later ones rely: LLVM 22's X86FixupInstTuning ends the process at a
-    blend of 16-bit lanes that an earlier pass would have rewritten.
+    At OPTIMISED, `optnone` disables passes that later ones rely on: LLVM 22's X86FixupInstTuning then ends the process at a blend of 16-bit
+    lanes.
     """
     return FAST_COMPILE if "optnone" in text else OPTIMISED
 
@@ -169,9 +165,9 @@ def compile_cached(text: str, isa: Isa, opt: int | None = None) -> Unit:
 def all_kept(texts: Iterable[str], isa: Isa) -> tuple[Unit, ...]:
     """`compile_cached` for each text as soon as it is there, on other threads in parallel, while the next one is emitted.
 
-    One core is left to this thread, which emits the texts; afterwards it compiles those that no thread has begun, from the last one on, as
-    functions take longer than kernels. It alone reads and writes the disk, where each of many system calls would make another thread wait
-    for its time slice (docs/measurements/runtime.md).
+    One core is left to this thread, which emits the texts and then compiles those that no thread has begun, from the last one on, as
+    functions take longer than kernels. It alone reads and writes the disk: every system call may make a thread wait for its time slice
+    (docs/measurements/runtime.md).
     """
     with ThreadPoolExecutor(max(host().cores - 1, 1)) as pool:
         compilations = (_Compilation(text, isa, code_generation_level(text)) for text in texts)

@@ -56,8 +56,8 @@ class ConstantCache:
     """Constants by init function and addresses of its inputs, for executables that compute the same from the same buffers.
 
     Entries stay until memory of their sources is freed, so that other memory at the same address is not mistaken for it, or the capacity is
-    set. Changes in place are not noticed, as in oneDNN. A full cache takes nothing more in. capacity: megabytes, or a function that returns
-    them when first needed; 0 keeps nothing. hits, misses: look-ups so far.
+    set. Changes in place are not noticed, as in oneDNN. A full cache takes no more. capacity: megabytes, or a function called when first
+    needed; 0 keeps nothing. hits, misses: look-ups so far.
     """
 
     def __init__(self, capacity: int | Callable[[], int]) -> None:
@@ -91,8 +91,7 @@ class ConstantCache:
     def get(self, key: Hashable, nbytes: int, sources: Sequence[Array], make: Callable[[], Constants]) -> Constants | None:
         """The constants for a key, possibly not computed yet; None if the cache is off, or has no room for them.
 
-        nbytes: of the constants; sources: what they are computed from. The first caller makes them; others get the same object, and wait on
-        its lock while they are computed.
+        nbytes: of the constants; sources: what they are computed from. Callers share the object, and wait on its lock while it is computed.
         """
         if not self.capacity:
             return None

@@ -33,10 +33,9 @@ _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @dataclass(frozen=True)
 class Signature:
-    """How the functions of a module are called.
+    """Parameters of main: (inputs, outputs, constants); of init: (inputs at positions init_inputs, constants).
 
-    Parameters of main: (inputs, outputs, constants); of init: (inputs at positions init_inputs, constants). constants are buffers of the
-    executable that outlive a call; literals[i] is the initial content of constants[i], None for those that init fills.
+    constants outlive a call; literals[i] is the initial content of constants[i], None for those that init fills.
     """
 
     inputs: tuple[Tensor, ...]
@@ -70,9 +69,9 @@ class Executable:
     executables if they are in the cache of constant tensors. The others live as long as one of the Bounds or its `kept_alive`, which also
     keeps the input arrays alive, so that no other array gets the same address.
 
-    inplace: (input, output) positions that may be bound to the same memory. scratchpad_bytes: size of a user's scratchpad (of any
-    alignment) for the temporaries of one execution; 0 if there are none. layouts: of the outputs; the buffer of a blocked one has its
-    physical shape. is_warm: it was read from disk. init_digest: given if the functions of the module have no bodies.
+    inplace: (input, output) positions that may be bound to the same memory. scratchpad_bytes: of a user's memory, of any alignment, for the
+    temporaries of one execution. layouts: of the outputs; the buffer of a blocked one has its physical shape. is_warm: it was read from
+    disk. init_digest: given if the functions of the module have no bodies.
     """
 
     def __init__(
@@ -109,9 +108,9 @@ class Executable:
     ) -> Bound:
         """Fix the buffers. Raises InvalidArguments for a buffer that does not match its tensor or overlaps another one; OutOfMemory.
 
-        An output may overlap an input only as a pair of `inplace` with the same address. Temporaries and constants come from the allocator,
-        temporaries from the scratchpad if one is given. Two threads must not call one Bound at the same time, nor Bounds that share a
-        scratchpad. generations: of the inputs' contents, 0 by default; constants are computed again for a new generation.
+        An output may overlap an input only as a pair of `inplace` with the same address. Temporaries come from the scratchpad, else, like
+        constants, from the allocator. Bounds that share a scratchpad, and calls of one Bound, must not overlap in time. generations: of the
+        inputs' contents, 0 by default; constants are computed again for a new generation.
         """
         check_buffers("input", inputs, self.signature.inputs)
         check_buffers("output", outputs, self.signature.outputs)

@@ -25,8 +25,8 @@ Status = tuple[str, int, int, int, int]  # path in the package, size, times of m
 def compiler_digest(store: Store) -> str | None:
     """A digest of the names and contents of the compiler's files, as this process has loaded them; None if they have changed since.
 
-    Reading all of them takes 5 ms, so the disk cache keeps the digest under the files' stat data; ctime cannot be set by users, so equal
-    stat data mean equal contents.
+    The disk cache keeps it under the files' stat data: reading all takes 5 ms, and equal ctimes, which users cannot set, mean equal
+    contents.
     """
     return _digest(store, ROOT, LOADED_NS)
 

@@ -269,8 +269,7 @@ def resolve_runtime(kind: str) -> str:
 def runtime_symbol(kind: str, threads: int) -> int:
     """The address of `benchgraph_parallel` for this runtime and thread count.
 
-    Raises InvalidArguments for an unknown kind, a count below 1, and more threads than can be started; Unimplemented for omp without an
-    OpenMP library.
+    InvalidArguments for an unknown kind, or too few or too many threads; Unimplemented for omp without an OpenMP library.
     """
     if kind not in KINDS:
         raise InvalidArguments(f"no thread runtime is called {kind!r}", where="thread runtime", fix=f"choose one of {', '.join(KINDS)}")

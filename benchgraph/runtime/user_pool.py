@@ -1,8 +1,8 @@
 """Parallel regions on a user's thread pool, in Python.
 
-The same machine code is linked a second time with `benchgraph_parallel` bound to a callback into Python. It splits the region into as many
-shares as the pool has threads, at most as many as the code was compiled for, and passes them to the pool. A share is compiled code that
-runs without the GIL, so shares run in parallel. Each costs some microseconds more than on the library's own threads.
+The same machine code is linked a second time with `benchgraph_parallel` bound to a callback into Python, which splits the region into at
+most as many shares as the pool has threads and the code was compiled for. A share is compiled code that runs without the GIL, so shares run
+in parallel.
 
 An exception cannot pass through compiled code. So the first failure is kept, later regions of the same call do nothing, and the failure is
 raised when the compiled function returns. A region never ends while one of its shares runs, whatever the pool does.

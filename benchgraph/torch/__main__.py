@@ -26,9 +26,7 @@ from benchgraph.torch.table import DTYPES, measure, show
 def main(
     models: tuple[str, ...], dtypes: tuple[str, ...], batches: tuple[int, ...], size: int | None, threads: int | None, rounds: int
 ) -> None:
-    """The number of ops that torch.compile(model, backend="benchgraph") offloads for three models, and times interleaved with eager and
-    inductor.
-    """
+    """The ops that torch.compile(model, backend='benchgraph') offloads for three models; times interleaved with eager and inductor."""
     if threads:
         torch.set_num_threads(threads)
     console = Console(width=None if sys.stdout.isatty() else 160)

@@ -69,8 +69,8 @@ class Epoch:
         )
 
     def after(self, env: Env) -> Epoch:
-        """The epoch of these weights. Steps that read no changed weights stay; the others get another compiled partition, since each keeps
-        its computed constants. Raises NotConstant.
+        """The epoch of these weights. Steps that read no changed weights stay; others get a new compiled partition, as each keeps its
+        computed constants. Raises NotConstant.
         """
         unversioned = [key for key in self._watched if env[key].is_inference()]
         if unversioned:

@@ -15,9 +15,9 @@ aten = torch.ops.aten
 def _attention(
     src: Tensor, heads: int, qkv: Tensor, qkv_bias: Tensor | None, out: Tensor, out_bias: Tensor | None, hidden: Tensor | None
 ) -> Tensor:
-    """Self-attention of [batch, tokens, width]. Its three projections are separate products on views of one weight tensor, so that their
-    results need no splitting. hidden: true for positions that are masked; a token with all positions masked becomes NaN, as in eager, where
-    scaled_dot_product_attention alone gives zeros.
+    """Self-attention of [batch, tokens, width], with three products on views of one weight tensor, so that no result needs splitting.
+    hidden: true for masked positions; a token with all positions masked becomes NaN, as in eager, where scaled_dot_product_attention gives
+    zeros.
     """
     batch, tokens, width = src.shape
 

@@ -63,7 +63,7 @@ class Draft:
     """ops: the library's, including Wildcards. owner: op id -> the node it was made for. reasons: why a node is not offloaded.
 
     value: the tensors of a node's results, None for unsupported ones. views: tensor id -> its view. literals: tensor id -> a constant of
-    ours. strides: of tensors that PyTorch may read; others may have any layout. leaving: the outputs of the graph.
+    ours. strides: of tensors that PyTorch may read; others may have any layout.
     """
 
     def __init__(self, module: fx.GraphModule, rows: Mapping[Any, Row], constant: frozenset[int], refused: Mapping[str, str]) -> None:

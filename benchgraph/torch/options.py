@@ -14,8 +14,8 @@ WHERE = "torch.compile: options"
 
 @dataclass(frozen=True)
 class Options:
-    """policy: of partitioning. constants: whether weights count as constant without gradients, so that what the library computes from them
-    is kept. dump: a directory for the library's part of every graph as JSON; name: the prefix of these files.
+    """policy: of partitioning. constants: whether weights are constant without gradients, so that results computed from them are kept.
+    dump: a directory for the library's part of every graph as JSON; name: the prefix of these files.
     """
 
     policy: Policy = Policy.fused

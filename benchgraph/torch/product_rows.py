@@ -41,10 +41,7 @@ def _attention(
     attn_mask: LogicalTensor | None = None,
     scale: float | None = None,
 ) -> tuple[LogicalTensor | None, ...]:
-    """softmax(query @ key^T * scale + mask) @ value; the second result, the logarithms of the sums, is not computed.
-
-    A query whose scores are all -inf gets zeros, as in eager.
-    """
+    """softmax(query @ key^T * scale + mask) @ value, without the logarithms of the sums. Zeros, as in eager, if all scores are -inf."""
     if dropout_p:
         raise Unmapped(f"dropout of {dropout_p}")
     if query.shape is None or (attn_mask is not None and not attn_mask.dtype.is_float):

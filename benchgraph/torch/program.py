@@ -87,10 +87,7 @@ class Input:
 
 
 class Program:
-    """Threads may run it at the same time. graph: the library's part of the graph.
-
-    inputs: checks of the graph's inputs; None for numbers, which are traced as constants.
-    """
+    """graph: the library's part. inputs: checks; None for numbers, which are traced as constants. Threads may run it at the same time."""
 
     def __init__(self, draft: Draft, compiled: CompiledSteps, summary: Summary, names: Sequence[str]) -> None:
         self._steps, fresh = compiled
@@ -106,9 +103,8 @@ class Program:
         self._epoch = Epoch.first([*self.constant, *self._attrs], fresh)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        """The graph's results. args: the graph's arguments; emptied, so that unused tensors are freed after their last read.
-
-        Raises the errors of an input, naming it and the op that reads it, and NotConstant.
+        """The graph's results. args: emptied, so that tensors are freed after their last read. Raises the errors of inputs, and
+        NotConstant.
         """
         env: Env = dict(self._attrs)
         for arg, (key, given) in zip(args, self._inputs, strict=True):
