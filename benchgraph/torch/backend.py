@@ -6,10 +6,10 @@ weights are constants. With gradients, the forward graph is offloaded with weigh
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextvars import ContextVar
+from dataclasses import replace
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -110,8 +110,8 @@ class Compiled:
         program = build(module, self._constant, _engine(threads), self._options.policy, self._names)
         if self._options.dump and program.graph.ops:
             _dump(program, self._options)
-        for record in tuple(_recording.lists):
-            record.append(program.summary)
+        for summaries in _recorded.get():
+            summaries.append(program.summary)
         return program
 
 
@@ -140,20 +140,15 @@ def _dump(program: Program, options: Options) -> None:
         raise InvalidArguments(f"cannot write {path}: {bad.strerror}", where=f"{WHERE}: dump", fix="name a directory of yours") from bad
 
 
-@dataclass
-class _Recording(threading.local):
-    lists: list[list[Summary]] = field(default_factory=list)
-
-
-_recording = _Recording()
+_recorded: ContextVar[tuple[list[Summary], ...]] = ContextVar("_recorded", default=())
 
 
 @contextmanager
 def recorded() -> Iterator[list[Summary]]:
     """The summaries of graphs that this thread compiles inside the block."""
     summaries = list[Summary]()
-    _recording.lists.append(summaries)
+    token = _recorded.set((*_recorded.get(), summaries))
     try:
         yield summaries
     finally:
-        _recording.lists.remove(summaries)
+        _recorded.reset(token)
