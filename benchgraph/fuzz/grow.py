@@ -23,6 +23,7 @@ from benchgraph.onednn.table import Version
 from benchgraph.ops.spec import Call, OpSpec, Role
 
 ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.data_movement: 4}  # weights of the next op's role
+# Weights for the first op: graphs mostly begin with an expensive one.
 BEGINNINGS = {Role.pointwise: 2, Role.anchor: 9, Role.row: 3, Role.data_movement: 2}
 MISFIT = 0.05  # weight of a row without samples of the tensor's rank
 CONVERTS = 2  # weight of casts and (de)quantisation
@@ -62,16 +63,11 @@ class Growth:
 
     def _append_one(self) -> None:
         src = self._source()
-        row, port = _row(self.rng, src.type if src else None, self._roles())
+        row, port = _row(self.rng, src.type if src else None, ROLES if self.ops else BEGINNINGS)
         fit = ANYTHING if src is None else Fit(port, src.type)
         call = draw(self.rng, row, fit, self.tally)
         if call is not None:
-            given = {} if src is None else {port: src}
-            self._append(row, call, given)
-
-    def _roles(self) -> Mapping[Role, float]:
-        """Graphs mostly begin with an expensive op."""
-        return ROLES if self.ops else BEGINNINGS
+            self._append(row, call, {} if src is None else {port: src})
 
     def _source(self) -> LogicalTensor | None:
         """The tensor that the next op reads; None for an op with new inputs only."""

@@ -31,11 +31,7 @@ SCALE = 64.0  # factor on noise and tolerance, so that discontinuities that nois
 MARGIN = 4.0  # a row's threshold over its op's real error: a rounding is half an eps, and two are allowed
 STORED = 1.0  # noise of storing in a narrower type, in its eps: twice a rounding
 RESETS = 0.35  # share of tensors whose error a run resets; every second run resets all of narrow types, which have the largest tolerance
-MODES = {
-    "bf16": (DType.bf16,),
-    "f16": (DType.f16,),
-    "any": (DType.bf16, DType.f16),
-}  # math modes, and the dtypes that operands may be rounded to
+MODES = {"bf16": (DType.bf16,), "f16": (DType.f16,), "any": (DType.bf16, DType.f16)}  # math modes: dtypes that operands may be rounded to
 # Largest share of zeros of a result inside the graph. For an output of the graph the op's row says it, as if the op were alone, since
 # partitions of libraries are unknown here, and larger ones are only allowed more.
 MOST_ZEROS = 0.9
@@ -90,10 +86,9 @@ def _reals(a: Array) -> Array:
 
 def _stays_in_range(call: Call, largest_input: float) -> bool:
     """Whether intermediate results of a product of many numbers fit into f32, in any order of multiplication."""
-    lowering = spec(call.kind).lowering.form
-    if (
-        not (isinstance(lowering, Reduction) and lowering.init == 1) or not call.outs[0].elements
-    ):  # a reduction that begins with 1 multiplies
+    form = spec(call.kind).lowering.form
+    multiplies = isinstance(form, Reduction) and form.init == 1
+    if not multiplies or not call.outs[0].elements:
         return True
     return call.ins[0].elements / call.outs[0].elements * log(max(largest_input, 1.0)) <= log(LARGEST)
 
@@ -120,7 +115,7 @@ def _rms(values: Array) -> float:
 
 @dataclass
 class _Run:
-    """One evaluation with noise. Every other run has the noise of storing in narrow types; the first one stores in them really, which makes
+    """One evaluation with noise. Every other run has the noise of storing in narrow types; the first one really stores in them, which makes
     different numbers equal. The first two reset no errors.
     """
 
@@ -167,10 +162,8 @@ class _Run:
         return self._noisy(values, threshold * DType.f32.eps, own_size=True)
 
     def _noisy(self, values: Array, share: float, *, own_size: bool) -> NDArray[np.float64]:
-        """Values with relative noise up to this share of the element, or, unless own_size, of the rms if that is larger: the error of sums
-        is relative to their terms.
-
-        Zeros are taken as exact, which most are.
+        """Values with relative noise up to this share: of the element, or, unless own_size, of the rms if that is larger, since the error
+        of sums is relative to their terms. Zeros are taken as exact, which most are.
         """
         exact = values.astype(np.float64)
         sizes = np.abs(exact)

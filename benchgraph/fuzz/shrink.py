@@ -34,7 +34,7 @@ def shrink(graph: Graph, fails: Callable[[Graph], bool], tries: int = TRIES) -> 
     accepted: Graph | None = graph
     while accepted is not None:
         graph, accepted = accepted, None
-        for candidate in _candidates(graph):
+        for candidate in (c for simplification in SIMPLIFICATIONS for c in _legal(graph, simplification)):
             if candidate in seen:
                 continue
             if spent == tries:
@@ -45,11 +45,6 @@ def shrink(graph: Graph, fails: Callable[[Graph], bool], tries: int = TRIES) -> 
                 accepted = candidate
                 break
     return Shrunk(graph, spent)
-
-
-def _candidates(graph: Graph) -> Iterator[Graph]:
-    for simplification in SIMPLIFICATIONS:
-        yield from _legal(graph, simplification)
 
 
 def _legal(graph: Graph, simplification: Simplification) -> Iterator[Graph]:

@@ -94,20 +94,21 @@ def _with(graph: Graph, op: Op) -> Graph:
 def row_major(graph: Graph) -> Iterator[Graph]:
     """Strides made dense: of all tensors, then of one."""
     strided = [t for t in graph.tensors.values() if t.strides != dense_strides(t.known_shape)]
-    dense = {t.id: replace(t, strides=dense_strides(t.known_shape)) for t in strided}
-    if len(dense) > 1:
-        yield graph.with_tensors(dense)
-    for t in dense.values():
+    yield from _all_then_each(graph, [replace(t, strides=dense_strides(t.known_shape)) for t in strided])
+
+
+def _all_then_each(graph: Graph, tensors: list[LogicalTensor]) -> Iterator[Graph]:
+    """The graph with all these tensors, which replace those of the same ids, then with each of them."""
+    if len(tensors) > 1:
+        yield graph.with_tensors({t.id: t for t in tensors})
+    for t in tensors:
         yield graph.with_tensors({t.id: t})
 
 
 def without_properties(graph: Graph) -> Iterator[Graph]:
     """The properties of inputs (constant, host scalar) removed: from all inputs, then from one at a time."""
-    plain = {t.id: replace(t, property_type=PropertyType.undef) for t in graph.inputs if t.property_type is not PropertyType.undef}
-    if len(plain) > 1:
-        yield graph.with_tensors(plain)
-    for t in plain.values():
-        yield graph.with_tensors({t.id: t})
+    undef = PropertyType.undef
+    yield from _all_then_each(graph, [replace(t, property_type=undef) for t in graph.inputs if t.property_type is not undef])
 
 
 def in_f32(graph: Graph) -> Iterator[Graph]:
