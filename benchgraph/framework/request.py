@@ -104,12 +104,9 @@ class Output:
         if not self._is_open:
             raise InvalidArguments("its output is committed twice", where=self._where, fix="use `with output(...)`, which commits once")
         self._is_open = False
-        if self.action is Action.publish:
-            self._publish()
-        elif self.action is Action.copy_back:
-            self._copy_back()
-        elif self.action is Action.add_back:
-            self._add_back()
+        commits = {Action.publish: self._publish, Action.copy_back: self._copy_back, Action.add_back: self._add_back}
+        if self.action in commits:
+            commits[self.action]()
 
     def _publish(self) -> None:
         assert self._pending is not None
