@@ -165,9 +165,6 @@ def _label(op: ApiOp) -> str:
     return f"{op.kind}#{op.id}"
 
 
-# ---- nests -----------------------------------------------------------------------------------------------------------
-
-
 def _nests(g: Graph, record: Record) -> Iterator[Nest]:
     begins = {n.about[0]: n.why for n in record.notes if len(n.about) == 1}
     off = any(s.is_off and s.name == "fuse-coarse" for s in record.steps)
@@ -215,9 +212,6 @@ def _value(g: Graph, id: int) -> str:
     v = g.value(id)
     layout = "" if v.layout.is_plain else f" {v.layout}"
     return f"%{v.id}: {v.dtype.value}[{','.join(map(str, v.shape))}]{layout}"
-
-
-# ---- memory ----------------------------------------------------------------------------------------------------------
 
 
 def _graph_steps(steps: Iterable[Step]) -> Iterator[PassStep]:

@@ -48,9 +48,8 @@ def entry_reads(g: Graph, node: FusedOp, buffers: Collection[int], batch: int) -
 
 def entry_writes(g: Graph, stage: Stage, batch: int) -> dict[int, Dims]:
     """For every buffer that a stage at the batch anchor writes, the dims that select the batch entry."""
-    domain = domain_of(g, stage.ops)
+    domain, dims = domain_of(g, stage.ops), dict[int, Dims]()
     names = _names(stage, len(domain.extents), batch)
-    dims: dict[int, Dims] = {}
     for op in stage.ops:
         for v in op.outs:
             axes = domain.axes.get(v)
@@ -120,12 +119,9 @@ def read_index(g: Graph, stage: Stage, domain: Domain, op: Op, port: int, batch:
 
 def _dims(at: Index, batch: int) -> Dims:
     """For each batch loop the dim that it moves along, if it moves by one and nothing else moves there."""
-    return tuple(_dim_of(at, Var(f"$b{loop}")) for loop in range(batch))
-
-
-def _dim_of(at: Index, var: Var) -> int | None:
-    moving = [dim for dim, e in enumerate(at) if step(e, var) != 0]
-    return moving[0] if len(moving) == 1 and at[moving[0]] == var else None
+    variables = [Var(f"$b{loop}") for loop in range(batch)]
+    moving = ([dim for dim, e in enumerate(at) if step(e, var) != 0] for var in variables)
+    return tuple(dims[0] if len(dims) == 1 and at[dims[0]] == var else None for var, dims in zip(variables, moving, strict=True))
 
 
 def common_dims(reads: Iterable[Dims], batch: int) -> Dims:

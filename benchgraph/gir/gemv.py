@@ -33,20 +33,17 @@ def gemv_form(g: Graph, op: Op, machine: MachineTable) -> Gemv | None:
     src, wei = (buffer_axes(g, v, index, axes) for v, index, axes in zip(op.ins, p.operands, ((M, K), (N, K)), strict=True))
     if src is None or wei is None:
         return None
-    if n > 1 and not _has_few_rows(g, op, stride(g, op.ins[1], wei[0]), machine):
-        return None
+    if n > 1:  # rows must be few, and each column be read at full speed
+        k, apart = p.reduced[-1], stride(g, op.ins[1], wei[0])
+        is_streamed = is_streamable(k, apart, g.value(op.ins[1]).dtype, machine)
+        if not (is_streamed and is_input_for_few_rows(g, op, op.ins[1], gemv_rows(k, machine))):
+            return None
     if has_unit_stride(g, op.ins[0], src[1]) and has_unit_stride(g, op.ins[1], wei[1]):
         return Gemv.dot
     dst = result_axes(g, op) if n == 1 else None
     is_dense = dst is not None and dst[0][1] == 1 and has_unit_stride(g, op.outs[0], dst[0]) and has_unit_stride(g, op.ins[0], src[0])
     is_f32 = all(g.value(g.root(v)).dtype is DType.f32 for v in (*op.ins, *op.outs))
     return Gemv.axpy if is_dense and is_f32 else None
-
-
-def _has_few_rows(g: Graph, op: Op, apart: int, machine: MachineTable) -> bool:
-    """Whether few rows are multiplied by columns of weights that begin so many elements apart."""
-    k, wei = product(g, op).reduced[-1], op.ins[1]
-    return is_streamable(k, apart, g.value(wei).dtype, machine) and is_input_for_few_rows(g, op, wei, gemv_rows(k, machine))
 
 
 def is_streamable(size: int, apart: int, dtype: DType, machine: MachineTable) -> bool:

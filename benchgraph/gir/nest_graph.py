@@ -18,12 +18,8 @@ def with_borders(g: Graph, nodes: Sequence[FusedOp]) -> list[FusedOp]:
     return [nests.with_border(key) for key in nests.order]
 
 
-def topological(nodes: Sequence[FusedOp]) -> tuple[FusedOp, ...]:
-    """Topological order, stable."""
-    return tuple(nodes[i] for i in _ordered(nodes))
-
-
-def _ordered(nodes: Sequence[FusedOp]) -> list[int]:
+def topological_order(nodes: Sequence[FusedOp]) -> list[int]:
+    """The positions of the nodes in topological order, stable."""
     makers = defaultdict[int, list[int]](list)
     for i, n in enumerate(nodes):
         for v in n.outs:
@@ -60,11 +56,14 @@ class NestGraph:
         self._nodes, self._graph_outs = dict(enumerate(nodes)), frozenset(g.outs)
         self._buffers: dict[int, tuple[tuple[Op, ...], tuple[int, ...], tuple[int, ...]]] = {}  # by id of ops, kept alive
         self.makers, self.readers = (defaultdict[int, set[int]](set) for _ in range(2))
-        for key, node in self._nodes.items():
-            self._enter(key, node)
+        for key, stage in ((key, stage) for key, node in self._nodes.items() for stage in node.stages):
+            _, read, made = self._stage_buffers(stage.ops)
+            for values, by in ((read, self.readers), (made, self.makers)):
+                for v in values:
+                    by[v].add(key)
         # reader -> its makers that have not been tried since either changed
         self._untried = {key: self._sources(key) for key in self.order}
-        self._is_ordered = _ordered(nodes) == self.order
+        self._is_ordered = topological_order(nodes) == self.order
 
     def __getitem__(self, key: int) -> FusedOp:
         return self._nodes[key]
@@ -130,14 +129,6 @@ class NestGraph:
             self._buffers[id(ops)] = entry
         return entry
 
-    def _enter(self, key: int, node: FusedOp) -> None:
-        for stage in node.stages:
-            _, read, made = self._stage_buffers(stage.ops)
-            for v in read:
-                self.readers[v].add(key)
-            for v in made:
-                self.makers[v].add(key)
-
     def _sources(self, key: int) -> set[int]:
         return {maker for v in self[key].ins for maker in self.makers.get(v, ()) if maker != key}
 
@@ -163,7 +154,7 @@ class NestGraph:
             self.order.insert(at, kept)
         else:
             self.order.append(kept)
-            self.order = [self.order[i] for i in _ordered(self.nodes)]
+            self.order = [self.order[i] for i in topological_order(self.nodes)]
             self._is_ordered = True
 
 

@@ -72,7 +72,8 @@ def packed_block_of(
     else:
         is_large = wei.type.nbytes > machine.large_weights_factor * target.l2_bytes
         by_rows = machine.prefetched_block if is_prefetched else machine.packed_block
-        most = by_rows if is_large and all(_packs_rows(g, maker) for maker in makers) else (machine.packed_panel_rows, nb)
+        from_rows = all(_packs(g, maker) and is_row_major(g, maker.ops[0].ins[0]) for maker in makers)
+        most = by_rows if is_large and from_rows else (machine.packed_panel_rows, nb)
     return block_size(k, n, nb, unit, most, sharing)
 
 
@@ -82,11 +83,6 @@ def prefetches_source(g: Graph, op: Op, makers: Sequence[Stage], target: Target)
         return False
     src = g.value(makers[0].ops[0].ins[0])
     return g.root(src.id) in g.ins and src.type.nbytes > target.l2_bytes
-
-
-def _packs_rows(g: Graph, maker: Stage) -> bool:
-    """Whether a stage only packs, from rows."""
-    return _packs(g, maker) and is_row_major(g, maker.ops[0].ins[0])
 
 
 def _packs(g: Graph, maker: Stage) -> bool:

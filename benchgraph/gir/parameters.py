@@ -93,11 +93,6 @@ class Parameters:
         return ceil(self.k / self.ks) if self.ks else self.l2_parts
 
     @property
-    def row_tasks(self) -> int:
-        """Tasks of the same columns."""
-        return self.entry_groups or self.batch * self.mpn
-
-    @property
     def tasks(self) -> int:
         """Iterations of the parallel loop."""
-        return self.row_tasks * self.npn
+        return (self.entry_groups or self.batch * self.mpn) * self.npn

@@ -101,14 +101,9 @@ class Product:
         return self._matches(self.operands[0], (*self.at[:-1], K))
 
     @property
-    def has_wei_per_batch(self) -> bool:
-        """Each batch entry of dst has a matrix of wei of its own, or all share one."""
-        return self._matches(self.operands[1], (*self.at[:-2], K, N))
-
-    @property
     def is_matrix_product(self) -> bool:
         """Each batch entry of dst is one matrix of src times one matrix of wei, which all entries may share."""
-        return self.is_row_wise and self.has_wei_per_batch
+        return self.is_row_wise and self._matches(self.operands[1], (*self.at[:-2], K, N))
 
     @property
     def has_one_wei(self) -> bool:
@@ -195,7 +190,9 @@ def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:
     wanted = ((M, K), (K, N))[port]
     id = op.ins[port]
     group = k_group(g, op)
-    if (port and group > 1 and not _is_grouped(g, id, group)) or not g.value(g.root(id)).shape:
+    root = g.value(g.root(id))
+    is_grouped = len(root.layout.blocks) == 2 and root.layout.blocks[1] == (len(root.shape) - 2, group)
+    if (port and group > 1 and not is_grouped) or not root.shape:
         return None  # a number has no axis to begin a row on
     axes = buffer_axes(g, id, p.operands[port], (*wanted, *(axis for axis, _ in p.batch)), group if port else 1)
     if axes is None or _share_a_dim(*axes[:2]) or ((port or group > 1) and not has_unit_stride(g, id, axes[1], group if port else 1)):
@@ -240,11 +237,6 @@ def acc_dtype(g: Graph, op: Op) -> DType:
 def acc_axes(g: Graph, op: Op) -> tuple[Axis, ...] | None:
     """`result_axes` of a product that can accumulate in its result; None where it needs a temporary."""
     return result_axes(g, op) if g.value(g.root(op.outs[0])).dtype is acc_dtype(g, op) else None
-
-
-def _is_grouped(g: Graph, id: int, group: int) -> bool:
-    blocks = g.value(g.root(id)).layout.blocks
-    return len(blocks) == 2 and blocks[1] == (len(g.value(g.root(id)).shape) - 2, group)
 
 
 def is_row_major(g: Graph, id: int) -> bool:

@@ -25,7 +25,6 @@ from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.core.tokens import print_value
 from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op, Stage, Value, View
 from benchgraph.ops import spec, with_defaults
-from benchgraph.ops.spec import OpSpec
 
 # `constant`: fixed from run to run, `known`: compile-time constant
 CONSTNESS = {"variable": Constness.variable, "constant": Constness.runtime, "known": Constness.compile}
@@ -89,17 +88,14 @@ def _content(data: Literal) -> str:
     size = len(data.raw) // bytes_each
     is_uniform = size > 0 and data.raw == data.raw[:bytes_each] * size
     elements = data.array.ravel()[: 1 if is_uniform else MOST_LISTED]
-    texts = [_number(x, data.dtype) for x in elements]
+    if data.dtype.is_float:
+        texts = [str(x) if data.dtype is DType.f32 else repr(float(x)) for x in elements]
+    else:
+        texts = [print_value(bool(x) if data.dtype is DType.boolean else int(x)) for x in elements]
     is_exact = not data.dtype.is_float or all(raw(float(t), data.dtype) == x.tobytes() for t, x in zip(texts, elements, strict=True))
     if not is_exact or (size > MOST_LISTED and not is_uniform):
         return f"0x{data.raw.hex()}"
     return texts[0] if is_uniform else f"[{', '.join(texts)}]"
-
-
-def _number(x: np.generic, dtype: DType) -> str:
-    if dtype.is_float:
-        return str(x) if dtype is DType.f32 else repr(float(x))
-    return print_value(bool(x) if dtype is DType.boolean else int(x))
 
 
 def raw(value: float, dtype: DType) -> bytes:
@@ -115,15 +111,12 @@ def _view(g: Graph, v: Value, view: View) -> str:
 
 def _attrs(kind: str, attrs: Attrs) -> str:
     """Attributes that differ from the op's defaults; `none` for one with a default that is not set."""
-    row, defaults = spec(kind), with_defaults(kind, NO_ATTRS)
+    schema, defaults = spec(kind).schema.attrs, with_defaults(kind, NO_ATTRS)
     changed = {k: v for k, v in attrs.items() if k not in defaults or Attrs({k: v}) != Attrs({k: defaults[k]})}
-    shown = {k: str(np.float32(attrs.real(k))) if _is_f32(row, k) else print_value(v) for k, v in changed.items()}
+    f32 = {k for k in changed if k in schema and schema[k].type == "f32"}
+    shown = {k: str(np.float32(attrs.real(k))) if k in f32 else print_value(v) for k, v in changed.items()}
     shown |= {k: "none" for k in defaults if k not in attrs}
     return f" {{{', '.join(f'{k}={v}' for k, v in shown.items())}}}" if shown else ""
-
-
-def _is_f32(row: OpSpec, name: str) -> bool:
-    return name in row.schema.attrs and row.schema.attrs[name].type == "f32"
 
 
 def print_op(g: Graph, op: Op) -> str:

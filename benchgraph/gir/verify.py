@@ -56,7 +56,10 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
     for v in (*op.ins, *op.outs):
         if v not in g.by_id:
             raise GirError(f"{op.kind} uses %{v}, which the graph does not declare", where="Graph IR")
-    _check_movement(g, op)
+    dtypes = [g.value(v).dtype for v in (*op.ins, *op.outs)]
+    if op.lowering.is_data_movement and len(set(dtypes)) > 1:
+        shown = ", ".join(dtype.value for dtype in dtypes)
+        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {shown}", where="Graph IR", shown=print_gir(g))
     for v in op.ins:
         if not written.has(v):
             raise GirError(f"{op.kind} reads %{v} before it is written", where="Graph IR", shown=print_gir(g))
@@ -68,11 +71,3 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
             raise GirError(f"{op.kind} writes %{v}, which is a read-only view", where="Graph IR")
         if not written.add(v):
             raise GirError(f"{op.kind} writes %{v}, which already has a value", where="Graph IR", shown=print_gir(g))
-
-
-def _check_movement(g: Graph, op: Op) -> None:
-    """A layout op converts nothing."""
-    dtypes = [g.value(v).dtype for v in (*op.ins, *op.outs)]
-    if op.lowering.is_data_movement and len(set(dtypes)) > 1:
-        shown = ", ".join(dtype.value for dtype in dtypes)
-        raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {shown}", where="Graph IR", shown=print_gir(g))

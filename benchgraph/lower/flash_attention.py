@@ -68,8 +68,6 @@ class FlashAttentionNest(GemmNest):
         late = per_row.emit(plan.row_ops)
         return seq(others, packed, self._clear(), loop, *rest, late, self.epilogue.emit(plan.values, self._copy))
 
-    # ---- running reductions
-
     def _copy(self, no: Expr, width: int) -> Stmt:
         return self.acc.copy(self.task.row, self.task.spans[-1].extent, no, self.plan.values.nb, width)
 
@@ -102,8 +100,6 @@ class FlashAttentionNest(GemmNest):
         values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(per_element)}
         return map_tensors(s, {name: self.storage.scratch(v, v.dtype) for name, v in values.items()})
 
-    # ---- blocks of columns that are fully masked
-
     def _unless_masked(self, ko: Expr, width: int) -> Stmt:
         """The work on some columns, under a condition where one can tell that a mask sets all of them to -inf."""
         o, work = self.plan, self._some_columns(ko, width)
@@ -132,8 +128,6 @@ class FlashAttentionNest(GemmNest):
         at = tuple(ZERO if n == 1 else c for n, c in zip(v.shape, corner, strict=True))
         (value,) = lowering.values(op.attrs, v.shape, at, operands)
         return cast(value, v.dtype)
-
-    # ---- some columns of the scores
 
     def _some_columns(self, ko: Expr, width: int) -> Stmt:
         """The scores of columns ko*step .. + width: the first product, the reductions, and the second product's part."""

@@ -66,8 +66,6 @@ class GemmTask:
         """The task's batch entry and rows, as the first axes of a region."""
         return (*self.batch_spans, Span(block_size(self.m, self.mb, self.mo), self.mo, self.mb))
 
-    # ---- loops
-
     def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body(rows of the task): once, or in a branch for each number of rows that tasks have."""
         tail = self.m % self.mb
@@ -99,8 +97,6 @@ class GemmTask:
         if self.node.split_n:
             return self.by_columns(n, nb, lambda no, width: self.for_rows(lambda _: body(no, width)))
         return self.for_rows(lambda _: self.by_columns(n, nb, body))
-
-    # ---- addresses
 
     def row(self, i: Expr) -> Coords:
         """The coordinates of the task's i-th row."""

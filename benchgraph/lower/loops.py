@@ -134,8 +134,6 @@ class _LoopNest:
         region = Region(self.storage, self.domain, spans, inner=inner, collapsed=collapsed, private=self.order.private)
         return nest(self._loops(variables), region.emit(self.node.ops), self.kind)
 
-    # ---- reductions across rows: the innermost loop is over kept axes
-
     def _column_blocks(self, outer: tuple[int, ...], columns: tuple[int, ...], size: int, collapsed: Collapsed) -> Stmt:
         """A nest whose innermost loop is over these kept axes as one. Blocks of `size` columns are tasks."""
         variables, number, last = self._outer_variables(outer), self.storage.var("c"), columns[-1]
@@ -171,8 +169,6 @@ class _LoopNest:
         per_task = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total
         most = max(min(most, per_task, total), 1)
         return next((size for size in range(most, most // 2, -LANES) if total % size == 0), most)
-
-    # ---- nests without reductions
 
     def _by_layout_blocks(self, block: int) -> Stmt:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""

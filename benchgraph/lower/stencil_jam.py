@@ -170,8 +170,6 @@ class _WindowGroup:
         is_known = self.jam.nest.interior_condition(self.jam.known_clamps, excluded_axis=self.jam.axis)
         return windows if is_known is None else If(is_known, windows, windows)  # simplify makes more of the first branch
 
-    # ---- taps
-
     @cached_property
     def x(self) -> Var:
         return self.jam.nest.storage.var("x")
@@ -232,8 +230,6 @@ class _WindowGroup:
     def _conditions(self) -> set[tuple[Expr, ...]]:
         """The sets of undecided conditions that taps have."""
         return {when for windows in self._values for taps in windows for _, when in taps}
-
-    # ---- the two loop orders
 
     def _vector_by_vector(self) -> Stmt:
         """All taps for one x, or a vector of x, before the next."""

@@ -68,8 +68,6 @@ class WindowRow:
     def _index(self, q: Expr) -> Indices:
         return self.nest.index(add(mul(q, self.nest.period), self.offset))
 
-    # ---- the two forms of a part of the row, q from first to before end
-
     def _unrolled(self, first: int, end: int, tap: TapAt) -> Stmt:
         """All taps in one expression."""
         if first >= end:
@@ -105,8 +103,6 @@ class WindowRow:
     def _finish(self, acc: Tensor, q: Var, first: int, count: Expr) -> Stmt:
         """Store what acc holds, with q counted from first on."""
         return For(q, count, self.nest.store(self._index(add(q, first)), Load(acc, self.nest.index(q))))
-
-    # ---- where every tap counts
 
     @cached_property
     def _q(self) -> Var:

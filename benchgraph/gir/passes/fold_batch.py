@@ -75,9 +75,6 @@ def fold_batch(g: Graph, target: Target) -> Graph:
     return g
 
 
-# ---- which ops are folded ------------------------------------------------------------------------------------------------
-
-
 def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op, Fold]]:
     for op in g.ops:
         if op.lowering.is_contraction and op not in left_alone and (fold := _fold_of(g, op, target)) is not None:
@@ -139,9 +136,6 @@ def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:
     if isinstance(op.lowering.form, Reduction):
         return op.attrs.flag("keep_dims") and fold.is_in(ins[0]) and fold.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
     return op.lowering.is_pointwise and all(fold.is_in(shape) or fold.is_broadcast(shape) for shape in ins)
-
-
-# ---- the folded graph ----------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -65,9 +65,6 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     return invariant or _by_reduction(g, first, second, shared, target) or merged
 
 
-# ---- once per batch entry --------------------------------------------------------------------------------------------
-
-
 def _as_batch_invariant(
     g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target, *, has_one_reader: bool
 ) -> FusedOp | None:
@@ -108,9 +105,6 @@ def _depth(g: Graph, node: FusedOp, elements: int, along: Along, rows: Shape, ta
 
 def _keep_busy(entries: int, target: Target) -> bool:
     return idle_share(entries, target.cores) <= 1 - LEAST_BUSY
-
-
-# ---- the same rows ---------------------------------------------------------------------------------------------------
 
 
 def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | str:
@@ -184,9 +178,6 @@ def _reads_entries(g: Graph, stage: Stage, reader: FusedOp, shared: set[int], ba
             if read.dims is None or not is_later or any(dim not in (None, by) for dim, by in zip(made, read.dims, strict=True)):
                 return False
     return True
-
-
-# ---- reductions over the rows ----------------------------------------------------------------------------------------
 
 
 def _by_reduction(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | None:

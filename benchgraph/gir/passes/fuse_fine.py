@@ -22,7 +22,7 @@ from math import prod
 from benchgraph.core.record import is_recorded, note
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
-from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological, with_borders
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological_order, with_borders
 from benchgraph.gir.row_blocks import rows_that_refetch_weights
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
@@ -57,7 +57,8 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
     fused = [FusedOp(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
     nodes = merge_pairs(g, with_borders(g, fused), lambda nests, i, j: _merged(g, nests, i, j, target)).nodes
     place = {op: n for n, op in enumerate(g.nodes)}
-    return replace(g, nodes=topological(sorted(nodes, key=lambda node: min(place[op] for op in node.ops))))
+    nodes.sort(key=lambda node: min(place[op] for op in node.ops))
+    return replace(g, nodes=tuple(nodes[i] for i in topological_order(nodes)))
 
 
 def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:

@@ -50,9 +50,6 @@ def hoist_division(g: Graph, target: Target) -> Graph:
     return _with_reciprocals(_with_quotients(g))
 
 
-# ---- known numbers by known numbers ----------------------------------------------------------------------------------
-
-
 def _with_quotients(g: Graph) -> Graph:
     """With factors divided by the divisors of their products."""
     builder = Builder(g.values)
@@ -123,9 +120,6 @@ def _odd(numbers: Reals) -> Reals:
     is_other = (near != numbers) & (near.view(np.uint32) % 2 == 0)
     other = np.nextafter(near, np.where(numbers > near, np.inf, -np.inf).astype(np.float32))
     return np.where(is_other, other, near).astype(np.float64)
-
-
-# ---- few by many -----------------------------------------------------------------------------------------------------
 
 
 def _with_reciprocals(g: Graph) -> Graph:

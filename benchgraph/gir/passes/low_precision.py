@@ -186,8 +186,6 @@ def _stride(g: Graph, id: int, dim: int) -> int:
     return 0 if v.layout.blocks else stride(g, id, (v.layout.order.index(len(v.shape) + dim), 1))
 
 
-# ---- operands --------------------------------------------------------------------------------------------------------
-
 Moves = tuple[Op, ...]  # layout ops between a value and the product, nearest to the product first
 Stored = tuple[int, Moves] | None
 

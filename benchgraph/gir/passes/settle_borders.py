@@ -37,9 +37,6 @@ def settle_borders(g: Graph, target: Target) -> Graph:
     return replace(g, open_layouts=()) if g.open_layouts else g
 
 
-# ---- inputs ----------------------------------------------------------------------------------------------------------
-
-
 def _readers(g: Graph, id: int) -> list[Op | None]:
     """The ops that read a value, and None for each view of it."""
     ops: list[Op | None] = [op for op in g.consumers[id] if isinstance(op, Op)]
@@ -72,9 +69,6 @@ def _read_row_major(g: Graph, id: int) -> Graph:
     copy = replace(v, id=_fresh(g), layout=plain(len(v.shape)), strides=None)
     g = _renamed(g, id, copy.id).with_values({id: v, copy.id: copy})
     return replace(g, nodes=(Op(COPY, (id,), (copy.id,), Attrs()), *g.nodes), ins=tuple(id if i == copy.id else i for i in g.ins))
-
-
-# ---- outputs ---------------------------------------------------------------------------------------------------------
 
 
 def _is_product(node: Node | None) -> bool:

@@ -92,9 +92,6 @@ def _replaced(g: Graph, old: tuple[Op, ...], d: Builder) -> Graph:
     return replace(g, values=tuple(v for v in d.values.values() if v.id not in gone), nodes=tuple(nodes))
 
 
-# ---- adjacent heads ----------------------------------------------------------------------------------------------------
-
-
 def _steps_to_split(g: Graph, op: Op) -> Steps:
     """The steps after a product that split its heads, whose rows are then reduced; () for any other product."""
     (id,), steps = op.outs, Steps()
