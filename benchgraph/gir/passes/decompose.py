@@ -10,13 +10,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.gir.build import CONVERT, COPY, Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.machine.target import Target
-from benchgraph.ops import spec
 from benchgraph.ops.spec import Call
-
-
-def _must_decompose(call: Call) -> bool:
-    row = spec(call.kind)
-    return row.lowering.decompose is not None and not (row.lowering.is_canonical is not None and row.lowering.is_canonical(call))
 
 
 def decompose(g: Graph, target: Target) -> Graph:
@@ -29,18 +23,18 @@ def decompose(g: Graph, target: Target) -> Graph:
         if not isinstance(op, Op):
             raise TypeError("decompose runs before fusion")
         call = Call(op.kind, op.attrs, tuple(map(builder.type, op.ins)), tuple(map(builder.type, op.outs)))
-        if not _must_decompose(call):
+        is_canonical = op.lowering.is_canonical
+        if op.lowering.decompose is None or (is_canonical is not None and is_canonical(call)):
             done.append(op)
-            continue
-        work.extend(reversed(_expand(builder, op, call)))
+        else:
+            work.extend(reversed(_expand(builder, op, call)))
     return builder.graph(g, done)
 
 
 def _expand(builder: Builder, op: Op, call: Call) -> list[Op]:
     """The ops that replace `op`, with the results renamed to the outputs of `op`."""
-    row = spec(op.kind)
-    assert row.lowering.decompose is not None
-    results = row.lowering.decompose(builder, call, op.ins)
+    assert op.lowering.decompose is not None
+    results = op.lowering.decompose(builder, call, op.ins)
     new = builder.taken()
     made = {v for o in new for v in o.outs}
     rename: dict[int, int] = {}

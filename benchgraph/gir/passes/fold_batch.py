@@ -11,7 +11,6 @@ on such rows are folded. Inputs and outputs of the graph take the other shape wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
@@ -66,19 +65,15 @@ class Fold:
 def fold_batch(g: Graph, target: Target) -> Graph:
     """One group of ops after the other, each grown from its first product of few rows."""
     left_alone: list[Op] = []
-    while (found := next(_seeds(g, left_alone, target), None)) is not None:
-        seed, fold = found
+    while True:
+        products = (op for op in g.ops if op.lowering.is_contraction and op not in left_alone)
+        seed, fold = next(((op, fold) for op in products if (fold := _fold_of(g, op, target)) is not None), (None, None))
+        if seed is None or fold is None:
+            return g
         if (ops := _group(g, seed, fold)) is None:
             left_alone.append(seed)
         else:
             g = _Folded(g, fold, ops).graph()
-    return g
-
-
-def _seeds(g: Graph, left_alone: list[Op], target: Target) -> Iterator[tuple[Op, Fold]]:
-    for op in g.ops:
-        if op.lowering.is_contraction and op not in left_alone and (fold := _fold_of(g, op, target)) is not None:
-            yield op, fold
 
 
 def _fold_of(g: Graph, op: Op, target: Target) -> Fold | None:

@@ -39,13 +39,10 @@ def fold_constants(g: Graph, target: Target) -> Graph:
 
 def _evaluate(op: Op, values: dict[int, Value]) -> dict[int, Value]:
     call = Call(op.kind, op.attrs, tuple(values[v].type for v in op.ins), tuple(values[v].type for v in op.outs))
-    arrays = tuple(_wide(literal.array) for v in op.ins if (literal := values[v].literal) is not None)
-    results = op.semantics.reference(call, arrays)
+    arrays = (literal.array for v in op.ins if (literal := values[v].literal) is not None)
+    wide = tuple(a if a.dtype.kind in "iub" else a.astype(np.float64) for a in arrays)
+    results = op.semantics.reference(call, wide)
     return {v: _constant(values[v], r) for v, r in zip(op.outs, results, strict=False)}
-
-
-def _wide(a: Array) -> Array:
-    return a if a.dtype.kind in "iub" else a.astype(np.float64)
 
 
 def _constant(v: Value, data: Array) -> Value:

@@ -36,7 +36,7 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
     for op in g.ops:
         sources = set[int]().union(*(made_in.get(g.root(v), ()) for v in op.ins))
         home, joint = len(groups), None
-        for i in sorted(sources, reverse=True) or _co_readers(groups, op):
+        for i in sorted(sources, reverse=True) or _other_readers(groups, op):
             if _may_join(i, sources, needs) and isinstance(longer := _joined(g, groups[i], domains[i], op, target), Domain):
                 home, joint = i, longer
                 break
@@ -131,7 +131,7 @@ def _may_join(home: int, sources: set[int], needs: list[set[int]]) -> bool:
     return not any(home in needs[other] for other in sources)
 
 
-def _co_readers(groups: list[list[Op]], op: Op) -> list[int]:
+def _other_readers(groups: list[list[Op]], op: Op) -> list[int]:
     """For a reduction of a value from outside: the groups without a product that read this value too."""
     if not isinstance(op.lowering.form, Reduction):
         return []
@@ -145,7 +145,8 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
         return "a product begins a nest"
     if _is_constant(g, op) != _is_constant(g, first):
         return "one is computed once, by init, the other at every execution"
-    if _changes_blocks(g, first):
+    is_copy = first.lowering.is_data_movement or first.semantics.is_conversion
+    if is_copy and len({g.value(v).layout.blocks for v in (*first.ins, *first.outs)}) > 1:
         return f"the {first.kind} before it converts into or out of a blocked layout, block by block"
     domain = None if group is None else extended(g, group, op)
     if domain is None:
@@ -170,8 +171,3 @@ def _reasons(
 
 def _is_constant(g: Graph, op: Op) -> bool:
     return all(g.value(v).is_constant for v in op.outs)
-
-
-def _changes_blocks(g: Graph, op: Op) -> bool:
-    """Whether an op copies or converts into or out of a blocked layout: its loops, block by block, fit no other op."""
-    return (op.lowering.is_data_movement or op.semantics.is_conversion) and len({g.value(v).layout.blocks for v in (*op.ins, *op.outs)}) > 1

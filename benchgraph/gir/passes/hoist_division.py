@@ -47,11 +47,7 @@ EXACT_BITS = 16  # of a factor: its products with 8 bits have 24 bits, which f32
 
 
 def hoist_division(g: Graph, target: Target) -> Graph:
-    return _with_reciprocals(_with_quotients(g))
-
-
-def _with_quotients(g: Graph) -> Graph:
-    """With factors divided by the divisors of their products."""
+    """First factors are divided by the divisors of their products; then divisors that are few become reciprocals."""
     builder = Builder(g.values)
     changed: dict[int, Op] = {}  # by the former result of the op
     gone: set[int] = set()
@@ -63,7 +59,7 @@ def _with_quotients(g: Graph) -> Graph:
         changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
         changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
         gone.add(op.outs[0])
-    return builder.graph(g, (changed.get(op.outs[0], op) for op in g.nodes if op.outs[0] not in gone))
+    return _with_reciprocals(builder.graph(g, (changed.get(op.outs[0], op) for op in g.nodes if op.outs[0] not in gone)))
 
 
 def _scaling(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
@@ -84,7 +80,9 @@ def _scaling(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
                 return None
             quotient = factor / divisor
             is_less_exact = _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
-            return None if is_less_exact and _is_read_as_f8(g, op.outs[0]) else (maker, last, quotient)
+            casts = (cast for cast in g.consumers[op.outs[0]] if isinstance(cast, Op) and cast.semantics.is_conversion)
+            is_read_as_f8 = any(dtype.is_float and dtype.bits == 8 for dtype in (g.value(cast.outs[0]).dtype for cast in casts))
+            return None if is_less_exact and is_read_as_f8 else (maker, last, quotient)
         if maker.semantics.lower_bound != 0 or np.any(divisor <= 0):
             return None
         reader = maker
@@ -107,11 +105,6 @@ def _divides(factor: Reals, divisor: Reals) -> bool:
     sizes = np.abs(factor), np.abs(divisor)
     few = np.broadcast(*sizes).size == max(a.size for a in sizes)
     return few and all(bool(np.all((a >= 1 / LARGEST) & (a <= LARGEST))) for a in sizes)
-
-
-def _is_read_as_f8(g: Graph, id: int) -> bool:
-    dtypes = [g.value(op.outs[0]).dtype for op in g.consumers[id] if isinstance(op, Op) and op.semantics.is_conversion]
-    return any(dtype.is_float and dtype.bits == 8 for dtype in dtypes)
 
 
 def _odd(numbers: Reals) -> Reals:
@@ -152,15 +145,11 @@ def _noisy(g: Graph) -> frozenset[int]:
     noisy = set[int]()
     for op in g.ops:
         call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
-        if op.semantics.threshold(call) > ROUNDED_ONCE or _rounds(g, op) or not noisy.isdisjoint(op.ins):
+        factor = _known(g).get(op.ins[1]) if op.semantics.is_product else None
+        is_rounded = factor is not None and not _is_short(factor)
+        if op.semantics.threshold(call) > ROUNDED_ONCE or is_rounded or not noisy.isdisjoint(op.ins):
             noisy.update(op.outs)
     return frozenset(noisy)
-
-
-def _rounds(g: Graph, op: Op) -> bool:
-    """Whether an op multiplies by known numbers of more than EXACT_BITS bits."""
-    factor = _known(g).get(op.ins[1]) if op.semantics.is_product else None
-    return factor is not None and not _is_short(factor)
 
 
 def _is_short(numbers: Reals) -> bool:

@@ -43,11 +43,8 @@ def _decompression(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
     id, reader = wei.id, op
     while isinstance(maker := g.producer.get(id), Op):
         is_alone = g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id not in g.outs and len(maker.outs) == 1
-        if not (
-            is_alone
-            and isinstance(maker.lowering.form, Elementwise | DataMovement)
-            and g.value(maker.ins[0]).type.elements == wei.type.elements
-        ):
+        keeps_size = g.value(maker.ins[0]).type.elements == wei.type.elements
+        if not (is_alone and keeps_size and isinstance(maker.lowering.form, Elementwise | DataMovement)):
             return None
         ops.insert(0, maker)
         id, reader = maker.ins[0], maker
@@ -68,11 +65,8 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
     """Whether rows of the weights are rows of the compressed ones; or whether the ops are one conversion and a transposition."""
-    moves = [op for op in ops if op.lowering.is_data_movement]
-    straight = all(_keeps_columns(g, op) for op in moves)
-    return (is_in_place and straight) or (len(ops) == 2 and moves == ops[1:] and ops[0].semantics.is_conversion)
-
-
-def _keeps_columns(g: Graph, op: Op) -> bool:
-    src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
-    return unit_steps(op.kind, op.attrs, src, dst, inverse=False)[-1] == len(src) - 1
+    layout_ops = [op for op in ops if op.lowering.is_data_movement]
+    shapes = [(g.value(op.ins[0]).shape, g.value(op.outs[0]).shape) for op in layout_ops]
+    last_dims = [unit_steps(op.kind, op.attrs, *s, inverse=False)[-1] for op, s in zip(layout_ops, shapes, strict=True)]
+    keep_columns = all(dim == len(src) - 1 for dim, (src, _) in zip(last_dims, shapes, strict=True))
+    return (is_in_place and keep_columns) or (len(ops) == 2 and layout_ops == ops[1:] and ops[0].semantics.is_conversion)

@@ -128,16 +128,15 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
     values have such an operand: their src is stored by columns, and each task packs its rows.
     """
 
-    machine = table(target)
+    machine, group = table(target), WEI_GROUPS[packed]
 
     def costs_more(stored: Stored, uses: int, *, is_wei: bool) -> bool:
         if stored is None:
             return False
         id, moves = stored
-        group = WEI_GROUPS[packed]
-        is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _is_last_dim(g, moves, -2)
+        is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _dim_before(g, moves, -2) == -1
         cost = machine.macs_per_packed_element if is_packed else machine.macs_per_converted_element
-        return uses * (group - 1) // group <= cost and _is_last_dim(g, moves, -1) == is_wei and depends_on_product(g, id)
+        return uses * (group - 1) // group <= cost and (_dim_before(g, moves, -1) == -1) == is_wei and depends_on_product(g, id)
 
     return not (costs_more(src, p.columns, is_wei=False) or costs_more(wei, p.call.outs[0].shape[-2], is_wei=True))
 
@@ -150,7 +149,8 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
         is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
         has_few_rows = p.call.outs[0].shape[-2] <= machine.widened_constant_rows
         return has_few_rows and not (is_multiplied or is_slow) and is_one_large_matrix(p, target)
-    down, across = (0 if (dim := _dim_before(g, moves, axis)) is None else _stride(g, id, dim) for axis in (-2, -1))
+    axes = [None if v.layout.blocks or (dim := _dim_before(g, moves, axis)) is None else len(v.shape) + dim for axis in (-2, -1)]
+    down, across = (0 if axis is None else stride(g, id, (v.layout.order.index(axis), 1)) for axis in axes)
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
     if 1 not in (down, across) or not is_streamable(size, apart, v.dtype, machine):
@@ -160,11 +160,6 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
         limits = machine.widened_bf16_rows_from_memory if target.is_far(v.type.nbytes) else machine.widened_bf16_rows
         most = min(most, limits[by_columns])
     return is_input_for_few_rows(g, op, id, most)
-
-
-def _is_last_dim(g: Graph, moves: Moves, axis: int) -> bool:
-    """Whether steps along an axis, after these layout ops, are steps along the last dim before them."""
-    return _dim_before(g, moves, axis) == -1
 
 
 def _dim_before(g: Graph, moves: Moves, axis: int) -> int | None:
@@ -178,12 +173,6 @@ def _dim_before(g: Graph, moves: Moves, axis: int) -> int | None:
             return None
         axis = dim - len(before)
     return axis
-
-
-def _stride(g: Graph, id: int, dim: int) -> int:
-    """The stride along a (negative) dim of a tensor; 0 where it is stored in blocks."""
-    v = g.value(id)
-    return 0 if v.layout.blocks else stride(g, id, (v.layout.order.index(len(v.shape) + dim), 1))
 
 
 Moves = tuple[Op, ...]  # layout ops between a value and the product, nearest to the product first
@@ -267,7 +256,8 @@ def _as_stored(g: Graph, operand: _Operand) -> int:
 
 def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:
     """One batch entry of ones after the layout ops; None where these change batch entries."""
-    if not all((_adds_zeros(move) or _permutes(g, move)) and _keeps_entries(g, move) for move in moves):
+    counts = {g.value(v).shape[:1] for move in moves for v in (move.ins[0], move.outs[0])}
+    if len(counts) > 1 or not all(_adds_zeros(move) or _permutes(g, move) for move in moves):
         return None
     first = g.value(moves[-1].ins[0]).shape
     id = d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
@@ -275,11 +265,6 @@ def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:
         shape = move.attrs.integers("shape")  # of an op that pads, which names all batch entries
         id = d.op(move.kind, id, attrs=move.attrs.updated(shape=(1, *shape[1:])) if shape else move.attrs)
     return id if d.type(id).shape == (1, *g.value(moves[0].outs[0]).shape[1:]) else None
-
-
-def _keeps_entries(g: Graph, move: Op) -> bool:
-    """Whether a layout op keeps the number of batch entries."""
-    return g.value(move.ins[0]).shape[:1] == g.value(move.outs[0]).shape[:1]
 
 
 def _permutes(g: Graph, move: Op) -> bool:

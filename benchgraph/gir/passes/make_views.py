@@ -144,12 +144,6 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
     return tiles
 
 
-def _is_converted(g: Graph, id: int) -> bool:
-    """Whether a value is a conversion of an input."""
-    maker = g.producer.get(id)
-    return isinstance(maker, Op) and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
-
-
 def _transposes_operand(g: Graph, op: Op) -> bool:
     """Whether a run of layout ops transposes an operand of products, which is better packed a tile at a time than written store by store.
 
@@ -164,7 +158,9 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     dst, readers = g.value(moved).shape, g.consumers[moved]
     if len(dst) < 2 or not readers:
         return False
-    port = 1 if prod(dst[:-2]) == 1 or _is_converted(g, made) else 0
+    maker = g.producer.get(made)
+    is_converted_input = isinstance(maker, Op) and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
+    port = 1 if prod(dst[:-2]) == 1 or is_converted_input else 0
     if port == 0 and not depends_on_product(g, made):
         return False
     if not all(isinstance(r, Op) and r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):

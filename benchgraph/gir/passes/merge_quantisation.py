@@ -78,12 +78,11 @@ def _is_bound(g: Graph, op: Op, later: list[Op]) -> bool:
     """Whether an op bounds f32 from below by a number, and all later steps map that to a number."""
     if op.semantics.lower_bound is None or g.value(op.ins[0]).dtype is not DType.f32 or g.value(op.outs[0]).dtype is not DType.f32:
         return False
-    return all(step.semantics.lower_bound is None and _keeps_order(g, step) for step in later)
-
-
-def _keeps_order(g: Graph, step: Op) -> bool:
-    number = _number(g, step)
-    return number is not None and isfinite(number) and (number > 0 or not step.semantics.is_product)
+    for step in later:
+        number = _number(g, step)
+        if step.semantics.lower_bound is not None or number is None or not isfinite(number) or (number <= 0 and step.semantics.is_product):
+            return False
+    return True
 
 
 def _number(g: Graph, step: Op) -> float | None:

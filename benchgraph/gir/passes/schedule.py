@@ -58,14 +58,8 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
     flash = flash_attention(g, node, table(target))
     scores = None if flash is None else _score_block(g, flash, rows, target)
     columns = live_columns(g, products) if scores is None else scores.live_columns
-    block = rows_per_task(
-        prod(rows[:-1]),
-        rows[-1],
-        columns,
-        target,
-        works_on_rows=works_on_rows and not reduces_rows,
-        waits=wait_for_weights(g, products, target),
-    )
+    works, waits = works_on_rows and not reduces_rows, wait_for_weights(g, products, target)
+    block = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works, waits=waits)
     if alone is not None and not works_on_rows:
         block = cut_rows_of_short_sums(alone, block, target)
     block = _in_whole_groups(g, node, block, rows[-1]) if forced is None else RowBlock(forced.mb, FORCED)
@@ -173,11 +167,8 @@ def _fits_grid(stages: list[Stage]) -> bool:
     *before, last = stages
     if last.parameters is None or last.parameters.ks == 0:
         return not before and _is_tiled(last)
-    return _is_tiled(last) and all(s.is_packing or _is_pointwise(s) for s in before)
-
-
-def _is_pointwise(stage: Stage) -> bool:
-    return not stage.is_batch_invariant and all(op.lowering.is_elementwise for op in stage.ops)
+    makes_src = (not s.is_batch_invariant and all(op.lowering.is_elementwise for op in s.ops) for s in before if not s.is_packing)
+    return _is_tiled(last) and all(makes_src)
 
 
 def _is_tiled(stage: Stage) -> bool:

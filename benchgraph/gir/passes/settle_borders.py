@@ -17,7 +17,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import COPY
 from benchgraph.gir.column_blocks import column_block, result_block
-from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.layouts import column_blocked, panel_columns
 from benchgraph.gir.product import operand_axes, product
 from benchgraph.machine.target import Target
@@ -25,11 +25,13 @@ from benchgraph.machine.target import Target
 
 def settle_borders(g: Graph, target: Target) -> Graph:
     for id in g.ins:
-        if g.value(id).layout.blocks and not all(_reads_blocks(g, op, id, target) for op in _readers(g, id)):
+        if g.value(id).layout.blocks and (id in g.viewed or not all(_reads_blocks(g, op, id, target) for op in g.consumers[id])):
             g = _read_row_major(g, id)
     for id, prescribed in g.open_layouts:
         preferred = _preferred(g, id, target)
-        if prescribed is None or prescribed == preferred or not _is_product(g.producer.get(id)):
+        maker = g.producer.get(id)
+        writes_rows = maker is None or (isinstance(maker, Op) and maker.lowering.is_contraction)  # a microkernel, or through a view
+        if prescribed is None or prescribed == preferred or not writes_rows:
             layout = prescribed or preferred or plain(len(g.value(id).shape))
             g = g.with_values({id: replace(g.value(id), layout=layout)})
         else:
@@ -37,20 +39,12 @@ def settle_borders(g: Graph, target: Target) -> Graph:
     return replace(g, open_layouts=()) if g.open_layouts else g
 
 
-def _readers(g: Graph, id: int) -> list[Op | None]:
-    """The ops that read a value, and None for each view of it."""
-    ops: list[Op | None] = [op for op in g.consumers[id] if isinstance(op, Op)]
-    return ops + [None for v in g.values if v.view is not None and v.view.base == id]
-
-
-def _reads_blocks(g: Graph, op: Op | None, id: int, target: Target) -> bool:
+def _reads_blocks(g: Graph, op: Node, id: int, target: Target) -> bool:
     """Whether an op reads the value in blocks as fast as row-major."""
-    if op is None:
-        return False
-    value = g.value(id)
+    assert isinstance(op, Op)
     if op.lowering.is_contraction:
         return all(_streams(g, op, port, target) for port, v in enumerate(op.ins) if v == id)
-    return op.lowering.is_data_movement or (op.lowering.is_elementwise and g.value(op.outs[0]).shape == value.shape)
+    return op.lowering.is_data_movement or (op.lowering.is_elementwise and g.value(op.outs[0]).shape == g.value(id).shape)
 
 
 def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
@@ -66,14 +60,9 @@ def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
 def _read_row_major(g: Graph, id: int) -> Graph:
     """Let all readers of an input read a row-major copy."""
     v = g.value(id)
-    copy = replace(v, id=_fresh(g), layout=plain(len(v.shape)), strides=None)
+    copy = replace(v, id=max(g.by_id) + 1, layout=plain(len(v.shape)), strides=None)
     g = _renamed(g, id, copy.id).with_values({id: v, copy.id: copy})
     return replace(g, nodes=(Op(COPY, (id,), (copy.id,), Attrs()), *g.nodes), ins=tuple(id if i == copy.id else i for i in g.ins))
-
-
-def _is_product(node: Node | None) -> bool:
-    """Whether a microkernel writes the value, or an op writes it through a view: both write rows and columns only."""
-    return node is None or (isinstance(node, Op) and node.lowering.is_contraction)
 
 
 def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
@@ -100,14 +89,10 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
 def _write_row_major(g: Graph, id: int, layout: Layout) -> Graph:
     """Let the producer write a row-major value, which is then copied into the layout."""
     v = g.value(id)
-    made: Value = replace(v, id=_fresh(g), strides=None)
+    made = replace(v, id=max(g.by_id) + 1, strides=None)
     g = _renamed(g, id, made.id).with_values({id: replace(v, layout=layout), made.id: made})
     outs = tuple(id if o == made.id else o for o in g.outs)
     return replace(g, nodes=(*g.nodes, Op(COPY, (made.id,), (id,), Attrs())), outs=outs)
-
-
-def _fresh(g: Graph) -> int:
-    return max(g.by_id) + 1
 
 
 def _renamed(g: Graph, old: int, new: int) -> Graph:

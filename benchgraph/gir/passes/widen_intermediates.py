@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.ir import Graph, Node, Op, Value
+from benchgraph.gir.ir import Graph, Node, Value
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, Reduction
 
@@ -23,15 +23,11 @@ def widen_intermediates(g: Graph, target: Target) -> Graph:
     for op in g.ops:
         if not (op.lowering.is_data_movement or isinstance(op.lowering.form, Elementwise | Reduction)):
             narrow -= set(op.ins)
-    while mixed := [op for op in g.nodes if isinstance(op, Op) and op.lowering.is_data_movement and _is_mixed(op, narrow)]:
-        narrow -= {v for op in mixed for v in (*op.ins, *op.outs)}
+    layout_ops = [{*op.ins, *op.outs} for op in g.ops if op.lowering.is_data_movement]
+    while mixed := [values for values in layout_ops if values & narrow and values - narrow]:  # a layout op converts nothing
+        narrow -= set().union(*mixed)
     changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}
     return _without_casts(g.with_values(changed)) if changed else g
-
-
-def _is_mixed(op: Op, narrow: set[int]) -> bool:
-    """Whether a layout op, which converts nothing, would have values of two dtypes."""
-    return len({v in narrow for v in (*op.ins, *op.outs)}) > 1
 
 
 def _without_casts(g: Graph) -> Graph:
@@ -40,12 +36,8 @@ def _without_casts(g: Graph) -> Graph:
     nodes: list[Node] = []
     for op in g.ops:
         op = replace(op, ins=tuple(instead.get(v, v) for v in op.ins))
-        if (
-            op.semantics.is_conversion
-            and op.lowering.is_elementwise
-            and op.outs[0] not in g.outs
-            and g.value(op.ins[0]).type == g.value(op.outs[0]).type
-        ):
+        is_cast = op.semantics.is_conversion and op.lowering.is_elementwise
+        if is_cast and op.outs[0] not in g.outs and g.value(op.ins[0]).type == g.value(op.outs[0]).type:
             instead[op.outs[0]] = op.ins[0]
         else:
             nodes.append(op)
