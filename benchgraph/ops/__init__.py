@@ -33,7 +33,7 @@ fills.py          testing: real-valued data
 laws.py           testing: laws that several ops obey
 formulas.py       lowering: f32 expressions
 steps.py          lowering: what many decompositions do
-affine.py         lowering: which dim a data movement steps along
+affine.py         lowering: which dim a layout op steps along
 heads.py          lowering: the heads of attention side by side in one axis
 """
 

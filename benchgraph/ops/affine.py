@@ -1,4 +1,4 @@
-"""Unit steps of data movements: which dim of one tensor advances by one with a dim of the other. Microkernels read and write by them."""
+"""Unit steps of layout ops: which dim of one tensor advances by one with a dim of the other. Microkernels read and write by them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def unit_steps(kind: str, attrs: Attrs, src_shape: Shape, dst_shape: Shape, *, i
 
     inverse False: axes of dst, dims of src (reading dst from src). inverse True: axes of src, dims of dst (writing src's elements to dst).
     """
-    movement = spec(kind).lowering.form
-    if not isinstance(movement, DataMovement):
-        raise TypeError(f"{kind} is not a data movement")
+    form = spec(kind).lowering.form
+    if not isinstance(form, DataMovement):
+        raise TypeError(f"{kind} is not a layout op")
     axes = tuple(Var(f"${i}") for i in range(len(src_shape if inverse else dst_shape)))
-    index_of = movement.target if inverse else movement.source
+    index_of = form.target if inverse else form.source
     if index_of is None:
         return (None,) * len(axes)
     index = index_of(attrs, src_shape, dst_shape, axes)

@@ -10,7 +10,7 @@ from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.fills import reals
 from benchgraph.ops.spec import Array
 from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs
-from benchgraph.reference.fill import in_layout, settled
+from benchgraph.reference.fill import in_layout, scaled_contents
 from benchgraph.reference.real_values import real_values
 
 
@@ -23,7 +23,7 @@ def domain(graph: Graph, seed: int) -> dict[int, Array]:
     if not is_deep(graph):
         return made
 
-    def either_sign(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
+    def either_sign(target: ScaledInput, t: TensorType, noise: Noise) -> Array:
         return reals(-1.0, 1.0, t.shape, noise.chunk(0)).astype(t.dtype.numpy)
 
-    return made | settled(graph, scaled_inputs(graph, ()), made, either_sign, seed)
+    return made | scaled_contents(graph, scaled_inputs(graph, ()), made, either_sign, seed)

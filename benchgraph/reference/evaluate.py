@@ -34,7 +34,7 @@ class InF32:
     """Results that f32 arithmetic may give instead of the reference (OpSpec.in_f32), one variant at a time.
 
     Instructions that multiply bf16 or convert to it flush subnormal numbers to 0: in operands of products, and in all computed results.
-    Data movement keeps them. which: the variant, the last one for rows with fewer. count: the largest number of variants of a row; known
+    Layout ops keep them. which: the variant, the last one for rows with fewer. count: the largest number of variants of a row; known
     after `evaluate`.
     """
 

@@ -32,7 +32,7 @@ from benchgraph.reference.scale_weights import Draw, scale_inputs
 class InputPlan:
     """The data of one input of the graph. reader: the op and port whose strategy is used; rule: the displacement rule, '' for none.
 
-    dial: how a deep graph scales it.
+    target: what a deep graph scales it for.
     """
 
     tensor: LogicalTensor
@@ -40,11 +40,11 @@ class InputPlan:
     reader: str = ""
     rule: str = ""
     derived: Displaced | None = None
-    dial: ScaledInput | None = None
+    target: ScaledInput | None = None
 
     def __str__(self) -> str:
-        t, dial = self.tensor, self.dial
-        scaled = f", scaled so that {dial.op.label} makes numbers of size {dial.size:.3g}" if dial is not None else ""
+        t, target = self.tensor, self.target
+        scaled = f", scaled so that {target.op.label} makes numbers of size {target.size:.3g}" if target is not None else ""
         shape = "x".join(map(str, t.known_shape))
         return f"%{t.id} {t.dtype.value}:{shape}: {self.filling.description}{scaled} ({self.rule or self.reader})"
 
@@ -66,13 +66,13 @@ def plan(graph: Graph) -> tuple[InputPlan, ...]:
         if t.id in claimed:
             rule, decision = claimed[t.id]
             derived = decision if decision.derive else None
-            plans.append(InputPlan(t, decision.filling, rule=rule, derived=derived, dial=scaled.get(t.id)))
+            plans.append(InputPlan(t, decision.filling, rule=rule, derived=derived, target=scaled.get(t.id)))
         else:
             planned = _by_first_reader(graph, t)
             if deep and (t.id not in scaled or not sums_products(scaled[t.id].op)):
                 filling = Filling("reals that are typical for the op", partial(_typical, graph, t))
                 planned = replace(planned, filling=filling)
-            plans.append(replace(planned, dial=scaled.get(t.id)))
+            plans.append(replace(planned, target=scaled.get(t.id)))
     return tuple(plans)
 
 
@@ -99,9 +99,9 @@ def fill(graph: Graph, seed: int) -> dict[int, Array]:
     planned = plan(graph)
     given = ((p.tensor, p.filling) for p in planned if p.derived is None)
     arrays = {t.id: in_layout(t, filling.make(TensorType(t.dtype, t.known_shape), Noise(seed, t.id))) for t, filling in given}
-    if scaled := [p.dial for p in planned if p.dial is not None]:
+    if scaled := [p.target for p in planned if p.target is not None]:
         unknown = {p.tensor.id: in_layout(p.tensor, np.zeros(1)) for p in planned if p.derived is not None}
-        arrays |= settled(graph, scaled, {**arrays, **unknown}, _small_integers, seed)
+        arrays |= scaled_contents(graph, scaled, {**arrays, **unknown}, _small_integers, seed)
     position = {t.id: n for n, op in enumerate(graph.order) for t in op.outputs}
     derived = [(p.tensor, p.derived) for p in planned if p.derived is not None]
     for t, derivation in sorted(derived, key=lambda d: position.get(d[1].of, -1)):  # one may depend on what is computed from another
@@ -110,14 +110,14 @@ def fill(graph: Graph, seed: int) -> dict[int, Array]:
     return {t.id: arrays[t.id] for t in graph.inputs}
 
 
-def settled(graph: Graph, scaled: Sequence[ScaledInput], made: Mapping[int, Array], draw: Draw, seed: int) -> dict[int, Array]:
+def scaled_contents(graph: Graph, scaled: Sequence[ScaledInput], made: Mapping[int, Array], draw: Draw, seed: int) -> dict[int, Array]:
     """The contents of scaled inputs, in their layouts."""
     arrays = scale_inputs(graph, scaled, made, draw, seed)
-    return {dial.tensor.id: in_layout(dial.tensor, arrays[dial.tensor.id]) for dial in scaled if dial.tensor.id in arrays}
+    return {target.tensor.id: in_layout(target.tensor, arrays[target.tensor.id]) for target in scaled if target.tensor.id in arrays}
 
 
-def _small_integers(dial: ScaledInput, t: TensorType, noise: Noise) -> Array:
-    return spec(dial.op.kind).testing.fill(call_of(dial.op), dial.port).make(t, noise)
+def _small_integers(target: ScaledInput, t: TensorType, noise: Noise) -> Array:
+    return spec(target.op.kind).testing.fill(call_of(target.op), target.port).make(t, noise)
 
 
 def _computed(graph: Graph, id: int, inputs: Mapping[int, Array]) -> Array:

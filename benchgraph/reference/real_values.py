@@ -1,6 +1,6 @@
 """Real numbers with full mantissas for an input of a graph, typical for the op that first computes with them.
 
-Data movement and casts are skipped, so a transposed weight is filled for the MatMul after the transpose. A Dequantize is skipped as well:
+Layout ops and casts are skipped, so a transposed weight is filled for the MatMul after the transpose. A Dequantize is skipped as well:
 its input gets the integers that represent the wanted numbers. Integers over the whole range would saturate every later Quantize, which
 hides most errors.
 """
@@ -74,7 +74,7 @@ def _path(graph: Graph, use: _Use) -> list[_Use]:
 
 
 def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
-    """Whether this anchor's result passes a row op and then a Quantize, with only pointwise and movement ops between."""
+    """Whether this anchor's result passes a row op and then a Quantize, with only pointwise and layout ops between."""
     use, seen_rows = _Use(anchor, 0), False
     while (following := _first_use(graph, use.op.outputs[0].id)) is not None:
         use = following

@@ -37,18 +37,18 @@ def scale_inputs(graph: Graph, scaled_inputs: Sequence[ScaledInput], made: Mappi
 
     The graph is evaluated once, and ops whose result has the wrong size once more. Raises the errors of `evaluate`.
     """
-    turning = _Scaling(graph, scaled_inputs, made, draw, seed)
-    evaluate(graph, made, noise=turning)
-    return turning.settled
+    scaling = _Scaling(graph, scaled_inputs, made, draw, seed)
+    evaluate(graph, made, noise=scaling)
+    return scaling.contents
 
 
 class _Scaling:
     """A Disturbance of an evaluation that scales each input when its op is reached."""
 
     def __init__(self, graph: Graph, scaled_inputs: Sequence[ScaledInput], made: Mapping[int, Array], draw: Draw, seed: int) -> None:
-        self.settled = dict[int, Array]()
+        self.contents = dict[int, Array]()
         self._graph, self._made, self._draw, self._seed = graph, made, draw, seed
-        self._dials = {dial.op.id: dial for dial in scaled_inputs}
+        self._targets = {target.op.id: target for target in scaled_inputs}
         self._moved = dict[int, Array]()  # by tensor: scaled values that ops read instead of the evaluation's
         self._base: Array = np.zeros(0)
         self._gain = 1.0
@@ -57,43 +57,43 @@ class _Scaling:
     def operands(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]:
         """The op's operands, scaled by an estimate of its result."""
         given = tuple(self._moved.get(t.id, a) for t, a in zip(op.inputs, arrays, strict=True))
-        if (dial := self._dials.get(op.id)) is not None:
-            self._base, self._gain = self._drawn(dial), 1.0
+        if (target := self._targets.get(op.id)) is not None:
+            self._base, self._gain = self._drawn(target), 1.0
             if sums_products(op):
-                with_base = self._turned(dial, given, 1.0)
-                other = max(_size(given[1 - dial.port]), dial.size / sqrt(2) if dial.is_tied else 0.0)
-                expected_size = other * _size(with_base[dial.port]) * sqrt(reduction_length(op))
-                given = self._turned(dial, given, dial.size / expected_size) if expected_size else with_base
+                with_base = self._scaled(target, given, 1.0)
+                other = max(_size(given[1 - target.port]), target.size / sqrt(2) if target.is_tied else 0.0)
+                expected_size = other * _size(with_base[target.port]) * sqrt(reduction_length(op))
+                given = self._scaled(target, given, target.size / expected_size) if expected_size else with_base
             self._given = given
         return given
 
     def results(self, op: Op, arrays: tuple[Array, ...], /) -> tuple[Array, ...]:
         """The op's results, computed again with another scale if they are too large or too small, or too often negative."""
-        if (dial := self._dials.get(op.id)) is None:
+        if (target := self._targets.get(op.id)) is None:
             return arrays
-        off = _size(arrays[0]) / dial.size
-        is_settled = off == 0 or 1 / dial.slack <= off <= dial.slack
-        gain = 1.0 if is_settled or dial.is_tied else off if dial.is_divisor else 1 / off
+        off = _size(arrays[0]) / target.size
+        is_close = off == 0 or 1 / target.slack <= off <= target.slack
+        gain = 1.0 if is_close or target.is_tied else off if target.is_divisor else 1 / off
         if sums_products(op) and np.count_nonzero(np.asarray(arrays[0], np.float64) < 0) > FLIPPED * arrays[0].size:
             gain = -gain
         if gain == 1.0:
             return arrays
-        given = self._turned(dial, self._given, gain)
+        given = self._scaled(target, self._given, gain)
         with np.errstate(all="ignore"):
             return spec(op.kind).semantics.reference(call_of(op), given)
 
-    def _drawn(self, dial: ScaledInput) -> Array:
+    def _drawn(self, target: ScaledInput) -> Array:
         """The values to be scaled: numbers of either sign for a product's weights, else the tensor's contents."""
-        t = dial.tensor
-        if not sums_products(dial.op) or any(len(op.inputs) > 1 for op, _ in dial.path):
+        t = target.tensor
+        if not sums_products(target.op) or any(len(op.inputs) > 1 for op, _ in target.path):
             return self._made[t.id]
-        shape = dial.op.inputs[dial.port].known_shape if dial.is_quantised else t.known_shape
-        return self._draw(dial, TensorType(DType.f32 if dial.is_quantised else t.dtype, shape), Noise(self._seed, t.id))
+        shape = target.op.inputs[target.port].known_shape if target.is_quantised else t.known_shape
+        return self._draw(target, TensorType(DType.f32 if target.is_quantised else t.dtype, shape), Noise(self._seed, t.id))
 
-    def _turned(self, dial: ScaledInput, given: tuple[Array, ...], gain: float) -> tuple[Array, ...]:
+    def _scaled(self, target: ScaledInput, given: tuple[Array, ...], gain: float) -> tuple[Array, ...]:
         """The op's operands, scaled further by `gain`. Floats are scaled by powers of two, integers drawn again."""
-        t, ops = dial.tensor, [op for op, _ in dial.path]
-        if dial.is_quantised:
+        t, ops = target.tensor, [op for op, _ in target.path]
+        if target.is_quantised:
             self._gain *= gain
             rng = Noise(self._seed, t.id).chunk(0)
             values = standing_for(self._base.astype(np.float64) * self._gain, ops, t, rng).astype(t.dtype.numpy)
@@ -102,11 +102,11 @@ class _Scaling:
             power = float(np.clip(round(log2(abs(self._gain * gain))), -reach, reach))
             self._gain = 2.0 ** round(power) * (1 if self._gain * gain > 0 else -1)
             values = (self._base.astype(np.float64) * self._gain).astype(t.dtype.numpy)
-        self.settled[t.id] = values
-        operand = self._through(values, dial.path)
+        self.contents[t.id] = values
+        operand = self._through(values, target.path)
         if any(len(self._graph.consumers.get(s.id, ())) > 1 for s in (t, *(op.outputs[0] for op in ops))):
             self._carry(t.id, values)
-        return (*given[: dial.port], operand, *given[dial.port + 1 :])
+        return (*given[: target.port], operand, *given[target.port + 1 :])
 
     def _through(self, values: Array, path: Sequence[tuple[Op, int]]) -> Array:
         """The result of ops that move or convert the values, read at these ports; their other inputs are graph inputs."""

@@ -140,7 +140,7 @@ def test_early_layers_show_in_the_result() -> None:
 def test_graphs_of_few_layers_hold_what_they_held() -> None:
     graph = perceptron(5)
     assert not is_deep(graph)
-    assert all(p.dial is None and "integers" in p.filling.description for p in plan(graph))
+    assert all(p.target is None and "integers" in p.filling.description for p in plan(graph))
     assert is_deep(perceptron(6))
     assert is_deep(perceptron(4, DType.f16, width=1024)), "their sums are larger than f16"
 
@@ -177,8 +177,8 @@ def test_planning_takes_as_many_steps_for_every_op_of_a_deep_graph(monkeypatch: 
 
 def test_a_tensor_is_a_dial_of_the_first_op_that_computes_with_it() -> None:
     graph = tied(8)
-    (dial,) = scaled_inputs(graph, ())
-    assert (dial.op.id, dial.is_tied) == (graph.order[0].id, True)
+    (target,) = scaled_inputs(graph, ())
+    assert (target.op.id, target.is_tied) == (graph.order[0].id, True)
     assert all(spec(d.op.kind).semantics.follows_fpmath for d in scaled_inputs(DEEP["convolutions"], ()))
 
 

@@ -62,9 +62,9 @@ def _value(op: Op, name: str, text: str) -> AttrValue:
 def _element(kind: str, name: str, text: str) -> AttrValue:
     """An element of a list. A fraction for an integer is truncated, since batch files written for benchdnn rely on that."""
     if kind == "s64" and text.count(".") == 1 and text.replace(".", "").isdecimal():
-        whole = int(text.partition(".")[0] or 0)
-        remark(f"--op-attrs: {name} takes integers: {text} is cut off to {whole}, as in benchdnn")
-        return whole
+        integer = int(text.partition(".")[0] or 0)
+        remark(f"--op-attrs: {name} takes integers: {text} is cut off to {integer}, as in benchdnn")
+        return integer
     return _READ[kind](text)
 
 

@@ -84,7 +84,7 @@ def _flow(graph: Graph, op: Op, batched: set[int]) -> _Flow:
 
 
 def _may_carry(graph: Graph, row: OpSpec, op: Op, port: int) -> bool:
-    """Whether dim 0 of this operand corresponds to dim 0 of the output (or, for rows and movements, of the first operand).
+    """Whether dim 0 of this operand corresponds to dim 0 of the output (or, for row and layout ops, of the first operand).
 
     Gradients of rows have the first operand's shape too; statistics have its leading dims. An operand whose dim 0 is 1 broadcasts, unless
     it is a batch of 1: of the first operand, of a computed one, or of one with the output's shape.
@@ -100,5 +100,5 @@ def _may_carry(graph: Graph, row: OpSpec, op: Op, port: int) -> bool:
     aligned = len(t.known_shape) == len(out) and t.known_shape[0] == out[0]
     if isinstance(row.lowering.form, Contraction) and port == 1:
         return aligned and len(out) > 2 and not (t.is_constant and out[0] == 1)
-    whole = t.known_shape == out and len(out) > 2 and not t.is_constant
-    return aligned and (out[0] != 1 or port == 0 or t.id in graph.producers or whole)
+    has_its_shape = t.known_shape == out and len(out) > 2 and not t.is_constant
+    return aligned and (out[0] != 1 or port == 0 or t.id in graph.producers or has_its_shape)

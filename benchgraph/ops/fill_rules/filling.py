@@ -114,5 +114,5 @@ def by_index(description: str, value: Callable[[Positions, Noise], Array]) -> Fi
     return by_element(description, lambda dtype, at, noise: value(at, noise))
 
 
-# For data movement: small, of either sign
+# For layout ops: small, of either sign
 MOVED = always(integers(-8, 7))

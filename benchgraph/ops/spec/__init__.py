@@ -4,7 +4,7 @@ call.py       Call: one use of an op, its types known
 schema.py     Schema: which graphs are legal
 semantics.py  Semantics: shapes, float64 reference, cost, tolerance, and the algebra that rewrites rely on
 testing.py    Testing: data, samples, and laws that hold for any implementation
-forms.py      the forms of computation that the compiler lowers: element by element, reduction, GEMM, data movement, window
+forms.py      the forms of computation that the compiler lowers: element by element, reduction, GEMM, layout op, window
 lowering.py   Lowering: how an op is compiled, as one of those forms or decomposed into simpler ops
 checks.py     an op of a graph checked against the schema of its row; samples as calls
 """

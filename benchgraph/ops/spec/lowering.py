@@ -27,7 +27,7 @@ class Role(Enum):
     """How an op may take part in a partition.
 
     anchor: owns the partition's loop nest. pointwise: dst[i] needs only i, src[i] and broadcast operands. row: needs whole rows of its
-    input along its axes (softmax, reductions). data_movement: same elements, other indices. none: always alone.
+    input along its axes (softmax, reductions). data_movement: a layout op, same elements at other indices. none: always alone.
     """
 
     anchor = "anchor"

@@ -50,7 +50,7 @@ def dequantises(op: Op) -> bool:
 
 
 def is_transparent(op: Op) -> bool:
-    """Whether the op keeps the numbers of its one input: data movement, a cast, a (de)quantisation with constant scales."""
+    """Whether the op keeps the numbers of its one input: a layout op, a cast, a (de)quantisation with constant scales."""
     row = spec(op.kind)
     return (row.lowering.role is Role.data_movement or row.semantics.is_conversion) and len(op.inputs) == 1
 
@@ -89,7 +89,7 @@ def next_computing(graph: Graph, op: Op) -> Op | None:
 
 
 def softmax_behind(graph: Graph, op: Op) -> Op | None:
-    """The softmax that op's result reaches through pointwise ops and movements: SoftMax itself, or the Exp of a difference."""
+    """The softmax that op's result reaches through pointwise and layout ops: SoftMax itself, or the Exp of a difference."""
     before = op
     for o in downstream(graph, op):
         row = spec(o.kind)
