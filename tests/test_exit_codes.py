@@ -41,6 +41,7 @@ FOLLOWED = {
     "ops": {0: [], 1: ["--kind=Mish2"], 2: ["--kid=Mish"]},
     "show": {0: [CASE], 1: ["--case=absent.json"], 2: ["--format=png", CASE]},
     "explain": {0: [CASE], 1: ["--case=absent.json"], 2: ["-o"]},
+    "localise": {0: [CASE], 1: ["--case=absent.json"], 2: []},
     "opt": {0: ["--list"], 1: ["--pipeline=decompose", "absent.txt"], 2: ["--pipeline=fold", "graph.txt"]},
     "compile-times": {1: ["--case=absent.json"], 2: []},
     "tune": {1: [CASE, "--rounds=1"], 2: []},

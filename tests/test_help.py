@@ -35,6 +35,7 @@ WORK = {
     "history": "benchgraph.commands.history.Database",
     "regressions": "benchgraph.commands.history.Database",
     "explain": "benchgraph.options.problem.Problem.graph",
+    "localise": "benchgraph.options.problem.Problem.graph",
     "compile-times": "benchgraph.commands.compile_times._in_new_process",
     "show": "benchgraph.options.problem.Problem.graph",
     "compare": "benchgraph.commands.compare.read",
@@ -56,7 +57,8 @@ VALUES = {
     "FIELD=VALUE[,...]": "cores=2",
 }
 NEEDED = {  # what a command asks for besides the option at hand
-    "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"], "tune": ["--matmul", "4x8:8x6"],
+    "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
+    "tune": ["--matmul", "4x8:8x6"],
     "compare": ["a.json", "b.json"], "report": ["a.json"], "opt": ["--pipeline=simplify", "graph.txt"],
 }  # fmt: skip
 
@@ -190,7 +192,7 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "command", ["show", "explain", "opt", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"]
+    "command", ["show", "explain", "localise", "opt", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"]
 )
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""

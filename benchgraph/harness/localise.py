@@ -1,8 +1,8 @@
 """Finds the first wrong op of a case: op by op, then inside the partitions that the library makes.
 
 1. Every op alone, on what the library itself computed before: an op whose output leaves its tolerance is wrong by itself.
-2. If all are right alone, the partitions of the case's policy. Of the first wrong one, windows of consecutive ops are compiled; the shortest
-   wrong window ends with the op that goes wrong in company.
+2. If all are right alone, the partitions of the case's policy. Of the first wrong one, windows of consecutive ops are compiled; the
+   shortest wrong window ends with the op that goes wrong in company.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from benchgraph.reference import evaluate
 class Place:
     """Where a case first goes wrong.
 
-    op: None if no output leaves its tolerance. company: the other ops of the shortest wrong window, () if it is wrong alone. right: how many
-    ops were right alone. unrun: ops that the library cannot run alone, for which the reference stood in. reason: of the wrong output.
+    op: None if no output leaves its tolerance. company: the other ops of the shortest wrong window, () if it is wrong alone. right: how
+    many ops were right alone. unrun: ops that the library cannot run alone, for which the reference stood in. reason: of the wrong output.
     """
 
     op: Op | None

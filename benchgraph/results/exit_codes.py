@@ -38,6 +38,7 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
     "ops": _meanings("printed", "there is no such kind"),
     "show": _meanings("drawn", ERROR),
     "explain": _meanings("explained", ERROR),
+    "localise": _meanings("no op is wrong", f"an op is wrong; or {ERROR}"),
     "opt": _meanings("printed", "the text cannot be read or is not valid, or a pass refuses it"),
     "compile-times": _meanings("measured", ERROR),
     "tune": _meanings("all cases were tuned", "a case could not be tuned; the others were", interrupted=f"{CTRL_C}; findings are stored"),
