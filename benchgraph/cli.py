@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,18 @@ from benchgraph.results.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
+
+# Commands that print an answer -> a function of their words in benchgraph/commands. Those that look back at earlier runs return the exit
+# code too, and any error of theirs is a refusal.
+LOOK_BACK = {"compare": "compare.run", "history": "history.history", "regressions": "history.regressions", "report": "report.report"}
+ANSWERS = LOOK_BACK | {
+    "list": "listing.listing",
+    "ops": "ops.ops",
+    "opt": "opt.opt",
+    "show": "show.show",
+    "explain": "explain.run",
+    "compile-times": "compile_times.run",
+}
 
 
 class _Command(click.Command):
@@ -98,16 +111,14 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_refused(bad, ExitCode.refused))
     for note in unknown():
         warn(note)
-    if words[0] in ("list", "ops", "show", "explain", "opt", "compile-times"):
-        ctx.exit(_print_answer(words[0], list(words[1:]), ctx.obj))
+    if words[0] in ANSWERS:
+        ctx.exit(_answer(words[0], list(words[1:]), ctx.obj))
     if words[0] == "tune":
         ctx.exit(_tune(words[1:], _bench(ctx.obj)))
     if words[0] == "localise":
         ctx.exit(_localise(words[1:], _bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
-    if words[0] in ("compare", "history", "regressions", "report"):
-        ctx.exit(_look_back(*words))
     try:
         line = parse(list(words))
         if not line.planned:
@@ -132,39 +143,17 @@ def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
     return ExitCode.refused if isinstance(bad, UsageError) else code
 
 
-def _print_answer(command: str, words: list[str], given: Bench | None) -> int:
+def _answer(command: str, words: list[str], given: Bench | None) -> int:
     """Print a command's output. Returns the exit code."""
+    module, _, name = ANSWERS[command].partition(".")
+    function = getattr(import_module(f"benchgraph.commands.{module}"), name)
     try:
-        click.echo(_answer(command, words, given))
+        answer = function(words, _bench(given)) if command in ("show", "explain") else function(words)
     except BenchgraphError as bad:
-        return _refused(bad)
-    return ExitCode.ok
-
-
-def _answer(command: str, words: list[str], given: Bench | None) -> str:
-    if command == "list":
-        from benchgraph.commands.listing import listing
-
-        return listing(words)
-    if command == "ops":
-        from benchgraph.commands.ops import ops
-
-        return ops(words)
-    if command == "opt":
-        from benchgraph.commands.opt import opt
-
-        return opt(words)
-    if command == "show":
-        from benchgraph.commands.show import show
-
-        return show(words, _bench(given))
-    if command == "explain":
-        from benchgraph.commands.explain import run as explain
-
-        return explain(words, _bench(given))
-    from benchgraph.commands.compile_times import run as compile_times
-
-    return compile_times(words)
+        return _refused(bad, ExitCode.refused if command in LOOK_BACK else ExitCode.failed)
+    text, code = answer if command in LOOK_BACK else (answer, ExitCode.ok)
+    click.echo(text)
+    return code
 
 
 def _need_resources(line: CommandLine, given: Bench | None) -> None:
@@ -197,25 +186,6 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
     except KeyboardInterrupt as by:
         warn(interruption_text(by))
         return code_of(by)
-
-
-def _look_back(command: str, *words: str) -> int:
-    """A command on results of earlier runs. Returns the exit code: 2 if it failed."""
-    if command == "compare":
-        from benchgraph.commands.compare import run
-    elif command == "history":
-        from benchgraph.commands.history import history as run
-    elif command == "report":
-        from benchgraph.commands.report import report as run
-    else:
-        from benchgraph.commands.history import regressions as run
-    try:
-        text, code = run(list(words))
-    except BenchgraphError as bad:
-        warn(str(bad))
-        return ExitCode.refused
-    click.echo(text)
-    return code
 
 
 def _localise(words: tuple[str, ...], bench: Bench) -> int:
