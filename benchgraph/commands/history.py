@@ -17,7 +17,7 @@ from benchgraph.core.files import read_text
 from benchgraph.harness.command_words import parsed_value, value_of
 from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import Parse, pattern, share
-from benchgraph.present.history import report
+from benchgraph.present import history as report
 from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.result import Origin
 

@@ -10,7 +10,7 @@ time_table.py          the rows of a table of times
 markup.py              GitHub's Markdown
 explain.py             an explanation of the compiler's decisions
 compare/               a comparison as a table, as Markdown, as CSV
-history/               runs and changes as text
+history.py             runs and changes as text
 show/                  a partitioned graph as text, DOT and SVG
 page/                  results as one HTML file
 """

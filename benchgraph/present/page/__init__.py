@@ -5,6 +5,5 @@ partition_bar.py  segments of a bar of partition times
 labels.py         short names of cases
 charts.py         the plots, as SVG
 svg_theme.py      makes a plot's SVG use the page's colours and font
-packed_texts.py   compressed texts: the partitioned graph of each case, as SVG
-page.py           renders all of it with the templates in this folder
+page.py           renders all of it with the templates in this folder; pictures and long texts are compressed
 """

@@ -33,7 +33,7 @@ LABEL_WIDE, LABEL_NARROW = 34, 20  # letters of a case's name
 LABELLED = 40  # bars with names; for more a sorted curve is drawn
 AIR = 4.0  # extends the axis beyond the ridge point by this factor, so that the peak's line is visible
 SERIES = 6  # colours in the page's style sheet; further series reuse them
-PARTITIONS = 8  # colours of present/show/colours.py, likewise
+PARTITIONS = 8  # colours of present/show/picture.py, likewise
 MARKERS = "osD^vP"
 # Placeholder colours for variables of the style sheet
 INK, MUTED, GRID = "#00aa10", "#00aa11", "#00aa12"

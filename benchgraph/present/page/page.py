@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from benchgraph.core.formats import ranges
+from benchgraph.core.formats import counted, ranges
 from benchgraph.core.printable import printable
 from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.present.page.charts import charts
-from benchgraph.present.page.packed_texts import PackedTexts
-from benchgraph.present.page.view import ERRORS, Case, accuracy, view
-from benchgraph.present.show.colours import PARTITIONS
+from benchgraph.present.page.view import ERRORS, Case, Cut, accuracy, view
+from benchgraph.present.show.picture import PARTITIONS, draw
+from benchgraph.present.show.repeated_blocks import with_repeats_collapsed
+from benchgraph.present.show.svg import svg
 from benchgraph.present.time_table import HEADS
 from benchgraph.results.result import ResultSet
+from benchgraph.results.sketch import Sketch
 
 # Cases. A longer page has their details compressed and needs scripts: with 2,000 cases it opens in two seconds, not ten.
 MANY = 300
@@ -79,3 +84,40 @@ def _templates() -> Environment:
     )
     environment.globals["file"] = lambda name: loader.get_source(environment, name)[0]
     return environment
+
+
+# ---- compressed texts -------------------------------------------------------------------------------------------------
+
+
+class PackedTexts:
+    """Numbered texts that the page has compressed: pictures, and on a long page the details of cases. Equal texts are stored once."""
+
+    def __init__(self) -> None:
+        self._numbers = dict[str, int]()
+        self._pictures = dict[tuple[object, ...], int]()
+
+    def add(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def picture(self, case: Case, cut: Cut) -> int | None:
+        """The number of a case's picture under one policy; None if the result has no graph."""
+        graph = case.result.graph
+        if graph is None:
+            return None
+        parts = tuple(", ".join([*([kind] if kind else []), counted(len(ops), "op")]) for kind, ops in zip(cut.kinds, cut.ops, strict=True))
+        key = (graph.ops, *graph.tensors.items(), cut.ops, parts, cut.policy)
+        if key not in self._pictures:
+            self._pictures[key] = self.add(_drawn(graph, cut.ops, parts, cut.policy))
+        return self._pictures[key]
+
+    def packed(self) -> str:
+        """Base64 of deflated JSON: a list of texts. '' for none."""
+        if not self._numbers:
+            return ""
+        return base64.b64encode(zlib.compress(json.dumps(list(self._numbers)).encode(), 9)).decode()
+
+
+def _drawn(graph: Sketch, ops: tuple[tuple[int, ...], ...], parts: tuple[str, ...], policy: str) -> str:
+    left = tuple(op.id for op in graph.ops if not any(op.id in part for part in ops))  # End, which is never executed
+    more = ((left,), ("not executed",)) if left else ((), ())
+    return svg(with_repeats_collapsed(draw(graph, (*ops, *more[0]), (*parts, *more[1]), "", policy)))

@@ -1,7 +1,6 @@
 """The partitioned graph of one case, as text, DOT or SVG.
 
 picture.py          ops and tensors with their labels, and each op's partition
-colours.py          colours of partitions and lines
 repeated_blocks.py  draws repeated blocks once
 text.py             for terminals
 dot.py              for Graphviz

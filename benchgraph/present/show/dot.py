@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from benchgraph.present.show.colours import LINE, colour
-from benchgraph.present.show.picture import Picture
+from benchgraph.present.show.picture import LINE, Picture, colour
 
 
 def dot(picture: Picture) -> str:

@@ -6,9 +6,8 @@ from xml.sax.saxutils import escape
 
 from benchgraph.core.formats import runs
 from benchgraph.core.printable import printable
-from benchgraph.present.show.colours import INK, LINE, PARTITIONS, colour
 from benchgraph.present.show.graph_drawing import Drawing, lay_out
-from benchgraph.present.show.picture import Box, Fold, Picture, Wire
+from benchgraph.present.show.picture import INK, LINE, PARTITIONS, Box, Fold, Picture, Wire, colour
 
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
 LETTER = 6.8  # px, an upper estimate for a 12 px sans-serif
