@@ -43,7 +43,9 @@ ANSWERS = LOOK_BACK | {
     "show": "show.show",
     "explain": "explain.run",
     "compile-times": "compile_times.run",
+    "localise": "localise.run",
 }
+NEED_BENCH = ("show", "explain", "localise")
 
 
 class _Command(click.Command):
@@ -115,8 +117,6 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         ctx.exit(_answer(words[0], list(words[1:]), ctx.obj))
     if words[0] == "tune":
         ctx.exit(_tune(words[1:], _bench(ctx.obj)))
-    if words[0] == "localise":
-        ctx.exit(_localise(words[1:], _bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     try:
@@ -148,10 +148,10 @@ def _answer(command: str, words: list[str], given: Bench | None) -> int:
     module, _, name = ANSWERS[command].partition(".")
     function = getattr(import_module(f"benchgraph.commands.{module}"), name)
     try:
-        answer = function(words, _bench(given)) if command in ("show", "explain") else function(words)
+        answer = function(words, _bench(given)) if command in NEED_BENCH else function(words)
     except BenchgraphError as bad:
         return _refused(bad, ExitCode.refused if command in LOOK_BACK else ExitCode.failed)
-    text, code = answer if command in LOOK_BACK else (answer, ExitCode.ok)
+    text, code = (answer, ExitCode.ok) if isinstance(answer, str) else answer
     click.echo(text)
     return code
 
@@ -186,17 +186,6 @@ def _tune(words: tuple[str, ...], bench: Bench) -> int:
     except KeyboardInterrupt as by:
         warn(interruption_text(by))
         return code_of(by)
-
-
-def _localise(words: tuple[str, ...], bench: Bench) -> int:
-    from benchgraph.commands.localise import run
-
-    try:
-        text, code = run(list(words), bench)
-    except BenchgraphError as bad:
-        return _refused(bad)
-    click.echo(text)
-    return code
 
 
 def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
