@@ -28,104 +28,87 @@ from benchgraph.codegen.intrinsics import (
 )
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import BLOCK
+from benchgraph.tir import ir as tir
 from benchgraph.tir.affine import bounds, linear
 from benchgraph.tir.build import constant as known_integer
 from benchgraph.tir.build import type_of
-from benchgraph.tir.ir import (
-    INDEX,
-    Binary,
-    BinOp,
-    Broadcast,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Random,
-    ReduceLanes,
-    Scope,
-    Select,
-    Tensor,
-    Unary,
-    UnOp,
-    Var,
-)
 from benchgraph.tir.visit import parts
 
 _CONTRACT = ("contract",)  # a * b + c may become one FMA; nothing may be reassociated
 _FLOAT = {
-    BinOp.add: ir.IRBuilder.fadd, BinOp.sub: ir.IRBuilder.fsub, BinOp.mul: ir.IRBuilder.fmul, BinOp.div: ir.IRBuilder.fdiv,
+    tir.BinOp.add: ir.IRBuilder.fadd, tir.BinOp.sub: ir.IRBuilder.fsub, tir.BinOp.mul: ir.IRBuilder.fmul, tir.BinOp.div: ir.IRBuilder.fdiv,
 }  # fmt: skip
-_INTEGER: dict[BinOp, Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]] = {
-    BinOp.add: ir.IRBuilder.add, BinOp.sub: ir.IRBuilder.sub, BinOp.mul: ir.IRBuilder.mul, BinOp.and_: ir.IRBuilder.and_,
-    BinOp.or_: ir.IRBuilder.or_,
+_INTEGER: dict[tir.BinOp, Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]] = {
+    tir.BinOp.add: ir.IRBuilder.add, tir.BinOp.sub: ir.IRBuilder.sub, tir.BinOp.mul: ir.IRBuilder.mul, tir.BinOp.and_: ir.IRBuilder.and_,
+    tir.BinOp.or_: ir.IRBuilder.or_,
 }  # fmt: skip
-_COMPARE = {BinOp.eq: "==", BinOp.ne: "!=", BinOp.lt: "<", BinOp.le: "<=", BinOp.gt: ">", BinOp.ge: ">="}
+_COMPARE = {tir.BinOp.eq: "==", tir.BinOp.ne: "!=", tir.BinOp.lt: "<", tir.BinOp.le: "<=", tir.BinOp.gt: ">", tir.BinOp.ge: ">="}
 _UNSIGNED = frozenset({DType.u8, DType.boolean})
 
 
-def evaluate(f: FunctionBuilder, e: Expr) -> ir.Value:
+def evaluate(f: FunctionBuilder, e: tir.Expr) -> ir.Value:
     """The value of an expression, of type convert.value_type."""
     b = f.builder
     match e:
-        case Var():
+        case tir.Var():
             return f.variables[e.name]
-        case Const():
+        case tir.Const():
             return literal(e.value, e.dtype)
-        case Binary():
+        case tir.Binary():
             return _binary(f, e)
-        case Unary():
+        case tir.Unary():
             return _unary(f, e)
-        case Cast():
+        case tir.Cast():
             return cast(b, evaluate(f, e.a), type_of(e.a)[0], e.dtype, f.target.isa)
-        case Select():
+        case tir.Select():
             return b.select(evaluate(f, e.cond), evaluate(f, e.a), evaluate(f, e.b))
-        case Random():
+        case tir.Random():
             return _random(f, e)
-        case Load():
+        case tir.Load():
             base, stride, lanes = access(f, e.tensor, e.index)
             odd = _parity(e.index[0]) if e.tensor.dtype.is_packed and e.index else None
             return f.load(e.tensor, base, stride, lanes, None if e.mask is None else evaluate(f, e.mask), odd)
-        case Ramp():
+        case tir.Ramp():
             first = evaluate(f, e.base)
             steps = ir.Constant(ir.VectorType(first.type, e.lanes), [e.stride * lane for lane in range(e.lanes)])
             return b.add(splat(b, first, e.lanes), steps)
-        case Broadcast():
+        case tir.Broadcast():
             return splat(b, evaluate(f, e.a), e.lanes)
-        case ReduceLanes():
+        case tir.ReduceLanes():
             if _propagates_nan(e.op, type_of(e)[0]):
                 return _nan_or_extreme(f, e.op, tuple(_operands(f, e.op, e)))
             return _reduce_lanes(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
 
 
-def access(f: FunctionBuilder, t: Tensor, index: tuple[Expr, ...]) -> tuple[ir.Value | None, int, int]:
+def access(f: FunctionBuilder, t: tir.Tensor, index: tuple[tir.Expr, ...]) -> tuple[ir.Value | None, int, int]:
     """(index of the first lane, stride, lanes) of an access; the index is None for a register."""
-    if t.scope is Scope.register:
+    if t.scope is tir.Scope.register:
         return None, 1, t.lanes
     (i,) = index
-    if isinstance(i, Ramp):
+    if isinstance(i, tir.Ramp):
         return evaluate(f, i.base), i.stride, i.lanes
     return evaluate(f, i), 1, 1
 
 
-def _parity(index: Expr) -> int | None:
+def _parity(index: tir.Expr) -> int | None:
     """Of the first element's index, None unless all its coefficients are even."""
-    form = linear(index.base if isinstance(index, Ramp) else index)
+    form = linear(index.base if isinstance(index, tir.Ramp) else index)
     return form.constant % 2 if all(c % 2 == 0 for c in form.terms.values()) else None
 
 
-def _binary(f: FunctionBuilder, e: Binary) -> ir.Value:
-    if e.op is BinOp.lt and isinstance(e.a, Ramp) and e.a.stride == 1 and isinstance(e.b, Broadcast) and type_of(e.a)[0] is INDEX:
-        return _first_lanes(f, e.a, e.b.a)
+def _binary(f: FunctionBuilder, e: tir.Binary) -> ir.Value:
+    match e:
+        case tir.Binary(tir.BinOp.lt, tir.Ramp(stride=1) as ramp, tir.Broadcast(limit)) if type_of(ramp)[0] is tir.INDEX:
+            return _first_lanes(f, ramp, limit)
     if _propagates_nan(e.op, type_of(e.a)[0]):
         return _nan_or_extreme(f, e.op, tuple(_operands(f, e.op, e)))
     x, y = evaluate(f, e.a), evaluate(f, e.b)
-    if e.op in (BinOp.floordiv, BinOp.mod):
+    if e.op in (tir.BinOp.floordiv, tir.BinOp.mod):
         return _floor_divide(f, e, x, y)
     return _apply(f, e.op, type_of(e.a)[0], x, y)
 
 
-def _first_lanes(f: FunctionBuilder, ramp: Ramp, limit: Expr) -> ir.Value:
+def _first_lanes(f: FunctionBuilder, ramp: tir.Ramp, limit: tir.Expr) -> ir.Value:
     """base + lane < limit, the mask of a tail: compared in 32 bits, half the registers of 64."""
     b = f.builder
     left = b.sub(evaluate(f, limit), evaluate(f, ramp.base))
@@ -134,7 +117,7 @@ def _first_lanes(f: FunctionBuilder, ramp: Ramp, limit: Expr) -> ir.Value:
     return b.icmp_signed("<", lanes, splat(b, b.trunc(bounded, I32), ramp.lanes))
 
 
-def _apply(f: FunctionBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
+def _apply(f: FunctionBuilder, op: tir.BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
     b = f.builder
     if op.is_comparison:
         return _compare(b, op, dtype, x, y)
@@ -144,14 +127,14 @@ def _apply(f: FunctionBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value
         op = op.by_order
         if dtype is DType.f32 and has_extremes(f.target.isa, x):
             return extreme(b, op.name, x, y)
-        smaller = _compare(b, BinOp.lt if op is BinOp.min else BinOp.gt, dtype, x, y)
+        smaller = _compare(b, tir.BinOp.lt if op is tir.BinOp.min else tir.BinOp.gt, dtype, x, y)
         return b.select(smaller, x, y)  # the second operand when either is NaN: one minps
     if dtype is DType.f32:
-        return _FLOAT[op](b, x, y, () if op is BinOp.div else _CONTRACT)
+        return _FLOAT[op](b, x, y, () if op is tir.BinOp.div else _CONTRACT)
     return _INTEGER[op](b, x, y)
 
 
-def _propagates_nan(op: BinOp, dtype: DType) -> bool:
+def _propagates_nan(op: tir.BinOp, dtype: DType) -> bool:
     return op is not op.by_order and dtype is DType.f32
 
 
@@ -163,21 +146,21 @@ class _Operand:
     is_number: ir.Value | bool = False
 
 
-def _operands(f: FunctionBuilder, op: BinOp, e: Expr) -> Iterator[_Operand]:
+def _operands(f: FunctionBuilder, op: tir.BinOp, e: tir.Expr) -> Iterator[_Operand]:
     """The operands of nested applications of an associative op: a, b and c of op(op(a, b), c)."""
-    literal = e.a if isinstance(e, Broadcast) else e
+    literal = e.a if isinstance(e, tir.Broadcast) else e
     match e:
-        case Binary() if e.op is op:
+        case tir.Binary() if e.op is op:
             yield from _operands(f, op, e.a)
             yield from _operands(f, op, e.b)
-        case ReduceLanes() if e.op is op:
+        case tir.ReduceLanes() if e.op is op:
             lanes = evaluate(f, e.a)
             yield _Operand(_reduce_lanes(f, op.by_order, DType.f32, lanes), _are_numbers(f, lanes))
         case _:
-            yield _Operand(evaluate(f, e), isinstance(literal, Const) and literal.value == literal.value)
+            yield _Operand(evaluate(f, e), isinstance(literal, tir.Const) and literal.value == literal.value)
 
 
-def _nan_or_extreme(f: FunctionBuilder, op: BinOp, operands: Sequence[_Operand]) -> ir.Value:
+def _nan_or_extreme(f: FunctionBuilder, op: tir.BinOp, operands: Sequence[_Operand]) -> ir.Value:
     """The minimum or maximum of all, NaN if one of them is.
 
     A processor's min and max return the second operand if either is NaN. So the first operand that may be NaN, the accumulator in a
@@ -205,84 +188,84 @@ def _are_numbers(f: FunctionBuilder, x: ir.Value) -> ir.Value:
     return call(f.builder, f"llvm.vector.reduce.and.{mangled(ordered.type)}", I1, [ordered])
 
 
-def _compare(b: ir.IRBuilder, op: BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
+def _compare(b: ir.IRBuilder, op: tir.BinOp, dtype: DType, x: ir.Value, y: ir.Value) -> ir.Value:
     if dtype is DType.f32:
-        return (b.fcmp_unordered if op is BinOp.ne else b.fcmp_ordered)(_COMPARE[op], x, y)
+        return (b.fcmp_unordered if op is tir.BinOp.ne else b.fcmp_ordered)(_COMPARE[op], x, y)
     return (b.icmp_unsigned if dtype in _UNSIGNED else b.icmp_signed)(_COMPARE[op], x, y)
 
 
-def _floor_divide(f: FunctionBuilder, e: Binary, x: ir.Value, y: ir.Value) -> ir.Value:
+def _floor_divide(f: FunctionBuilder, e: tir.Binary, x: ir.Value, y: ir.Value) -> ir.Value:
     """Round towards minus infinity, for a positive divisor y; a power of two is a shift or a mask.
 
     Indices below 2**31 are divided in 32 bits, where a product of 64 bits gives the quotient by a constant.
     """
-    b, op, divisor = f.builder, e.op, known_integer(e.b.a if isinstance(e.b, Broadcast) else e.b) or 0
+    b, op, divisor = f.builder, e.op, known_integer(e.b.a if isinstance(e.b, tir.Broadcast) else e.b) or 0
     if divisor > 0 and divisor & (divisor - 1) == 0:
         bits = divisor.bit_length() - 1
-        return b.ashr(x, constant(x.type, bits)) if op is BinOp.floordiv else b.and_(x, constant(x.type, divisor - 1))
+        return b.ashr(x, constant(x.type, bits)) if op is tir.BinOp.floordiv else b.and_(x, constant(x.type, divisor - 1))
     if 0 < divisor < 1 << 31 and _fits_31_bits(f, e.a):
         small = b.trunc(x, same_lanes(x, I32))
         by = constant(small.type, divisor)
-        return b.zext(b.udiv(small, by) if op is BinOp.floordiv else b.urem(small, by), x.type)
+        return b.zext(b.udiv(small, by) if op is tir.BinOp.floordiv else b.urem(small, by), x.type)
     remainder = b.srem(x, y)
     is_negative = b.icmp_signed("<", remainder, constant(x.type, 0))
-    if op is BinOp.mod:
+    if op is tir.BinOp.mod:
         return b.select(is_negative, b.add(remainder, y), remainder)
     quotient = b.sdiv(x, y)
     return b.select(is_negative, b.sub(quotient, constant(x.type, 1)), quotient)
 
 
-def _fits_31_bits(f: FunctionBuilder, e: Expr) -> bool:
+def _fits_31_bits(f: FunctionBuilder, e: tir.Expr) -> bool:
     """Whether an index is between 0 and 2**31 - 1, by the ranges of loop variables."""
     low, high = bounds(e, f.ranges)
-    return low >= 0 and high < 1 << 31 and type_of(e)[0] is INDEX
+    return low >= 0 and high < 1 << 31 and type_of(e)[0] is tir.INDEX
 
 
-def _random(f: FunctionBuilder, e: Random) -> ir.Value:
+def _random(f: FunctionBuilder, e: tir.Random) -> ir.Value:
     b, lanes = f.builder, type_of(e)[1]
     match e:
-        case Random(Ramp(first, 1), Broadcast(seed), Broadcast(offset)) if _are_blocks(first, lanes):
+        case tir.Random(tir.Ramp(first, 1), tir.Broadcast(seed), tir.Broadcast(offset)) if _are_blocks(first, lanes):
             stream = (splat(b, evaluate(f, part), lanes // BLOCK) for part in (seed, offset))
-            return philox.consecutive_numbers(b, evaluate(f, Ramp(first, BLOCK, lanes // BLOCK)), *stream)
+            return philox.consecutive_numbers(b, evaluate(f, tir.Ramp(first, BLOCK, lanes // BLOCK)), *stream)
     return philox.numbers(b, *(evaluate(f, part) for part in parts(e)))
 
 
-def _are_blocks(first: Expr, lanes: int) -> bool:
+def _are_blocks(first: tir.Expr, lanes: int) -> bool:
     """Whether consecutive random numbers are several complete blocks."""
     return lanes > BLOCK and lanes % BLOCK == 0 and linear(first).is_multiple(BLOCK)
 
 
-def _unary(f: FunctionBuilder, e: Unary) -> ir.Value:
+def _unary(f: FunctionBuilder, e: tir.Unary) -> ir.Value:
     b, x, isa = f.builder, evaluate(f, e.a), f.target.isa
     is_float = type_of(e.a)[0] is DType.f32
     match e.op:
-        case UnOp.neg:
+        case tir.UnOp.neg:
             return b.fneg(x) if is_float else b.neg(x)
-        case UnOp.abs:
+        case tir.UnOp.abs:
             return pointwise(b, "fabs", x) if is_float else call(b, f"llvm.abs.{mangled(x.type)}", x.type, [x, I1(0)])
-        case UnOp.sqrt:
+        case tir.UnOp.sqrt:
             return pointwise(b, "sqrt", x)
-        case UnOp.exp:
+        case tir.UnOp.exp:
             return vmath.exp(b, x, isa)
-        case UnOp.decay:
+        case tir.UnOp.decay:
             return vmath.decay(b, x)
-        case UnOp.log:
+        case tir.UnOp.log:
             return vmath.log(b, x)
-        case UnOp.tanh:
+        case tir.UnOp.tanh:
             return vmath.tanh(b, x)
-        case UnOp.normal_tail:
+        case tir.UnOp.normal_tail:
             return vmath.normal_tail(b, x, isa)
-        case UnOp.gauss:
+        case tir.UnOp.gauss:
             return vmath.gauss(b, x, isa)
-        case UnOp.round:
+        case tir.UnOp.round:
             return vmath.round_even(b, x, isa)
-        case UnOp.floor:
+        case tir.UnOp.floor:
             return vmath.floor(b, x, isa)
-        case UnOp.not_:
+        case tir.UnOp.not_:
             return b.xor(x, constant(x.type, 1))
 
 
-def _reduce_lanes(f: FunctionBuilder, op: BinOp, dtype: DType, x: ir.Value) -> ir.Value:
+def _reduce_lanes(f: FunctionBuilder, op: tir.BinOp, dtype: DType, x: ir.Value) -> ir.Value:
     """Halve the vector until one lane is left; an odd lane is added at the end."""
     b, lanes = f.builder, lanes_of(x)
     if lanes == 1:

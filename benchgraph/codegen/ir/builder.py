@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from benchgraph.codegen.ir.module import Block, Function, Module, Phi
 from benchgraph.codegen.ir.values import ANYWHERE, I1, PTR, VOID, Constant, FunctionType, IntType, Memory, Type, Value, VectorType, quoted
 
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def _binary(name: str) -> Callable[[IRBuilder, Value, Value], Value]:
+    """The method of an instruction with two operands."""
+    return lambda builder, a, b: builder.binary(name, a, b)
+
+
+def _conversion(name: str) -> Callable[[IRBuilder, Value, Type], Value]:
+    """The method of an instruction that converts to a type."""
+    return lambda builder, a, type: a if a.type == type else builder.computed(type, f"{name} {a} to {type.text}")
 
 
 class IRBuilder:
@@ -113,7 +123,7 @@ class IRBuilder:
 
     def asm(self, type: FunctionType, text: str, constraints: str, args: Sequence[Value]) -> Value:
         """Inline assembly without side effects."""
-        return self._computed(type.return_type, _call(type.return_type, f'asm "{text}", "{constraints}"', args))
+        return self.computed(type.return_type, _call(type.return_type, f'asm "{text}", "{constraints}"', args))
 
     def record_read(self, value: Value, function: Function, args: Sequence[Value], memory: Memory) -> None:
         """Record that this call would now read this value, which a store has just written."""
@@ -144,13 +154,13 @@ class IRBuilder:
         vector = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
         result = PTR if vector is None else VectorType(PTR, vector.count)
         flag = "inbounds " if inbounds else ""
-        return self._computed(result, f"getelementptr {flag}{source_etype.text}, {pointer}, {', '.join(map(str, indices))}")
+        return self.computed(result, f"getelementptr {flag}{source_etype.text}, {pointer}, {', '.join(map(str, indices))}")
 
     def add(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
         x, y = _known(a), _known(b)
         if x is not None and y is not None:
             return Constant(a.type, x + y)
-        return a if y == 0 else b if x == 0 else self._binary("add", a, b, flags)
+        return a if y == 0 else b if x == 0 else self.binary("add", a, b, flags)
 
     def mul(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
         x, y = _known(a), _known(b)
@@ -158,88 +168,50 @@ class IRBuilder:
             return Constant(a.type, x * y)
         if x == 0 or y == 1:
             return a
-        return b if y == 0 or x == 1 else self._binary("mul", a, b, flags)
+        return b if y == 0 or x == 1 else self.binary("mul", a, b, flags)
 
-    def sub(self, a: Value, b: Value) -> Value:
-        return self._binary("sub", a, b)
+    def binary(self, name: str, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
+        return self.computed(a.type, f"{' '.join([name, *flags])} {a.type.text} {a.ref}, {b.ref}")
 
-    def sdiv(self, a: Value, b: Value) -> Value:
-        return self._binary("sdiv", a, b)
-
-    def udiv(self, a: Value, b: Value) -> Value:
-        return self._binary("udiv", a, b)
-
-    def srem(self, a: Value, b: Value) -> Value:
-        return self._binary("srem", a, b)
-
-    def urem(self, a: Value, b: Value) -> Value:
-        return self._binary("urem", a, b)
-
-    def shl(self, a: Value, b: Value) -> Value:
-        return self._binary("shl", a, b)
-
-    def lshr(self, a: Value, b: Value) -> Value:
-        return self._binary("lshr", a, b)
-
-    def ashr(self, a: Value, b: Value) -> Value:
-        return self._binary("ashr", a, b)
-
-    def and_(self, a: Value, b: Value) -> Value:
-        return self._binary("and", a, b)
-
-    def or_(self, a: Value, b: Value) -> Value:
-        return self._binary("or", a, b)
-
-    def xor(self, a: Value, b: Value) -> Value:
-        return self._binary("xor", a, b)
+    sub = _binary("sub")
+    sdiv = _binary("sdiv")
+    udiv = _binary("udiv")
+    srem = _binary("srem")
+    urem = _binary("urem")
+    shl = _binary("shl")
+    lshr = _binary("lshr")
+    ashr = _binary("ashr")
+    and_ = _binary("and")
+    or_ = _binary("or")
+    xor = _binary("xor")
+    trunc = _conversion("trunc")
+    zext = _conversion("zext")
+    sext = _conversion("sext")
+    fptrunc = _conversion("fptrunc")
+    fpext = _conversion("fpext")
+    fptosi = _conversion("fptosi")
+    sitofp = _conversion("sitofp")
+    uitofp = _conversion("uitofp")
+    bitcast = _conversion("bitcast")
+    ptrtoint = _conversion("ptrtoint")
 
     def fadd(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        return self._binary("fadd", a, b, flags)
+        return self.binary("fadd", a, b, flags)
 
     def fsub(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        return self._binary("fsub", a, b, flags)
+        return self.binary("fsub", a, b, flags)
 
     def fmul(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        return self._binary("fmul", a, b, flags)
+        return self.binary("fmul", a, b, flags)
 
     def fdiv(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        return self._binary("fdiv", a, b, flags)
-
-    def trunc(self, a: Value, type: Type) -> Value:
-        return self._converted("trunc", a, type)
-
-    def zext(self, a: Value, type: Type) -> Value:
-        return self._converted("zext", a, type)
-
-    def sext(self, a: Value, type: Type) -> Value:
-        return self._converted("sext", a, type)
-
-    def fptrunc(self, a: Value, type: Type) -> Value:
-        return self._converted("fptrunc", a, type)
-
-    def fpext(self, a: Value, type: Type) -> Value:
-        return self._converted("fpext", a, type)
-
-    def fptosi(self, a: Value, type: Type) -> Value:
-        return self._converted("fptosi", a, type)
-
-    def sitofp(self, a: Value, type: Type) -> Value:
-        return self._converted("sitofp", a, type)
-
-    def uitofp(self, a: Value, type: Type) -> Value:
-        return self._converted("uitofp", a, type)
-
-    def bitcast(self, a: Value, type: Type) -> Value:
-        return self._converted("bitcast", a, type)
-
-    def ptrtoint(self, a: Value, type: Type) -> Value:
-        return self._converted("ptrtoint", a, type)
+        return self.binary("fdiv", a, b, flags)
 
     def neg(self, a: Value) -> Value:
         return self.sub(Constant(a.type, "zeroinitializer"), a)
 
     def fneg(self, a: Value) -> Value:
-        return self._computed(a.type, f"fneg {a}")
+        return self.computed(a.type, f"fneg {a}")
 
     def icmp_signed(self, predicate: str, a: Value, b: Value) -> Value:
         return self._compared("icmp", _PREDICATES[predicate] if predicate in ("==", "!=") else f"s{_PREDICATES[predicate]}", a, b)
@@ -258,21 +230,21 @@ class IRBuilder:
     def select(self, condition: Value, a: Value, b: Value, *, is_likely: bool = False) -> Value:
         """is_likely: the condition, of one bit, is nearly always true: a predicted branch is faster than a data dependency."""
         hint = ', !prof !{!"branch_weights", i32 2000, i32 1}' if is_likely else ""
-        return self._computed(a.type, f"select {condition}, {a}, {b}{hint}")
+        return self.computed(a.type, f"select {condition}, {a}, {b}{hint}")
 
     def extract_element(self, vector: Value, index: Value) -> Value:
-        return self._computed(vector.type.element, f"extractelement {vector}, {index}")
+        return self.computed(vector.type.element, f"extractelement {vector}, {index}")
 
     def insert_element(self, vector: Value, value: Value, index: Value) -> Value:
-        return self._computed(vector.type, f"insertelement {vector}, {value}, {index}")
+        return self.computed(vector.type, f"insertelement {vector}, {value}, {index}")
 
     def shuffle_vector(self, a: Value, b: Value, lanes: Constant) -> Value:
-        return self._computed(VectorType(a.type.element, lanes.type.count), f"shufflevector {a}, {b}, {lanes}")
+        return self.computed(VectorType(a.type.element, lanes.type.count), f"shufflevector {a}, {b}, {lanes}")
 
     def _new(self) -> str:
         return f"%.{next(self._numbers)}"
 
-    def _computed(self, type: Type, text: str) -> Value:
+    def computed(self, type: Type, text: str) -> Value:
         block = self.block
         value = block.known.get(text)
         if value is None:
@@ -280,15 +252,9 @@ class IRBuilder:
             block.lines.append(f"{value.ref} = {text}")
         return value
 
-    def _binary(self, name: str, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        return self._computed(a.type, f"{' '.join([name, *flags])} {a.type.text} {a.ref}, {b.ref}")
-
     def _compared(self, name: str, predicate: str, a: Value, b: Value) -> Value:
         result = VectorType(I1, a.type.count) if isinstance(a.type, VectorType) else I1
-        return self._computed(result, f"{name} {predicate} {a.type.text} {a.ref}, {b.ref}")
-
-    def _converted(self, name: str, a: Value, type: Type) -> Value:
-        return a if a.type == type else self._computed(type, f"{name} {a} to {type.text}")
+        return self.computed(result, f"{name} {predicate} {a.type.text} {a.ref}, {b.ref}")
 
 
 def _known(a: Value) -> int | None:
