@@ -19,40 +19,28 @@ from math import ceil, inf, prod
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
+from benchgraph.tir import visit
 from benchgraph.tir.accesses import by_tensor
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
 from benchgraph.tir.tasks import is_parallel, iterations_of_task, without_parallel_loops
-from benchgraph.tir.visit import (
-    block,
-    bound_names,
-    fresh,
-    map_children,
-    map_tensors,
-    statements,
-    tensor_names,
-    tensors,
-    variables,
-    walk,
-    written,
-)
 
 
 def privatise(f: Func, target: Target) -> Func:
-    given, done = statements(f.body), list[_Placed]()
+    given, done = visit.statements(f.body), list[_Placed]()
     uses = _Uses.of(given)
     for at, s in enumerate(given):
         placed = _Placed(at, s)
         if is_parallel(s) and (count := _producers_that_pay(done, placed, s, uses, target)):
             placed = _Placed(done[-count].at, _privatised([p.stmt for p in done[-count:]], s, target))
             del done[-count:]
-            uses.declared.difference_update(a.tensor.name for a in walk(placed.stmt) if isinstance(a, Alloc))
+            uses.declared.difference_update(a.tensor.name for a in visit.walk(placed.stmt) if isinstance(a, Alloc))
         done.append(placed)
     if len(done) == len(given):
         return f
-    return replace(f, body=block(*(p.stmt for p in done if not isinstance(p.stmt, Alloc) or p.stmt.tensor.name in uses.declared)))
+    return replace(f, body=visit.block(*(p.stmt for p in done if not isinstance(p.stmt, Alloc) or p.stmt.tensor.name in uses.declared)))
 
 
 @dataclass(frozen=True)
@@ -75,24 +63,24 @@ class _Uses:
     def of(stmts: Sequence[Stmt]) -> _Uses:
         uses = _Uses({s.tensor.name for s in stmts if isinstance(s, Alloc)}, {}, {})
         for at, s in enumerate(stmts):
-            for name in () if isinstance(s, Alloc) else tensor_names(s):
+            for name in () if isinstance(s, Alloc) else visit.tensor_names(s):
                 uses.first.setdefault(name, at)
                 uses.last[name] = at
         return uses
 
     def are_within(self, s: Stmt, first: int, last: int) -> bool:
         """Whether a statement writes only temporaries, used from position first to last only."""
-        return all(t.name in self.declared and first <= self.first[t.name] and self.last[t.name] <= last for t in written(s))
+        return all(t.name in self.declared and first <= self.first[t.name] and self.last[t.name] <= last for t in visit.written(s))
 
 
 def _movable(done: Sequence[_Placed], loop: _Placed, uses: _Uses) -> Iterator[Stmt]:
     """Statements before the loop, the nearest first, whose results are temporaries used only by later ones of them and by the loop."""
-    later = {t.name for t in written(loop.stmt)}
+    later = {t.name for t in visit.written(loop.stmt)}
     for p in reversed(done):
-        if isinstance(p.stmt, Alloc) or not uses.are_within(p.stmt, p.at, loop.at) or later & tensor_names(p.stmt):
+        if isinstance(p.stmt, Alloc) or not uses.are_within(p.stmt, p.at, loop.at) or later & visit.tensor_names(p.stmt):
             return
         yield p.stmt
-        later.update(t.name for t in written(p.stmt))
+        later.update(t.name for t in visit.written(p.stmt))
 
 
 def _producers_that_pay(done: Sequence[_Placed], placed: _Placed, loop: For, uses: _Uses, target: Target) -> int:
@@ -115,12 +103,12 @@ def _producers_that_pay(done: Sequence[_Placed], placed: _Placed, loop: For, use
 
 def _read_by_all(loop: For, declared: Set[str]) -> dict[str, int]:
     """Cache lines of each temporary that all tasks of a loop access at the same indices."""
-    if declared.isdisjoint(tensor_names(loop)):
+    if declared.isdisjoint(visit.tensor_names(loop)):
         return {}
     return {
         name: _lines(accesses[0].tensor)
         for name, accesses in by_tensor(loop.body, {}).items()
-        if name in declared and not any(loop.var.name in variables(i) for a in accesses for i in a.index)
+        if name in declared and not any(loop.var.name in visit.variables(i) for a in accesses for i in a.index)
     }
 
 
@@ -139,14 +127,14 @@ class _Balance:
 
     def add(self, s: Stmt) -> None:
         """Add the producer in front of those so far."""
-        produced = {t.name for t in written(s)} - self.produced
+        produced = {t.name for t in visit.written(s)} - self.produced
         self.produced |= produced
-        self.read |= {t.name: _lines(t) for t in tensors(s)}
+        self.read |= {t.name: _lines(t) for t in visit.tensors(s)}
         for name in self.produced & self.read.keys():
             del self.read[name]
         self.transferred += sum(self.read_by_all.get(name, 0) for name in produced)
         self.producers_ns += nanoseconds(_longest(s), self.target, self.most, self.step)
-        self.has_parallel = self.has_parallel or any(pays_in_parallel(c, self.target, self.step) for c in walk(s) if is_parallel(c))
+        self.has_parallel = self.has_parallel or any(pays_in_parallel(c, self.target, self.step) for c in visit.walk(s) if is_parallel(c))
 
     @property
     def is_exceeded(self) -> bool:
@@ -162,12 +150,12 @@ class _Balance:
 
 def _privatised(producers: Sequence[Stmt], loop: For, target: Target) -> For:
     """The loop as one task per core, each of which begins with the producers."""
-    count, body = _count(loop), block(*producers)
+    count, body = _count(loop), visit.block(*producers)
     each = ceil(count / target.cores)
-    task = Var(fresh(f"{loop.var.name}_w", bound_names(loop) | bound_names(body)))
-    private = {t.name: replace(t, scope=Scope.thread) for t in sorted(written(body), key=lambda t: t.name)}
-    task_body = map_tensors(block(without_parallel_loops(body), iterations_of_task(loop, task, count, each)), private)
-    return For(task, Const(ceil(count / each)), block(*map(Alloc, private.values()), task_body), LoopKind.parallel)
+    task = Var(visit.fresh(f"{loop.var.name}_w", visit.bound_names(loop) | visit.bound_names(body)))
+    private = {t.name: replace(t, scope=Scope.thread) for t in sorted(visit.written(body), key=lambda t: t.name)}
+    task_body = visit.map_tensors(visit.block(without_parallel_loops(body), iterations_of_task(loop, task, count, each)), private)
+    return For(task, Const(ceil(count / each)), visit.block(*map(Alloc, private.values()), task_body), LoopKind.parallel)
 
 
 def _count(loop: For) -> int:
@@ -177,7 +165,7 @@ def _count(loop: For) -> int:
 
 def _longest(s: Stmt) -> Stmt:
     """The statement with the extent of every loop at its upper bound."""
-    s = map_children(s, _longest)
+    s = visit.map_children(s, _longest)
     most = bounds(s.extent, {})[1] if isinstance(s, For) else inf
     return replace(s, extent=Const(int(most))) if isinstance(s, For) and most < inf else s
 

@@ -22,33 +22,21 @@ from math import isfinite, prod
 from operator import is_
 
 from benchgraph.machine.target import Target
-from benchgraph.tir import ir
+from benchgraph.tir import ir, visit
 from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned, position
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
 from benchgraph.tir.index import assume
 from benchgraph.tir.operands import operands
 from benchgraph.tir.scalar_promotion import promote_scalars
-from benchgraph.tir.visit import (
-    bound_names,
-    claim,
-    exprs,
-    loads_of,
-    map_children,
-    map_exprs,
-    map_parts,
-    map_tensors,
-    statements,
-    tensor_names,
-    walk,
-)
 
 
 def shrink_tensors(f: ir.Func, target: Target) -> ir.Func:
     """Shrinks one temporary after the other. A tensor keeps its name; one that is split off gets a fresh one."""
     body = promote_scalars(f.body)
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    for name in dict.fromkeys(s.tensor.name for s in walk(body) if isinstance(s, ir.Alloc) and s.tensor.scope is not ir.Scope.register):
+    taken = {p.name for p in f.params} | visit.tensor_names(f.body)
+    declared = (s.tensor for s in visit.walk(body) if isinstance(s, ir.Alloc))
+    for name in dict.fromkeys([t.name for t in declared if t.scope is not ir.Scope.register]):
         body = _moved(body, name, _Context({}, False, taken))
     return f if body == f.body else replace(f, body=body)
 
@@ -72,14 +60,14 @@ def _moved(s: ir.Stmt, name: str, context: _Context) -> ir.Stmt:
     """s with the declaration of this tensor moved to where it belongs."""
     if isinstance(s, ir.Seq):  # blocks are new for each tensor, so only their statements have memoised names
         return _moved_in_block(s, name, context)
-    if name not in tensor_names(s):
+    if name not in visit.tensor_names(s):
         return s
     match s:
         case ir.For():
-            return map_children(s, lambda c: _moved(c, name, context.within(s)))
+            return visit.map_children(s, lambda c: _moved(c, name, context.within(s)))
         case ir.Alloc() if s.tensor.name == name:
             return ir.Seq(())
-    return map_children(s, lambda c: _moved(c, name, context))
+    return visit.map_children(s, lambda c: _moved(c, name, context))
 
 
 def _moved_in_block(s: ir.Seq, name: str, context: _Context) -> ir.Stmt:
@@ -95,16 +83,16 @@ def _moved_in_block(s: ir.Seq, name: str, context: _Context) -> ir.Stmt:
     assert isinstance(alloc, ir.Alloc)
     later = [k - declared - 1 for k in users if k > declared]
     placed = _declare(alloc.tensor, ir.Seq(s.stmts[declared + 1 :]), context, users=later)
-    return ir.Seq((*stmts[:declared], *statements(placed)))
+    return ir.Seq((*stmts[:declared], *visit.statements(placed)))
 
 
 def _users(stmts: Sequence[ir.Stmt], name: str) -> list[int]:
     """Positions of the statements that declare or access a tensor."""
-    return [k for k, names in enumerate(map(tensor_names, stmts)) if name in names]
+    return [k for k, names in enumerate(map(visit.tensor_names, stmts)) if name in names]
 
 
 def _uses(s: ir.Stmt, t: ir.Tensor) -> bool:
-    return t.name in tensor_names(s)
+    return t.name in visit.tensor_names(s)
 
 
 def _declare(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access] = (), users: Sequence[int] | None = None) -> ir.Stmt:
@@ -112,7 +100,7 @@ def _declare(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Acc
 
     accesses, users: those of t in s, and positions of the statements that use it, where the caller knows them.
     """
-    stmts = statements(s)
+    stmts = visit.statements(s)
     users = _users(stmts, t.name) if users is None else users
     if not users:
         return s
@@ -148,13 +136,13 @@ def _split(t: ir.Tensor, stmts: tuple[ir.Stmt, ...], at: int, context: _Context)
     """The block with t declared for the statements before `at` and another tensor for the rest."""
     other = _renamed(t, context)
     before = _declare(t, ir.Seq(stmts[:at]), context)
-    after = _declare(other, map_tensors(ir.Seq(stmts[at:]), {t.name: other}), context)
-    return ir.Seq((*statements(before), *statements(after)))
+    after = _declare(other, visit.map_tensors(ir.Seq(stmts[at:]), {t.name: other}), context)
+    return ir.Seq((*visit.statements(before), *visit.statements(after)))
 
 
 def _descend(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access]) -> ir.Stmt | None:
     """s with t declared inside; None if t must be declared outside."""
-    if any(load.tensor.name == t.name for e in exprs(s) for load in loads_of(e)):
+    if any(load.tensor.name == t.name for e in visit.exprs(s) for load in visit.loads_of(e)):
         return None
     match s:
         case ir.For() if s.kind is ir.LoopKind.parallel or _is_private(t, s, context, accesses):
@@ -174,11 +162,11 @@ def _branches(t: ir.Tensor, s: ir.If, context: _Context, accesses: Sequence[Acce
     if not _uses(s.then, t):
         return replace(s, orelse=_declare(t, s.orelse, orelse, accesses))
     other = _renamed(t, context)
-    return replace(s, then=_declare(t, s.then, then), orelse=_declare(other, map_tensors(s.orelse, {t.name: other}), orelse))
+    return replace(s, then=_declare(t, s.then, then), orelse=_declare(other, visit.map_tensors(s.orelse, {t.name: other}), orelse))
 
 
 def _renamed(t: ir.Tensor, context: _Context) -> ir.Tensor:
-    return replace(t, name=claim(t.name, context.taken))
+    return replace(t, name=visit.claim(t.name, context.taken))
 
 
 def _is_private(t: ir.Tensor, loop: ir.For, context: _Context, accesses: Sequence[Access]) -> bool:
@@ -191,7 +179,7 @@ def _is_private(t: ir.Tensor, loop: ir.For, context: _Context, accesses: Sequenc
 
 def _shrunk(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access]) -> tuple[ir.Tensor, tuple[Linear, ...]]:
     """The tensor with the shape that s needs, and what to subtract from each index."""
-    inner = bound_names(s)
+    inner = visit.bound_names(s)
     scope = ir.Scope.thread if context.in_parallel else ir.Scope.shared
     dims = [_range_of_dim(accesses, d, inner, t.shape[d]) for d in range(len(t.shape))]
     shape, shift = tuple(size for size, _ in dims), tuple(base for _, base in dims)
@@ -216,7 +204,7 @@ def _range_of_dim(accesses: Sequence[Access], dim: int, inner: frozenset[str], s
 
 def _fits_register(t: ir.Tensor, s: ir.Stmt) -> bool:
     """Whether neither a microkernel or packing nor several threads access it."""
-    for c in walk(s):
+    for c in visit.walk(s):
         if isinstance(c, ir.Brgemm | ir.Pack) and any(t.name == o.slice.tensor.name for o in operands(c)):
             return False
         if isinstance(c, ir.For) and c.kind is ir.LoopKind.parallel and _uses(c, t):
@@ -226,13 +214,13 @@ def _fits_register(t: ir.Tensor, s: ir.Stmt) -> bool:
 
 def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], ranges: Ranges) -> ir.Stmt:
     """s with accesses to the tensor of this name replaced by accesses to the new one."""
-    if name not in tensor_names(s):
+    if name not in visit.tensor_names(s):
         return s
     if isinstance(s, ir.For):
         within: dict[str, Range] = inside(s, ranges)
         s = replace(s, body=_shifted(s.body, name, new, shift, within))
     else:
-        s = map_children(s, lambda c: _shifted(c, name, new, shift, ranges))
+        s = visit.map_children(s, lambda c: _shifted(c, name, new, shift, ranges))
 
     def index(old: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
         if new.scope is ir.Scope.register:
@@ -240,15 +228,15 @@ def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], r
         return tuple(_minus_base(i, base, ranges) for i, base in zip(old, shift, strict=True))
 
     def expr(e: ir.Expr) -> ir.Expr:
-        if not any(load.tensor.name == name for load in loads_of(e)):
+        if not any(load.tensor.name == name for load in visit.loads_of(e)):
             return e
-        e = map_parts(e, expr)
+        e = visit.map_parts(e, expr)
         return ir.Load(new, index(e.index), e.mask) if isinstance(e, ir.Load) and e.tensor.name == name else e
 
     def slice_of(p: ir.Slice | ir.FlatSlice) -> ir.Slice | ir.FlatSlice:
         return replace(p, tensor=new, index=index(p.index)) if isinstance(p, ir.Slice) and p.tensor.name == name else p
 
-    s = map_exprs(s, expr)
+    s = visit.map_exprs(s, expr)
     match s:
         case ir.Store() if s.tensor.name == name:
             return ir.Store(new, index(s.index), s.value, s.mask)

@@ -17,28 +17,16 @@ from dataclasses import replace
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.tir import visit
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, as_transposition, is_strided_read, largest_extent, only_statement
-from benchgraph.tir.visit import (
-    bound_names,
-    claim,
-    fresh,
-    loads,
-    map_all_exprs,
-    map_children,
-    rewrite,
-    substitute_all,
-    tensor_names,
-    walk,
-    written,
-)
 
 
 def transpose_reads(f: Func, target: Target) -> Func:
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _Transposer(taken, bound_names(f.body), table(target).transposed_tile_bytes)(f.body, {}, Scope.shared)
+    taken = {p.name for p in f.params} | visit.tensor_names(f.body)
+    body = _Transposer(taken, visit.bound_names(f.body), table(target).transposed_tile_bytes)(f.body, {}, Scope.shared)
     return f if body is f.body else replace(f, body=body)
 
 
@@ -51,11 +39,11 @@ class _Transposer:
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
         """scope: that of new temporaries."""
         if not isinstance(s, For):
-            return map_children(s, lambda c: self(c, ranges, scope))
+            return visit.map_children(s, lambda c: self(c, ranges, scope))
         if new := self.tiled(s, ranges, scope):
             return new
         within, scope = inside(s, ranges), Scope.thread if s.kind is LoopKind.parallel else scope
-        return map_children(s, lambda c: self(c, within, scope))
+        return visit.map_children(s, lambda c: self(c, within, scope))
 
     def tiled(self, rows: For, ranges: Ranges, scope: Scope) -> Stmt | None:
         """The loops behind copies of tiles; None if no read is strided, or if the loops do nothing but transpose."""
@@ -67,10 +55,10 @@ class _Transposer:
             return None
         if as_transposition(replace(rows, extent=Const(height), body=replace(columns, extent=Const(width))), ranges) is not None:
             return None
-        if not all(isinstance(s, Seq | Alloc | Store) for s in walk(columns.body)):  # a guarded read may be outside its tensor
+        if not all(isinstance(s, Seq | Alloc | Store) for s in visit.walk(columns.body)):  # a guarded read may be outside its tensor
             return None
-        stored, tiles = written(columns.body), dict[Expr, Tensor]()
-        for x in dict.fromkeys(loads(columns.body)):
+        stored, tiles = visit.written(columns.body), dict[Expr, Tensor]()
+        for x in dict.fromkeys(visit.loads(columns.body)):
             nbytes = x.tensor.dtype.nbytes
             fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= self.tile_bytes
             if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
@@ -79,12 +67,12 @@ class _Transposer:
             return None
         at = add(mul(rows.var, width), columns.var)
         copies = (s for x, tile in tiles.items() for s in (Alloc(tile), self.copy(Store(tile, (at,), x), rows, columns)))
-        return Seq((*copies, map_all_exprs(rows, lambda e: rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
+        return Seq((*copies, visit.map_all_exprs(rows, lambda e: visit.rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
 
     def tile(self, x: Tensor, elements: int, scope: Scope) -> Tensor:
-        return Tensor(claim(f"{x.name}_transposed", self.taken), x.dtype, (elements,), (1,), scope)
+        return Tensor(visit.claim(f"{x.name}_transposed", self.taken), x.dtype, (elements,), (1,), scope)
 
     def copy(self, store: Store, *loops: For) -> Stmt:
         """The store in a copy of these loops."""
-        variables = {loop.var.name: Var(fresh(f"{loop.var.name}_t", self.bound)) for loop in loops}
-        return nest(((variables[loop.var.name], loop.extent) for loop in loops), substitute_all(store, variables))
+        variables = {loop.var.name: Var(visit.fresh(f"{loop.var.name}_t", self.bound)) for loop in loops}
+        return nest(((variables[loop.var.name], loop.extent) for loop in loops), visit.substitute_all(store, variables))

@@ -22,25 +22,12 @@ from benchgraph.core.memoise import memoised
 from benchgraph.core.philox import BLOCK
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.tir import visit
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import add, mul, seq
 from benchgraph.tir.ir import Alloc, Broadcast, Const, Expr, For, Func, Load, LoopKind, Ramp, Random, Scope, Stmt, Store, Tensor, Var
 from benchgraph.tir.transposition import largest_extent, only_statement
-from benchgraph.tir.visit import (
-    bound_names,
-    children,
-    claim,
-    exprs,
-    loads_of,
-    map_all_exprs,
-    map_children,
-    rewrite,
-    tensor_names,
-    variables,
-    walk_expr,
-    written,
-)
 
 
 def vectorise_random(f: Func, target: Target) -> Func:
@@ -51,49 +38,49 @@ def vectorise_random(f: Func, target: Target) -> Func:
 @memoised
 def _randoms(s: Stmt) -> tuple[Random, ...]:
     """The distinct random numbers inside s."""
-    own = (e for whole in exprs(s) for e in walk_expr(whole) if isinstance(e, Random))
-    return tuple(dict.fromkeys((*own, *(e for c in children(s) for e in _randoms(c)))))
+    own = (e for whole in visit.exprs(s) for e in visit.walk_expr(whole) if isinstance(e, Random))
+    return tuple(dict.fromkeys((*own, *(e for c in visit.children(s) for e in _randoms(c)))))
 
 
 class _Generator:
     def __init__(self, f: Func, target: Target) -> None:
         self.f, self.lanes, self.fewest, self.most = f, BLOCK * target.lanes, 2 * target.lanes, table(target).generated_numbers
-        self.taken = {p.name for p in f.params} | tensor_names(f.body) | bound_names(f.body)
+        self.taken = {p.name for p in f.params} | visit.tensor_names(f.body) | visit.bound_names(f.body)
 
     def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
         """scope: that of new temporaries."""
         if not _randoms(s):
             return s
         if not isinstance(s, For):
-            return map_children(s, lambda c: self(c, ranges, scope))
+            return visit.map_children(s, lambda c: self(c, ranges, scope))
         if s.kind is LoopKind.parallel:
-            return map_children(s, lambda c: self(c, inside(s, ranges), Scope.thread))
+            return visit.map_children(s, lambda c: self(c, inside(s, ranges), Scope.thread))
         draws, drawn = list[Stmt](), dict[Expr, Expr]()
         for e in _randoms(s):
             if (numbers := self.contiguous(e, s, ranges)) is not None:
                 generation, drawn[e] = self.generate(e, *numbers, ranges, scope)
                 draws += generation
-        loop = map_all_exprs(s, lambda e: rewrite(e, lambda x: drawn.get(x, x))) if drawn else s
-        return seq(*draws, map_children(loop, lambda c: self(c, inside(s, ranges), scope)))
+        loop = visit.map_all_exprs(s, lambda e: visit.rewrite(e, lambda x: drawn.get(x, x))) if drawn else s
+        return seq(*draws, visit.map_children(loop, lambda c: self(c, inside(s, ranges), scope)))
 
     def contiguous(self, e: Random, s: For, ranges: Ranges) -> tuple[Linear, Linear, int] | None:
         """(first number, offset of each in terms of loop variables, count) of numbers that s uses without gaps; None if it does not."""
-        first, place = linear(e.index).split(bound_names(s))
+        first, place = linear(e.index).split(visit.bound_names(s))
         extents, count = _extents(s, ranges), 1
         for atom, step in sorted(place.terms.items(), key=lambda term: term[1]):
             if step != count or atom not in extents:
                 return None
             count *= extents[atom]
-        stands = variables(e.seed).union(variables(e.offset)).isdisjoint(bound_names(s))
-        read = [load.tensor for part in (e.seed, e.offset) for load in loads_of(part)]
-        if not stands or any_alias(self.f, read, written(s)):
+        stands = visit.variables(e.seed).union(visit.variables(e.offset)).isdisjoint(visit.bound_names(s))
+        read = [load.tensor for part in (e.seed, e.offset) for load in visit.loads_of(part)]
+        if not stands or any_alias(self.f, read, visit.written(s)):
             return None
         return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= self.most else None
 
     def generate(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges, scope: Scope) -> tuple[Sequence[Stmt], Expr]:
         """Statements that generate the numbers, and the load that takes the place of the expression."""
-        lanes, rounds, d = self.lanes, -(-count // self.lanes), Var(claim("d", self.taken))
-        drawn = Tensor(claim("drawn", self.taken), DType.s32, (rounds * lanes,), (1,), scope)
+        lanes, rounds, d = self.lanes, -(-count // self.lanes), Var(visit.claim("d", self.taken))
+        drawn = Tensor(visit.claim("drawn", self.taken), DType.s32, (rounds * lanes,), (1,), scope)
         index = Ramp(add(to_expr(first, ranges), mul(d, lanes)), 1, lanes)
         numbers = Random(index, Broadcast(e.seed, lanes), Broadcast(e.offset, lanes))
         store = Store(drawn, (Ramp(mul(d, lanes), 1, lanes),), numbers)
