@@ -111,7 +111,7 @@ def test_two_dumps_of_a_case_are_the_same(tmp_path: Path) -> None:
         "decompose.txt",
         "schedule.txt",
         "main-tir.txt",
-        "main-vectorize.txt",
+        "main-vectorise.txt",
         "llvm.ll",
         "assembly.s",
     }

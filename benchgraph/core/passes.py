@@ -104,7 +104,7 @@ def _text_of(show: Callable[[T], str], ir: T) -> Callable[[], str]:
 # The stages of a compilation besides its passes, in order: from the partition to the machine code.
 TEXTS = PARTITION, GIR, TIR, LLVM, LLVM_OPT, ASSEMBLY = "partition", "gir", "tir", "llvm", "llvm-opt", "assembly"
 # The lowest BENCHGRAPH_DEBUG that prints the stage.
-_SHOWN_FROM = {PARTITION: 1, "schedule": 3, TIR: 4, "vectorize": 4, LLVM: 5, ASSEMBLY: 5}
+_SHOWN_FROM = {PARTITION: 1, "schedule": 3, TIR: 4, "vectorise": 4, LLVM: 5, ASSEMBLY: 5}
 
 
 def print_stage(stage: str, text: Callable[[], str], seconds: float, formerly: Collection[str] = ()) -> None:

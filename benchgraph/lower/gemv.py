@@ -2,7 +2,7 @@
 
 The microkernel's vectors run along columns: for one column they would use one lane. There are two ways to use whole vectors.
 
-Where k is contiguous in src and wei, each element of dst is a reduction in vectors along k (passes vectorize, unroll-and-interleave):
+Where k is contiguous in src and wei, each element of dst is a reduction in vectors along k (passes vectorise, unroll-and-interleave):
 
     for i in rows:
       acc = 0

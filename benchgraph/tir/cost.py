@@ -27,7 +27,7 @@ def pays_in_parallel(loop: For, target: Target, step: float | None = None) -> bo
 def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None = None) -> float:
     """Time with data in cache; inf if an extent is not constant. Stops counting at `enough`.
 
-    step: ns of one instruction (of one lane of it, before vectorize).
+    step: ns of one instruction (of one lane of it, before vectorise).
     """
     rates = table(target)
     step = rates.vector_step_ns if step is None else step

@@ -1,4 +1,4 @@
-"""Which loops can be vectorised, and vector forms of their expressions: the analysis behind the vectorize pass."""
+"""Which loops can be vectorised, and vector forms of their expressions: the analysis behind the vectorise pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchgraph.tir.cost import instructions
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them
-STRIDED_STORE_BITS = 32  # narrowest elements stored so: it needs masks, with which LLVM 22 stores too much of narrower ones (vectorize)
+STRIDED_STORE_BITS = 32  # narrowest elements stored so: it needs masks, with which LLVM 22 stores too much of narrower ones (vectorise)
 LINE_LANES = 8 * LINE_BYTES // DType.f32.bits  # of registers of a line's size (AVX-512)
 
 

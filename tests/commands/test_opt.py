@@ -77,7 +77,7 @@ def test_fields_of_the_machine_are_validated() -> None:
 
 def test_the_passes_are_listed() -> None:
     out = run("--list")[1]
-    assert re.search(r"\n  simplify +once more, after vectorize\n", out)
+    assert re.search(r"\n  simplify +once more, after vectorise\n", out)
     assert all(f"  {p.name} " in out for p in (*gir.PIPELINE, *tir.PIPELINE))
     assert max(map(len, out.splitlines())) <= 80
 

@@ -47,7 +47,7 @@ def last_iteration_lost(func: Func) -> Func:
     return exchanged(func, loop, replace(loop, extent=Const(loop.extent.value - 1)))
 
 
-@in_loops("pattern/softmax_scaled.json", after="vectorize")
+@in_loops("pattern/softmax_scaled.json", after="vectorise")
 def tail_not_written(func: Func) -> Func:
     """What is left of a row after whole vectors stays as it was."""
     is_output = {p.name for p in func.params}
@@ -55,7 +55,7 @@ def tail_not_written(func: Func) -> Func:
     return exchanged(func, tail, None)
 
 
-@in_loops("op/softmax.json", after="vectorize")
+@in_loops("op/softmax.json", after="vectorise")
 def masked_tail_not_written(func: Func) -> Func:
     """Rows of 100 end in a vector of which 4 lanes count."""
     is_output = {p.name for p in func.params}

@@ -36,7 +36,7 @@ MLP = "--case=mlp.json"
     [
         ("fused", "fused", ()),
         ("fused:no-coarse", "fused:no-coarse", ("coarse",)),
-        ("post_ops:no-vectorize+no-coarse+no-vectorize", "post_ops:no-coarse+no-vectorize", ("coarse", "vectorize")),
+        ("post_ops:no-vectorise+no-coarse+no-vectorise", "post_ops:no-coarse+no-vectorise", ("coarse", "vectorise")),
     ],
 )
 def test_a_policy_is_a_name_and_options_in_one_spelling(text: str, written: str, off: tuple[str, ...]) -> None:

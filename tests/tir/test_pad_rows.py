@@ -12,7 +12,7 @@ from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Func, Scope, Slice, Stmt, St
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import plan_buffers
-from benchgraph.tir.passes.vectorize import vectorize
+from benchgraph.tir.passes.vectorise import vectorise
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import loads, walk
 from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
@@ -40,7 +40,7 @@ def exponentials(t: Tensor) -> Func:
 
 
 def after_pipeline(f: Func) -> Func:
-    for step in (pad_rows, flatten_index, plan_buffers, vectorize):
+    for step in (pad_rows, flatten_index, plan_buffers, vectorise):
         f = step(f, TARGET)
         verify(f)
     return f

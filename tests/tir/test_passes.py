@@ -31,6 +31,6 @@ def test_order_is_sound() -> None:
     check_order(PIPELINE)
 
 
-def test_vectorize_before_flatten_index_is_refused() -> None:
-    with pytest.raises(ValueError, match="vectorize needs"):
-        check_order(before("flatten-index") + tuple(p for p in PIPELINE if p.name == "vectorize"))
+def test_vectorise_before_flatten_index_is_refused() -> None:
+    with pytest.raises(ValueError, match="vectorise needs"):
+        check_order(before("flatten-index") + tuple(p for p in PIPELINE if p.name == "vectorise"))

@@ -18,7 +18,7 @@ vectorise_random.py       contiguous random numbers are generated before the loo
 plan_buffers.py           temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
 transpose_copies.py       two loops that transpose a matrix become one statement
 unroll_divisions.py       loops that divide or take remainders of their variable are unrolled, so that quotients become constants
-vectorize.py              serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
+vectorise.py              serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
                           remainder
 attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
 prefetch_rows.py          one of the later loops over a row prefetches the next row
@@ -56,8 +56,8 @@ from benchgraph.tir.passes.transpose_reads import transpose_reads
 from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.passes.unroll_divisions import unroll_divisions
+from benchgraph.tir.passes.vectorise import vectorise
 from benchgraph.tir.passes.vectorise_random import vectorise_random
-from benchgraph.tir.passes.vectorize import vectorize
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 
@@ -84,7 +84,8 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("transpose-copies", transpose_copies, needs=_FLAT | {"planned"}, switch="transpose", formerly=("turn-copies", "no-turn")),
     Pass("unroll-divisions", unroll_divisions, needs=_FLAT | {"planned"}, switch="unroll", formerly=("unroll-digits",)),
-    Pass("vectorize", vectorize, needs=_FLAT | {"planned"}, switch="vectorize"),  # planned: it must know which buffers share bytes
+    # It must know which buffers share bytes, hence planned.
+    Pass("vectorise", vectorise, needs=_FLAT | {"planned"}, switch="vectorise", formerly=("vectorize", "no-vectorize")),
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
     Pass("prefetch-rows", prefetch_rows, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-rows", "no-fetch")),

@@ -3,7 +3,7 @@
     for i_v in 1000000 { y[i_v*16:+16] = max(x[i_v*16:+16], x16(0.0)) }   ->   ... y[i_v*16:+16] = max(...) nontemporal
 
 A later reader would find nothing of the result in a cache, and a line that is stored whole need not be read first. Only whole lines gain,
-so vectorize makes vectors of narrow results as wide as a line. Nests that read much more than they write lose. With several cores more
+so vectorise makes vectors of narrow results as wide as a line. Nests that read much more than they write lose. With several cores more
 memory than the last-level cache holds is required, and of a very large cache only a part counts
 (docs/measurements/non-temporal-stores.md).
 """

@@ -3,7 +3,7 @@
     alloc t: f32[7,7] thread                        ->  alloc t: f32[7,8], 1 spare thread
     for i in 7 { for j in 7 { t[i, j] = exp(x[i, j]) } }
 
-vectorize then stores and loads the last vector of a row whole. Under a mask, processors would not forward the store to the loads behind it.
+vectorise then stores and loads the last vector of a row whole. Under a mask, processors would not forward the store to the loads behind it.
 All accesses must be to whole rows, from the first element on, or to one element. Operands of microkernels stay, as they have layouts of
 their own, and so do their results: computing with arbitrary bits in the padding may be slow.
 Measurements: docs/measurements/vectorisation.md.

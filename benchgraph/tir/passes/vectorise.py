@@ -1,4 +1,4 @@
-"""vectorize: serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the remainder.
+"""vectorise: serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the remainder.
 
     for j in 20 {                      ->  for j_v in 1 { y[j_v*16:+16] = exp(x[j_v*16:+16]) }
       y[j] = exp(x[j])                     y[16:+16] = exp((x[16:+16] where 0:+16 < x16(4))) where 0:+16 < x16(4)
@@ -34,7 +34,7 @@ from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_childr
 MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for other values
 
 
-def vectorize(f: ir.Func, target: Target) -> ir.Func:
+def vectorise(f: ir.Func, target: Target) -> ir.Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
     multiplies = any(isinstance(s, ir.Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
     body = map_nests(f, target, lambda nest, uncached: _stmt(nest, target, taken, frozenset() if multiplies else uncached))

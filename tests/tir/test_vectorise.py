@@ -1,4 +1,4 @@
-"""vectorize: what becomes vectors, what stays scalar, and that both mean the same."""
+"""vectorise: what becomes vectors, what stays scalar, and that both mean the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, type_of, unary
 from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
-from benchgraph.tir.passes.vectorize import vectorize
+from benchgraph.tir.passes.vectorise import vectorise
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import tensors, walk
@@ -24,10 +24,10 @@ S4096 = param("t", 4096, dtype=DType.s32)
 R = Tensor("r", DType.f32, (), (), Scope.register)
 
 
-def vectorized(*body: Stmt, isa: str = "avx512_core") -> Func:
+def vectorised(*body: Stmt, isa: str = "avx512_core") -> Func:
     f = Func("f", (X, Y, S, H, S4096), seq(*body))
     verify(f)
-    after = simplify(vectorize(f, replace(TARGET, isa=ISAS[isa])), TARGET)
+    after = simplify(vectorise(f, replace(TARGET, isa=ISAS[isa])), TARGET)
     verify(after)
     assert_same(after, f)
     return after
@@ -35,11 +35,11 @@ def vectorized(*body: Stmt, isa: str = "avx512_core") -> Func:
 
 def is_scalar(*body: Stmt) -> bool:
     f = Func("f", (X, Y, S, H), seq(*body))
-    return vectorize(f, TARGET) is f
+    return vectorise(f, TARGET) is f
 
 
 def text(*body: Stmt) -> str:
-    return print_tir(vectorized(*body).body)
+    return print_tir(vectorised(*body).body)
 
 
 def double(n: int) -> Stmt:
@@ -57,12 +57,12 @@ def total(n: int, op: BinOp = BinOp.add) -> Stmt:
     for op in sorted(REDUCING_OPS, key=lambda op: op.value)
 )
 def test_reduction_of_any_length(op: BinOp, n: int, isa: str) -> None:
-    vectorized(total(n, op), isa=isa)
+    vectorised(total(n, op), isa=isa)
 
 
 def test_registers_in_the_body_widen() -> None:
     body = [Alloc(R), put(R, value=binary(BinOp.mul, at(X, j), at(X, j))), put(Y, j, value=binary(BinOp.add, at(R), at(R)))]
-    f = vectorized(loop(j, 32, *body))
+    f = vectorised(loop(j, 32, *body))
     assert {t.lanes for t in tensors(f.body) if t.name == "r"} == {16}
 
 
@@ -97,7 +97,7 @@ def test_four_folds_side_by_side_hide_their_latencies(
     end = [put(Y, 1000 + n, value=cast(at(r), DType.f32)) for n, r in enumerate(into)]
     body = (*start, loop(j, 128, *other * works, *fold), *end)
     assert text(*body).count("x16 register") == accumulators
-    assert print_tir(vectorized(*body, isa="avx2").body).count("x8 register") == of_few_registers
+    assert print_tir(vectorised(*body, isa="avx2").body).count("x8 register") == of_few_registers
 
 
 def test_folds_of_temporaries_take_no_more_registers() -> None:
@@ -106,7 +106,7 @@ def test_folds_of_temporaries_take_no_more_registers() -> None:
 
     def accumulators(source: Tensor) -> int:
         fold = [put(r, value=binary(BinOp.max, at(r), at(source, add(j, n * 128)))) for n, r in enumerate(into)]
-        f = vectorize(Func("f", (X,), seq(*map(Alloc, into), loop(j, 128, *fold))), TARGET)
+        f = vectorise(Func("f", (X,), seq(*map(Alloc, into), loop(j, 128, *fold))), TARGET)
         return print_tir(f.body).count("x16 register")
 
     assert accumulators(X) == 16
@@ -129,7 +129,7 @@ def test_constant_stride_gathers() -> None:
 def test_close_elements_are_stored_in_vectors(stride: int, isa: str) -> None:
     body = loop(j, 67, put(Y, add(mul(j, stride), 1), value=at(X, j)))
     lanes = ISAS[isa].lanes
-    assert f":+{lanes}*{stride}] = x[" in print_tir(vectorized(body, isa=isa).body)
+    assert f":+{lanes}*{stride}] = x[" in print_tir(vectorised(body, isa=isa).body)
 
 
 def test_close_elements_of_a_narrow_type_are_not() -> None:
@@ -216,7 +216,7 @@ def test_types_of_other_widths_use_the_same_lanes() -> None:
 def test_narrow_numbers_that_are_only_moved_fill_a_register(dtype: DType, isa: str, n: int, lanes: int) -> None:
     def stores(*body: Stmt) -> list[int]:
         f = Func("f", (a, b, wide), seq(*body))
-        after = vectorize(f, replace(TARGET, isa=ISAS[isa]))
+        after = vectorise(f, replace(TARGET, isa=ISAS[isa]))
         verify(after)
         assert_same(after, f)
         return [type_of(s.value)[1] for s in walk(after.body) if isinstance(s, Store)]
@@ -235,7 +235,7 @@ def test_wider_vectors_stay_within_a_digit_too() -> None:
 
     def lanes(row: int) -> set[int]:
         f = Func("f", (a, b), loop(j, 192, put(b, j, value=at(a, add(mul(floordiv(j, row), 200), mod(j, row))))))
-        after = vectorize(f, TARGET)
+        after = vectorise(f, TARGET)
         assert_same(after, f)
         return {type_of(s.value)[1] for s in walk(after.body) if isinstance(s, Store)}
 
@@ -294,7 +294,7 @@ def test_buffers_that_share_bytes_stay_scalar() -> None:
     """In the interpreter's terms: u[j] is t[j + 1]."""
     t, u = (Tensor(name, DType.f32, (64,), (1,), Scope.shared, offset) for name, offset in (("t", 0), ("u", 64)))
     f = Func("f", (X, Y), loop(j, 32, put(u, j, value=at(t, j))), shared_bytes=512)
-    assert vectorize(f, TARGET) is f
+    assert vectorise(f, TARGET) is f
 
 
 def test_short_loop_with_a_gather_stays_scalar() -> None:
@@ -309,14 +309,14 @@ def test_shorter_ones_that_pick_close_elements_do_too() -> None:
 
 
 def test_masked_tail_leaves_the_other_lanes_of_the_accumulator_alone() -> None:
-    f = vectorize(Func("f", (X, Y), total(20, BinOp.min)), TARGET)
+    f = vectorise(Func("f", (X, Y), total(20, BinOp.min)), TARGET)
     folds = [s for s in walk(f.body) if isinstance(s, Store) and s.tensor.lanes == 16 and isinstance(s.value, Binary)]
     assert [None if s.mask is None else print_tir(s.mask) for s in folds] == [None, "0:+16 < x16(4)"]
 
 
 def test_vectors_do_not_become_wider_vectors() -> None:
-    once = vectorized(double(67), total(150))
-    assert vectorize(once, TARGET) is once
+    once = vectorised(double(67), total(150))
+    assert vectorise(once, TARGET) is once
 
 
 def test_outer_loops_stay() -> None:
@@ -334,7 +334,7 @@ def over_taps(index: Expr, extent: Expr | int = 3, when: Expr | None = None) -> 
 def test_loops_that_all_iterations_have_alike_are_taken_along() -> None:
     """Taps of windows, rows apart, and under a condition of the row."""
     for when in (None, binary(BinOp.gt, add(i, k), Const(1))):
-        lines = print_tir(vectorized(over_taps(add(add(mul(i, 64), mul(k, 64)), j), when=when)).body)
+        lines = print_tir(vectorised(over_taps(add(add(mul(i, 64), mul(k, 64)), j), when=when)).body)
         assert ":+16" in lines
         assert "for k in 3" in lines
         assert "alloc r: f32 x16 register" in lines
@@ -351,5 +351,5 @@ def test_loops_that_all_iterations_have_alike_are_taken_along() -> None:
     ids=["rows of their own", "as many as j says", "where j says", "sums in memory"],
 )
 def test_other_loops_inside_stay_what_they_are(body: Stmt) -> None:
-    lines = print_tir(vectorized(body).body)
+    lines = print_tir(vectorised(body).body)
     assert "for j in 40" in lines
