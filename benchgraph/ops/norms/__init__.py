@@ -1,6 +1,6 @@
 """Normalisations and their gradients.
 
-normalize.py   what they share: attributes, statistics, decompositions, laws
+normalise.py   what they share: attributes, statistics, decompositions, laws
 layer_norm.py  LayerNorm, LayerNormBackward
 group_norm.py  GroupNorm
 rms_norm.py    RMSNorm

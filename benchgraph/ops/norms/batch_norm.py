@@ -21,8 +21,8 @@ from benchgraph.ops.fill_rules import norms
 from benchgraph.ops.fill_rules.filling import per_port
 from benchgraph.ops.fill_rules.norms import Norm
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.norms import normalize
-from benchgraph.ops.norms.normalize import EPSILON, STATS, VARIANCES, Gradient, Rows
+from benchgraph.ops.norms import normalise
+from benchgraph.ops.norms.normalise import EPSILON, STATS, VARIANCES, Gradient, Rows
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.ranges import SHARE
 from benchgraph.ops.spatial import DATA_FORMAT, all_but_channel, beside_channel, channels_of
@@ -30,7 +30,7 @@ from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, S
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.steps import in_steps, reduced, reshaped, stored
 
-INFERENCE_FLOPS, BACKWARD_FLOPS = 4, 2 * normalize.FLOPS  # per element: subtract, divide, scale, shift; LayerNorm's gradients'
+INFERENCE_FLOPS, BACKWARD_FLOPS = 4, 2 * normalise.FLOPS  # per element: subtract, divide, scale, shift; LayerNorm's gradients'
 
 
 def _axes(call: Call) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ def _check_channels(attrs: Attrs, ins: tuple[TensorType, ...], names: tuple[str,
     src = ins[0].shape
     want = (channels_of(attrs, src, "src", "batch normalisation"),)
     for t, name in zip(ins[-len(names) :], names, strict=True):
-        normalize.expect_shape(name, t, want, f"while src {src} has {want[0]} channels")
+        normalise.expect_shape(name, t, want, f"while src {src} has {want[0]} channels")
     return want
 
 
@@ -83,7 +83,7 @@ def _inferred(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array,
 def _decompose_inference(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Subtract, Multiply, Add; gamma over the deviation is computed per channel."""
     gamma, beta, mean, variance = (reshaped(d, v, _per_channel(call)) for v in ins[1:])
-    scale = d.op("Multiply", gamma, normalize.inverse_deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
+    scale = d.op("Multiply", gamma, normalise.inverse_deviation(d, variance, call.attrs.real("epsilon")), dtype=DType.f32)
     steps = (("Subtract", mean), ("Multiply", scale), ("Add", beta))
     return (in_steps(d, ins[0], steps, call.outs[0].dtype),)
 
@@ -111,8 +111,8 @@ def _training_in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, .
     """As for the other norms; and running statistics are NaN where the old or the batch's are infinite, if computed as old + share * gap.
     With a share of 0 there is no gap."""
     src, axes = real(ins[0]), _axes(call)
-    alternatives = normalize.moments_in_f32(src, axes) or (normalize.moments(src, axes),)
-    return tuple(outs for moments in alternatives for outs in _stepped(call, ins, _trained(call, ins, *moments, normalize.SCALED)))
+    alternatives = normalise.moments_in_f32(src, axes) or (normalise.moments(src, axes),)
+    return tuple(outs for moments in alternatives for outs in _stepped(call, ins, _trained(call, ins, *moments, normalise.SCALED)))
 
 
 def _stepped(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
@@ -138,10 +138,10 @@ def _trained(call: Call, ins: tuple[Array, ...], mean: Reals, variance: Reals, a
 
 def _decompose_training(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """LayerNorm's ops along other axes; the running statistics in the same nest."""
-    centred, mean, variance = normalize.centre(d, ins[0], _axes(call))
-    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
+    centred, mean, variance = normalise.centre(d, ins[0], _axes(call))
+    inverse = normalise.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     gamma_beta = tuple(reshaped(d, v, _per_channel(call)) for v in ins[3:])
-    dst = in_steps(d, centred, (("Multiply", inverse), *normalize.affine(gamma_beta)), call.outs[0].dtype)
+    dst = in_steps(d, centred, (("Multiply", inverse), *normalise.affine(gamma_beta)), call.outs[0].dtype)
     running = tuple(_running(d, call, old, batch) for old, batch in zip(ins[1:3], (mean, variance), strict=True))
     stats = (stored(d, v, t) for v, t in zip((*running, mean, variance), call.outs[1:], strict=True))
     return (dst, *stats)
@@ -182,7 +182,7 @@ def _is_on_the_way(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
 
 def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     channels = _check_channels(attrs, ins, ("mean", "variance", "gamma")[: len(ins) - 2])
-    normalize.expect_shape("diff_dst", ins[1], ins[0].shape, "unlike src")
+    normalise.expect_shape("diff_dst", ins[1], ins[0].shape, "unlike src")
     return ins[0].shape, channels, channels
 
 
@@ -198,15 +198,15 @@ def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array,
     axes, diff_dst = _axes(call), real(ins[1])
     x, scale, _ = _parts(call, ins, a)
     diff_gamma, diff_beta = a.sum(diff_dst * x, axes), a.sum(diff_dst, axes)
-    return (scale * normalize.gradient_formula(x, diff_dst, axes, a), diff_gamma, diff_beta)[: len(call.outs)]
+    return (scale * normalise.gradient_formula(x, diff_dst, axes, a), diff_gamma, diff_beta)[: len(call.outs)]
 
 
 def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """diff_gamma and diff_beta are the sums that diff_src needs anyway: one nest over channels."""
     src, diff_dst = ins[:2]
     mean, variance, *gamma = (reshaped(d, v, _per_channel(call)) for v in ins[2:])
-    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
-    x = normalize.standardised(d, src, mean, inverse)
+    inverse = normalise.inverse_deviation(d, variance, call.attrs.real("epsilon"))
+    x = normalise.standardised(d, src, mean, inverse)
     diff_gamma = reduced(d, "ReduceSum", d.op("Multiply", diff_dst, x, dtype=DType.f32), _axes(call))
     diff_beta = reduced(d, "ReduceSum", diff_dst, _axes(call))
     count = d.const(_norm(call).reduced_size)
@@ -268,7 +268,7 @@ SPECS = (
             outputs=ports("dst:T1"),
             types={"T1": F, "T2": STATS},
             attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
-            check=normalize.check_stats("gamma, beta, mean and variance", data=1),
+            check=normalise.check_stats("gamma, beta, mean and variance", data=1),
         ),
         overflow.semantics(
             _inferred,
@@ -294,13 +294,13 @@ SPECS = (
             num_inputs=(3, 4, 5),
             types={"T1": F, "T2": STATS},
             attrs={"epsilon": _EPSILON, "momentum": Attr("f32", range=SHARE), "data_format": DATA_FORMAT},
-            check=normalize.check_stats("statistics, gamma and beta", data=1),
+            check=normalise.check_stats("statistics, gamma and beta", data=1),
         ),
         Semantics(
             infer=_infer_training,
-            reference=lambda call, ins: _trained(call, ins, *normalize.moments(real(ins[0]), _axes(call))),
-            flops=lambda call: normalize.FLOPS * call.ins[0].elements,
-            threshold=lambda call: normalize.walk(_norm(call).reduced_size),
+            reference=lambda call, ins: _trained(call, ins, *normalise.moments(real(ins[0]), _axes(call))),
+            flops=lambda call: normalise.FLOPS * call.ins[0].elements,
+            threshold=lambda call: normalise.walk(_norm(call).reduced_size),
             f32_alternatives=_training_in_f32,
         ),
         Testing(
@@ -314,7 +314,7 @@ SPECS = (
                 Sample(((2, 3, 5), (3,), (3,)), _NCX.updated(momentum=0.5), (_bf16,) * 3, (_bf16,) * 5, "bf16 running statistics"),
                 Sample(((1, 4), *((4,),) * 4), _NCX, out_dtypes=(_f32,) * 5, why="one element per channel: dst is beta"),
             ),
-            laws=(*normalize.forward_laws(_rows), Law("the running statistics go momentum's share of the way", _is_on_the_way)),
+            laws=(*normalise.forward_laws(_rows), Law("the running statistics go momentum's share of the way", _is_on_the_way)),
             zero_limit=_zero_limit,
         ),
         Lowering(Role.row, decompose=_decompose_training),
@@ -328,13 +328,13 @@ SPECS = (
             num_outputs=(1, 2, 3),
             types={"T1": F, "T2": STATS},
             attrs={"epsilon": _EPSILON, "data_format": DATA_FORMAT},
-            check=normalize.check_stats("statistics and gamma", data=2),
+            check=normalise.check_stats("statistics and gamma", data=2),
         ),
         overflow.semantics(
             _backward,
             infer=_infer_backward,
             flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-            threshold=lambda call: normalize.gradient_walk(_norm(call).reduced_size),
+            threshold=lambda call: normalise.gradient_walk(_norm(call).reduced_size),
         ),
         Testing(
             fill=per_port(norms.beside_the_mean(_norm), norms.gradient, norms.mean, norms.variance, norms.scale),
@@ -348,7 +348,7 @@ SPECS = (
                 Sample(((1, 4), (1, 4), *((4,),) * 3), _NCX, out_dtypes=(_f32,) * 3, why="one element per channel"),
             ),
             laws=(
-                *normalize.backward_laws(_gradient),
+                *normalise.backward_laws(_gradient),
                 Law("diff_gamma and diff_beta give the sum of diff_dst * src", _sums_recover_products),
             ),
             gradient_of="BatchNormForwardTraining",

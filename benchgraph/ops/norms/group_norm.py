@@ -13,8 +13,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.fill_rules.norms import Norm
-from benchgraph.ops.norms import normalize
-from benchgraph.ops.norms.normalize import EPSILON, USE_AFFINE
+from benchgraph.ops.norms import normalise
+from benchgraph.ops.norms.normalise import EPSILON, USE_AFFINE
 from benchgraph.ops.ranges import STEPS
 from benchgraph.ops.spatial import DATA_FORMAT, channel_axis, channels_of
 from benchgraph.ops.spec import Attr, Call, Sample
@@ -26,7 +26,7 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     if groups < 1 or channels % groups:
         raise InvalidShape(f"the {channels} channels of src {src} do not make {groups} groups", fix="let groups divide the channels")
     for t, name in zip(ins[1:], ("gamma", "beta"), strict=False):
-        normalize.expect_shape(name, t, (channels,), f"while src {src} has {channels} channels")
+        normalise.expect_shape(name, t, (channels,), f"while src {src} has {channels} channels")
     return src, (src[0], groups), (src[0], groups)
 
 
@@ -45,13 +45,13 @@ _F3 = (DType.f32,) * 3
 _BARE = Attrs(use_affine=False, keep_stats=False)
 
 SPECS = (
-    normalize.forward_row(
+    normalise.forward_row(
         "GroupNorm",
         _norm,
         infer,
         {
             "groups": Attr("s64", required=True, range=STEPS),
-            "keep_stats": normalize.KEEP_STATS,
+            "keep_stats": normalise.KEEP_STATS,
             "use_affine": USE_AFFINE,
             "epsilon": EPSILON,
             "data_format": DATA_FORMAT,

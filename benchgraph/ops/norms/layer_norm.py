@@ -19,15 +19,15 @@ from benchgraph.ops.fill_rules import norms
 from benchgraph.ops.fill_rules.filling import per_port
 from benchgraph.ops.fill_rules.norms import Norm
 from benchgraph.ops.laws import Reals, real
-from benchgraph.ops.norms import normalize
-from benchgraph.ops.norms.normalize import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
+from benchgraph.ops.norms import normalise
+from benchgraph.ops.norms.normalise import EPSILON, STATS, USE_AFFINE, VARIANCES, Gradient
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, Declared, F
 from benchgraph.ops.steps import reshaped
 
 BEGIN = Attr("s64", default=-1)
-BACKWARD_FLOPS = 2 * normalize.FLOPS  # per element
+BACKWARD_FLOPS = 2 * normalise.FLOPS  # per element
 
 
 def first_axis(attrs: Attrs, rank: int) -> int:
@@ -59,9 +59,9 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
 def _infer_backward(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     src = ins[0].shape
     first = first_axis(attrs, len(src))
-    normalize.expect_shape("diff_dst", ins[1], src, "unlike src")
+    normalise.expect_shape("diff_dst", ins[1], src, "unlike src")
     for t, name in zip(ins[2:4], ("mean", "variance"), strict=True):
-        normalize.expect_shape(name, t, src[:first], f"which does not fit src {src} normalised from axis {first} on")
+        normalise.expect_shape(name, t, src[:first], f"which does not fit src {src} normalised from axis {first} on")
     if len(ins) == 4:
         return (src,)
     broadcast_to(ins[4].shape, src[first:], "gamma", "the normalised dims")
@@ -73,8 +73,8 @@ def _check_backward(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[D
         return "use_affine is true, but the outputs diff_gamma and diff_beta are missing; add them, or set use_affine to false"
     if len(out_dtypes) == 3 and not attrs.flag("use_affine"):
         return "use_affine is false, but there are outputs diff_gamma and diff_beta; set use_affine to true, or remove them"
-    wrong_types = normalize.check_stats("gamma and statistics", data=2)(attrs, ins, out_dtypes)
-    return normalize.check_affine(attrs, len(ins) - 4, "gamma") or wrong_types
+    wrong_types = normalise.check_stats("gamma and statistics", data=2)(attrs, ins, out_dtypes)
+    return normalise.check_affine(attrs, len(ins) - 4, "gamma") or wrong_types
 
 
 def _backward_parts(call: Call, ins: tuple[Array, ...], a: Arithmetic = overflow.EXACT) -> tuple[Reals, Reals, Reals]:
@@ -93,7 +93,7 @@ def _sum_to(values: Reals, shape: Shape, a: Arithmetic) -> Reals:
 
 def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:
     x, g, dev = _backward_parts(call, ins, a)
-    diff_src = normalize.gradient_formula(x, g, row_axes(call), a) / dev
+    diff_src = normalise.gradient_formula(x, g, row_axes(call), a) / dev
     if len(call.outs) == 1:
         return (diff_src,)
     return diff_src, _sum_to(real(ins[1]) * x, call.outs[1].shape, a), _sum_to(real(ins[1]), call.outs[2].shape, a)
@@ -103,15 +103,15 @@ def _decompose_backward(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tupl
     """Two means per row, then diff_src; diff_gamma and diff_beta are sums over rows, in another nest."""
     src, diff_dst = ins[:2]
     mean, variance = (reshaped(d, v, _kept(call)) for v in ins[2:4])
-    inverse = normalize.inverse_deviation(d, variance, call.attrs.real("epsilon"))
+    inverse = normalise.inverse_deviation(d, variance, call.attrs.real("epsilon"))
     g = d.op("Multiply", diff_dst, ins[4], dtype=DType.f32) if len(ins) > 4 else diff_dst
-    x = normalize.standardised(d, src, mean, inverse)
-    diff_src = normalize.gradient(d, x, inverse, g, row_axes(call), call.outs[0].dtype)
+    x = normalise.standardised(d, src, mean, inverse)
+    diff_src = normalise.gradient(d, x, inverse, g, row_axes(call), call.outs[0].dtype)
     if len(call.outs) == 1:
         return (diff_src,)
-    again = normalize.standardised(d, src, mean, inverse)  # recomputed, so that no x of src's size is stored between nests
-    diff_gamma = normalize.sum_to(d, d.op("Multiply", diff_dst, again, dtype=DType.f32), call.outs[1])
-    return diff_src, diff_gamma, normalize.sum_to(d, diff_dst, call.outs[2])
+    again = normalise.standardised(d, src, mean, inverse)  # recomputed, so that no x of src's size is stored between nests
+    diff_gamma = normalise.sum_to(d, d.op("Multiply", diff_dst, again, dtype=DType.f32), call.outs[1])
+    return diff_src, diff_gamma, normalise.sum_to(d, diff_dst, call.outs[2])
 
 
 def _gradient(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Gradient:
@@ -122,7 +122,7 @@ def _gradient(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Gr
 def _threshold_backward(call: Call) -> float:
     """Of the longer sum: over a row, or over rows."""
     size = norm(call).reduced_size
-    return normalize.gradient_walk(max(size, call.ins[0].elements // max(size, 1)))
+    return normalise.gradient_walk(max(size, call.ins[0].elements // max(size, 1)))
 
 
 def _gammas_total(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -176,11 +176,11 @@ _BACKWARD_SAMPLES = (
 )
 
 SPECS = (
-    normalize.forward_row(
+    normalise.forward_row(
         "LayerNorm",
         norm,
         infer,
-        {"keep_stats": normalize.KEEP_STATS, "begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
+        {"keep_stats": normalise.KEEP_STATS, "begin_norm_axis": BEGIN, "use_affine": USE_AFFINE, "epsilon": EPSILON},
         SAMPLES,
     ),
     OpSpec(
@@ -204,7 +204,7 @@ SPECS = (
             fill=per_port(norms.beside_the_mean(norm), norms.gradient, norms.mean, norms.variance, norms.scale, norms.shift),
             domain=fills.per_port(fills.MEAN_ONE, fills.PLAIN, fills.uniform(0.5, 1.5), VARIANCES, fills.AWAY_FROM_ZERO, fills.PLAIN),
             samples=_BACKWARD_SAMPLES,
-            laws=(*normalize.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
+            laws=(*normalise.backward_laws(_gradient), Law("diff_gamma and diff_beta sum to what all elements give", _gammas_total)),
             gradient_of="LayerNorm",
         ),
         Lowering(Role.row, decompose=_decompose_backward),

@@ -15,9 +15,9 @@ from benchgraph.ops.broadcast import broadcast_to
 from benchgraph.ops.fill_rules import norms
 from benchgraph.ops.fill_rules.filling import per_port
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms import normalise
 from benchgraph.ops.norms.layer_norm import BEGIN, first_axis, norm, row_axes
-from benchgraph.ops.norms.normalize import EPSILON
+from benchgraph.ops.norms.normalise import EPSILON
 from benchgraph.ops.spec import Array, Call, Declared, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.steps import in_steps, reduced
 
@@ -56,8 +56,8 @@ def _in_f32(call: Call, ins: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]
 def decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
     """Square, ReduceMean, Add, Sqrt, Divide, Multiply, Multiply."""
     power = reduced(d, "ReduceMean", d.op("Square", ins[0], dtype=DType.f32), row_axes(call))
-    inverse = normalize.inverse_deviation(d, power, call.attrs.real("epsilon"))
-    return (in_steps(d, ins[0], (("Multiply", inverse), *normalize.affine(ins[1:])), call.outs[0].dtype),)
+    inverse = normalise.inverse_deviation(d, power, call.attrs.real("epsilon"))
+    return (in_steps(d, ins[0], (("Multiply", inverse), *normalise.affine(ins[1:])), call.outs[0].dtype),)
 
 
 def _bare(ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Reals:
@@ -91,7 +91,7 @@ SPECS = (
             infer=infer,
             reference=reference,
             flops=lambda call: FLOPS * call.ins[0].elements,
-            threshold=lambda call: normalize.walk(norm(call).reduced_size),
+            threshold=lambda call: normalise.walk(norm(call).reduced_size),
             f32_alternatives=_in_f32,
         ),
         Testing(

@@ -20,7 +20,7 @@ from benchgraph.ops import fills
 from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms import normalise
 from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, dequantised, is_nearest, quantised
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
@@ -41,10 +41,10 @@ def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     for t, name in zip(ins[1:], ("scales", "zps"), strict=False):
         match attrs.get("qtype"):
             case "per_group":
-                normalize.expect_shape(name, t, _groups(attrs, src), f"while src {src} has groups {attrs.integers('group_shape')}")
+                normalise.expect_shape(name, t, _groups(attrs, src), f"while src {src} has groups {attrs.integers('group_shape')}")
             case "per_channel" if t.elements != 1 or name == "scales":
                 channels = src[axis_of(attrs, src)]
-                normalize.expect_shape(name, t, (channels,), f"while axis {attrs.integer('axis')} of src {src} has {channels} channels")
+                normalise.expect_shape(name, t, (channels,), f"while axis {attrs.integer('axis')} of src {src} has {channels} channels")
             case _ if t.elements != 1:
                 raise InvalidShape(f"{name} has shape {t.shape} for qtype {attrs.get('qtype')}", fix=f"give {name} the shape (1,)")
     return (src,)

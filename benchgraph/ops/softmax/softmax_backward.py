@@ -16,7 +16,7 @@ from benchgraph.ops import fills, overflow
 from benchgraph.ops.axis import axis_of_call, extent, infer_same
 from benchgraph.ops.fill_rules import filling, rows
 from benchgraph.ops.laws import Reals, near, real
-from benchgraph.ops.norms import normalize
+from benchgraph.ops.norms import normalise
 from benchgraph.ops.overflow import Arithmetic
 from benchgraph.ops.softmax.softmax import AXIS, samples
 from benchgraph.ops.spec import Array, Call, Decomposer, F, Law, Lowering, OpSpec, Role, Sample, Schema, Testing, ports
@@ -28,7 +28,7 @@ FLOPS = 4  # per element: multiply, sum, subtract, multiply
 def infer(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     """Shared with LogSoftmaxBackward, whose ports are the same."""
     shapes = infer_same(attrs, ins)
-    normalize.expect_shape("dst", ins[1], ins[0].shape, "unlike diff_dst")
+    normalise.expect_shape("dst", ins[1], ins[0].shape, "unlike diff_dst")
     return shapes
 
 
