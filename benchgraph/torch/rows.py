@@ -85,30 +85,10 @@ def _comparison(kind: str, *, swapped: bool = False) -> Row:
     return row
 
 
-def _where(d: Draft, condition: LogicalTensor, src: LogicalTensor, other: LogicalTensor) -> LogicalTensor:
-    return d.op("Select", condition, src, other, dtype=src.dtype)
-
-
-def _neg(d: Draft, src: LogicalTensor) -> LogicalTensor:
-    return d.op("Multiply", src, d.literal(-1.0))
-
-
-def _silu(d: Draft, src: LogicalTensor) -> LogicalTensor:
-    return d.op("Multiply", src, d.op("Sigmoid", src))
-
-
-def _gelu(d: Draft, src: LogicalTensor, approximate: str) -> LogicalTensor:
-    return d.op("GELU", src, mode="gelu_tanh" if approximate == "tanh" else "gelu_erf")
-
-
 def _elu(d: Draft, src: LogicalTensor, alpha: float, scale: float, input_scale: float) -> LogicalTensor:
     if (scale, input_scale) != (1, 1):
         raise Unmapped(f"scales {scale} and {input_scale}")
     return d.op("Elu", src, alpha=float(alpha))
-
-
-def _leaky_relu(d: Draft, src: LogicalTensor, negative_slope: float) -> LogicalTensor:
-    return d.op("LeakyReLU", src, alpha=float(negative_slope))
 
 
 def _softplus(d: Draft, src: LogicalTensor, beta: float, threshold: float) -> LogicalTensor:
@@ -128,10 +108,6 @@ def _clamp(d: Draft, src: LogicalTensor, min: float | None = None, max: float | 
 def _extreme(kind: str) -> Row:
     """The maximum or minimum of two tensors, NaN if either is."""
     return lambda d, src, other: d.op(kind, src, other, dtype=_promoted(src, other), propagate_nan=True)
-
-
-def _hardtanh(d: Draft, src: LogicalTensor, min_val: float, max_val: float) -> LogicalTensor:
-    return _clamp(d, src, min_val, max_val)
 
 
 _POWERS: Mapping[float, Callable[..., LogicalTensor]] = {2: unary("Square"), 0.5: unary("Sqrt"), -1: unary("Reciprocal"), -0.5: _rsqrt}
@@ -165,14 +141,6 @@ def _softmax(kind: str) -> Row:
     return lambda d, src, dim, half_to_float: d.op(kind, src, axis=dim, dtype=DType.f32 if half_to_float else src.dtype)
 
 
-def _cat(d: Draft, tensors: Sequence[LogicalTensor], dim: int) -> LogicalTensor:
-    return d.op("Concat", *tensors, axis=dim)
-
-
-def _clone(d: Draft, src: LogicalTensor, memory_format: object) -> LogicalTensor:
-    return d.op("Reorder", src)
-
-
 def _to_copy(d: Draft, src: LogicalTensor, dtype: torch.dtype | None, device: torch.device | None, **layout: Any) -> LogicalTensor:
     to = src.dtype if dtype is None else DTYPES.get(dtype, DType.undef)
     if device is not None and device.type != "cpu":
@@ -203,28 +171,28 @@ ROWS: Mapping[Any, Row] = {
     aten.ge.Scalar: _comparison("GreaterEqual"),
     aten.le.Tensor: _comparison("GreaterEqual", swapped=True),
     aten.le.Scalar: _comparison("GreaterEqual", swapped=True),
-    aten.where.self: _where,
+    aten.where.self: lambda d, condition, src, other: d.op("Select", condition, src, other, dtype=src.dtype),
     aten.relu.default: unary("ReLU", propagate_nan=True),
     aten.maximum.default: _extreme("Maximum"),
     aten.minimum.default: _extreme("Minimum"),
-    aten.neg.default: _neg,
+    aten.neg.default: lambda d, src: d.op("Multiply", src, d.literal(-1.0)),
     aten.rsqrt.default: _rsqrt,
     aten.square.default: unary("Square"),
-    aten.silu.default: _silu,
-    aten.gelu.default: _gelu,
+    aten.silu.default: lambda d, src: d.op("Multiply", src, d.op("Sigmoid", src)),
+    aten.gelu.default: lambda d, src, approximate: d.op("GELU", src, mode="gelu_tanh" if approximate == "tanh" else "gelu_erf"),
     aten.elu.default: _elu,
-    aten.leaky_relu.default: _leaky_relu,
+    aten.leaky_relu.default: lambda d, src, negative_slope: d.op("LeakyReLU", src, alpha=float(negative_slope)),
     aten.softplus.default: _softplus,
     aten.hardsigmoid.default: unary("HardSigmoid", alpha=1 / 6, beta=0.5),
-    aten.hardtanh.default: _hardtanh,
+    aten.hardtanh.default: lambda d, src, min_val, max_val: _clamp(d, src, min_val, max_val),
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp,
     aten.clamp_max.default: _clamp,
     aten.pow.Tensor_Scalar: _pow,
     aten._softmax.default: _softmax("SoftMax"),
     aten._log_softmax.default: _softmax("LogSoftmax"),
-    aten.cat.default: _cat,
-    aten.clone.default: _clone,
+    aten.cat.default: lambda d, tensors, dim: d.op("Concat", *tensors, axis=dim),
+    aten.clone.default: lambda d, src, memory_format: d.op("Reorder", src),
     aten._to_copy.default: _to_copy,
     **PRODUCT_ROWS,
     **NN_ROWS,

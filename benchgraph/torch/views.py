@@ -31,28 +31,17 @@ def _transpose(node: fx.Node) -> tuple[str, dict[str, Any]]:
     return "StaticTranspose", {"order": tuple(order)}
 
 
+_RESHAPES = (
+    aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
+    aten.alias.default, aten.detach.default,
+)  # fmt: skip
 LAYOUT_OPS: Mapping[Any, LayoutOp] = {
-    aten.view.default: _reshape,
-    aten._unsafe_view.default: _reshape,
-    aten.unsqueeze.default: _reshape,
-    aten.squeeze.default: _reshape,
-    aten.squeeze.dim: _reshape,
-    aten.squeeze.dims: _reshape,
-    aten.alias.default: _reshape,
-    aten.detach.default: _reshape,
+    **dict.fromkeys(_RESHAPES, _reshape),
     aten.permute.default: _permute,
     aten.transpose.int: _transpose,
     aten.t.default: _transpose,
 }
-
 VIEWS = frozenset(LAYOUT_OPS) | {
-    aten.expand.default,
-    aten.slice.Tensor,
-    aten.select.int,
-    aten.diagonal.default,
-    aten.as_strided.default,
-    aten.unfold.default,
-    aten.split.Tensor,
-    aten.split_with_sizes.default,
-    aten.unbind.int,
-}
+    aten.expand.default, aten.slice.Tensor, aten.select.int, aten.diagonal.default, aten.as_strided.default, aten.unfold.default,
+    aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int,
+}  # fmt: skip
