@@ -14,15 +14,8 @@ from benchgraph.tune.search import SearchResult
 
 GOAL = 1.10  # goal for the schedule's choice over the best
 
-_FORMS = {
-    "chosen": "{:<15}",
-    "best": "{:<15}",
-    "ratio": "{:>5}",
-    "median": "{:>6}",
-    "GFLOP/s": "{:>7}",
-    "% peak": "{:>6}",
-    "tried": "{:>9}",
-}  # head -> format of its cells; the case follows in full
+# head -> format of its cells; the case follows in full
+_FORMS = {"chosen": "<15", "best": "<15", "ratio": ">5", "median": ">6", "GFLOP/s": ">7", "% peak": ">6", "tried": ">9"}
 _SPARE = ("median", "GFLOP/s", "tried", "% peak")  # columns left out on a narrow terminal, in this order
 _CASE = 24  # columns reserved for the case
 
@@ -57,7 +50,7 @@ def line(o: Outcome, width: int) -> str:
 
 def _row(cells: dict[str, str], case: str, width: int) -> str:
     """cells: by head."""
-    texts = {head: form.format(cells[head]) for head, form in _FORMS.items()}
+    texts = {head: f"{cells[head]:{form}}" for head, form in _FORMS.items()}
     heads = list(texts)
     kept = fitting([list(texts.values())], width - _CASE - BETWEEN, [heads.index(head) for head in _SPARE], len(texts["chosen"]))
     return " | ".join([*(texts[heads[i]] for i in kept), case])

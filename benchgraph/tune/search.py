@@ -1,8 +1,7 @@
 """Finds the fastest of many choices: all are measured in heats, the best again in a final, interleaved with each other.
 
-A heat is small enough for its packed weights to fit into memory, and includes the schedule's own choice, to which all are compared; so a
-machine that is slower during one heat does not matter. The winner of many noisy heats looks better than it is, so only the final's times
-are reported.
+A heat is small enough for its packed weights to fit into memory. All of its times are relative to that of the schedule's own choice, in
+case the machine is slower during one heat. The winner of many noisy heats looks better than it is, so only the final's times are reported.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class Searcher:
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """As even as possible, none larger than size."""
+    """The items in parts of sizes as equal as possible, none larger than size."""
     parts = ceil(len(items) / size)
     for i in range(parts):
         yield items[i * len(items) // parts : (i + 1) * len(items) // parts]
