@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
-from benchgraph.explain import StageReport, explain
+from benchgraph.explain import explain
 from benchgraph.gir.search_space import legal
 from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
@@ -36,11 +36,7 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
     assert chosen is not None
     p = chosen.parameters
     own = Forced(chosen.problem, p["mb"], p["nb"], bool(p["split_n"]))
-    may_split = len(nest.sections) == 1 and _is_tiled(section)
+    # all ops after the product run on its tiles, so that its columns can be split over tasks
+    may_split = len(nest.sections) == 1 and {op.anchor for op in section.ops} <= {"kernel", "tile"}
     every = tuple(legal(chosen.problem, p["m"], p["n"], target, may_split=may_split))
     return Candidates(chosen.problem, own, every if own in every else (own, *every))
-
-
-def _is_tiled(section: StageReport) -> bool:
-    """Whether all ops after the product run on its tiles, so that its columns can be split over tasks."""
-    return {op.anchor for op in section.ops} <= {"kernel", "tile"}

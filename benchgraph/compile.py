@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import count
@@ -114,11 +114,21 @@ def order(partition: Partition, target: Target | None = None, open_outputs: Coll
 
 
 def check_compilable(partition: Partition) -> None:
-    """Raises what compile_partition does."""
+    """Raises what compile_partition does for ops and dtypes without code generation, and for strides. Inputs may have any strides from 0
+    on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
     if not partition.is_supported:
         raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
-    _check_dtypes(partition)
-    _check_strides(partition)
+    for op in partition.ops:
+        for t in (*op.inputs, *op.outputs):
+            try:
+                check_stored(t.dtype) if t in op.outputs else memory_type(t.dtype)
+            except Unimplemented as bad:
+                raise bad.inside(f"{op.label}: tensor {t.id}") from bad
+    with within("compile"):
+        for t in partition.inputs:
+            check_memory(t, is_written=False)
+        for t in partition.outputs:
+            check_memory(t, is_written=True)
 
 
 def compile_anew(partition: Partition, target: Target, open_outputs: Collection[int], begin: float) -> Executable:
@@ -138,11 +148,9 @@ def stages() -> frozenset[str]:
     return frozenset((*TEXTS, *(p.name for p in _ALL)))
 
 
-def _unseen(stage: str, text: Callable[[], str], seconds: float) -> None:
-    pass
-
-
-def translate(partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = _unseen) -> UnlinkedExecutable:
+def translate(
+    partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = lambda *_: None
+) -> UnlinkedExecutable:
     """Through all passes to machine code, which any process on this machine can link."""
     observe(PARTITION, lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)
@@ -159,14 +167,13 @@ def translate(partition: Partition, target: Target, open_outputs: Collection[int
             done.append(_keeping_constants(partition, lowered, tir_passes.run(func, target, observe, off=off)))
             yield done[-1]
 
-    units = all_kept(_seen(emit(functions(), target), observe), target.isa)
+    def texts() -> Iterator[str]:
+        for text in emit(functions(), target):
+            observe(LLVM, partial(str, text), 0.0)
+            yield text
+
+    units = all_kept(texts(), target.isa)
     return UnlinkedExecutable(units, Module(*done), _signature(partition, g, lowered), lowered.layouts, target.isa)
-
-
-def _seen(texts: Iterable[str], observe: Observer) -> Iterator[str]:
-    for text in texts:
-        observe(LLVM, partial(str, text), 0.0)
-        yield text
 
 
 def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:
@@ -195,25 +202,6 @@ def _described(t: LogicalTensor) -> tuple[object, ...]:
 
 
 _FACTS = tuple(f.name for f in fields(LogicalTensor) if f.name not in ("id", "property_type", "layout_id"))
-
-
-def _check_dtypes(partition: Partition) -> None:
-    """Raises Unimplemented, naming the op, for a dtype without code generation."""
-    for op in partition.ops:
-        for t in (*op.inputs, *op.outputs):
-            try:
-                check_stored(t.dtype) if t in op.outputs else memory_type(t.dtype)
-            except Unimplemented as bad:
-                raise bad.inside(f"{op.label}: tensor {t.id}") from bad
-
-
-def _check_strides(partition: Partition) -> None:
-    """Inputs may have any strides from 0 on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
-    with within("compile"):
-        for t in partition.inputs:
-            check_memory(t, is_written=False)
-        for t in partition.outputs:
-            check_memory(t, is_written=True)
 
 
 def _keeping_constants(partition: Partition, lowered: Lowered, func: Func) -> Func:

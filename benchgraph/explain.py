@@ -4,7 +4,7 @@ anchors, buffers before and after each pass, constants, in-place pairs."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchgraph.compile import check_compilable, compile_anew
@@ -12,11 +12,9 @@ from benchgraph.core.record import Note, Record, Step, recorded
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
-from benchgraph.graph.ir import Op as ApiOp
 from benchgraph.machine.target import Target, current
 from benchgraph.machine.tuning import tuned
 from benchgraph.partition.ir import Partition
-from benchgraph.runtime.executable import Executable
 from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.plan_buffers import plan_report, temporaries, temporary_bytes
 
@@ -146,23 +144,20 @@ def explain(partition: Partition, target: Target | None = None, *, with_tuning: 
     graphs = [(s, s.ir) for s in record.steps if isinstance(s.ir, Graph)]
     mains, inits = ([(s, s.ir) for s in record.steps if isinstance(s.ir, Func) and s.ir.runs_once is once] for once in (False, True))
     (_, scheduled), (_, full), (_, planned) = graphs[-1], mains[0], mains[-1]
+    constants = zip(executable.signature.constants, executable.signature.literals, strict=True)
     return Explanation(
         partition.kind,
-        tuple(map(_label, partition.ops)),
+        tuple(f"{op.kind}#{op.id}" for op in partition.ops),
         target.isa.name,
         executable.code.threads,
         executable.compile_s,
         tuple(_nests(scheduled, record)),
-        (*_graph_steps(s for s, _ in graphs), *_loop_steps(mains, [s for s, _ in inits])),
+        (*(PassStep(s.name, s.seconds, s.is_changed, s.is_off) for s, _ in graphs if s.name), *_loop_steps(mains, [s for s, _ in inits])),
         tuple(_buffers(full, planned)),
         tuple(_arenas(f, executable.code.threads) for f in (planned, *(f for _, f in inits[-1:]))),
-        tuple(_constants(executable)),
+        tuple(ConstantBuffer(t.name, t.nbytes, "init" if data is None else "the compiler") for t, data in constants),
         tuple((partition.inputs[i].id, partition.outputs[o].id) for i, o in sorted(executable.inplace)),
     )
-
-
-def _label(op: ApiOp) -> str:
-    return f"{op.kind}#{op.id}"
 
 
 def _nests(g: Graph, record: Record) -> Iterator[Nest]:
@@ -214,12 +209,6 @@ def _value(g: Graph, id: int) -> str:
     return f"%{v.id}: {v.dtype.value}[{','.join(map(str, v.shape))}]{layout}"
 
 
-def _graph_steps(steps: Iterable[Step]) -> Iterator[PassStep]:
-    for s in steps:
-        if s.name:
-            yield PassStep(s.name, s.seconds, s.is_changed, s.is_off)
-
-
 def _loop_steps(mains: Sequence[tuple[Step, Func]], inits: Sequence[Step]) -> Iterator[PassStep]:
     """The passes on Tensor IR: of both functions, which go through the same passes, or of main alone."""
     for (s, main), *other in zip(mains, inits, strict=True) if inits else zip(mains, strict=True):
@@ -237,9 +226,3 @@ def _arenas(f: Func, threads: int) -> Arenas:
     r = plan_report(f)
     reused = r.shared_bytes, r.thread_bytes, r.shared_bytes_without_reuse, r.thread_bytes_without_reuse
     return Arenas(f.name, *reused, threads)
-
-
-def _constants(executable: Executable) -> Iterator[ConstantBuffer]:
-    signature = executable.signature
-    for t, data in zip(signature.constants, signature.literals, strict=True):
-        yield ConstantBuffer(t.name, t.nbytes, "init" if data is None else "the compiler")

@@ -84,7 +84,9 @@ def lower(g: Graph, target: Target) -> Lowered:
     init_nodes = [n for n in nodes if g.value(n.outs[0]).is_constant]
     main_nodes = [n for n in nodes if not g.value(n.outs[0]).is_constant]
     init_results = {v for n in init_nodes for v in n.outs}
-    literals = dict.fromkeys(root for n in nodes for v in n.ins if _is_table(g, root := g.root(v)))
+    # compile-time constants of more than one element need buffers
+    read = (g.value(g.root(v)) for n in nodes for v in n.ins)
+    literals = dict.fromkeys(v.id for v in read if v.literal is not None and v.type.elements > 1)
     constants = (*literals, *dict.fromkeys(v for n in main_nodes for v in n.ins if v in init_results))
     init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in init_nodes))
     init_params = (*(g.ins[i] for i in init_inputs), *constants)
@@ -101,12 +103,6 @@ def lower(g: Graph, target: Target) -> Lowered:
         init_inputs=init_inputs,
         layouts=tuple(g.value(v).layout for v in g.outs),
     )
-
-
-def _is_table(g: Graph, id: int) -> bool:
-    """A compile-time constant of more than one element: it needs a buffer."""
-    v = g.value(id)
-    return v.literal is not None and v.type.elements > 1
 
 
 def _function(

@@ -25,7 +25,7 @@ from math import inf, nan
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import domain_of
-from benchgraph.gir.flash_attention import FlashAttention, flash_attention
+from benchgraph.gir.flash_attention import flash_attention
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.gemm_task import Accumulator
@@ -47,7 +47,7 @@ class FlashAttentionNest(GemmNest):
         super().__init__(storage, node)
         plan = flash_attention(self.g, node, storage.machine)
         assert plan is not None, "schedule sets score_columns only in nests of this form"
-        self.plan: FlashAttention = plan
+        self.plan = plan
         self.step = node.score_columns
         self.domain = domain_of(self.g, plan.scores.ops)
         self.columns = self.g.value(plan.values.ops[0].outs[0]).shape[-1]
@@ -66,10 +66,11 @@ class FlashAttentionNest(GemmNest):
         per_row = Region(self.storage, self.domain, (*self.task.spans, Span(Const(1))))
         per_row.at_row_start([] if plan.shift_ops else [self._nan_for_zero_sum((*per_row.coords[:-1], Coord(ZERO)))])
         late = per_row.emit(plan.row_ops)
-        return seq(others, packed, self._clear(), loop, *rest, late, self.epilogue.emit(plan.values, self._copy))
 
-    def _copy(self, no: Expr, width: int) -> Stmt:
-        return self.acc.copy(self.task.row, self.task.spans[-1].extent, no, self.plan.values.nb, width)
+        def copy(no: Expr, width: int) -> Stmt:
+            return self.acc.copy(self.task.row, self.task.spans[-1].extent, no, plan.values.nb, width)
+
+        return seq(others, packed, self._clear(), loop, *rest, late, self.epilogue.emit(plan.values, copy))
 
     def _nan_for_zero_sum(self, at: Coords) -> Stmt:
         """A sum of 0 becomes NaN: all scores were -inf, and plain softmax subtracts a maximum of -inf from them."""

@@ -62,13 +62,11 @@ class GemmNest:
 
     def _task(self) -> Stmt:
         """The stages of one task."""
-        return seq(
-            *(self._stage(stage) for stage in self.node.stages if not (stage.is_batch_invariant or stage.is_packing or stage.reduces_rows))
-        )
+        stages = (s for s in self.node.stages if not (s.is_batch_invariant or s.is_packing or s.reduces_rows))
+        return seq(*map(self._stage, stages))
 
     def _stage(self, stage: Stage) -> Stmt:
-        is_product = stage.ops[0].lowering.is_contraction
-        return self._product(stage) if is_product else self._columns(stage, self.task.spans)
+        return self._product(stage) if stage.ops[0].lowering.is_contraction else self._columns(stage, self.task.spans)
 
     def _batch_stage(self, stage: Stage) -> Stmt:
         """A stage at the batch anchor: a point along the batch loops, all of its other axes."""

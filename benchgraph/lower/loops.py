@@ -57,7 +57,7 @@ class _LoopNest:
             return packing.panels(self.kind)
         if not extents:
             return Region(self.storage, self.domain, ()).emit(self.node.ops)
-        block = self._layout_block()
+        block = layout_block(self.g, (*(v for op in self.node.ops for v in op.outs), *self.node.ins))  # results before operands
         if block and not reduced:
             return self._by_layout_blocks(block)
         if covers_all_axes(self.domain, self.node.ops):
@@ -84,7 +84,8 @@ class _LoopNest:
         if split is not None:
             return SplitRegion(self.storage, self.domain, split, contiguous, self.order.private).emit(self.node.ops)
         outer = self._outer(inner, *kept)
-        if contiguous or self._stores_too_much(outer, kept):
+        stored = self._size((*kept, *self.domain.reduced)) if outer and kept and self.order.stores_private_elements else 0
+        if contiguous or stored > self.machine.stored_vectors * LANES:  # by all columns together, for a second pass
             return self._column_blocks(outer, kept, self._columns_per_task(outer, kept), collapsed)
         if is_reduced or self._size(outer) > 1:
             return self._nest(outer, {}, inner, collapsed)  # batch entries, even few, may be fused with those of a product that reads them
@@ -102,10 +103,6 @@ class _LoopNest:
 
     def _size(self, axes: Iterable[int]) -> int:
         return prod(self.domain.extents[a] for a in axes)
-
-    def _layout_block(self) -> int:
-        """The block size of the results' layouts, or else of the operands'; 0 where none is blocked."""
-        return layout_block(self.g, (*(v for op in self.node.ops for v in op.outs), *self.node.ins))
 
     def _loops(self, variables: dict[int, Var]) -> list[Loop]:
         return [(var, Const(self.domain.extents[axis])) for axis, var in variables.items()]
@@ -153,11 +150,6 @@ class _LoopNest:
         total, reduced = self.domain.extents[inner], self._size(self.domain.reduced)
         size = self._chunk(total, -(-self.machine.least_chunk_elements // reduced)) if reduced else total
         return self._nest(outer, {}, inner, collapsed) if size >= total else self._column_blocks(outer, (inner,), size, collapsed)
-
-    def _stores_too_much(self, outer: tuple[int, ...], columns: tuple[int, ...]) -> bool:
-        """Whether all columns together store more for a second pass than a task may."""
-        total = self._size((*columns, *self.domain.reduced))
-        return bool(outer) and bool(columns) and self.order.stores_private_elements and total > self.machine.stored_vectors * LANES
 
     def _columns_per_task(self, outer: tuple[int, ...], columns: tuple[int, ...]) -> int:
         """Few enough for TASKS tasks and for what a task may store; the same in all tasks if possible."""

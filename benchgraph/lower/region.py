@@ -154,15 +154,13 @@ class Region:
         g, axes = self.storage.g, self.domain.axes[op.outs[0]]
         at = self._at(axes)
         phase = max((self.first_phase.get(v, 0) for v in op.ins), default=0)
-        operands = tuple(self._operand(v, broadcast(g.value(v).shape, at), phase) for v in op.ins)
+        recomputed = (self.rematerialiser.value(v) if self.first_phase.get(v, phase) < phase else None for v in op.ins)
+        pairs = zip(op.ins, recomputed, strict=True)
+        operands = tuple(self.storage.load(v, broadcast(g.value(v).shape, at)) if new is None else new for v, new in pairs)
         values = form.values(op.attrs, g.value(op.outs[0]).shape, tuple(c.value for c in at), operands)
         shared, values = eliminate_common_subexpressions(values[: len(op.outs)], lambda: self.storage.var("r").name)
         self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
         self.first_phase.update(dict.fromkeys(op.outs, phase))
-
-    def _operand(self, v: int, at: Coords, phase: int) -> Expr:
-        recomputed = self.rematerialiser.value(v) if self.first_phase.get(v, phase) < phase else None
-        return self.storage.load(v, at) if recomputed is None else recomputed
 
     def _data_movement(self, op: Op, form: DataMovement) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])

@@ -41,12 +41,13 @@ class Rematerialiser:
         if v not in self._values:
             loaded: set[int] = set()
             value = self._recomputed(v, loaded, {})
-            self._values[v] = value if value is not None and len(loaded) <= MOST_LOADS and self._is_cheap(v, value) else None
+            if value is not None and len(loaded) <= MOST_LOADS:
+                store = Store(*self.storage.element(v, self.at(self.domain.axes[v])), value)
+                value = value if instructions(store) <= self.most_instructions else None
+            else:
+                value = None
+            self._values[v] = value
         return self._values[v]
-
-    def _is_cheap(self, v: int, value: Expr) -> bool:
-        store = Store(*self.storage.element(v, self.at(self.domain.axes[v])), value)
-        return instructions(store) <= self.most_instructions
 
     def _varies(self, axes: Axes) -> bool:
         """Per element, not per row."""

@@ -89,19 +89,13 @@ class SplitRegion(Region):
         for number, phase in enumerate(self.phases):
             body += [nest(self.kept, seq(*phase.per_row))] if phase.per_row else []
             if phase.per_element:
-                body += [self._parallel_tasks(phase.per_element, self.parts.get(number, [])), *self._add_parts(number)]
+                parts, work = self.parts.get(number, []), nest(self.of_task, seq(*phase.per_element))
+                clears = [nest(self.kept, seq(*(initial for initial, _ in parts)))] if parts else []
+                body.append(For(*self.tasks, seq(*clears, work), LoopKind.parallel))
+                if parts:  # are added up behind the tasks, whose loop may then be fused with the one before it
+                    body.append(nest(self.kept, seq(*self.initial_stores[number])))
+                    body.append(nest((self.tasks, *self.kept), seq(*(addition for _, addition in parts))))
         return seq(*body)
-
-    def _parallel_tasks(self, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
-        initialise = [nest(self.kept, seq(*(initial for initial, _ in parts)))] if parts else []
-        return For(*self.tasks, seq(*initialise, nest(self.of_task, seq(*body))), LoopKind.parallel)
-
-    def _add_parts(self, phase: int) -> list[Stmt]:
-        """Add up the parts of a phase's reductions behind its tasks, whose loop may then be fused with the one before it."""
-        if phase not in self.parts:
-            return []
-        additions = seq(*(addition for _, addition in self.parts[phase]))
-        return [nest(self.kept, seq(*self.initial_stores[phase])), nest((self.tasks, *self.kept), additions)]
 
     def _initialise(self, phase: int, store: Store) -> None:
         self.initial_stores.setdefault(phase, []).append(store)

@@ -64,13 +64,10 @@ def _shared_tap_axes(nest: WindowNest, axis: int) -> tuple[int, ...]:
         for k, (tap, extent) in enumerate(zip(taps, nest.taps, strict=True)):
             if tap.name in variables(index):
                 moving.add(k)
-                is_shared |= extent > 1 and _overlap(terms.get(var, 0), terms.get(tap, 0), extent, nest.jam)
+                by, tap_step = terms.get(var, 0), terms.get(tap, 0)  # 0 where quotients decide which element a tap reads
+                overlaps = (by * i % tap_step == 0 and abs(by * i // tap_step) < extent for i in range(1, nest.jam))
+                is_shared |= extent > 1 and (tap_step == 0 or any(overlaps))
     return tuple(sorted(moving)) if is_shared else ()
-
-
-def _overlap(window_step: int, tap_step: int, extent: int, jam: int) -> bool:
-    """Whether some of `jam` windows of `extent` taps read the same elements; tap_step 0 where quotients decide which."""
-    return tap_step == 0 or any(window_step * i % tap_step == 0 and abs(window_step * i // tap_step) < extent for i in range(1, jam))
 
 
 @dataclass(frozen=True)

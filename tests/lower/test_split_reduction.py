@@ -14,7 +14,7 @@ from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import split_reduction
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
-from benchgraph.tir.build import constant, f32, type_of
+from benchgraph.tir.build import constant, f32, seq, type_of
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
@@ -210,14 +210,14 @@ def test_small_nests_are_serial() -> None:
 
 @pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
 def test_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = split_reduction.SplitRegion._parallel_tasks
+    finish, is_lost = split_reduction.SplitRegion.finish, fault == "a part that is not added"
 
-    def broken(self: split_reduction.SplitRegion, body: list[Stmt], parts: list[tuple[Stmt, Stmt]]) -> Stmt:
-        return spread(self, body, [(replace(first, value=f32(1.0)), added) for first, added in parts if isinstance(first, Store)])
+    def broken(self: split_reduction.SplitRegion) -> Stmt:
+        for phase, parts in self.parts.items():
+            stores = ((first, added) for first, added in parts if isinstance(first, Store))
+            self.parts[phase] = [(first, seq()) if is_lost else (replace(first, value=f32(1.0)), added) for first, added in stores]
+        return finish(self)
 
-    if fault == "a part that is not added":
-        monkeypatch.setattr(split_reduction.SplitRegion, "_add_parts", lambda self, phase: [])
-    else:
-        monkeypatch.setattr(split_reduction.SplitRegion, "_parallel_tasks", broken)
+    monkeypatch.setattr(split_reduction.SplitRegion, "finish", broken)
     columns = 20 + len(fault)  # another shape for each fault, because compiled code is cached
     assert not matches_reference(op("ReduceSum", (3, 53, 41, columns), axes=[0, 1, 2]))
