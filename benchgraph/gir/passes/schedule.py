@@ -21,15 +21,7 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import acc_axes, k_group, product
-from benchgraph.gir.row_blocks import (
-    RowBlock,
-    ScoreBlock,
-    has_one_matrix,
-    live_columns,
-    rows_per_task,
-    score_block,
-    wait_for_weights,
-)
+from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, has_one_matrix, live_columns, rows_per_task, score_block, wait_for_weights
 from benchgraph.gir.task_grid import cut_rows_of_short_sums, packed_task_grid, task_grid
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
