@@ -23,7 +23,7 @@ LONG = 4  # views; the index of a longer chain is simplified, since each view ma
 MOST_NODES = 128  # of an index's expressions: beyond, a copy is cheaper than computing them at every access
 
 
-def movement(node: Node | None) -> DataMovement | None:
+def layout_form(node: Node | None) -> DataMovement | None:
     """How a layout op moves its only operand; None for all other nodes."""
     form = node.lowering.form if isinstance(node, Op) else None
     return form if isinstance(form, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
@@ -38,7 +38,7 @@ def is_moved_input(g: Graph, v: int) -> bool:
 def _moved_inputs(g: Graph) -> frozenset[int]:
     values = set(g.ins)
     for node in g.nodes:
-        if movement(node) is not None and node.ins[0] in values:
+        if layout_form(node) is not None and node.ins[0] in values:
             values.add(node.outs[0])
     return frozenset(values)
 
@@ -89,12 +89,12 @@ def zeroed(shape: Shape, index: Index) -> Index:
 
 def _base_index(view: View, index: Index) -> Index:
     """The index in the view's base."""
-    movement = spec(view.kind).lowering.form
-    assert isinstance(movement, DataMovement)
-    move = movement.target if view.inverse else movement.source
-    assert move is not None, "make-views writes through no movement without targets"
+    form = spec(view.kind).lowering.form
+    assert isinstance(form, DataMovement)
+    index_of = form.target if view.inverse else form.source
+    assert index_of is not None, "make-views writes through no layout op without targets"
     base = view.dst_shape if view.inverse else view.src_shape
-    return zeroed(base, move(view.attrs, view.src_shape, view.dst_shape, index))
+    return zeroed(base, index_of(view.attrs, view.src_shape, view.dst_shape, index))
 
 
 @cache

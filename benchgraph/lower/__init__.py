@@ -2,7 +2,7 @@
 
 Addresses and pointwise code, for all templates:
     storage.py               where values are stored: from logical coordinates, through views and layouts, to tensor elements
-    region.py                pointwise ops, reductions and data movement on a region of a nest
+    region.py                pointwise ops, reductions and layout ops on a region of a nest
     rematerialise.py         rematerialisation of values that a later phase of a region reads
 The GEMM template (products):
     gemm_task.py             one task of a GEMM nest: its loops, and addresses inside it
@@ -22,7 +22,7 @@ The GEMM template (products):
 Nests without a product:
     loop_order.py            the order of loops, and axes that are one loop
     split_reduction.py       reductions of everything, or of all axes but the last, as tasks
-    loops.py                 pointwise chains, softmax, reductions, data movement
+    loops.py                 pointwise chains, softmax, reductions, layout ops
 Windows (pooling, depthwise convolution, interpolation):
     window_nest.py           a window's taps at an index of dst
     window_rows.py           row by row

@@ -41,7 +41,7 @@ class _Access:
 
 
 def covers_all_axes(domain: Domain, ops: Iterable[Op]) -> bool:
-    """Whether every op runs over every axis: only elementwise ops and movements, none of them once per row."""
+    """Whether every op runs over every axis: only elementwise and layout ops, none of them once per row."""
     ops = tuple(ops)
     axes = [domain.axes[v] for op in ops for v in op.outs if v in domain.axes]
     has_forms = all(isinstance(op.lowering.form, Elementwise | DataMovement) for op in ops)

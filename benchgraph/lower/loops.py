@@ -1,4 +1,4 @@
-"""Nests without a tunable op: pointwise chains, softmax, reductions, data movement.
+"""Nests without a tunable op: pointwise chains, softmax, reductions, layout ops.
 
 Kept axes are the parallel tasks. Without reductions the loops follow the memory that is written, and the innermost axes that are contiguous
 in every tensor are one long axis, cut into chunks:

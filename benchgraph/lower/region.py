@@ -1,4 +1,4 @@
-"""Fusible ops on a region of a nest: pointwise ops, reductions and data movement over the same axes.
+"""Fusible ops on a region of a nest: pointwise ops, reductions and layout ops over the same axes.
 
 A region gives each axis of the domain a span. Ops are sorted into phases by the reductions that they depend on:
 
@@ -169,7 +169,7 @@ class Region:
         at = self._at(axes)
         index = tuple(c.value for c in at)
         if dst in self.domain.scattered:
-            assert form.target is not None, "a movement without targets is the first op of its nest"
+            assert form.target is not None, "a layout op without targets is the first op of its nest"
             target = tuple(map(Coord, form.target(op.attrs, src_shape, dst_shape, index)))
             stmt = self.storage.store(dst, target, self.storage.load_raw(src, at))
         else:

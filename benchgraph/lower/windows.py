@@ -30,7 +30,7 @@ from benchgraph.tir.ir import Const, Expr, Load, LoopKind, Stmt, Store, Tensor, 
 
 
 def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
-    """A nest whose first op is a window; the others are pointwise ops and movements of its result."""
+    """A nest whose first op is a window; the others are pointwise ops and layout ops on its result."""
     g, (op, *post_ops) = storage.g, node.ops
     window, out = op.lowering.form, g.value(op.outs[0])
     domain = domain_of(g, node.ops)

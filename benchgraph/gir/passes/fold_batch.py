@@ -21,7 +21,7 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import product
-from benchgraph.gir.views import movement
+from benchgraph.gir.views import layout_form
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
@@ -111,15 +111,15 @@ def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
             if _can_fold(g, near, fold):
                 ops.append(near)
                 work.append(near)
-            elif not (near.lowering.is_contraction or (movement(near) is not None and _keeps_rows(g, near, v))):
+            elif not (near.lowering.is_contraction or (layout_form(near) is not None and _keeps_rows(g, near, v))):
                 return None
     return ops
 
 
-def _keeps_rows(g: Graph, move: Op, v: int) -> bool:
+def _keeps_rows(g: Graph, layout_op: Op, v: int) -> bool:
     """Whether a layout op to or from a value leaves elements of its rows adjacent."""
-    src, dst = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-    return unit_steps(move.kind, move.attrs, src, dst, inverse=v in move.outs)[-1:] == (len(g.value(v).shape) - 1,)
+    src, dst = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
+    return unit_steps(layout_op.kind, layout_op.attrs, src, dst, inverse=v in layout_op.outs)[-1:] == (len(g.value(v).shape) - 1,)
 
 
 def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:

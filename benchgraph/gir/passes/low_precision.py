@@ -69,7 +69,7 @@ def _narrow_product(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         return None
     src, wei = (_operand(g, v) for v in op.ins)
     if wei.narrow is not None and _is_read_as_stored(g, op, *wei.narrow, target):
-        return d.op(op.kind, op.ins[0], _moved(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
+        return d.op(op.kind, op.ins[0], _after_layout_ops(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     is_plain = p.is_matrix_product
     dtypes = _integers(p, target, is_plain=is_plain)
     if dtypes is not None and is_exact(prod(p.reduced), dtypes) and pays(g, p, src.stored, wei.stored, dtypes[1], target):
@@ -81,7 +81,7 @@ def _narrow_product(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
         d.nodes.clear()
     rows, columns = src.bf16(g), wei.bf16(g)
     if target.multiplies(DType.bf16) and rows is not None and columns is not None and pays(g, p, rows, columns, DType.bf16, target):
-        ins = (_moved(g, d, *rows), _moved(g, d, *columns))
+        ins = (_after_layout_ops(g, d, *rows), _after_layout_ops(g, d, *columns))
         return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
     return None
 
@@ -90,7 +90,7 @@ def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:
     """The same for depthwise convolutions, which read bytes as they are stored, minus a known zero point: exact in f32."""
     data, wei, out = _operand(g, op.ins[0]), _operand(g, op.ins[1]), g.value(op.outs[0])
     zero = 0.0 if data.zero is None else g.value(data.zero[0]).scalar
-    one = all(g.value(id).type.elements == 1 and not moves for id, moves in data.scales)
+    one = all(g.value(id).type.elements == 1 and not layout_ops for id, layout_ops in data.scales)
     if data.stored is None or data.stored[1] or zero is None or not one:
         return None
     over = tuple(range(-len(g.value(op.ins[1]).shape), -1))
@@ -133,15 +133,15 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
     def costs_more(stored: Stored, uses: int, *, is_wei: bool) -> bool:
         if stored is None:
             return False
-        id, moves = stored
-        is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _dim_before(g, moves, -2) == -1
+        id, layout_ops = stored
+        is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _dim_before(g, layout_ops, -2) == -1
         cost = machine.macs_per_packed_element if is_packed else machine.macs_per_converted_element
-        return uses * (group - 1) // group <= cost and (_dim_before(g, moves, -1) == -1) == is_wei and depends_on_product(g, id)
+        return uses * (group - 1) // group <= cost and (_dim_before(g, layout_ops, -1) == -1) == is_wei and depends_on_product(g, id)
 
     return not (costs_more(src, p.columns, is_wei=False) or costs_more(wei, p.call.outs[0].shape[-2], is_wei=True))
 
 
-def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) -> bool:
+def _is_read_as_stored(g: Graph, op: Op, id: int, layout_ops: LayoutOps, target: Target) -> bool:
     """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32."""
     v, p, machine = g.value(id), product(g, op), table(target)
     is_multiplied = v.dtype is DType.bf16 and target.multiplies(v.dtype)
@@ -149,7 +149,7 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
         is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
         has_few_rows = p.call.outs[0].shape[-2] <= machine.widened_constant_rows
         return has_few_rows and not (is_multiplied or is_slow) and is_one_large_matrix(p, target)
-    axes = [None if v.layout.blocks or (dim := _dim_before(g, moves, axis)) is None else len(v.shape) + dim for axis in (-2, -1)]
+    axes = [None if v.layout.blocks or (dim := _dim_before(g, layout_ops, axis)) is None else len(v.shape) + dim for axis in (-2, -1)]
     down, across = (0 if axis is None else stride(g, id, (v.layout.order.index(axis), 1)) for axis in axes)
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
@@ -162,21 +162,21 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, moves: Moves, target: Target) 
     return is_input_for_few_rows(g, op, id, most)
 
 
-def _dim_before(g: Graph, moves: Moves, axis: int) -> int | None:
+def _dim_before(g: Graph, layout_ops: LayoutOps, axis: int) -> int | None:
     """The dim, before these layout ops, along which steps along an axis after them are unit steps; both are negative."""
-    for move in moves:
-        if _adds_zeros(move):
+    for layout_op in layout_ops:
+        if _adds_zeros(layout_op):
             continue
-        before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-        dim = unit_steps(move.kind, move.attrs, before, after, inverse=False)[axis]
+        before, after = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
+        dim = unit_steps(layout_op.kind, layout_op.attrs, before, after, inverse=False)[axis]
         if dim is None:
             return None
         axis = dim - len(before)
     return axis
 
 
-Moves = tuple[Op, ...]  # layout ops between a value and the product, nearest to the product first
-Stored = tuple[int, Moves] | None
+LayoutOps = tuple[Op, ...]  # layout ops between a value and the product, nearest to the product first
+Stored = tuple[int, LayoutOps] | None
 
 
 @dataclass
@@ -186,8 +186,8 @@ class _Operand:
 
     stored: Stored = None
     narrow: Stored = None
-    zero: tuple[int, Moves] | None = None
-    scales: tuple[tuple[int, Moves], ...] = ()
+    zero: tuple[int, LayoutOps] | None = None
+    scales: tuple[tuple[int, LayoutOps], ...] = ()
 
     def bf16(self, g: Graph) -> Stored:
         """`narrow` if its dtype is bf16."""
@@ -196,23 +196,23 @@ class _Operand:
 
 def _operand(g: Graph, id: int) -> _Operand:
     """Trace an operand of a product back through layout ops, casts, scalings and one shift."""
-    operand, moves = _Operand(), tuple[Op, ...]()
+    operand, layout_ops = _Operand(), tuple[Op, ...]()
     while isinstance(maker := g.producer.get(id), Op):
         value = g.value(id)
         if maker.lowering.role is Role.data_movement and len(maker.ins) == 1:
-            moves += (maker,)
+            layout_ops += (maker,)
         elif maker.semantics.is_product and operand.zero is None and value.dtype.is_float and _broadcasts(g, maker):
-            operand.scales += ((maker.ins[1], moves),)
+            operand.scales += ((maker.ins[1], layout_ops),)
         elif maker.semantics.computes is Computes.difference and operand.zero is None and value.dtype.is_float and _broadcasts(g, maker):
-            operand.zero = maker.ins[1], moves
+            operand.zero = maker.ins[1], layout_ops
         elif maker.semantics.is_conversion and maker.lowering.is_elementwise:
             src = g.value(maker.ins[0]).dtype
             if src in _STORED and value.dtype.is_float:
-                operand.stored = maker.ins[0], moves
+                operand.stored = maker.ins[0], layout_ops
                 return operand
             is_first = not operand.scales and operand.zero is None and operand.narrow is None
             if src in WIDENED and is_first:
-                operand.narrow = maker.ins[0], moves
+                operand.narrow = maker.ins[0], layout_ops
             elif not (src.is_float and value.dtype.is_float):
                 return operand
         else:
@@ -242,7 +242,7 @@ def _quantised(g: Graph, d: Builder, operand: _Operand, over: tuple[int, ...]) -
             return None
     values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
-    stored = _moved(g, d, *operand.stored, () if operand.zero is None else operand.zero[1], padding)
+    stored = _after_layout_ops(g, d, *operand.stored, () if operand.zero is None else operand.zero[1], padding)
     return Quantised(stored, values[-1] if operand.zero is not None else None, scales, ones)
 
 
@@ -254,52 +254,52 @@ def _as_stored(g: Graph, operand: _Operand) -> int:
     return int(number) if number is not None and number.is_integer() and least <= number <= most else 0
 
 
-def _ones(g: Graph, d: Builder, moves: Moves) -> int | None:
+def _ones(g: Graph, d: Builder, layout_ops: LayoutOps) -> int | None:
     """One batch entry of ones after the layout ops; None where these change batch entries."""
-    counts = {g.value(v).shape[:1] for move in moves for v in (move.ins[0], move.outs[0])}
-    if len(counts) > 1 or not all(_adds_zeros(move) or _permutes(g, move) for move in moves):
+    counts = {g.value(v).shape[:1] for layout_op in layout_ops for v in (layout_op.ins[0], layout_op.outs[0])}
+    if len(counts) > 1 or not all(_adds_zeros(layout_op) or _permutes(g, layout_op) for layout_op in layout_ops):
         return None
-    first = g.value(moves[-1].ins[0]).shape
+    first = g.value(layout_ops[-1].ins[0]).shape
     id = d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
-    for move in reversed(moves):
-        shape = move.attrs.integers("shape")  # of an op that pads, which names all batch entries
-        id = d.op(move.kind, id, attrs=move.attrs.updated(shape=(1, *shape[1:])) if shape else move.attrs)
-    return id if d.type(id).shape == (1, *g.value(moves[0].outs[0]).shape[1:]) else None
+    for layout_op in reversed(layout_ops):
+        shape = layout_op.attrs.integers("shape")  # of an op that pads, which names all batch entries
+        id = d.op(layout_op.kind, id, attrs=layout_op.attrs.updated(shape=(1, *shape[1:])) if shape else layout_op.attrs)
+    return id if d.type(id).shape == (1, *g.value(layout_ops[0].outs[0]).shape[1:]) else None
 
 
-def _permutes(g: Graph, move: Op) -> bool:
+def _permutes(g: Graph, layout_op: Op) -> bool:
     """Whether a layout op permutes dims other than the first."""
-    before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-    steps = unit_steps(move.kind, move.attrs, before, after, inverse=False)
+    before, after = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
+    steps = unit_steps(layout_op.kind, layout_op.attrs, before, after, inverse=False)
     return steps[:1] == (0,) and set(steps) == set(range(len(before)))
 
 
-def _adds_zeros(move: Op) -> bool:
+def _adds_zeros(layout_op: Op) -> bool:
     """Whether an op inserts zeros: plain zeros, not zero points."""
-    return not isinstance(move.lowering.form, DataMovement)
+    return not isinstance(layout_op.lowering.form, DataMovement)
 
 
-def _moved(g: Graph, d: Builder, id: int, moves: Moves, shifted: Moves = (), padding: int = 0) -> int:
+def _after_layout_ops(g: Graph, d: Builder, id: int, layout_ops: LayoutOps, shifted: LayoutOps = (), padding: int = 0) -> int:
     """A stored value after the layout ops of its operand. shifted: those after the zero point, which insert `padding` in place of zeros."""
-    for move in reversed(moves):
-        attrs = move.attrs.updated(value=padding) if padding and move in shifted and _adds_zeros(move) else move.attrs
-        id = d.op(move.kind, id, attrs=attrs, shape=g.value(move.outs[0]).shape)
+    for layout_op in reversed(layout_ops):
+        attrs = layout_op.attrs.updated(value=padding) if padding and layout_op in shifted and _adds_zeros(layout_op) else layout_op.attrs
+        id = d.op(layout_op.kind, id, attrs=attrs, shape=g.value(layout_op.outs[0]).shape)
     return id
 
 
-def _shape_of_factor(g: Graph, id: int, moves: Moves) -> Shape | None:
+def _shape_of_factor(g: Graph, id: int, layout_ops: LayoutOps) -> Shape | None:
     """The shape in which a factor broadcasts against the operand after the layout ops; None where no reshape does that: for a factor of
     more than one dim, or along a dim that these split."""
     shape = g.value(id).shape
     long = [axis - len(shape) for axis, extent in enumerate(shape) if extent != 1]
-    if not long or not moves:
+    if not long or not layout_ops:
         return shape if long else ()
-    if len(long) > 1 or any(map(_adds_zeros, moves)):
+    if len(long) > 1 or any(map(_adds_zeros, layout_ops)):
         return None
     extent = shape[long[0]]
-    for move in reversed(moves):
-        before, after = g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
-        steps = unit_steps(move.kind, move.attrs, before, after, inverse=False)
+    for layout_op in reversed(layout_ops):
+        before, after = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
+        steps = unit_steps(layout_op.kind, layout_op.attrs, before, after, inverse=False)
         at = [axis for axis, dim in enumerate(steps) if dim == len(before) + long[0] and after[axis] == extent]
         if len(at) != 1:
             return None

@@ -25,7 +25,7 @@ from benchgraph.core.memoise import memoised
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.product import depends_on_product
-from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, longer, movement
+from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer
 from benchgraph.machine.target import Target
 from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import DataMovement
@@ -44,7 +44,7 @@ def make_views(g: Graph, target: Target) -> Graph:
         """Whether the chain of views stays short."""
         return is_short(longer(view, chain(value, chains, view.base)))
 
-    instead: dict[int, tuple[Op, ...]] = {}  # id of a movement op -> the ops that take its place
+    instead: dict[int, tuple[Op, ...]] = {}  # id of a layout op -> the ops that take its place
     for node in reversed(g.nodes):
         if not (isinstance(node, Op) and node.lowering.is_data_movement):
             continue
@@ -136,7 +136,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
         v = next((v for v in op.ins if g.consumers[v] == (op,)), -1)
         if v not in tiles:
             continue
-        if movement(op) is not None:
+        if layout_form(op) is not None:
             dims = unit_steps(op.kind, op.attrs, g.value(v).shape, g.value(op.outs[0]).shape, inverse=True)
             tiles[op.outs[0]] = tuple(None if dim is None else dims[dim] for dim in tiles[v])
         elif op.lowering.is_elementwise:
@@ -154,7 +154,7 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     if len(op.ins) > 1:
         return False
     run = _layout_op_runs(g)[op.outs[0]]
-    made, moved = run.moves[0].ins[0], run.moves[-1].outs[0]
+    made, moved = run.ops[0].ins[0], run.ops[-1].outs[0]
     dst, readers = g.value(moved).shape, g.consumers[moved]
     if len(dst) < 2 or not readers:
         return False
@@ -166,7 +166,7 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     if not all(isinstance(r, Op) and r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
     at = run.positions[op.outs[0]]  # ops before the one that transposes may be written through
-    return all(run.axes[k] == len(g.value(run.moves[k].outs[0]).shape) - 2 for k in (at, -1))
+    return all(run.axes[k] == len(g.value(run.ops[k].outs[0]).shape) - 2 for k in (at, -1))
 
 
 @dataclass(frozen=True)
@@ -174,16 +174,16 @@ class _LayoutOpRun:
     """Layout ops one after the other, whose results have no other readers. positions: of each, by its result. axes: for each, the dim of
     its result along which the last axis of the run's source has unit steps."""
 
-    moves: list[Op] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     axes: list[int | None] = field(default_factory=list)
 
     def add(self, g: Graph, op: Op) -> None:
         src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
-        axis = self.axes[-1] if self.moves else len(src) - 1
+        axis = self.axes[-1] if self.ops else len(src) - 1
         self.axes.append(None if axis is None or axis < 0 else unit_steps(op.kind, op.attrs, src, dst, inverse=True)[axis])
-        self.positions[op.outs[0]] = len(self.moves)
-        self.moves.append(op)
+        self.positions[op.outs[0]] = len(self.ops)
+        self.ops.append(op)
 
 
 @memoised
@@ -191,7 +191,7 @@ def _layout_op_runs(g: Graph) -> Mapping[int, _LayoutOpRun]:
     """By the result of a layout op, the run that it is in."""
     runs = dict[int, _LayoutOpRun]()
     for op in g.nodes:
-        if movement(op) is None:
+        if layout_form(op) is None:
             continue
         assert isinstance(op, Op)
         (src,) = op.ins

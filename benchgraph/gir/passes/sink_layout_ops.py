@@ -26,7 +26,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.views import is_moved_input, movement
+from benchgraph.gir.views import is_moved_input, layout_form
 from benchgraph.machine.target import Target
 from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped
@@ -36,9 +36,9 @@ MOST_SUNK = 64  # most pointwise ops that one layout op moves behind; each furth
 
 def sink_layout_ops(g: Graph, target: Target) -> Graph:
     """Layout ops from last to first, so that an earlier one can move behind the same pointwise ops."""
-    for move in reversed([op for op in g.nodes if isinstance(op, Op) and movement(op) is not None and not is_moved_input(g, op.ins[0])]):
-        if g.producer.get(move.outs[0]) is move and (ops := _ops_to_pass(g, move)):
-            g = _Sunk(g, move, ops).graph()
+    for layout_op in reversed([op for op in g.ops if layout_form(op) is not None and not is_moved_input(g, op.ins[0])]):
+        if g.producer.get(layout_op.outs[0]) is layout_op and (ops := _ops_to_pass(g, layout_op)):
+            g = _Sunk(g, layout_op, ops).graph()
     return g
 
 
@@ -46,27 +46,27 @@ def _is_pointwise(op: Op) -> bool:
     return op.lowering.is_pointwise and len(op.outs) == 1
 
 
-def _since_product(g: Graph, move: Op) -> tuple[Op, ...]:
+def _since_product(g: Graph, layout_op: Op) -> tuple[Op, ...]:
     """The layout ops from a product to this one, last first, with pointwise ops between them; () if it moves something else."""
-    moves, v = [move], move.ins[0]
+    layout_ops, v = [layout_op], layout_op.ins[0]
     while isinstance(op := g.producer.get(v), Op) and not op.lowering.is_contraction:
-        same = [i for i in op.ins if movement(op) or g.value(i).shape == g.value(v).shape]
-        if not same or not (_is_pointwise(op) or movement(op)):
+        same = [i for i in op.ins if layout_form(op) or g.value(i).shape == g.value(v).shape]
+        if not same or not (_is_pointwise(op) or layout_form(op)):
             return ()
-        moves += [op] * (movement(op) is not None)
+        layout_ops += [op] * (layout_form(op) is not None)
         v = same[0]
-    return tuple(moves) if op is not None else ()
+    return tuple(layout_ops) if op is not None else ()
 
 
-def _ops_to_pass(g: Graph, move: Op) -> tuple[Op, ...]:
+def _ops_to_pass(g: Graph, layout_op: Op) -> tuple[Op, ...]:
     """The pointwise ops that the layout op moves behind. Nothing else reads its result or theirs, except that of the last op."""
-    (moved,) = move.outs
+    (moved,) = layout_op.outs
     ops, inside = list[Op](), {moved}
-    moves = cache(lambda: _since_product(g, move))
+    layout_ops = cache(lambda: _since_product(g, layout_op))
 
     def is_available(v: int) -> bool:
         value = g.value(v)
-        return v in inside or value.type.elements == 1 or _can_move_back(g, moves(), value.type)
+        return v in inside or value.type.elements == 1 or _can_move_back(g, layout_ops(), value.type)
 
     for op in _reached(g, moved, inside):
         if g.value(op.outs[0]).shape == g.value(moved).shape and all(map(is_available, op.ins)):
@@ -106,23 +106,23 @@ def _leaving_one(g: Graph, moved: int, ops: Sequence[Op]) -> tuple[Op, ...]:
     return tuple(ops[:count])
 
 
-def _can_move_back(g: Graph, moves: tuple[Op, ...], type: TensorType) -> bool:
+def _can_move_back(g: Graph, layout_ops: tuple[Op, ...], type: TensorType) -> bool:
     """Whether an operand of this type can be moved back through all these layout ops, last first."""
-    for move in moves:
-        attrs = _back(g, move, type.shape)
+    for layout_op in layout_ops:
+        attrs = _back(g, layout_op, type.shape)
         if attrs is None:
             return False
-        whole = replace(type, shape=_with_dims(type.shape, len(g.value(move.outs[0]).shape)))
-        type = replace(type, shape=move.semantics.infer(attrs, (whole,))[0])
-    return bool(moves)
+        whole = replace(type, shape=_with_dims(type.shape, len(g.value(layout_op.outs[0]).shape)))
+        type = replace(type, shape=layout_op.semantics.infer(attrs, (whole,))[0])
+    return bool(layout_ops)
 
 
-def _back(g: Graph, move: Op, shape: Shape) -> Attrs | None:
+def _back(g: Graph, layout_op: Op, shape: Shape) -> Attrs | None:
     """Attributes of the inverse layout op for an operand of this shape, padded with leading 1s to dst's rank; None if there is none."""
-    form, src, dst = movement(move), g.value(move.ins[0]).shape, g.value(move.outs[0]).shape
+    form, src, dst = layout_form(layout_op), g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
     if form is None or form.inverse is None or len(shape) > len(dst):
         return None
-    return form.inverse(move.attrs, src, dst, _with_dims(shape, len(dst)))
+    return form.inverse(layout_op.attrs, src, dst, _with_dims(shape, len(dst)))
 
 
 def _with_dims(shape: Shape, rank: int) -> Shape:
@@ -135,7 +135,7 @@ class _Sunk:
     removed ops."""
 
     g: Graph
-    move: Op
+    layout_op: Op
     ops: tuple[Op, ...]
     early: dict[int, int] = field(default_factory=dict)
     nodes: list[Op] = field(default_factory=list)
@@ -147,11 +147,11 @@ class _Sunk:
     def graph(self) -> Graph:
         """The graph with the layout op after the ops."""
         last = self.ops[-1]
-        self.early[self.move.outs[0]] = self.move.ins[0]
-        self.gone.update(op.outs[0] for op in (self.move, *self.ops))
+        self.early[self.layout_op.outs[0]] = self.layout_op.ins[0]
+        self.gone.update(op.outs[0] for op in (self.layout_op, *self.ops))
         for op in self.ops:
             self._put(op)
-        late = replace(self.move, ins=(self.early[last.outs[0]],), outs=last.outs)
+        late = replace(self.layout_op, ins=(self.early[last.outs[0]],), outs=last.outs)
         nodes: list[Node] = []
         for node in self.g.nodes:
             nodes += [*self.nodes, late] if node is last else [] if node.outs[0] in self.gone else [node]
@@ -183,21 +183,21 @@ class _Sunk:
 
     def _is_alike(self, op: Op) -> bool:
         """Whether an op is the same layout op, from the same shape, of another value."""
-        is_same = replace(op, ins=self.move.ins, outs=self.move.outs) == self.move
-        return is_same and self.g.value(op.ins[0]).shape == self.g.value(self.move.ins[0]).shape
+        is_same = replace(op, ins=self.layout_op.ins, outs=self.layout_op.outs) == self.layout_op
+        return is_same and self.g.value(op.ins[0]).shape == self.g.value(self.layout_op.ins[0]).shape
 
     def _scalar(self, v: int) -> int:
         """A scalar with no more dims than the layout op's operand."""
-        if len(self.g.value(v).shape) <= len(self.g.value(self.move.ins[0]).shape):
+        if len(self.g.value(v).shape) <= len(self.g.value(self.layout_op.ins[0]).shape):
             return v
         return self._appended(reshaped(self.builder, v, ()))
 
     def _moved_back(self, v: int) -> int:
-        shape, rank = self.g.value(v).shape, len(self.g.value(self.move.outs[0]).shape)
-        attrs = _back(self.g, self.move, shape)
+        shape, rank = self.g.value(v).shape, len(self.g.value(self.layout_op.outs[0]).shape)
+        attrs = _back(self.g, self.layout_op, shape)
         assert attrs is not None, "asked before"
         whole = reshaped(self.builder, v, _with_dims(shape, rank))
-        return self._appended(self.builder.op(self.move.kind, whole, attrs=attrs))
+        return self._appended(self.builder.op(self.layout_op.kind, whole, attrs=attrs))
 
     def _appended(self, v: int) -> int:
         """Append the builder's nodes."""
@@ -207,4 +207,4 @@ class _Sunk:
     def _may_be_early(self, op: Op) -> bool:
         """Whether an op's operands can be moved back instead of its result."""
         values = map(self.g.value, op.ins)
-        return _is_pointwise(op) and all(v.type.elements == 1 or _back(self.g, self.move, v.shape) is not None for v in values)
+        return _is_pointwise(op) and all(v.type.elements == 1 or _back(self.g, self.layout_op, v.shape) is not None for v in values)
