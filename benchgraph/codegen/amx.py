@@ -29,7 +29,7 @@ from math import ceil, prod
 from benchgraph.codegen import ir
 from benchgraph.codegen.building_blocks import loop, offset_pointer, repeat, repeat_between
 from benchgraph.codegen.convert import memory_type
-from benchgraph.codegen.intrinsics import I1, I8, I32, I64, call, constant, mangled, stack, vector
+from benchgraph.codegen.intrinsics import I1, I8, I32, I64, call, constant, mangled, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter, fills_half_of_l1
 from benchgraph.codegen.tile_plan import Block, BlockRange, TilePlan, block_shapes, common_shapes, plan
@@ -104,7 +104,7 @@ class TileEmitter(MicrokernelEmitter):
         return not self.kernel.batch and self.kernel.n <= MAX_REMAINDER_COLUMNS
 
     def buffer(self, rows: int) -> ir.Value:
-        return stack(self.builder, ir.ArrayType(ROW, rows))
+        return self.builder.alloca(ir.ArrayType(ROW, rows))
 
     def nest(self, block: Block, operands: Sequence[ir.Value], prefetches: list[ir.Value]) -> list[ir.Value]:
         """All blocks of a range of rows and a range of columns. Takes and returns the state of the prefetches."""

@@ -17,7 +17,7 @@ def begin_function(module: ir.Module, name: str, arguments: Sequence[ir.Type], p
     function.attributes.update(("noinline", "nounwind"))  # inlined, it would share registers with the loops of its caller
     for argument, pointer in zip(function.args, pointers, strict=False):
         argument.name = pointer
-        argument.add_attribute("noalias")
+        argument.attributes.append("noalias")
     return function, ir.IRBuilder(function.append_basic_block("entry"))
 
 

@@ -23,7 +23,7 @@ from benchgraph.codegen.building_blocks import INTO_L2, prefetch
 from benchgraph.codegen.calls import kernels, packings, products
 from benchgraph.codegen.expressions import access, evaluate
 from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, memories
-from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare, stack
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare
 from benchgraph.codegen.loop_invariants import invariant_loads, invariant_values
 from benchgraph.codegen.tile_registers import configure, release
 from benchgraph.machine.table import table
@@ -194,7 +194,7 @@ def _captured(f: FunctionBuilder, s: For) -> list[tuple[str, ir.Value]]:
 
 
 def _store_context(f: FunctionBuilder, context: ir.LiteralStructType, values: list[ir.Value]) -> ir.Value:
-    address = stack(f.builder, context)
+    address = f.builder.alloca(context)
     for position, value in enumerate(values):
         f.builder.store(value, _member(f.builder, address, context, position))
     return address

@@ -223,16 +223,12 @@ def _fits_31_bits(f: FunctionBuilder, e: tir.Expr) -> bool:
 
 def _random(f: FunctionBuilder, e: tir.Random) -> ir.Value:
     b, lanes = f.builder, type_of(e)[1]
+    has_blocks = lanes > BLOCK and lanes % BLOCK == 0
     match e:
-        case tir.Random(tir.Ramp(first, 1), tir.Broadcast(seed), tir.Broadcast(offset)) if _are_blocks(first, lanes):
+        case tir.Random(tir.Ramp(first, 1), tir.Broadcast(seed), tir.Broadcast(offset)) if has_blocks and linear(first).is_multiple(BLOCK):
             stream = (splat(b, evaluate(f, part), lanes // BLOCK) for part in (seed, offset))
             return philox.consecutive_numbers(b, evaluate(f, tir.Ramp(first, BLOCK, lanes // BLOCK)), *stream)
     return philox.numbers(b, *(evaluate(f, part) for part in parts(e)))
-
-
-def _are_blocks(first: tir.Expr, lanes: int) -> bool:
-    """Whether consecutive random numbers are several complete blocks."""
-    return lanes > BLOCK and lanes % BLOCK == 0 and linear(first).is_multiple(BLOCK)
 
 
 def _unary(f: FunctionBuilder, e: tir.Unary) -> ir.Value:

@@ -23,7 +23,6 @@ from benchgraph.codegen.intrinsics import (
     poison,
     shuffled,
     splat,
-    stack,
     vector,
 )
 from benchgraph.codegen.tile_registers import Shapes
@@ -123,7 +122,7 @@ class FunctionBuilder:
         self.bases[THREAD_ARENA] = b.gep(self.bases[THREAD_ARENA], [offset], inbounds=True, source_etype=I8)
 
     def declare_register(self, t: Tensor) -> None:
-        self.registers[t.name] = stack(self.builder, vector(memory_type(t.dtype), t.lanes), t.name)
+        self.registers[t.name] = self.builder.alloca(vector(memory_type(t.dtype), t.lanes), t.name)
 
     def address(self, t: Tensor, index: ir.Value) -> ir.Value:
         """Of element `index` of a parameter or an arena tensor; for s4 and u4, of the byte that holds it."""

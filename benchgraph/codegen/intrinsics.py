@@ -84,11 +84,6 @@ def declare(module: ir.Module, name: str, result: ir.Type, args: Sequence[ir.Typ
     return known if known is not None else ir.Function(module, ir.FunctionType(result, args), name)
 
 
-def stack(builder: ir.IRBuilder, type: ir.Type, name: str = "") -> ir.Value:
-    """The address of a stack slot of the function, which mem2reg turns into a register where it can."""
-    return builder.alloca(type, name)
-
-
 def call(builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value], memory: ir.Memory = ir.NOWHERE) -> ir.Value:
     """Call an intrinsic by full name; its type is that of the arguments. memory: what it reads, or writes if it has no result."""
     return builder.call(declare(builder.module, name, result, [a.type for a in args]), args, memory)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Load, Seq, Stmt
-from benchgraph.tir.visit import bound_names, children, exprs, loads_of, reads_memory, variables, walk_expr
+from benchgraph.tir.visit import bound_names, children, exprs, loads_of, variables, walk_expr
 
 
 def invariant_loads(loop: For) -> Iterator[Load]:
@@ -31,12 +31,10 @@ def invariant_values(loop: For) -> Iterator[Expr]:
 @memoised
 def _values(s: Stmt) -> tuple[Expr, ...]:
     """Quotients by constants, and floats, that read no memory, so that they may be computed even where s does not run."""
-    here = (e for outer in exprs(s) for e in walk_expr(outer) if variables(e) and not reads_memory(e))
-    return (*(e for e in here if _is_quotient(e) or type_of(e)[0].is_float), *(e for inner in children(s) for e in _values(inner)))
-
-
-def _is_quotient(e: Expr) -> bool:
-    return isinstance(e, Binary) and e.op in (BinOp.floordiv, BinOp.mod) and isinstance(e.b, Const)
+    here = (e for outer in exprs(s) for e in walk_expr(outer) if variables(e) and not loads_of(e))
+    divisions = BinOp.floordiv, BinOp.mod
+    own = (e for e in here if type_of(e)[0].is_float or (isinstance(e, Binary) and e.op in divisions and isinstance(e.b, Const)))
+    return (*own, *(e for inner in children(s) for e in _values(inner)))
 
 
 @memoised

@@ -19,7 +19,7 @@ from functools import partial
 from benchgraph.codegen import ir
 from benchgraph.codegen.building_blocks import affine, begin_function, load_lanes, offset_pointer, repeat, store_lanes
 from benchgraph.codegen.convert import cast, memory_type
-from benchgraph.codegen.intrinsics import I16, I32, I64, PTR, constant, poison, same_lanes, stack, vector
+from benchgraph.codegen.intrinsics import I16, I32, I64, PTR, constant, poison, same_lanes, vector
 from benchgraph.codegen.shuffles import WIDE, concatenated, grouped, interleaved, transposed
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import Target
@@ -231,7 +231,7 @@ class _Emitter:
         if self.is_cheap:
             return [vector_at(self.at_src(src, n * packing.src_col_stride)) for n in range(columns)]
         units = vector(I32, self.target.lanes)
-        buffer = stack(b, ir.ArrayType(units, columns))
+        buffer = b.alloca(ir.ArrayType(units, columns))
 
         def column(n: ir.Value) -> None:
             b.store(vector_at(self.at_src(src, self.times(n, packing.src_col_stride))), offset_pointer(b, buffer, n, units))

@@ -19,20 +19,9 @@ from benchgraph.machine import cpu_affinity
 from benchgraph.machine.table import table
 
 __all__ = [
-    "ISAS",
-    "LINE_BYTES",
-    "PAGE_BYTES",
-    "TILE_ROWS",
-    "Isa",
-    "Target",
-    "cpu_name",
-    "current",
-    "host",
-    "last_level_bytes",
-    "missing",
+    "ISAS", "LINE_BYTES", "PAGE_BYTES", "TILE_ROWS", "Isa", "Target", "cpu_name", "current", "host", "last_level_bytes", "missing",
     "on_line",
-]
-
+]  # fmt: skip
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
 TILE_ROWS = 16  # of a tile register
@@ -79,21 +68,6 @@ class Target:
         """f32 lanes of one vector."""
         return self.isa.lanes
 
-    @property
-    def vector_bits(self) -> int:
-        """Width of one vector register."""
-        return self.isa.vector_bits
-
-    @property
-    def has_vnni(self) -> bool:
-        """Whether there is vpdpbusd, see `Isa`."""
-        return self.isa.has_vnni
-
-    @property
-    def has_bf16(self) -> bool:
-        """Whether there is vdpbf16ps, see `Isa`."""
-        return self.isa.has_bf16
-
     def narrowed(self, count: int) -> Target:
         """With vectors for so many elements."""
         lanes = lanes_for(count, self.lanes)
@@ -101,7 +75,7 @@ class Target:
 
     def multiplies(self, dtype: DType) -> bool:
         """Whether products are computed from src of this dtype: u8 (with wei in s8) and bf16 as they are stored, bytes as s16."""
-        has = {DType.u8: self.has_vnni, DType.bf16: self.has_bf16, DType.s16: False}
+        has = {DType.u8: self.isa.has_vnni, DType.bf16: self.isa.has_bf16, DType.s16: False}
         return has[dtype] or dtype in self.emulated
 
     def in_tiles(self, src: DType) -> bool:
@@ -133,20 +107,13 @@ def _rows_in(cache_bytes: int, apart: int, nbytes: int) -> int:
 
 
 # LLVM's names of features, where Linux has another.
-_LINUX_NAMES = {
-    "avx512vnni": "avx512_vnni",
-    "avx512bf16": "avx512_bf16",
-    "avxvnni": "avx_vnni",
-    "amx-tile": "amx_tile",
-    "amx-bf16": "amx_bf16",
-    "amx-int8": "amx_int8",
-}
+_LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avxvnni": "avx_vnni"}
 
 
 def missing(isa: Isa) -> tuple[str, ...]:
     """What this CPU lacks for an instruction set level, by Linux's names; nothing for one that it has."""
-    flags = _cpu_flags()
-    return tuple(name for need in isa.needs if (name := _LINUX_NAMES.get(need, need)) not in flags)
+    names = (_LINUX_NAMES.get(need, need.replace("-", "_")) for need in isa.needs)
+    return tuple(name for name in names if name not in _cpu_flags())
 
 
 @cache
@@ -181,19 +148,10 @@ def _caches() -> Mapping[int, int]:
     folder, found = "/sys/devices/system/cpu/cpu0/cache", dict[int, int]()
     for index in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if index.startswith("index"):
-            kind, level, size = (_line(f"{folder}/{index}/{name}") for name in ("type", "level", "size"))
+            kind, level, size = (Path(folder, index, name).read_text().strip() for name in ("type", "level", "size"))
             if kind in ("Data", "Unified"):
                 found.setdefault(int(level), int(size.rstrip("KM")) * (1 << 20 if size.endswith("M") else 1 << 10))
     return found
-
-
-def _line(path: str) -> str:
-    with open(path) as file:
-        return file.read().strip()
-
-
-def _cache_bytes(level: int, default: int) -> int:
-    return _caches().get(level, default)
 
 
 def last_level_bytes() -> int:
@@ -207,7 +165,7 @@ def pays_in_words(target: Target) -> bool:
     The portable level has no fma, so f32 needs two instructions for half of the products. docs/measurements/low-precision.md, Products of
     words.
     """
-    return not target.has_vnni and ("fma" in target.isa.without or table(target).multiplies_words_fast)
+    return not target.isa.has_vnni and ("fma" in target.isa.without or table(target).multiplies_words_fast)
 
 
 def _at(isa: Isa, machine: Target) -> Target:
@@ -221,15 +179,9 @@ def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(cpu_affinity.allowed_cpus()) or os.cpu_count() or 1
-    machine = Target(
-        isa,
-        _cache_bytes(1, 32 << 10),
-        _cache_bytes(2, 1 << 20),
-        cores,
-        llc_bytes=max(_caches().values(), default=0),
-        vendor=_cpu_info().get("vendor_id", ""),
-        family=int(_cpu_info().get("cpu family", "0")),
-    )
+    l1_bytes, l2_bytes = _caches().get(1, 32 << 10), _caches().get(2, 1 << 20)
+    vendor, family = _cpu_info().get("vendor_id", ""), int(_cpu_info().get("cpu family", "0"))
+    machine = Target(isa, l1_bytes, l2_bytes, cores, llc_bytes=max(_caches().values(), default=0), vendor=vendor, family=family)
     return _at(isa, machine)
 
 

@@ -59,9 +59,8 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
         need_no_device(path)
         stat = path.stat()
     except OSError as bad:
-        raise ParseError(
-            f"cannot read the tuning file: {bad.strerror}", where=str(path), fix="name one that `benchgraph tune` wrote"
-        ) from bad
+        what, fix = f"cannot read the tuning file: {bad.strerror}", "name one that `benchgraph tune` wrote"
+        raise ParseError(what, where=str(path), fix=fix) from bad
     return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
 
 
@@ -78,11 +77,8 @@ def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
     key = machine_key(target)
     mine = {f.forced.problem: f for f in (*machines.get(key, ()), *found)}
     machines[key] = tuple(mine[problem] for problem in sorted(mine))
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "machines": {k: {f.forced.problem: _plain(f) for f in machines[k]} for k in sorted(machines)},
-    }
+    plain = {k: {f.forced.problem: _plain(f) for f in machines[k]} for k in sorted(machines)}
+    document = {"format": FORMAT, "version": VERSION, "machines": plain}
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

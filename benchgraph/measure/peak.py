@@ -11,7 +11,7 @@ from benchgraph.codegen.building_blocks import offset_pointer, repeat
 from benchgraph.codegen.convert import memory_type, value_type
 from benchgraph.codegen.dot import dot, is_native, lane_type
 from benchgraph.codegen.emit import PARALLEL
-from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, declare, stack, vector
+from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, constant, declare, vector
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import Target
@@ -94,7 +94,7 @@ def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: st
     burst, flops = _burst(module, target, arithmetic)
     run = ir.Function(module, ir.FunctionType(VOID, [I64, I64]), "run")
     b = ir.IRBuilder(run.append_basic_block())
-    at = stack(b, I64)
+    at = b.alloca(I64)
     b.store(run.args[0], at)
     b.call(declare(module, PARALLEL, VOID, [PTR, PTR, I64]), [burst, at, run.args[1]])
     b.ret_void()

@@ -66,7 +66,7 @@ def _accesses(s: Stmt, ranges: Ranges, name: str | None, is_lasting: bool) -> It
                     yield from _accesses(c, ranges, name, is_lasting)
         case Store():
             if name is None or s.tensor.name == name:
-                yield _stored(s, ranges)
+                yield Access(s.tensor, s.index, tuple(map(_lanes, s.index)), True, ranges)
         case Brgemm() | Pack():
             *read, written = operands(s)
             every = [*((o, False) for o in read), *(((written, False),) if isinstance(s, Brgemm) and s.accumulate else ()), (written, True)]
@@ -83,10 +83,6 @@ def _loaded(s: Stmt, ranges: Ranges, name: str | None = None) -> Iterator[Access
         for p in loads_of(e):
             if name is None or p.tensor.name == name:
                 yield Access(p.tensor, p.index, tuple(map(_lanes, p.index)), False, ranges)
-
-
-def _stored(s: Store, ranges: Ranges) -> Access:
-    return Access(s.tensor, s.index, tuple(map(_lanes, s.index)), True, ranges)
 
 
 def _lanes(i: Expr) -> Range:

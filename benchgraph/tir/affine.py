@@ -11,7 +11,7 @@ from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import add, sub
 from benchgraph.tir.ir import Binary, BinOp, Broadcast, Const, Expr, For, Ramp, Select, Var
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.visit import reads_memory, variables
+from benchgraph.tir.visit import loads_of, variables
 
 Range: TypeAlias = tuple[float, float]  # smallest and largest value, both included; integers or +-inf
 Ranges: TypeAlias = Mapping[str, Range]  # loop variables in scope, outermost first
@@ -47,7 +47,7 @@ class Linear:
 
     def split(self, names: frozenset[str]) -> tuple[Linear, Linear]:
         """(terms invariant in these variables, with the constant; the other terms). Atoms that read memory are never invariant."""
-        inner = {a: c for a, c in self.terms.items() if not names.isdisjoint(variables(a)) or reads_memory(a)}
+        inner = {a: c for a, c in self.terms.items() if not names.isdisjoint(variables(a)) or loads_of(a)}
         return Linear({a: c for a, c in self.terms.items() if a not in inner}, self.constant), Linear(inner)
 
 
@@ -84,9 +84,7 @@ def _depth(atom: Expr, order: Mapping[str, int]) -> tuple[int, bool, str]:
     return depth, True, _text(atom)
 
 
-@memoised
-def _text(atom: Expr) -> str:
-    return print_tir(atom)
+_text = memoised(print_tir)
 
 
 def _times(atom: Expr, k: int) -> Expr:

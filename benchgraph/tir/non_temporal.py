@@ -21,7 +21,8 @@ def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], 
     none = frozenset[str]()
     if not cached_bytes or _total_bytes(f.params) < cached_bytes:
         return change(f.body, none)
-    read = {load.tensor for load in loads(f.body)}.union(*(_operands(s) for s in walk(f.body)))
+    read = {load.tensor for load in loads(f.body)}
+    read |= {o.slice.tensor for s in walk(f.body) if isinstance(s, Brgemm | Pack) for o in operands(s)}
 
     def nest(s: Stmt) -> Stmt:
         if not isinstance(s, For):
@@ -34,7 +35,3 @@ def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], 
 
 def _total_bytes(ts: Iterable[Tensor]) -> int:
     return sum(t.nbytes for t in ts)
-
-
-def _operands(s: Stmt) -> set[Tensor]:
-    return {o.slice.tensor for o in operands(s)} if isinstance(s, Brgemm | Pack) else set()

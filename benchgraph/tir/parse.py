@@ -110,14 +110,11 @@ class _Parser(Tokens):
         name = self.take("word", "a tensor: 'name: dtype[dims]'")
         self.expect(":")
         dtype = self.choose(_DTYPES, "a data type")
-        lanes = int(self.take("word", "lanes")[1:]) if self.at_lanes() else 1
+        lanes = int(self.take("word", "lanes")[1:]) if self.kind == "word" and _LANES.fullmatch(self.next) else 1
         shape = self.integers() if self.peek("[") else ()
         strides = self.integers() if self.accept("by") else dense_strides(shape)
         padding = self.integer("elements at the end of a row") if self.accept("padding") else 0
         return ir.Tensor(name, dtype, shape, strides, lanes=lanes, padding=padding)
-
-    def at_lanes(self) -> bool:
-        return self.kind == "word" and _LANES.fullmatch(self.next) is not None
 
     def named(self, name: str, offset: int) -> ir.Tensor | ir.Var:
         if name not in self.scope:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, Load, Pack, Prefetch, Scope, Seq, Stmt, Store, Tensor
-from benchgraph.tir.visit import children, exprs, loads_of, map_children, map_exprs, map_parts, reads_memory
+from benchgraph.tir.visit import children, exprs, loads_of, map_children, map_exprs, map_parts
 
 
 def promote_scalars(s: Stmt) -> Stmt:
@@ -87,7 +87,7 @@ class _Uses:
         t = s.tensor
         if t.name not in self.declared:
             return
-        if block is None or t.name in self.uses or s.mask is not None or any(map(reads_memory, s.index)):
+        if block is None or t.name in self.uses or s.mask is not None or any(map(loads_of, s.index)):
             self._exclude((t,))
         else:
             self.uses[t.name] = _Use(t, block, s.index)

@@ -94,7 +94,9 @@ def _stmt(s: ir.Stmt) -> list[str]:
         case ir.Store():
             return [f"{_access(s.tensor, s.index)} = {_expr(s.value)}{_mask(s.mask)}{' nontemporal' * s.non_temporal}"]
         case ir.Brgemm():
-            return [_brgemm(s)] if s.post_ops is None else [f"{_brgemm(s)}, then {_rows(s.post_ops)} {{", *_body(s.post_ops.body), "}"]
+            if (p := s.post_ops) is None:
+                return [_brgemm(s)]
+            return [f"{_brgemm(s)}, then for {p.row.name} in m, {p.vector.name} in n/{p.lanes} {{", *_body(p.body), "}"]
         case ir.Pack():
             src, dst = (_slice(o, PACK_AXES) for o in (s.src, s.dst))
             return [f"{'transpose' if s.transposes else 'pack'} (k={s.k}, n={s.n}) {dst} = {src}"]
@@ -115,10 +117,6 @@ def _brgemm(s: ir.Brgemm) -> str:
     batch = "".join(f", {batch_axis(i)}={extent}" for i, extent in enumerate(s.batch))
     ahead = "".join(f", {_prefetch(p)}" for p in s.prefetches)
     return f"brgemm (m={s.m}, n={s.n}, k={s.k}{batch}) {acc} {'+=' if s.accumulate else '='} {src} @ {wei}{ahead}"
-
-
-def _rows(p: ir.PostOps) -> str:
-    return f"for {p.row.name} in m, {p.vector.name} in n/{p.lanes}"
 
 
 def _prefetch(s: ir.Prefetch) -> str:

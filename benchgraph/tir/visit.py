@@ -104,10 +104,6 @@ def loads_of(e: ir.Expr) -> tuple[ir.Load, ...]:
     return (e, *inner) if isinstance(e, ir.Load) else inner
 
 
-def reads_memory(e: ir.Expr) -> bool:
-    return bool(loads_of(e))
-
-
 # ---- statements ------------------------------------------------------------------------------------------------------
 
 
@@ -318,7 +314,7 @@ def map_tensors(s: ir.Stmt, new: Mapping[str, ir.Tensor]) -> ir.Stmt:
         return s
 
     def expr(e: ir.Expr) -> ir.Expr:
-        if not reads_memory(e):
+        if not loads_of(e):
             return e
         e = map_parts(e, expr)
         return replace(e, tensor=new[e.tensor.name]) if isinstance(e, ir.Load) and e.tensor.name in new else e

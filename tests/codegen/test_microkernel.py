@@ -58,7 +58,7 @@ STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruc
 
 def way(dtypes: DTypes, target: Target) -> tuple[int, bool, bool]:
     """How a target multiplies such operands. Of words LLVM makes what VNNI has."""
-    return target.lanes, target.has_vnni if dtypes == WORDS else is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
+    return target.lanes, target.isa.has_vnni if dtypes == WORDS else is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
 
 
 def levels(dtypes: DTypes) -> dict[str, Target]:

@@ -48,7 +48,7 @@ def test_the_host_is_at_the_highest_level_whose_features_the_cpu_has(flags: set[
 @pytest.mark.usefixtures("cpu")
 def test_a_lower_level_takes_its_features_away_and_a_higher_one_is_refused() -> None:
     with override(isa="avx2"):
-        assert (current().isa.name, current().vector_bits, current().has_vnni) == ("avx2", 256, False)
+        assert (current().isa.name, current().isa.vector_bits, current().isa.has_vnni) == ("avx2", 256, False)
     lacking = "BENCHGRAPH_ISA=avx512_core_bf16: this .* CPU lacks avx512_vnni, avx512_bf16; the highest it has is avx512_core: choose that"
     with override(isa="avx512_core_bf16"), pytest.raises(Unimplemented, match=lacking):
         current()

@@ -138,9 +138,6 @@ class Argument(Value):
     def name(self, name: str) -> None:
         self.ref = f"%{name}"
 
-    def add_attribute(self, attribute: str) -> None:
-        self.attributes.append(attribute)
-
 
 class Metadata:
     __slots__ = ("ref",)

@@ -16,7 +16,7 @@ from benchgraph.tir.accesses import position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Alloc, Brgemm, Expr, FlatSlice, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor, Var
-from benchgraph.tir.visit import map_children, map_exprs, map_parts, reads_memory
+from benchgraph.tir.visit import loads_of, map_children, map_exprs, map_parts
 
 
 def flatten_index(f: Func, target: Target) -> Func:
@@ -68,7 +68,7 @@ def _stmt(s: Stmt, at: _Offsets) -> Stmt:
     s = map_children(s, lambda c: _stmt(c, within))
 
     def expr(e: Expr) -> Expr:
-        if not reads_memory(e):
+        if not loads_of(e):
             return e
         e = map_parts(e, expr)
         return Load(_flat(e.tensor), at.index(e.tensor, e.index), e.mask) if isinstance(e, Load) else e

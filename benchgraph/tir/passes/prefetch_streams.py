@@ -20,7 +20,7 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.groups import WIDENED
 from benchgraph.tir.ir import For, Func, Scope, Stmt, Store
-from benchgraph.tir.streams import Stream, streams
+from benchgraph.tir.streams import streams
 from benchgraph.tir.visit import block, map_children, statements
 
 
@@ -36,21 +36,12 @@ def _stmt(s: Stmt, ranges: Ranges, target: Target, distance: int) -> Stmt:
     within = inside(s, ranges)
     if not _is_reduction(s):
         return map_children(s, lambda c: _stmt(c, within, target, distance))
-    streams_to_prefetch = [stream for stream in streams(s, ranges, target) if _needs_prefetch(stream, distance)]
-    if len(streams_to_prefetch) < 2:
+    long = [x for x in streams(s, ranges, target) if x.tensor.dtype in WIDENED and x.nbytes >= 2 * distance]
+    if len(long) < 2:
         return s
-    return replace(s, body=block(*(_at_distance(stream, distance, within).prefetch_in(s) for stream in streams_to_prefetch), s.body))
+    return replace(s, body=block(*(x.shifted(distance * 8 // x.tensor.dtype.bits, within).prefetch_in(s) for x in long), s.body))
 
 
 def _is_reduction(loop: For) -> bool:
     """Whether a loop writes only registers."""
     return all(isinstance(c, Store) and c.tensor.scope is Scope.register for c in statements(loop.body))
-
-
-def _needs_prefetch(stream: Stream, distance: int) -> bool:
-    """Whether a stream is of 16-bit floats, and long enough for most of it to be prefetched."""
-    return stream.tensor.dtype in WIDENED and stream.nbytes >= 2 * distance
-
-
-def _at_distance(stream: Stream, distance: int, ranges: Ranges) -> Stream:
-    return stream.shifted(distance * 8 // stream.tensor.dtype.bits, ranges)
