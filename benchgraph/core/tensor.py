@@ -178,9 +178,9 @@ class LogicalTensor:
     def is_equal(self, other: LogicalTensor) -> bool:
         """Whether a tensor of one may be used as the other without a reorder: same id, dtype, dims, property and physical layout."""
         same = (self.id, self.is_constant, self.is_host_scalar) == (other.id, other.is_constant, other.is_host_scalar)
-        return same and self.lies_like(other)
+        return same and self.is_stored_like(other)
 
-    def lies_like(self, other: LogicalTensor) -> bool:
+    def is_stored_like(self, other: LogicalTensor) -> bool:
         """Whether dtype, dims and physical layout are the same; a strided tensor may have the layout of an opaque one."""
         return (self.dtype, self.shape, self._physical) == (other.dtype, other.shape, other._physical)
 
@@ -251,8 +251,7 @@ class LogicalTensor:
 
 
 def check_memory(t: LogicalTensor, *, is_written: bool) -> None:
-    """Raises InvalidArguments for a strided tensor of known dims with negative strides, more bytes than there are addresses, or, if an op
-    writes it, elements that overlap."""
+    """InvalidArguments for a strided tensor with negative strides, larger than any memory, or, if written, with elements that overlap."""
     if t.layout_type in (LayoutType.any, LayoutType.opaque):
         return
     shape, strides = t.known_shape, t.known_strides

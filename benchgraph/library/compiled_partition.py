@@ -14,17 +14,17 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import MAX_ID, LayoutType, LogicalTensor, Shape
 from benchgraph.library import verbose
 from benchgraph.library.engine import Engine, Stream
-from benchgraph.library.tensor import Held, Tensor
+from benchgraph.library.tensor import Tensor, TensorMemory
 from benchgraph.partition import ir
 from benchgraph.runtime.executable import Array, Executable
 from benchgraph.runtime.user_pool import for_pool, on_pool
 
 BOUND_PER_THREAD = 16
 SCRATCHPAD_ID = MAX_ID  # oneDNN's: SIZE_MAX, which no tensor of a graph should have
-_HELD = attrgetter("held")
+_MEMORY = attrgetter("memory")
 
 
-Bounds: TypeAlias = dict[tuple[Held, ...], Callable[[], None]]
+Bounds: TypeAlias = dict[tuple[TensorMemory, ...], Callable[[], None]]
 
 
 class _PerThread(threading.local):
@@ -78,13 +78,13 @@ class CompiledPartition:
         from the engine's allocator. Raises InvalidArguments for tensors that are not those of compile, OutOfMemory.
         """
         try:
-            pool, held = stream.threadpool, (*map(_HELD, inputs), *map(_HELD, outputs))
+            pool, memories = stream.threadpool, (*map(_MEMORY, inputs), *map(_MEMORY, outputs))
             if scratchpad is not None:
-                held += (scratchpad.held,)
+                memories += (scratchpad.memory,)
         except (AttributeError, TypeError) as bad:
             raise _argument_error(stream, inputs, outputs, scratchpad) from bad
         bounds = self._per_thread.bounds if pool is None else self._per_thread.bounds_on_pool
-        bound = bounds.get(held)
+        bound = bounds.get(memories)
         if bound is None:
             bound = self._bind(bounds, self.executable if pool is None else for_pool(self.executable), inputs, outputs, scratchpad)
         if pool is None:
@@ -99,18 +99,18 @@ class CompiledPartition:
         """Bind, and keep the binding for this thread's next execution on the same memory: a Bound serves one call at a time."""
         ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
         for t in outputs:
-            if t.held.array is None and t.logical.id in self._tensors:
+            if t.memory.array is None and t.logical.id in self._tensors:
                 t.allocate(self._tensors[t.logical.id])
         outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
         given = (*inputs, *outputs) if scratchpad is None else (*inputs, *outputs, scratchpad)
         pad = None if scratchpad is None else scratchpad.array
         while len(bounds) >= BOUND_PER_THREAD:
             del bounds[next(iter(bounds))]
-        generation = {t.logical.id: t.held.generation for t in inputs}
+        generation = {t.logical.id: t.memory.generation for t in inputs}
         generations = tuple(generation[port.id] for port in self.description.inputs)
         bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad, generations=generations)
         self._latest[executable] = bound.kept_alive
-        bounds[tuple(t.held for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
+        bounds[tuple(t.memory for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
         return call
 
     def _arrays(self, given: Sequence[Tensor], order: tuple[int, ...], ports: tuple[LogicalTensor, ...], role: str) -> list[Array]:
@@ -143,7 +143,7 @@ def _array(t: Tensor, port: LogicalTensor, shape: Shape) -> Array:
     """The tensor's memory as an array of this shape, that of the port's buffer."""
     if LayoutType.opaque not in (t.logical.layout_type, port.layout_type):
         return t.array
-    if not t.logical.lies_like(port):
+    if not t.logical.is_stored_like(port):
         what = f"tensor {port.id} is compiled as {_described(port)}, this one is {_described(t.logical)}"
         raise InvalidArguments(what, where="execute", fix="give it the logical tensor that query_logical_tensor returns")
     if t.logical.layout_type is not LayoutType.opaque or port.dtype.is_packed:

@@ -25,7 +25,7 @@ class _Memory(Enum):
 ALLOCATE: Final = _Memory.allocate  # DNNL_MEMORY_ALLOCATE: memory from the engine, aligned to cache lines, freed with the tensor
 
 
-class Held:
+class TensorMemory:
     """The memory of a tensor; a new object per handle, so that its identity shows whether a binding is still valid.
 
     generation: 0, or a number unique in the process for later contents of the same memory (`Tensor.renew`).
@@ -73,7 +73,7 @@ class Tensor:
         if not self._logical.is_settled:
             self._logical = described
         assert self._engine is not None, "a host scalar holds its value"
-        self.held = Held(view(self._engine.allocate(self._logical.nbytes), self._logical))
+        self.memory = TensorMemory(view(self._engine.allocate(self._logical.nbytes), self._logical))
 
     @classmethod
     def make_scalar_tensor(cls, logical: LogicalTensor, value: ArrayLike) -> Tensor:
@@ -81,7 +81,7 @@ class Tensor:
         if not isinstance(logical, LogicalTensor) or not logical.is_host_scalar:
             raise InvalidArguments("it is no host scalar", where=_name(logical), fix="use Tensor(logical, engine, handle)")
         self = cls.__new__(cls)
-        self._logical, self._engine, self.held = logical, None, Held(_scalar(logical, value))
+        self._logical, self._engine, self.memory = logical, None, TensorMemory(_scalar(logical, value))
         return self
 
     @classmethod
@@ -110,9 +110,9 @@ class Tensor:
     @property
     def array(self) -> Array:
         """The memory, or the value of a host scalar (read-only). Raises InvalidArguments if there is none yet."""
-        if self.held.array is None:
+        if self.memory.array is None:
             raise InvalidArguments("it has no memory", where=_name(self._logical), fix="give it some with set_data_handle")
-        return self.held.array
+        return self.memory.array
 
     @property
     def elements(self) -> Array:
@@ -121,7 +121,7 @@ class Tensor:
 
     def get_data_handle(self) -> Array | None:
         """The memory: the user's array, or one on the engine's memory. None: no memory yet, or a host scalar."""
-        return None if self._logical.is_host_scalar else self.held.array
+        return None if self._logical.is_host_scalar else self.memory.array
 
     def set_data_handle(self, handle: Array | None) -> None:
         """Replace the memory; the old one is not changed. None removes it."""
@@ -130,14 +130,14 @@ class Tensor:
             raise InvalidArguments("a host scalar has no memory to exchange", where=_name(self._logical), fix=fix)
         if handle is not None:
             _check_described(self._logical)
-        self.held = Held(None if handle is None else self._taken(handle))
+        self.memory = TensorMemory(None if handle is None else self._taken(handle))
 
     def renew(self) -> None:
         """Declare that the memory of a constant has other contents: later executions compute again what depends on it.
 
         Results for the old contents live as long as a compiled partition that was executed on them.
         """
-        self.held = Held(self.held.array, next(_generations))
+        self.memory = TensorMemory(self.memory.array, next(_generations))
 
     def _taken(self, handle: Array) -> Array:
         """The tensor's memory for a handle: the handle itself, or packed memory made from it."""

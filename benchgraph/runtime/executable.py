@@ -276,8 +276,8 @@ def chain(bounds: Sequence[object]) -> Chain:
     """A Chain of Bounds of this library. Raises InvalidArguments for anything else."""
     ours = [b for b in bounds if isinstance(b, Bound)]
     if len(ours) != len(bounds):
-        strange = next(type(b).__name__ for b in bounds if not isinstance(b, Bound))
-        raise InvalidArguments(f"cannot chain a {strange}", where="sequence", fix="chain what this library has bound")
+        wrong_type = next(type(b).__name__ for b in bounds if not isinstance(b, Bound))
+        raise InvalidArguments(f"cannot chain a {wrong_type}", where="sequence", fix="chain what this library has bound")
     return Chain(ours)
 
 

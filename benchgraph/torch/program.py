@@ -103,9 +103,7 @@ class Program:
         self._epoch = Epoch.first([*self.constant, *self._attrs], fresh)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        """The graph's results. args: emptied, so that tensors are freed after their last read. Raises the errors of inputs, and
-        NotConstant.
-        """
+        """The graph's results. args: emptied, so that tensors are freed after their last read. Raises errors of inputs, NotConstant."""
         env: Env = dict(self._attrs)
         for arg, (key, given) in zip(args, self._inputs, strict=True):
             if given is not None and not given.is_constant:
@@ -169,7 +167,7 @@ def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> CompiledSt
     ours = [p for p in cut if p.is_supported and not all(draft.is_view(draft.owner[id]) for id in p.ops)]
     for p in cut:
         if p.is_supported and p not in ours:
-            _stay(draft, p)
+            _alias_views(draft, p)
     compiling = _Compiling(draft, ours, engine)
     steps = list[Step]()
     for p in cut:
@@ -183,8 +181,8 @@ def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> CompiledSt
     return tuple(steps), compiling.fresh
 
 
-def _stay(draft: Draft, p: Partition) -> None:
-    """A partition of views only is not executed: its result is a view of its source's memory, with the same start."""
+def _alias_views(draft: Draft, p: Partition) -> None:
+    """Instead of executing a partition of views only, make its results views of its sources' memory, with the same start."""
     for op in p.description.ops:
         (src,), (made,) = op.inputs, op.outputs
         under = draft.views.get(src.id)
@@ -236,8 +234,8 @@ def _output(t: LogicalTensor) -> Output:
 
 def _node_step(draft: Draft, node: fx.Node) -> NodeStep:
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: refer(draft, n))
-    lies = tuple(None if t is None else draft.strides.get(t.id) for t in draft.value[node])
-    return NodeStep(node, args, kwargs, draft.keys(node), lies, isinstance(node.meta.get("val"), tuple | list))
+    strides = tuple(None if t is None else draft.strides.get(t.id) for t in draft.value[node])
+    return NodeStep(node, args, kwargs, draft.keys(node), strides, isinstance(node.meta.get("val"), tuple | list))
 
 
 def refer(draft: Draft, node: fx.Node) -> Ref:
@@ -260,6 +258,6 @@ def _offloaded_graph(draft: Draft, steps: Sequence[Step]) -> Graph:
     ops = tuple(op for step in compiled for op in step.partition.description.ops)
     inside = {op.id for op in ops}
     read = {t.id for op in draft.ops if op.id not in inside for t in op.inputs}
-    lie = {t.id: t for step in compiled for t in (*step.ins, *step.outs) if t.layout_type is LayoutType.strided}
+    strided = {t.id: t for step in compiled for t in (*step.ins, *step.outs) if t.layout_type is LayoutType.strided}
     made = tuple(t.id for op in ops for t in op.outputs)
-    return Graph(ops, output_ports=tuple(id for id in made if id in read)).with_tensors(lie)
+    return Graph(ops, output_ports=tuple(id for id in made if id in read)).with_tensors(strided)
