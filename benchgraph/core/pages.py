@@ -15,10 +15,7 @@ HUGE_FROM = 1 << 20  # bytes from which on huge pages are used
 
 
 def pages(nbytes: int) -> tuple[mmap.mmap, int]:
-    """(mapping, offset of nbytes in it): zeros, aligned to a page, to a huge page from HUGE_FROM on, which the system may refuse.
-
-    Raises OSError if the system has no memory left.
-    """
+    """(mapping, offset of nbytes in it): zeros, from HUGE_FROM on aligned to huge pages. Raises OSError if no memory is left."""
     if nbytes < HUGE_FROM:
         return anonymous(max(nbytes, 1)), 0
     size = -(-nbytes // HUGE_BYTES) * HUGE_BYTES

@@ -118,9 +118,7 @@ def _desc_in_layout(a: NDArray, layout: Layout | None) -> MemoryDesc:
 
 
 def _input_desc(a: NDArray, layout: Layout | None) -> MemoryDesc:
-    """The requested layout if it fits the array, else row-major; without a request, as stored, unless the array is a view or has other
-    dims.
-    """
+    """The requested layout if it fits, else row-major; without a request as stored, unless the array is a view or has other dims."""
     if layout is not None or a.is_view or a.desc.shape != a.shape:
         return _desc_in_layout(a, layout)
     return a.desc

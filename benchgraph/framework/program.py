@@ -71,9 +71,7 @@ Describe: TypeAlias = Callable[[LogicalTensor], tuple[MemoryDesc, PropertyType]]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """outputs: of the graph. inside: values between steps, with memory by `plan`. read: tensors that steps read. refused: ops that numpy
-    runs, and why.
-    """
+    """inside: values between steps, with memory by `plan`. read: tensors that steps read. refused: ops that numpy runs, and why."""
 
     steps: tuple[Step, ...]
     outputs: tuple[LogicalTensor, ...]

@@ -22,7 +22,7 @@ UNLIMITED_MB = 2**44 - 1  # the whole address space
 
 
 class Cache(Generic[V]):
-    """At most `capacity` values (0: none), or as many as that function returns when first needed.
+    """At most `capacity` values, 0 for none; capacity may be a function, called when it is first needed.
 
     hits, misses: look-ups so far; one that waits for another thread's value is a hit.
     """

@@ -62,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Answer:
-    """made: by stored.to_bytes, b'' if compilation failed, which the parent repeats for the error. seconds: of compilation."""
+    """made: by serialise.to_bytes, b'' if compilation failed, which the parent repeats for the error. seconds: of compilation."""
 
     ticket: int
     made: bytes = b""
@@ -74,8 +74,9 @@ Message: TypeAlias = Ready | Answer | None
 
 
 class Tickets:
-    """Numbers from 0, drawn in order by several processes, each once. A pipe holds them, as GNU make's jobserver does, since reads of a few
-    bytes that were written at once are atomic.
+    """Numbers from 0, drawn in order by several processes, each number once.
+
+    A pipe holds them, as GNU make's jobserver does: reads of a few bytes that were written at once are atomic.
     """
 
     MOST = 1024  # a pipe holds at least a page of 4096 bytes
@@ -136,7 +137,7 @@ class Worker(Child):
         self.send(batch)
 
     def receive(self) -> Message:
-        """The next message. Raises Lost if it died."""
+        """The next message. Raises ChildLost if it died."""
         message: Message = super().receive()
         if not isinstance(message, Answer):
             self.state = State.free
@@ -152,8 +153,9 @@ class Worker(Child):
 
 
 def main(pipe: int, tickets: int, package: str, loaded_ns: int) -> None:
-    """Serve until the parent closes the pipe or ends. pipe, tickets: file descriptors. package, loaded_ns: the folder of the parent's
-    package, and when it began to load it, by time.time_ns().
+    """Serve until the parent closes the pipe or ends. pipe, tickets: file descriptors.
+
+    package, loaded_ns: the folder of the parent's package, and when the parent began to load it, by time.time_ns().
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(tickets, False)

@@ -81,9 +81,7 @@ class Library(Protocol):
 
 class Chain(Protocol):
     def run(self, times: int) -> float | None:
-        """Execute all steps in order, `times` times, in one native call. Returns its seconds by the library's clock; None: time it
-        yourself.
-        """
+        """Execute all steps in order, `times` times, natively. Returns the seconds by the library's clock; None: the caller times it."""
 
     @property
     def implementations(self) -> Sequence[tuple[Implementation, ...]]:

@@ -17,9 +17,7 @@ _FORMS = {"f": float, "i": int, "b": bool, "s": str}
 
 
 def graph(source: Graph, version: Version) -> messages.Graph:
-    """A shape-inferred graph, without our own attributes (with a remark). Unavailable for what needs a newer version; InvalidGraphOp for
-    what no version has.
-    """
+    """A shape-inferred graph, without our own attributes. Unavailable if it needs a newer version, InvalidGraphOp if none has it."""
     if source.fpmath_apply_to_int and version < FPMATH_OF_INTEGERS:
         raise _too_old("a math mode that holds for integers too", FPMATH_OF_INTEGERS, version, "")
     ops = tuple(_op(op, version) for op in source.order)

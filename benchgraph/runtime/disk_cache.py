@@ -202,7 +202,7 @@ def _trim(folder: int, room: int) -> None:
 
 
 def store() -> Store | None:
-    """The configured store; None if it is off, or cannot be used, which one remark per process says."""
+    """The configured store; None if it is off, or cannot be used; one remark per process reports that."""
     flags = config()
     if not flags.disk_cache_capacity or flags.cache_dir == "off":
         return None

@@ -69,8 +69,9 @@ class Epoch:
         )
 
     def after(self, env: Env) -> Epoch:
-        """The epoch of these weights. Steps that read no changed weights stay; others get a new compiled partition, as each keeps its
-        computed constants. Raises NotConstant.
+        """The epoch of these weights. Raises NotConstant.
+
+        Steps that read no changed weights stay; others get a new compiled partition, since each keeps its computed constants.
         """
         unversioned = [key for key in self._watched if env[key].is_inference()]
         if unversioned:
