@@ -10,8 +10,6 @@ total accesses). For a task of mb rows and N columns in tiles of nb:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from benchgraph.gir.domain import Domain, domain_of
 from benchgraph.gir.ir import Anchor, Graph, Op
 from benchgraph.gir.layouts import F32_BYTES
@@ -20,16 +18,8 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 
 
-@dataclass(frozen=True)
-class AnchorChoice:
-    """Where the ops of a stage run, and why; '' where there is nothing to choose."""
-
-    anchors: tuple[Anchor, ...]
-    why: str = ""
-
-
-def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> AnchorChoice:
-    """Anchors for a tunable op (ops[0]) and its post-ops."""
+def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> tuple[tuple[Anchor, ...], str]:
+    """Anchors for a tunable op (ops[0]) and its post-ops, and why; '' where there is nothing to choose."""
     domain = domain_of(g, ops)
     n = domain.extents[-1]
     early = _before_reductions(g, domain, ops)
@@ -39,7 +29,7 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Targ
     prefer = Anchor.tile if at_tile <= at_rows else Anchor.rows
     anchors = (Anchor.kernel, *(prefer if op in early else Anchor.rows for op in ops[1:]))
     why = f"at {prefer.value}, pointwise ops move {min(at_tile, at_rows):.3g} weighted bytes per task"
-    return AnchorChoice(anchors, f"{why} instead of {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else "")
+    return anchors, f"{why} instead of {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else ""
 
 
 def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bool, target: Target) -> float:

@@ -96,7 +96,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
         rows = RowBlock(m, "every task adds to all rows")
     k = p.reduced[-1]
     kb = src.layout.blocks[0][1] if src.layout.blocks else k
-    at = choose_anchors(g, stage.ops, rows.mb, nb, target)
+    anchors, anchor_why = choose_anchors(g, stage.ops, rows.mb, nb, target)
     makers = packing_stages(node, stage)
     is_prefetched = prefetches_source(g, op, makers, target)
     ks, ns = packed_block_of(g, op, makers, rows.mb, nb, kb, target, is_prefetched=is_prefetched)
@@ -108,7 +108,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
         "mb": rows.why,
         "nb": FORCED if p.forced is not None else columns_reason(p, nb, target),
         "kb": "src is row-major" if kb == k else "src is stored in the column blocks of the product before",
-        "anchor": at.why,
+        "anchor": anchor_why,
         "ks": block_why if ks else "",
         "prefetch": ("the source of the next block, since L2 does not keep all weights" if ks else panel_why) if prefetch else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
@@ -116,7 +116,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
     sizes = prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores
     parameters = Parameters(*sizes, ks=ks, ns=ns, prefetch=prefetch, unrolled_columns=unrolled, why=reasons)
-    return replace(stage, anchors=at.anchors, parameters=parameters)
+    return replace(stage, anchors=anchors, parameters=parameters)
 
 
 def _prefetches_panels(g: Graph, node: FusedOp, stage: Stage, mb: int, nb: int, target: Target) -> bool:
