@@ -44,7 +44,7 @@ from benchgraph.core.layout import Layout
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.lower.flash_attention import FlashAttentionNest
 from benchgraph.lower.gemm import GemmNest
-from benchgraph.lower.loops import lower_loops
+from benchgraph.lower.loops import LoopNest
 from benchgraph.lower.storage import Storage
 from benchgraph.lower.windows import lower_windows
 from benchgraph.machine.table import MachineTable, table
@@ -118,4 +118,4 @@ def _function(
 def _nest(storage: Storage, node: FusedOp) -> Stmt:
     if any(op.lowering.is_contraction for op in node.ops):
         return (FlashAttentionNest if node.score_columns else GemmNest)(storage, node).lower()
-    return lower_windows(storage, node) if node.ops[0].lowering.is_window else lower_loops(storage, node)
+    return lower_windows(storage, node) if node.ops[0].lowering.is_window else LoopNest(storage, node).lower()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from benchgraph.gir.domain import Domain, domain_of
+from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
 from benchgraph.lower.panel_packing import PanelPacking
@@ -35,17 +35,14 @@ CONVERSION = 3
 PARTS = 8  # a nest that writes a part of a tensor is parallel from so much smaller on: threads are awake for the other parts
 
 
-def lower_loops(storage: Storage, node: FusedOp) -> Stmt:
-    (stage,) = node.stages
-    domain = domain_of(storage.g, stage.ops)
-    return _LoopNest(storage, node, domain).lower()
+class LoopNest:
+    """Lowers a FusedOp of one stage without a tunable op."""
 
-
-class _LoopNest:
-    def __init__(self, storage: Storage, node: FusedOp, domain: Domain) -> None:
-        self.storage, self.node, self.domain, self.g, self.machine = storage, node, domain, storage.g, storage.machine
-        self.order = LoopOrder(storage.g, domain, node, storage.machine)
-        work = prod(domain.extents)
+    def __init__(self, storage: Storage, node: FusedOp) -> None:
+        self.storage, self.node, self.g, self.machine = storage, node, storage.g, storage.machine
+        self.domain = domain_of(storage.g, node.ops)
+        self.order = LoopOrder(storage.g, self.domain, node, storage.machine)
+        work = prod(self.domain.extents)
         is_part = any(self.g.value(v).type.elements > work for v in node.outs)
         is_large = work > self.machine.parallel_elements // (PARTS if is_part else 1)
         self.kind = LoopKind.parallel if is_large else LoopKind.serial
