@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -178,12 +179,6 @@ def _ports(data: Json, key: str) -> tuple[int, ...] | None:
     return _each(_id, data[key], f'"{key}"') if key in data else None
 
 
-def _current(kind: str) -> str:
-    """The present name of a kind: the first versions of oneDNN Graph named the gradients Backprop."""
-    renamed = f"{kind.removesuffix('Backprop')}Backward"
-    return renamed if kind.endswith("Backprop") and renamed in ops.OPS else kind
-
-
 def _op(entry: object, position: int) -> Op:
     where = f"graph[{position}]"
     try:
@@ -194,7 +189,9 @@ def _op(entry: object, position: int) -> Op:
         where = f"op {id}"
         if "kind" not in fields:
             raise ParseError('the op has no "kind"', fix='name the operation, for example "kind": "MatMul"')
-        kind = _current(_string(fields["kind"], '"kind"'))
+        kind = _string(fields["kind"], '"kind"')
+        renamed = re.sub("Backprop$", "Backward", kind)  # the first versions of oneDNN Graph named the gradients Backprop
+        kind = renamed if renamed in ops.OPS else kind
         name = _string(fields.get("name", ""), '"name"')
         where = Op(id, kind).label
         ops.spec(kind)  # report an unknown kind before other errors

@@ -13,7 +13,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.axis import axis_of, axis_of_call
 from benchgraph.ops.fill_rules import pointwise
-from benchgraph.ops.spec import Attr, Decomposer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.spec import Attr, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import DataMovement, Indices
 from benchgraph.tir.build import add, sub
@@ -46,11 +46,6 @@ def _parts(attrs: Attrs, srcs: tuple[Shape, ...]) -> tuple[Attrs, ...]:
 def _shifted(part: Attrs, at: Indices, shift: Callable[[Expr, int], Expr]) -> Indices:
     axis = part.integer("axis")
     return (*at[:axis], shift(at[axis], part.integer("start")), *at[axis + 1 :])
-
-
-def _copied(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """A single source is dst: a copy."""
-    return (d.op("StaticReshape", *ins, attrs=Attrs(shape=call.outs[0].shape, special_zero=False)),)
 
 
 def _cut_up_again(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -88,7 +83,8 @@ SPECS = (
                 target=lambda part, src, dst, at: _shifted(part, at, add),
                 parts=_parts,
             ),
-            decompose=_copied,
+            # a single source is dst: a copy
+            decompose=lambda d, call, ins: (d.op("StaticReshape", *ins, attrs=Attrs(shape=call.outs[0].shape, special_zero=False)),),
             is_canonical=lambda call: len(call.ins) > 1,
         ),
     ),

@@ -34,7 +34,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.ops import fills
 from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.laws import Reals, real, relation
-from benchgraph.ops.spec import Array, Call, Elementwise, F, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
+from benchgraph.ops.spec import Array, Call, Elementwise, F, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.tir.build import add, binary, cast, f32, index, mul, select, unary
 from benchgraph.tir.ir import BinOp, Const, Expr, Random, UnOp
 
@@ -125,11 +125,6 @@ SEED, OFFSET, DROPPED = 123456, 1, 0.5  # benchdnn's
 _NUMBERS_FILL = tuple(filling.constant(n) for n in (SEED, OFFSET, DROPPED))
 
 
-def _operands(call: Call, port: int) -> Filling:
-    """Integers without 0, of which half are dropped."""
-    return _NUMBERS_FILL[port - 1] if port else pointwise.binary(call, 1)
-
-
 SPECS = (
     OpSpec(
         "Dropout",
@@ -147,7 +142,7 @@ SPECS = (
             is_homogeneous=True,
         ),
         Testing(
-            fill=_operands,
+            fill=lambda call, port: _NUMBERS_FILL[port - 1] if port else pointwise.binary(call, 1),  # integers without 0, half are dropped
             domain=fills.per_port(fills.PLAIN, _number, _number, fills.uniform(0.1, 0.6)),
             samples=(
                 _of((5, 37), "a matrix, groups of four across rows, a tail"),

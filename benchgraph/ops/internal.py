@@ -27,13 +27,10 @@ from benchgraph.tir.build import add, binary, floordiv, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
 
 
-def padded_size(size: int, low: int, high: int, interior: int) -> int:
-    return low + (size - 1) * (interior + 1) + 1 + high if size else low + high
-
-
 def _infer_pad(attrs: Attrs, ins: tuple[TensorType, ...]) -> tuple[Shape, ...]:
     lists = (attrs.integers(name) for name in ("low", "high", "interior"))
-    return (tuple(padded_size(*sizes) for sizes in zip(ins[0].shape, *lists, strict=True)),)
+    dims = zip(ins[0].shape, *lists, strict=True)
+    return (tuple(low + (size + (size - 1) * gap if size else 0) + high for size, low, high, gap in dims),)
 
 
 def _pad(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -58,8 +55,7 @@ def _padded_element(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
 
 
 def _border(attrs: Attrs) -> Border:
-    sides = zip(attrs.integers("low"), attrs.integers("high"), strict=True)
-    return tuple((0, 0) if attrs.integer("value") else side for side in sides)
+    return tuple((0, 0) if attrs.integer("value") else side for side in zip(attrs.integers("low"), attrs.integers("high"), strict=True))
 
 
 def _is_src_and_one_value(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:

@@ -21,7 +21,8 @@ def blocked_tensors(graph: Graph) -> frozenset[int]:
             readers = graph.consumers.get(t.id)
             if readers and t.id not in named and all(_reads_blocks(reader, t.id, ids) for reader in readers):
                 ids.add(t.id)
-    return frozenset(ids | {id for id in graph.producers if _is_prepared(graph, id)})
+    unread = (id for id in graph.producers if not graph.consumers.get(id))
+    return frozenset(ids.union(id for id in unread if spec(graph.producers[id].kind).lowering.role is Role.data_movement))
 
 
 def _reads_blocks(op: Op, id: int, blocked: Container[int]) -> bool:
@@ -31,7 +32,3 @@ def _reads_blocks(op: Op, id: int, blocked: Container[int]) -> bool:
         return all(t.id in blocked for t in op.outputs)
     ports = row.lowering.column_block_ports(with_defaults(op.kind, op.attrs))
     return all(port in ports for port, t in enumerate(op.inputs) if t.id == id)
-
-
-def _is_prepared(graph: Graph, id: int) -> bool:
-    return not graph.consumers.get(id) and spec(graph.producers[id].kind).lowering.role is Role.data_movement

@@ -50,10 +50,6 @@ def _summed_axes(call: Call) -> tuple[int, ...]:
     return all_but_channel(call.attrs, len(call.ins[0].shape))
 
 
-def _backward(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
-    return (a.sum(real(ins[0]), _summed_axes(call)),)
-
-
 def _summed(call: Call) -> int:
     return prod(call.ins[0].shape[i] for i in _summed_axes(call))
 
@@ -94,7 +90,7 @@ SPECS = (
         "BiasAddBackward",
         Schema(inputs=ports("diff_dst"), outputs=ports("diff_bias"), attrs={"data_format": DATA_FORMAT}, family="binary"),
         overflow.semantics(
-            _backward,
+            lambda call, ins, a: (a.sum(real(ins[0]), _summed_axes(call)),),
             infer=lambda attrs, ins: ((channels_of(attrs, ins[0].shape, "diff_dst", "BiasAddBackward"),),),
             flops=lambda call: call.ins[0].elements,
             threshold=lambda call: sqrt(_summed(call)) + 4,  # the random walk of a sum, as for ReduceSum

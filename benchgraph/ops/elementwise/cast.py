@@ -37,11 +37,6 @@ def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
     return (convert(ins[0], call.outs[0].dtype),)
 
 
-def _near_ties(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Multiples of an eighth of dst's step near 1: some are ties, some exact, most neither."""
-    return fills.stepped(-2, 2, max(call.outs[0].dtype.eps, DType.f16.eps) / 8)(call, port, rng)
-
-
 def check(attrs: Attrs, ins: tuple[Declared, ...], out_dtypes: tuple[DType, ...]) -> str:
     src, dst = ins[0][0], out_dtypes[0]
     if src is dst:
@@ -64,7 +59,8 @@ SPECS = (
         Semantics(infer=same_shape, reference=reference, flops=lambda call: 0, is_conversion=True, is_homogeneous=True),
         Testing(
             fill=pointwise.conversion,
-            domain=_near_ties,
+            # multiples of an eighth of dst's step near 1: some are ties, some exact, most neither
+            domain=lambda call, port, rng: fills.stepped(-2, 2, max(call.outs[0].dtype.eps, DType.f16.eps) / 8)(call, port, rng),
             samples=(
                 Sample(((5, 17),), out_dtypes=(DType.bf16,), why="f32 to bf16, a tail"),
                 Sample(((33,),), out_dtypes=(DType.f16,), why="f32 to f16"),

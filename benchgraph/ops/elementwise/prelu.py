@@ -60,11 +60,6 @@ def _slope_shape(call: Call) -> Shape:
     return aligned(call.attrs, call.ins[0].shape, call.ins[1].shape)
 
 
-def _decompose(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """PReLU with its slope reshaped, so that it broadcasts as in numpy."""
-    return (d.op(call.kind, ins[0], reshaped(d, ins[1], _slope_shape(call)), attrs=call.attrs),)
-
-
 def _has_slope(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
     src, slope = real(ins[0]), np.broadcast_to(real(ins[1]).reshape(_slope_shape(call)), call.ins[0].shape)
     below = src < 0
@@ -162,7 +157,8 @@ SPECS = (
         Lowering(
             Role.pointwise,
             form=Elementwise(lambda attrs, ins: where(ins[0], BinOp.gt, 0, ins[0], mul(*ins))),
-            decompose=_decompose,
+            # with its slope reshaped, so that it broadcasts as in numpy
+            decompose=lambda d, call, ins: (d.op(call.kind, ins[0], reshaped(d, ins[1], _slope_shape(call)), attrs=call.attrs),),
             is_canonical=lambda call: _slope_shape(call) == call.ins[1].shape,
         ),
     ),

@@ -155,8 +155,7 @@ def _recovers_softplus(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ..
 
 
 def _scales_below_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    src, dst = real(ins[0]), real(outs[0])
-    return near(dst - np.maximum(src, 0), call.attrs.real("alpha") * np.minimum(src, 0), rtol)
+    return near(real(outs[0]) - np.maximum(ins[0], 0), call.attrs.real("alpha") * real(np.minimum(ins[0], 0)), rtol)
 
 
 def _bounded(name: str, low: float, high: float) -> Law:

@@ -288,11 +288,6 @@ def _threshold(call: Call) -> float:
     return 0.0 if is_nearest(call) else 3.0 * len(lines_of(call)) + 2
 
 
-def _unread(call: Call) -> float:
-    """The share of src that no output uses."""
-    return 1.0 - prod(float(np.mean(_matrix(call, size, count).any(axis=0))) for _, size, count in sizes_of(call))
-
-
 SPECS = (
     OpSpec(
         "Interpolate",
@@ -348,7 +343,8 @@ SPECS = (
             laws=(Law("adjoint to the interpolation", _is_adjoint),),
             gradient_of="Interpolate",
             zero_limit=lambda call: 0.99,
-            guaranteed_zeros=_unread,
+            # the share of src that no output uses
+            guaranteed_zeros=lambda call: 1.0 - prod(float(np.mean(_matrix(call, *dims).any(axis=0))) for _, *dims in sizes_of(call)),
         ),
         Lowering(Role.anchor, form=Window(_outputs, BinOp.add, 0.0, _output)),
     ),

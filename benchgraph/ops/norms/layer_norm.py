@@ -119,10 +119,10 @@ def _gradient(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]) -> Gr
     return Gradient(real(outs[0]), x, g, dev, row_axes(call))
 
 
-def _threshold_backward(call: Call) -> float:
-    """Of the longer sum: over a row, or over rows."""
+def _longest_sum(call: Call) -> int:
+    """Over a row, or over rows."""
     size = norm(call).reduced_size
-    return normalise.gradient_walk(max(size, call.ins[0].elements // max(size, 1)))
+    return max(size, call.ins[0].elements // max(size, 1))
 
 
 def _gammas_total(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
@@ -198,7 +198,7 @@ SPECS = (
             _backward,
             infer=_infer_backward,
             flops=lambda call: BACKWARD_FLOPS * call.ins[0].elements,
-            threshold=_threshold_backward,
+            threshold=lambda call: normalise.gradient_walk(_longest_sum(call)),
         ),
         Testing(
             fill=per_port(norms.beside_the_mean(norm), norms.gradient, norms.mean, norms.variance, norms.scale, norms.shift),

@@ -133,10 +133,9 @@ def _average_share(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
     return Tap(binary(BinOp.mul, src(0, position), pool.reciprocal(call, call.outs[0].shape, position)), tuple(conditions))
 
 
-def _padding(call: Call) -> float | None:
-    """0 if every existing window that may contain an element contains it."""
+def _is_dense(call: Call) -> bool:
     w = pool_windows(call.attrs, call.outs[0].shape)
-    return 0.0 if max(*w.strides, *w.dilations) == 1 else None
+    return max(*w.strides, *w.dilations) == 1
 
 
 def _number(call: Call, tap: Indices) -> Expr:
@@ -216,11 +215,6 @@ def _uncovered(call: Call) -> float:
     return 1.0 - prod(np.count_nonzero(windows) / max(windows.size, 1) for windows in around)
 
 
-def _not_largest(call: Call) -> float:
-    """Only one element of a window gets its gradient."""
-    return max(0.0, 1.0 - call.ins[DIFF_DST].elements / max(call.outs[0].elements, 1))
-
-
 def _dst(s: Sample) -> Shape:
     (shape,) = pool.infer(s.attrs, (TensorType(s.dtypes[0], s.shapes[0]),))
     return shape
@@ -276,7 +270,11 @@ SPECS = (
             zero_limit=lambda call: 0.99,
             guaranteed_zeros=_uncovered,
         ),
-        Lowering(Role.anchor, form=Window(_covering, BinOp.add, 0.0, _average_share, padding=_padding)),
+        # padding: 0 if every existing window that may contain an element contains it
+        Lowering(
+            Role.anchor,
+            form=Window(_covering, BinOp.add, 0.0, _average_share, padding=lambda call: 0.0 if _is_dense(call) else None),
+        ),
     ),
     OpSpec(
         "MaxPoolBackward",
@@ -299,7 +297,8 @@ SPECS = (
             ),
             gradient_of="MaxPool",
             zero_limit=lambda call: 0.99,
-            guaranteed_zeros=_not_largest,
+            # only one element of a window gets its gradient
+            guaranteed_zeros=lambda call: max(0.0, 1.0 - call.ins[DIFF_DST].elements / max(call.outs[0].elements, 1)),
         ),
         Lowering(
             Role.anchor,

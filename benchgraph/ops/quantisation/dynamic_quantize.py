@@ -142,10 +142,6 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
     return scaled + _spread(call, ins[2]) if len(ins) > 2 else scaled
 
 
-def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    return (quantised(d, ins[0], *_operands(d, call, ins), call.outs[0].dtype),)
-
-
 def _operands(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, int | None]:
     """Scales and zps, if given, as f32 in the shape that broadcasts."""
     is_grouped = call.attrs.get("qtype") == "per_group"
@@ -269,7 +265,7 @@ SPECS = (
             laws=(is_nearest(_steps),),
             zero_limit=lambda call: 0.80,
         ),
-        Lowering(Role.pointwise, decompose=_decompose_quantize),
+        Lowering(Role.pointwise, decompose=lambda d, call, ins: (quantised(d, ins[0], *_operands(d, call, ins), call.outs[0].dtype),)),
     ),
     OpSpec(
         "DynamicDequantize",

@@ -108,10 +108,6 @@ def _shift(t: TensorType) -> int:
     return -MIDDLE if t.dtype is DType.u8 else MIDDLE
 
 
-def _recentre(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
-    return ((ins[0].astype(np.int64) + _shift(call.ins[0])).astype(call.outs[0].dtype.numpy),)
-
-
 def _recentred_element(attrs: Attrs, ins: tuple[Expr, ...]) -> Expr:
     (src,) = ins
     dtype = type_of(src)[0]
@@ -126,7 +122,12 @@ SPECS = (
     OpSpec(
         RECENTRE,
         Schema(inputs=ports("src:T1"), outputs=ports("dst:T2"), types={"T1": tuple(_OTHER), "T2": tuple(_OTHER)}),
-        Semantics(infer=same_shape, reference=_recentre, flops=lambda call: 0, is_conversion=True),
+        Semantics(
+            infer=same_shape,
+            reference=lambda call, ins: ((ins[0].astype(np.int64) + _shift(call.ins[0])).astype(call.outs[0].dtype.numpy),),
+            flops=lambda call: 0,
+            is_conversion=True,
+        ),
         Testing(
             fill=filling.MOVED,
             samples=(

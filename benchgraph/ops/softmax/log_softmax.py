@@ -49,8 +49,8 @@ def _exps_sum_to_one(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...]
 
 
 def _differs_as_src(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    gap = real(ins[0]) - real(outs[0])
-    return bool(np.all(np.ptp(gap, axis=axis_of_call(call)) <= 8 * rtol * (1 + np.max(np.abs(outs[0]), initial=0.0))))
+    gaps = np.ptp(real(ins[0]) - real(outs[0]), axis=axis_of_call(call))
+    return bool(np.all(gaps <= 8 * rtol * (1 + np.max(np.abs(outs[0]), initial=0.0))))
 
 
 def _backward(call: Call, ins: tuple[Array, ...], a: Arithmetic) -> tuple[Array, ...]:

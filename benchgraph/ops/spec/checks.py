@@ -68,7 +68,8 @@ def call_of(row: OpSpec, sample: Sample) -> Call:
     dtypes = sample.dtypes or (DType.f32,) * len(sample.shapes)
     ins = tuple(TensorType(dtype, shape) for dtype, shape in zip(dtypes, sample.shapes, strict=True))
     bound = {port_of(row.schema.inputs, i).type: dtype for i, dtype in reversed(list(enumerate(dtypes)))}
-    outs = sample.out_dtypes or tuple(_out_dtype(row, port, bound) for port in row.schema.outputs[: _least_outputs(row)])
+    least = row.schema.variadic_outputs[0] if row.schema.variadic_outputs else min(row.schema.num_outputs, default=None)
+    outs = sample.out_dtypes or tuple(_out_dtype(row, port, bound) for port in row.schema.outputs[:least])
     shapes = row.semantics.infer(attrs, ins)
     return Call(row.kind, attrs, ins, tuple(TensorType(dtype, shape) for dtype, shape in zip(outs, shapes, strict=False)))
 
@@ -76,12 +77,6 @@ def call_of(row: OpSpec, sample: Sample) -> Call:
 def _out_dtype(row: OpSpec, port: Port, bound: Mapping[str, DType]) -> DType:
     allowed = row.schema.types.get(port.type) or (DType.f32,)
     return bound.get(port.type) or (DType.f32 if DType.f32 in allowed else allowed[0])
-
-
-def _least_outputs(row: OpSpec) -> int:
-    if row.schema.variadic_outputs is not None:
-        return row.schema.variadic_outputs[0]
-    return min(row.schema.num_outputs, default=len(row.schema.outputs))
 
 
 def _check_count(ports: tuple[Port, ...], counts: tuple[int, ...], limits: tuple[int, int] | None, got: int, side: str) -> None:
@@ -156,12 +151,6 @@ def has_type(value: AttrValue, type: str) -> bool:
     """Whether a value has oneDNN's attribute type. An integer is a legal float."""
     if type.endswith("[]"):
         return isinstance(value, tuple) and all(has_type(v, type[:-2]) for v in value)
-    match type:
-        case "bool":
-            return isinstance(value, bool)
-        case "s64":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "f32":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case _:
-            return isinstance(value, str)
+    if type == "bool" or isinstance(value, bool):
+        return type == "bool" and isinstance(value, bool)
+    return isinstance(value, int if type == "s64" else int | float if type == "f32" else str)
