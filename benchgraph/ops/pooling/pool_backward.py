@@ -255,12 +255,7 @@ SPECS = (
             check=pool.check,
             shape_attr="src_shape",
         ),
-        overflow.semantics(
-            _averaged,
-            infer=_infer_avg,
-            flops=lambda call: (volume(call) + 1) * call.ins[0].elements,
-            threshold=_threshold,
-        ),
+        overflow.semantics(_averaged, infer=_infer_avg, flops=lambda call: (volume(call) + 1) * call.ins[0].elements, threshold=_threshold),
         Testing(
             fill=_integers,
             domain=fills.MEAN_ONE,
@@ -272,8 +267,7 @@ SPECS = (
         ),
         # padding: 0 if every existing window that may contain an element contains it
         Lowering(
-            Role.anchor,
-            form=Window(_covering, BinOp.add, 0.0, _average_share, padding=lambda call: 0.0 if _is_dense(call) else None),
+            Role.anchor, form=Window(_covering, BinOp.add, 0.0, _average_share, padding=lambda call: 0.0 if _is_dense(call) else None)
         ),
     ),
     OpSpec(
@@ -282,10 +276,7 @@ SPECS = (
             inputs=ports("src", "diff_dst"), outputs=ports("diff_src"), attrs={**pool.ATTRS, "dilations": pool.DILATIONS}, check=pool.check
         ),
         overflow.semantics(
-            _to_largest,
-            infer=_infer_max,
-            flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements,
-            threshold=_threshold,
+            _to_largest, infer=_infer_max, flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements, threshold=_threshold
         ),
         Testing(
             fill=_integers,

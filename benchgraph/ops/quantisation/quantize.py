@@ -258,11 +258,7 @@ def _schema(src: tuple[DType, ...], dst: tuple[DType, ...], check: Check) -> Sch
 def _semantics(reference: Reference) -> Semantics:
     """Two operations per element, each rounded once at most; at a tie Quantize may then go either way."""
     return Semantics(
-        infer=infer,
-        reference=reference,
-        flops=lambda call: 2 * call.outs[0].elements,
-        threshold=lambda call: 2.0,
-        is_conversion=True,
+        infer=infer, reference=reference, flops=lambda call: 2 * call.outs[0].elements, threshold=lambda call: 2.0, is_conversion=True
     )
 
 

@@ -86,18 +86,8 @@ def _is_orthogonal(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], 
 SPECS = (
     OpSpec(
         "SoftMaxBackward",
-        Schema(
-            inputs=ports("diff_dst:T1", "dst:T1"),
-            outputs=ports("diff_src:T2"),
-            types={"T1": F, "T2": F},
-            attrs={"axis": AXIS},
-        ),
-        overflow.semantics(
-            _formula,
-            infer=infer,
-            flops=lambda call: FLOPS * call.ins[0].elements,
-            threshold=threshold,
-        ),
+        Schema(inputs=ports("diff_dst:T1", "dst:T1"), outputs=ports("diff_src:T2"), types={"T1": F, "T2": F}, attrs={"axis": AXIS}),
+        overflow.semantics(_formula, infer=infer, flops=lambda call: FLOPS * call.ins[0].elements, threshold=threshold),
         Testing(
             fill=filling.per_port(rows.ramp(1), rows.ramp(-1)),
             domain=fills.per_port(fills.PLAIN, _probabilities),
