@@ -150,7 +150,7 @@ class _Parser(Tokens):
         self.expect("[")
         shape = self.shape()
         explicit = self.key("strides")
-        strides = self.strides() if explicit else None
+        strides = self.integers() if explicit and not self.accept("?") else None
         layout, layout_id = self.layout()
         property_type = PropertyType.undef
         if self.kind == "word" and self.next in _PROPERTIES:
@@ -165,9 +165,6 @@ class _Parser(Tokens):
             self.expect("]")
             return None
         return self.listed(lambda: UNKNOWN_DIM if self.accept("?") else self.integer("a dim or '?'"), "]")
-
-    def strides(self) -> Shape | None:
-        return None if self.accept("?") else self.integers()
 
     def layout(self) -> tuple[LayoutType, int]:
         if not any(self.peek(word) for word in _LAYOUT_WORDS):

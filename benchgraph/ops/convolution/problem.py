@@ -24,7 +24,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape
 from benchgraph.ops.laws import Reals
-from benchgraph.ops.spatial import Windows, data_shape, spatial_axes, spatial_dims, windows
+from benchgraph.ops.spatial import Windows, channel_axis, data_shape, spatial_dims, windows
 from benchgraph.ops.spec import Call
 from benchgraph.tir.build import add, floordiv, mul
 from benchgraph.tir.ir import Expr
@@ -91,11 +91,9 @@ def wei_shape(attrs: Attrs, kernel: Shape, group_in: int, out: int) -> Shape:
 
 
 def channels_last(attrs: Attrs, shape: Shape) -> Shape:
-    """A data shape in the order batch, spatial, channel."""
-    if len(shape) < 3:
-        raise InvalidShape(f"shape {shape} has rank {len(shape)}", fix="give it a batch, a channel and at least one spatial dim")
-    (channel,) = set(range(1, len(shape))) - set(spatial_axes(attrs, len(shape)))
-    return (shape[0], *spatial_dims(attrs, shape), shape[channel])
+    """A data shape in the order batch, spatial, channel. Raises InvalidShape when there is no spatial dim."""
+    spatial = spatial_dims(attrs, shape)
+    return (shape[0], *spatial, shape[channel_axis(attrs, len(shape))])
 
 
 def kernel_first(attrs: Attrs, shape: Shape) -> Shape:
@@ -107,10 +105,8 @@ def kernel_first(attrs: Attrs, shape: Shape) -> Shape:
 
 def problem_of(call: Call, sides: Sides) -> Problem:
     """The problem of a call whose shapes are all known and legal."""
-    src, wei, dst = sides.of(tuple(t.shape for t in call.ins), call.outs[0].shape)
-    assert src is not None
-    assert wei is not None
-    assert dst is not None
+    shapes = (*(t.shape for t in call.ins[:2]), call.outs[0].shape)  # by side; OUT is the last
+    src, wei, dst = (shapes[side] for side in (sides.src, sides.wei, sides.dst))
     src, wei, dst = channels_last(call.attrs, src), kernel_first(call.attrs, wei), channels_last(call.attrs, dst)
     return Problem(src, wei, dst, _windows(call.attrs, sides, src, wei), call.attrs.integer("groups"))
 
@@ -127,11 +123,13 @@ def infer(attrs: Attrs, ins: tuple[Shape, ...], sides: Sides, known: Shape | Non
     src, wei, dst = sides.of(ins, known)
     if sides.wei == OUT and wei is None:
         raise InvalidShape("the shape of the weights does not follow from the inputs", fix="give the attribute weights_shape")
-    src = None if src is None else channels_last(attrs, src)
-    dst = None if dst is None else channels_last(attrs, dst)
+    src, dst = (None if shape is None else channels_last(attrs, shape) for shape in (src, dst))
     assert wei is not None
     wei = kernel_first(attrs, wei)
-    _check_ranks(src, wei, dst)
+    ranks = {len(shape) for shape in (src, wei, dst) if shape is not None}
+    if len(ranks) > 1:
+        what = f"shapes of ranks {' and '.join(str(r) for r in sorted(ranks))} in one convolution"
+        raise InvalidShape(what, fix="give data and weights the same number of spatial dims")
     groups = _checked_groups(attrs, wei)
     if src is None:
         assert dst is not None
@@ -147,13 +145,6 @@ def infer(attrs: Attrs, ins: tuple[Shape, ...], sides: Sides, known: Shape | Non
         return known
     out = expected if sides.dst == OUT else src
     return data_shape(attrs, out[0], out[-1], out[1:-1])
-
-
-def _check_ranks(*shapes: Shape | None) -> None:
-    ranks = {len(shape) for shape in shapes if shape is not None}
-    if len(ranks) > 1:
-        what = f"shapes of ranks {' and '.join(str(r) for r in sorted(ranks))} in one convolution"
-        raise InvalidShape(what, fix="give data and weights the same number of spatial dims")
 
 
 def _checked_groups(attrs: Attrs, wei: Shape) -> int:
@@ -175,12 +166,11 @@ def _spatial_of_src(attrs: Attrs, dst: Shape, wei: Shape, sides: Sides) -> Shape
             raise InvalidShape(f"attribute 'output_padding' is {more}, with {rank} spatial dims", fix="give it one number per spatial dim")
         more = (0,) * rank
     w = windows(attrs, dst[1:-1], wei[:-2], transposed=sides.is_transposed)
-    spatial = []
-    for i, size in enumerate(dst[1:-1]):
-        spatial.append(w.strides[i] * (size - 1) + w.reach[i] - w.pads_begin[i] - w.pads_end[i] + more[i])
+    dims = zip(dst[1:-1], w.strides, w.reach, w.pads_begin, w.pads_end, more, strict=True)
+    spatial = tuple((size - 1) * stride + reach - begin - end + extra for size, stride, reach, begin, end, extra in dims)
     if any(size < 1 for size in spatial):
-        raise InvalidShape(f"the output's spatial dims would be {tuple(spatial)}", fix="make the pads smaller")
-    return tuple(spatial)
+        raise InvalidShape(f"the output's spatial dims would be {spatial}", fix="make the pads smaller")
+    return spatial
 
 
 def guaranteed_zeros(p: Problem, out: int) -> float:

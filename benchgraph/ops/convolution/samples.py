@@ -115,7 +115,7 @@ BY_WEIGHTS = (*_samples(INTO_WEI, "weights_shape"), _with_shape_tensor(_PADDED.s
 def _transposed_sample(case: _Case) -> Sample:
     """output_padding makes up for what the windows leave out of the source."""
     s = case.sample(problem.TRANSPOSED)
-    (least,) = (infer(s.attrs.updated(output_padding=(0,) * len(case.kernel)), s.shapes, problem.TRANSPOSED, None),)
+    least = infer(s.attrs.updated(output_padding=(0,) * len(case.kernel)), s.shapes, problem.TRANSPOSED, None)
     have = case.shapes(problem.TRANSPOSED)[0]
     spatial = range(2, len(have)) if case.ncx else range(1, len(have) - 1)
     return replace(s, attrs=s.attrs.updated(output_padding=tuple(have[i] - least[i] for i in spatial)))

@@ -35,12 +35,12 @@ def _forward_attrs(call: Call, forward: OpSpec) -> Attrs:
 
 
 def off_the_kinks(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Numbers within 2**-8 of a kink, where rounding decides about the side, are moved half way between the kinks."""
     src = like(_HARD_SIGMOID)(call, port, rng)
     return src if port == 1 else fills.rounded(_moved_off_the_kinks(call.attrs, src), call.ins[0].dtype)
 
 
 def _moved_off_the_kinks(attrs: Attrs, src: Array) -> Array:
+    """Numbers within 2**-8 of a kink, where rounding decides about the side, are moved half way between the kinks."""
     alpha, beta = attrs.real("alpha"), attrs.real("beta")
     if alpha == 0:
         return src

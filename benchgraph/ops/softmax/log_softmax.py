@@ -86,11 +86,10 @@ def _sums_to_zero(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
 
 
 def _takes_probabilities(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
-    """The logarithm of diff_dst - diff_src differs along the axis as dst does."""
-    subtracted = np.abs(real(ins[0]) - real(outs[0]))
+    subtracted, weights = np.abs(real(ins[0]) - real(outs[0])), np.exp(real(ins[1]))
     slack = 64 * rtol * (1 + float(np.max(np.abs(outs[0]), initial=0.0)))
     axis = axis_of_call(call)
-    want = np.exp(real(ins[1])) * subtracted.sum(axis=axis, keepdims=True) / np.exp(real(ins[1])).sum(axis=axis, keepdims=True)
+    want = weights * subtracted.sum(axis=axis, keepdims=True) / weights.sum(axis=axis, keepdims=True)
     return bool(np.all(np.abs(subtracted - want) <= slack * np.maximum(1, want.shape[axis] ** 0.5 * want)))
 
 

@@ -50,14 +50,6 @@ def role_in(*roles: Role) -> Condition:
     return lambda op: spec(op.kind).lowering.role in wanted
 
 
-def nothing(op: Op) -> bool:
-    return False
-
-
-def anything(op: Op) -> bool:
-    return True
-
-
 def _is_computed_in(dtype: DType) -> bool:
     """A float type that ops compute in; the 8-bit ones are quantised types."""
     return dtype.is_float and dtype.bits > 8

@@ -18,8 +18,6 @@ from benchgraph.ops.fill_rules.filling import exactly
 from benchgraph.ops.spec import Array, Computes
 from benchgraph.reference.displace.rule import Displaced, computing, next_computing, source
 
-_NOTHING = np.zeros(1)
-
 
 def find(graph: Graph) -> Iterator[Displaced]:
     for op in computing(graph, Computes.difference):
@@ -31,7 +29,7 @@ def find(graph: Graph) -> Iterator[Displaced]:
         axes = _reduced_axes(scores, stats.tensor)
         if axes:
             says = f"max + log(sum(exp(s - max))) of %{scores.id}"
-            yield Displaced(stats.tensor.id, exactly(_NOTHING, says), scores.id, _logsumexp(axes))
+            yield Displaced(stats.tensor.id, exactly(np.zeros(1), says), scores.id, _logsumexp(axes))
 
 
 def _depends_on(graph: Graph, t: LogicalTensor, given: LogicalTensor) -> bool:
