@@ -99,18 +99,16 @@ def source() -> str:
     return digest.hexdigest()[:16]
 
 
+def _fields(part: object, names: str) -> Json:
+    """These attributes, in this order; names: separated by spaces."""
+    return {name: getattr(part, name) for name in names.split()}
+
+
 def _machine(m: Machine) -> Json:
     one = m.peak_flops_1_thread
     shares = {name: rate / one[name] for name, rate in m.microkernel.items()}
     return {
-        "host": m.host,
-        "cpu": m.cpu,
-        "cores": m.cores,
-        "threads": m.threads,
-        "isa": m.isa,
-        "versions": m.versions,
-        "peak_flops": m.peak_flops,
-        "peak_flops_1_thread": m.peak_flops_1_thread,
+        **_fields(m, "host cpu cores threads isa versions peak_flops peak_flops_1_thread"),
         "microkernel": {"shape": m.microkernel_shape, "flops": m.microkernel, "share": shares} if one else None,
         "memory_bandwidth": m.memory_bandwidth,
     }
@@ -125,35 +123,24 @@ def _case(c: CaseResult) -> Json:
         "reason": r.reason,
         "elapsed_s": c.elapsed_s,
         "phases_s": c.phases,
-        "errors": r.errors,
-        "total": r.total,
-        "n_partitions": r.n_partitions,
-        "partitions": {policy: [list(ops) for ops in ops_of] for policy, ops_of in r.partitions.items()},
+        **_fields(r, "errors total n_partitions partitions"),
         "implementations": {label: [[list(astuple(i)) for i in each] for each in ran] for label, ran in r.implementations.items()},
         "graph": r.graph and _graph(r.graph),
         "accuracy": [asdict(a) for a in r.accuracy],
-        "flops": r.flops,
-        "bytes": r.bytes,
-        "input_bytes": r.input_bytes,
+        **_fields(r, "flops bytes input_bytes"),
         "compile_s": sum(t.compile_s for t in r.timings),
-        "cold_cache": r.cold_cache,
-        "num_streams": r.num_streams,
-        "peak_samples": list(r.peak_samples),
-        "arithmetic": r.arithmetic,
-        "arithmetic_samples": list(r.arithmetic_samples),
-        "bandwidth_samples": [{"bytes": size, "samples": list(rates)} for size, rates in r.bandwidth_samples.items()],
+        **_fields(r, "cold_cache num_streams peak_samples arithmetic arithmetic_samples"),
+        "bandwidth_samples": [{"bytes": size, "samples": rates} for size, rates in r.bandwidth_samples.items()],
         "timings": {t.policy: _policy(t, r) for t in r.timings},
         "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.outcomes],
         "differences": [asdict(d) for d in r.differences],
-        "warnings": list(r.warnings),
-        "notes": list(r.notes),
+        **_fields(r, "warnings notes"),
     }
 
 
 def _graph(g: Sketch) -> Json:
     """Ops as [id, kind, name, attributes, ids of tensors read, ids of tensors made]."""
-    ops = [[op.id, op.kind, op.name, list(op.attrs), list(op.reads), list(op.makes)] for op in g.ops]
-    return {"ops": ops, "tensors": list(g.tensors.items()), "inputs": list(g.inputs), "outputs": list(g.outputs)}
+    return {"ops": [astuple(op) for op in g.ops], "tensors": list(g.tensors.items()), "inputs": g.inputs, "outputs": g.outputs}
 
 
 def _policy(t: PolicyTiming, r: Result) -> Json:
@@ -167,32 +154,16 @@ def _policy(t: PolicyTiming, r: Result) -> Json:
 
 
 def _timing(t: Timing) -> Json:
-    return {"samples_s": list(t.samples_s), "executions_per_sample": t.times}
+    return {"samples_s": t.samples_s, "executions_per_sample": t.times}
 
 
 def _roofline(work: Roofline) -> Json:
     """Derived numbers, for readers without this package; `parse` ignores them."""
-    return {
-        "flops_per_s": work.flops_per_s,
-        "bytes_per_s": work.bytes_per_s,
-        "intensity": work.intensity,
-        "peak_share": work.peak_share,
-        "bandwidth_share": work.bandwidth_share,
-    }
+    return _fields(work, "flops_per_s bytes_per_s intensity peak_share bandwidth_share")
 
 
 def _partition(p: PartitionTiming, r: Result) -> Json:
-    return {
-        "id": p.id,
-        "kind": p.kind,
-        "ops": list(p.ops),
-        "flops": p.flops,
-        "bytes": p.bytes,
-        "compile_s": p.compile_s,
-        "is_warm": p.is_warm,
-        **_timing(p.timing),
-        **_roofline(r.roofline(p)),
-    }
+    return {**_fields(p, "id kind ops flops bytes compile_s is_warm"), **_timing(p.timing), **_roofline(r.roofline(p))}
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -272,33 +243,23 @@ def _need_number(value: object) -> None:
 
 
 def _read_case(d: Json) -> CaseResult:
-    timings = d["timings"].items()
+    simple: Json = {name: d[name] for name in ("reason", "errors", "total", "n_partitions", "flops", "bytes", "input_bytes")}
+    simple |= {name: d[name] for name in ("arithmetic", "cold_cache", "num_streams") if name in d}  # early versions lack these
+    simple |= {name: tuple(d[name]) for name in ("peak_samples", "warnings")}
+    simple |= {name: tuple(d[name]) for name in ("arithmetic_samples", "notes") if name in d}
     result = Result(
         status=Status(d["status"]),
-        reason=d["reason"],
-        errors=d["errors"],
-        total=d["total"],
-        n_partitions=d["n_partitions"],
-        partitions={policy: tuple(map(tuple, probe)) for policy, probe in d["partitions"].items()},
+        **simple,
+        partitions={policy: tuple(map(tuple, ops_of)) for policy, ops_of in d["partitions"].items()},
         implementations={
             label: tuple(tuple(Implementation(*i) for i in each) for each in ran) for label, ran in d.get("implementations", {}).items()
         },
-        flops=d["flops"],
-        bytes=d["bytes"],
-        input_bytes=d["input_bytes"],
         accuracy=tuple(Accuracy(**a) for a in d["accuracy"]),
-        timings=tuple(_read_policy(policy, t) for policy, t in timings),
-        peak_samples=tuple(d["peak_samples"]),
-        arithmetic=d.get("arithmetic", "f32"),
-        arithmetic_samples=tuple(d.get("arithmetic_samples", ())),
+        timings=tuple(_read_policy(policy, t) for policy, t in d["timings"].items()),
         bandwidth_samples={probe["bytes"]: tuple(probe["samples"]) for probe in d.get("bandwidth_samples", ())},
-        cold_cache=d.get("cold_cache", "none"),
-        num_streams=d.get("num_streams", 1),
         outcomes=tuple(ContenderOutcome(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
         differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
-        warnings=tuple(d["warnings"]),
-        notes=tuple(d.get("notes", ())),
-        graph=_read_graph(probe) if (probe := d.get("graph")) else None,
+        graph=_read_graph(d["graph"]) if d.get("graph") else None,
     )
     return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])
 

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from benchgraph.core.errors import ParseError
 from benchgraph.core.printable import quoted
-from benchgraph.results.result import CaseResult, Machine, Origin, PartitionTiming, PolicyTiming, Result, Timing
+from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, Timing
 
 _REMEDY = "measure anew with --report=json:FILE"
 
@@ -93,14 +93,10 @@ def _of_timings(policy: PolicyTiming) -> Iterator[str]:
     for part in policy.partitions:
         inside = f"{where}, partition {part.id}"
         yield from _of_timing(inside, part.timing)
-        yield from _of_work(inside, part)
-
-
-def _of_work(where: str, part: PartitionTiming) -> Iterator[str]:
-    if part.flops < 0 or part.bytes < 0:
-        yield f"{where}: it has {part.flops} flops and {part.bytes} bytes"
-    if not (isfinite(part.compile_s) and part.compile_s >= 0):
-        yield f"{where}: compile_s is {part.compile_s}"
+        if part.flops < 0 or part.bytes < 0:
+            yield f"{inside}: it has {part.flops} flops and {part.bytes} bytes"
+        if not (isfinite(part.compile_s) and part.compile_s >= 0):
+            yield f"{inside}: compile_s is {part.compile_s}"
 
 
 def _of_timing(where: str, timing: Timing) -> Iterator[str]:
