@@ -11,7 +11,7 @@ from benchgraph.core.errors import UsageError
 from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
-from benchgraph.harness.command_words import need_output, select_cases, value_of
+from benchgraph.harness.command_words import need_output, own_options, select_cases
 from benchgraph.harness.cut import cut
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.options.knobs import Globals
@@ -20,18 +20,9 @@ from benchgraph.present.explain import text
 from benchgraph.present.progress import progress_line
 from benchgraph.results.json_report import write
 
-JSON, OUTPUT = ("--json",), ("--output", "-o")
+JSON, OUTPUT = "--json", ("--output", "-o")
 # Parameters of Graph IR and their keys in JSON, which stay when parameters get other names.
 KEYS = {"unrolled_columns": "abreast", "score_columns": "step", "l2_parts": "parts", "entry_groups": "groups"}
-
-
-@dataclass(frozen=True)
-class Request:
-    """output: a file, '' for the terminal. rest: the words that select cases."""
-
-    is_json: bool
-    output: str
-    rest: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -43,31 +34,20 @@ class Explained:
     partitions: tuple[Explanation, ...]
 
 
-def read(given: list[str]) -> Request:
-    """Split off the command's own options. Raises UsageError."""
-    is_json, output, rest, left = False, "", list[str](), list(given)
-    while left:
-        word = left.pop(0)
-        option, has_value, value = word.partition("=")
-        if option in JSON:
-            if has_value:
-                raise UsageError(f"--json takes no value, and '{value}' is one", where="explain", fix="write '--json -o FILE'")
-            is_json = True
-        elif option in OUTPUT:
-            output = value_of("explain", word, left, form=" FILE")
-        else:
-            rest.append(word)
-    return Request(is_json, output, tuple(rest))
-
-
 def run(given: list[str], bench: Bench) -> str:
     """The explanation as text or JSON; if a file is named, it is written there and the result names it.
 
     Raises UsageError for invalid words, and the errors of a case's graph.
     """
-    request = read(given)
-    need_output("explain", request.output, "json" if request.is_json else "console")
-    command_line = select_cases("explain", request.rest)
+    words = list[str]()
+    [*_, output] = ["", *(value for _, value in own_options("explain", OUTPUT, given, words, form=" FILE"))]
+    for word in words:
+        if word.startswith(f"{JSON}="):
+            value = word.partition("=")[2]
+            raise UsageError(f"{JSON} takes no value, and '{value}' is one", where="explain", fix=f"write '{JSON} -o FILE'")
+    is_json = JSON in words
+    need_output("explain", output, "json" if is_json else "console")
+    command_line = select_cases("explain", [word for word in words if word != JSON])
     if not (problems := command_line.problems):
         raise UsageError("no case to explain", where="explain", fix=f"add {command_line.case}")
     if any(p.globals.library != Globals().library for p in problems):
@@ -79,13 +59,14 @@ def run(given: list[str], bench: Bench) -> str:
         for problem in problems:
             explanations += _explained(problem, bench)
             step()
-    text_or_json = (
-        json.dumps([_plain(each) for each in explanations], indent=2) if request.is_json else "\n\n".join(map(_text, explanations))
-    )
-    if request.output in ("", STDOUT):
-        return text_or_json
-    write(request.output, text_or_json + "\n")
-    return f"explanation: {request.output}"
+    if is_json:
+        explanation = json.dumps(list(map(_plain, explanations)), indent=2)
+    else:
+        explanation = "\n\n".join(text(e.repro, e.policy, e.partitions) for e in explanations)
+    if output in ("", STDOUT):
+        return explanation
+    write(output, explanation + "\n")
+    return f"explanation: {output}"
 
 
 def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
@@ -99,10 +80,6 @@ def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
                 report_progress("compile", len(done), len(partitions))
                 done.append(explain(partition))
             yield Explained(problem.repro, side.policy, tuple(done))
-
-
-def _text(explained: Explained) -> str:
-    return text(explained.repro, explained.policy, explained.partitions)
 
 
 def _plain(explained: Explained) -> dict[str, Any]:

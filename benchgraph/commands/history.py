@@ -12,9 +12,9 @@ from benchgraph.analysis.history.series import SeriesFilter, load
 from benchgraph.analysis.history.store import append
 from benchgraph.analysis.run_origin import full
 from benchgraph.core.config import config
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError, did_you_mean
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.core.files import read_text
-from benchgraph.harness.command_words import parsed_value, value_of
+from benchgraph.harness.command_words import need_no_options, own_options, parsed_value
 from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import Parse, pattern, share
 from benchgraph.present import history as report
@@ -73,14 +73,9 @@ def _add(database: Database, file: Path, commit: str) -> Answer:
 
 def _words(command: str, given: list[str], *options: str) -> dict[str, str]:
     """Option -> value. Raises UsageError."""
-    values, left = dict[str, str](), list(given)
-    while left:
-        word = left.pop(0)
-        option = word.partition("=")[0]
-        if option not in options:
-            fix = did_you_mean(option, options) or f"there are {', '.join(options)}"
-            raise UsageError("unknown option", where=f"{command}: {option}", fix=fix)
-        values[option] = value_of(command, word, left, form="=VALUE", barred="--")
+    rest = list[str]()
+    values = dict(own_options(command, options, given, rest, form="=VALUE", barred="--"))
+    need_no_options(command, rest, options, allows_others=False)
     return values
 
 

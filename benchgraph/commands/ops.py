@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from benchgraph.core.errors import UsageError, did_you_mean, within
-from benchgraph.harness.command_words import own_options
+from benchgraph.core.errors import UsageError, within
+from benchgraph.harness.command_words import need_no_options, own_options
 from benchgraph.ops import OPS, call_of, spec
 from benchgraph.ops.spec import Attr, OpSpec, Port
 from benchgraph.present.terminal import columns, grid, table_text
@@ -19,15 +19,12 @@ def ops(given: Sequence[str]) -> str:
     """The requested output. Raises UsageError, and NoSuchOpKind, with the nearest kind, for an unknown one."""
     rest = list[str]()
     kinds = [kind for _, kind in own_options("ops", OPTIONS, given, rest)]
-    for word in rest:
-        option = word.partition("=")[0]
-        if word.startswith("-"):
-            raise UsageError("unknown option", where=f"ops: {option}", fix=did_you_mean(option, OPTIONS) or "there is --kind")
-        if kinds:
-            raise UsageError("one op kind at a time is shown", where=f"ops: {word}", fix="leave the others out")
-        kinds.append(word)
+    need_no_options("ops", rest, OPTIONS)
+    kinds += rest
+    if len(kinds) > 1:
+        raise UsageError("one op kind at a time is shown", where=f"ops: {kinds[1]}", fix="leave the others out")
     with within("ops"):
-        return in_full(kinds[-1]) if kinds else overview()
+        return in_full(kinds[0]) if kinds else overview()
 
 
 def overview() -> str:

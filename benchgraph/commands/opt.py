@@ -26,7 +26,7 @@ from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.parse import parse_gir
 from benchgraph.gir.text import print_gir, print_op
 from benchgraph.gir.verify import verify as verify_gir
-from benchgraph.harness.command_words import own_options, parsed_value
+from benchgraph.harness.command_words import need_no_options, own_options, parsed_value
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.lower import lower
 from benchgraph.machine.target import ISAS, Target, current
@@ -72,13 +72,9 @@ def opt(given: Sequence[str]) -> str:
 
 def read(given: Sequence[str]) -> Request:
     """Raises UsageError."""
-    own, rest = dict[str, str](), list[str]()
-    for option, value in own_options("opt", OPTIONS, [word for word in given if word != PRINT], rest):
-        own[option] = value
-    for word in rest:
-        if word.startswith("-") and word != STDOUT:
-            near = did_you_mean(word.partition("=")[0], [*OPTIONS, PRINT, LIST])
-            raise UsageError("unknown option", where=f"opt: {word}", fix=near or "see 'benchgraph opt --help'")
+    rest = list[str]()
+    own = dict(own_options("opt", OPTIONS, [word for word in given if word != PRINT], rest))
+    need_no_options("opt", rest, (*OPTIONS, PRINT, LIST))
     if len(rest) != 1:
         raise UsageError(f"{len(rest)} files are named", where="opt", fix="name one, or - for standard input")
     if "--pipeline" not in own:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchgraph.core.errors import UsageError
@@ -23,39 +22,20 @@ UNFOLD = "--unfold"
 OPTIONS = {"--format": "format", "--output": "output", "-o": "output"}
 
 
-@dataclass(frozen=True)
-class Request:
-    """format: a key of FORMATS. output: a file, '' for the terminal. is_unfolded: whether repeated blocks are all drawn, as with -v.
-
-    rest: the words that select the case.
-    """
-
-    format: str
-    output: str
-    is_unfolded: bool
-    rest: tuple[str, ...]
-
-
-def read(given: list[str]) -> Request:
-    """Split off the command's own options. Raises UsageError."""
-    own, rest = {"format": "text", "output": ""}, list[str]()
-    for option, value in own_options("show", OPTIONS, [word for word in given if word != UNFOLD], rest):
-        own[OPTIONS[option]] = value
-    format = parsed_value("show", "--format", own["format"], one_of(*FORMATS))
-    return Request(format, own["output"], UNFOLD in given, tuple(rest))
-
-
 def show(given: list[str], bench: Bench) -> str:
     """The picture as text; if a file is named, it is written there and the result names it.
 
     Raises UsageError for invalid words, and the errors of the case's graph.
     """
-    request = read(given)
-    suffix = Path(request.output).suffix.lower().removeprefix(".")
-    if suffix in FORMATS and suffix != request.format:
-        raise UsageError(f"the file's name says {suffix}", where=f"show: --output={request.output}", fix=f"write '--format={suffix}'")
-    need_output("show", request.output, "console" if request.format == "text" else request.format)
-    problems = select_cases("show", request.rest).problems
+    words = list[str]()
+    own = {"format": "text", "output": ""}
+    own |= {OPTIONS[option]: value for option, value in own_options("show", OPTIONS, [w for w in given if w != UNFOLD], words)}
+    format, output = parsed_value("show", "--format", own["format"], one_of(*FORMATS)), own["output"]
+    suffix = Path(output).suffix.lower().removeprefix(".")
+    if suffix in FORMATS and suffix != format:
+        raise UsageError(f"the file's name says {suffix}", where=f"show: --output={output}", fix=f"write '--format={suffix}'")
+    need_output("show", output, "console" if format == "text" else format)
+    problems = select_cases("show", words).problems
     if len(problems) != 1 or len(problems[0].globals.policies) != 1:
         count = f"{len(problems)} cases" if len(problems) != 1 else f"{len(problems[0].globals.policies)} policies"
         raise UsageError(f"{count} to draw", where="show", fix="give one --case, one value per option and one --policy")
@@ -65,8 +45,8 @@ def show(given: list[str], bench: Bench) -> str:
     partitions = bench.library(problem.globals.library[0]).partitions(graph, PolicyChoice.read(policy).policy)
     title = problem.description
     picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
-    drawn = FORMATS[request.format](picture if request.is_unfolded or problem.globals.verbose else with_repeats_collapsed(picture))
-    if request.output in ("", STDOUT):
+    drawn = FORMATS[format](picture if UNFOLD in given or problem.globals.verbose else with_repeats_collapsed(picture))
+    if output in ("", STDOUT):
         return drawn
-    write(request.output, drawn + "\n")
-    return f"{request.format}: {request.output}"
+    write(output, drawn + "\n")
+    return f"{format}: {output}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchgraph.core.errors import UsageError
+from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.plugins import contradicts, names
@@ -37,19 +37,30 @@ def parsed_value(command: str, option: str, value: str, parse: Callable[[str], T
         raise UsageError(f"bad value '{value}'", where=f"{command}: {option}", fix=str(bad)) from bad
 
 
-def own_options(command: str, options: Collection[str], given: Sequence[str], rest: list[str]) -> Iterator[tuple[str, str]]:
+def own_options(
+    command: str, options: Collection[str], given: Sequence[str], rest: list[str], *, form: str = " VALUE", barred: str = "-"
+) -> Iterator[tuple[str, str]]:
     """(option, value) for each word that is one of these options, in order; all others are appended to rest.
 
-    Raises UsageError for an option without a value.
+    form, barred: as in `value_of`. Raises UsageError for an option without a value.
     """
     left = list(given)
     while left:
         word = left.pop(0)
         option = word.partition("=")[0]
         if option in options:
-            yield option, value_of(command, word, left)
+            yield option, value_of(command, word, left, form=form, barred=barred)
         else:
             rest.append(word)
+
+
+def need_no_options(command: str, words: Sequence[str], options: Sequence[str], *, allows_others: bool = True) -> None:
+    """Raise UsageError for a word that looks like an option, or for any. options: those that the command has."""
+    for word in words:
+        option = word.partition("=")[0]
+        if not allows_others or (option.startswith("-") and option != STDOUT):
+            fix = did_you_mean(option, options) or f"there {'are' if len(options) > 1 else 'is'} {', '.join(options)}"
+            raise UsageError("unknown option", where=f"{command}: {option}", fix=fix)
 
 
 def need_output(command: str, file: str, kind: str) -> None:

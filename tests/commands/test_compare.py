@@ -480,5 +480,5 @@ def test_csv(here: Path) -> None:
 def test_the_reports_are_those_of_the_help() -> None:
     help = " ".join(CliRunner().invoke(main, ["compare", "--help"]).output.split())
     assert f"--report {'|'.join(command.REPORTS)}[:FILE]" in help
-    assert all(option in help for option in (*command.OPTIONS, *command.FLAGS))
+    assert all(option in help for option in (*command.OPTIONS, command.OTHER_MACHINE))
     assert markdown.render in command.REPORTS.values()

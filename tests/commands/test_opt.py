@@ -102,7 +102,7 @@ def test_a_dumped_stage_is_a_file_to_begin_from(tmp_path: Path) -> None:
         (("--pipeline=simplfy", "-"), "opt: --pipeline=simplfy: no such pass; did you mean 'simplify'?"),
         (("--pipeline=simplify", "-"), "it is for Tensor IR, and there is Graph IR before it; put 'lower' before it"),
         (("--pipeline=decompose", "--isa=avx3", "-"), "opt: --isa: bad value 'avx3'"),
-        (("--pipeline=decompose", "--core=2", "-"), "opt: --core=2: unknown option; did you mean '--cores'?"),
+        (("--pipeline=decompose", "--core=2", "-"), "opt: --core: unknown option; did you mean '--cores'?"),
     ],
 )
 def test_invalid_words_are_refused(words: tuple[str, ...], message: str) -> None:
