@@ -10,16 +10,13 @@ verdict.py              compares outputs with the reference: right, wrong, or pr
 saved_failures.py       --save-failures: a folder per failed case
 implementations.py      what each contender ran on; --check-ref-impl
 localise.py             the first wrong op of a case, alone or within its partition
-library_differences.py  where libraries differ, and which is right
 framework_check.py      the same through the framework layer
 latency.py              the overhead of the framework layer at batch 1 (python -m)
 built.py                compiles a contender's graph and binds it to memory
 timing.py               mode P: measures contenders, interleaved
 simulate.py             mode S: one execution for simulators
-timing_warnings.py      reasons to distrust a measurement
 buffers.py              memory for tensors, shared where lifetimes allow it
 verbose.py              the output of -v
-error_status.py         the status and reason of an exception
 bench.py                clock, libraries and probes, which tests replace
 blas_threads.py         one thread for numpy's products
 machine.py              the machine that is measured on

@@ -23,16 +23,14 @@ from benchgraph.harness import verbose
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.bound import BoundPartition, repeat
 from benchgraph.harness.buffers import last_uses, memory_needed
-from benchgraph.harness.contenders import Contender, Outcomes, contenders_of
+from benchgraph.harness.contenders import Contender, Outcomes, contenders_of, failure
 from benchgraph.harness.cut import WrongCount, compile_all, cut, described
-from benchgraph.harness.error_status import failure
 from benchgraph.harness.implementations import judged, with_implementations
 from benchgraph.harness.inputs import inputs_of
-from benchgraph.harness.library_differences import differences
 from benchgraph.harness.saved_failures import save_evidence, save_unrun
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
-from benchgraph.harness.verdict import Verdict, compare_outputs
+from benchgraph.harness.verdict import Verdict, compare_outputs, differences
 from benchgraph.library.protocol import Compiled
 from benchgraph.measure.phases import phase, timed
 from benchgraph.options.knobs import USM

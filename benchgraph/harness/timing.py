@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from statistics import median
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.implementation import ByPartition
@@ -30,7 +31,6 @@ from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.inputs import inputs_of
-from benchgraph.harness.timing_warnings import distrust
 from benchgraph.machine.cpu_affinity import pinned
 from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import arithmetic
@@ -40,7 +40,7 @@ from benchgraph.measure.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, c
 from benchgraph.measure.streams import for_streams, threads_per_stream
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition
-from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing
+from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing, spread
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
 MOST_CALLED_S = 1e-3  # longer executions vary by more than a call from Python costs
@@ -203,3 +203,34 @@ def policy_timing(built: Built, whole: Timing, alone: Sequence[Timing], called: 
         for i, (p, c, timing) in enumerate(zip(built.partitions, built.compiled, alone, strict=True))
     ]
     return PolicyTiming(built.label, whole, tuple(parts), called)
+
+
+# ---- reasons to distrust a measurement --------------------------------------------------------------------------------
+
+SHORT_SAMPLE_S = 1e-3  # shorter samples are unreliable (pyperf's limit)
+SHORT_COLD_S = 50e-6  # a sample of one execution: calling it from Python takes 1 to 2 us, and two threads meet within 5
+SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are unreliable
+
+
+def distrust(result: Result) -> list[str]:
+    warnings = [line for t in result.timings for line in (*_samples(t, result), *_shares(t, result))]
+    if (moved := spread(result.peak_samples)) >= SPREAD_LIMIT:
+        warnings.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")
+    return warnings
+
+
+def _samples(t: PolicyTiming, result: Result) -> Iterator[str]:
+    if t.timing.spread >= SPREAD_LIMIT:
+        yield f"{t.policy}: quartiles lie {t.timing.spread:.0%} apart; close other programs or raise --max-ms-per-prb"
+    short_s, unit = (SHORT_SAMPLE_S, "1 ms") if result.cold_cache == "none" else (SHORT_COLD_S, "50 us")
+    if t.timing.times == 1 and median(t.timing.samples_s) < short_s:
+        yield f"{t.policy}: samples last under {unit}; the clock is too coarse for them"
+
+
+def _shares(t: PolicyTiming, result: Result) -> Iterator[str]:
+    work = result.roofline(t)
+    if (share := work.peak_share or 0.0) > 1:
+        why = "the machine was busy whenever the peak was measured, or work is left out (--mode=C)"
+        yield f"{t.policy}: {share:.0%} of the peak cannot be; {why}"
+    if (share := work.bandwidth_share or 0.0) > 1:
+        yield f"{t.policy}: {share:.0%} of the bandwidth cannot be; the machine was busy whenever the bandwidth was measured"

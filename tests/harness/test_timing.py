@@ -12,8 +12,7 @@ from benchgraph.core.config import override
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.graph import Graph, GraphBuilder
-from benchgraph.harness.timing import measure
-from benchgraph.harness.timing_warnings import distrust
+from benchgraph.harness.timing import distrust, measure
 from benchgraph.machine.cpu_affinity import allowed_cpus
 from benchgraph.measure.sampling import AGREEING, LEAST_ROUNDS, Rounds, calibrate, called, interleave
 from benchgraph.options.knobs import Globals
