@@ -108,9 +108,9 @@ def _peak(threads: int, arithmetic: str) -> Probe:
 
 
 def _kernel(arithmetic: str) -> Probe:
-    from benchgraph.measure.peak import kernel_probe
+    from benchgraph.measure.peak import KernelProbe
 
-    return kernel_probe(current(), arithmetic)
+    return KernelProbe(current(), arithmetic)
 
 
 def _bandwidth(threads: int, sizes: Sequence[int]) -> Sequence[BandwidthProbe]:

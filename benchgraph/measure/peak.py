@@ -29,7 +29,6 @@ _ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16:
 _FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101, DType.s16: 0x00010001}  # lanes of factors: halves, or ones
 _LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
 _SUMS = range(6)  # tile registers: the latency of a step is 52 cycles, one begins every 16
-_SAMPLE_S, _SAMPLES = 10e-3, 5
 _BLOCK = 256  # a 256 x 256 x 256 multiplication of f32 keeps its 768 KiB in a second-level cache
 
 
@@ -48,20 +47,7 @@ class PeakProbe:
 
     def sample(self) -> float:
         """Operations/s of all threads over about a millisecond; a multiply-add is two."""
-        return self._measure(self._iterations)
-
-    def _measure(self, iterations: int) -> float:
-        return self._threads * iterations * self._flops_per_iteration / seconds(self._run, iterations, self._threads)
-
-    def peak(self) -> float:
-        """Operations/s, the best of several samples of 10 ms."""
-        iterations = int(self._iterations * _SAMPLE_S / BURST_S)
-        return max(self._measure(iterations) for _ in range(_SAMPLES))
-
-
-def peak_flops(threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> float:
-    """Measured operations/s of the vector units with this many threads; in f32 of fused multiply-adds, or of pairs if the ISA has none."""
-    return PeakProbe(threads, target, runtime, arithmetic).peak()
+        return self._threads * self._iterations * self._flops_per_iteration / seconds(self._run, self._iterations, self._threads)
 
 
 class KernelProbe:
@@ -82,10 +68,6 @@ class KernelProbe:
 
     def sample(self) -> float:
         return self._times * 2 * _BLOCK**3 / seconds(self._run, self._times, *self._addresses)
-
-
-def kernel_probe(target: Target, arithmetic: str = "f32") -> KernelProbe:
-    return KernelProbe(target, arithmetic)
 
 
 def _peak_code(threads: int, target: Target, runtime: str | None, arithmetic: str) -> tuple[Code, int]:

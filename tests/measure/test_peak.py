@@ -8,7 +8,7 @@ import pytest
 from benchgraph.codegen.intrinsics import has_fma
 from benchgraph.machine.target import ISAS, host, missing
 from benchgraph.measure import peak
-from benchgraph.measure.peak import ARITHMETIC, KernelProbe, PeakProbe, kernel_probe
+from benchgraph.measure.peak import ARITHMETIC, KernelProbe, PeakProbe
 
 STEPS = ("vfm", "mulps", "addps", "vdpbf16ps", "vpdpbusd", "{vex}\tvpdpbusd", "vpmaddwd", "pmaddwd", "vpaddd", "paddd")
 
@@ -38,7 +38,7 @@ def test_a_turn_is_nothing_but_multiply_adds_in_registers(name: str, arithmetic:
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
 def test_probes_give_plausible_rates(arithmetic: str) -> None:
     assert 1e8 < PeakProbe(1, host(), "seq", arithmetic).sample() < 1e14
-    assert 1e8 < kernel_probe(host(), arithmetic).sample() < 1e14
+    assert 1e8 < KernelProbe(host(), arithmetic).sample() < 1e14
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
