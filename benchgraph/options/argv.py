@@ -140,7 +140,7 @@ class _State:
                 self._set_global(knobs_of(Globals)["--verbose"], option[2:] or "1", word)
             elif option in ("--concise", "-c") and not given:
                 self._set(Word("--concise", word.where), "true", nest)
-            elif self._is_descriptor(word):
+            elif not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files:  # a descriptor
                 self._set(Word(TRIGGER, word.where), word.text, nest)
             elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
                 self._choose(option.removeprefix("--"), word)
@@ -155,9 +155,6 @@ class _State:
     @property
     def _inert(self) -> dict[str, str]:
         return INERT | dict(self.driver.inert if self.driver else {})
-
-    def _is_descriptor(self, word: Word) -> bool:
-        return not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files
 
     def _check_known(self, option: str, word: Word) -> None:
         """Raise UsageError unless the option exists in the present state."""
@@ -203,7 +200,10 @@ class _State:
         elif self.driver and option.text == TRIGGER:
             self._run(value, option)
         elif option.text in self._local:
-            self._set_driver_knob(self._local[option.text], value, option)
+            knob = self._local[option.text]
+            self.knobs[knob.name] = _values(knob, value, option)
+            self.late_knobs.add(knob.name)
+            self._mark_unused(value, option)
         elif option.text in self._inert:
             self.notes[option.text] = f"{option.text} changes nothing: {self._inert[option.text]}"
         elif option.text == MATCH and option.where:  # as in benchdnn, it filters the cases after it, up to --reset
@@ -211,11 +211,6 @@ class _State:
             self._mark_unused(value, option)
         else:
             self._set_global(knobs_of(Globals)[option.text], value, option)
-
-    def _set_driver_knob(self, knob: Knob, value: str, option: Word) -> None:
-        self.knobs[knob.name] = _values(knob, value, option)
-        self.late_knobs.add(knob.name)
-        self._mark_unused(value, option)
 
     def _mark_unused(self, value: str, option: Word) -> None:
         """Record that the option needs a case after it. One that restores a default does not."""
@@ -310,7 +305,10 @@ def _expanded(pending: _PendingCase, first: int) -> list[Problem]:
 def _is_chosen(problem: Problem, match: str) -> bool:
     """Whether --shard and --match select a problem. match: the filter of batch files, applied besides the command line's."""
     part, parts = problem.globals.shard
-    return problem.index % parts == part - 1 and all(_is_matched(each, problem) for each in (problem.globals.match, match) if each)
+    try:
+        return problem.index % parts == part - 1 and all(matches(each, problem.repro) for each in (problem.globals.match, match) if each)
+    except InvalidArguments as bad:
+        raise UsageError(bad.what, where=MATCH, fix=bad.fix) from bad
 
 
 def _content(path: Path) -> str:
@@ -324,13 +322,6 @@ def _content(path: Path) -> str:
     if "\0" in text:
         raise UsageError("no batch file: it holds bytes that are no text", where=str(path), fix="name a file of options")
     return text
-
-
-def _is_matched(pattern: str, problem: Problem) -> bool:
-    try:
-        return matches(pattern, problem.repro)
-    except InvalidArguments as bad:
-        raise UsageError(bad.what, where=MATCH, fix=bad.fix) from bad
 
 
 def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any]:
