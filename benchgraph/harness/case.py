@@ -153,7 +153,9 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
         with outcomes.record_failure(c):
             partitions = cut(problem, graph, c.library, c.side)
             compiled = compile_all(partitions, c.library, c.side.policy)
-            result = _with_partitions(result, c.label, partitions)
+            ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
+            counts, cuts = result.n_partitions | {c.label: len(ops)}, result.partitions | {c.label: ops}
+            result = replace(result, n_partitions=counts, partitions=cuts)
             result = with_implementations(result, c.label, [x.implementations for x in compiled])
             verdict = Verdict()
             if mode is not Mode.init:
@@ -219,11 +221,6 @@ def _reference(graph: Graph, given: dict[int, Array]) -> dict[int, Array]:
 def _elements(tensors: Iterable[LogicalTensor], live: dict[int, Array]) -> dict[int, Array]:
     """The elements of these tensors, which the reference computes with."""
     return {t.id: elements(live[t.id], t) for t in tensors}
-
-
-def _with_partitions(result: Result, policy: str, partitions: Sequence[Partition]) -> Result:
-    ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
-    return replace(result, n_partitions={**result.n_partitions, policy: len(ops)}, partitions={**result.partitions, policy: ops})
 
 
 def _with_verdict(result: Result, contender: Contender, verdict: Verdict) -> Result:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +101,8 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
         click.echo(f"{why} after 0 of {len(line.problems)} cases")
         return RunOutcome(code_of(stopped))
     screen.rest()
-    cases, elapsed_s = _in_order(line, (*begun.held, *ran)), bench.clock() - started
+    by_index = {case.index: case for case in (*begun.held, *ran)}
+    cases, elapsed_s = tuple(by_index[p.index] for p in line.problems if p.index in by_index), bench.clock() - started
     results = ResultSet(line.globals.mode, machine, cases, elapsed_s, begun.origin, len(line.problems))
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
     with awaiting("the reports to be written"), progress_line():
@@ -116,11 +117,6 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
     return RunOutcome(results.exit_code if is_good else ExitCode.failed, results.failures)
 
 
-def _in_order(line: CommandLine, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
-    by_index = {case.index: case for case in cases}
-    return tuple(by_index[p.index] for p in line.problems if p.index in by_index)
-
-
 def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
     """Whether cases have a status that --fail-on names, which is then printed."""
     counts = {name: results.counts[UNWANTED[name]] for name in settings.fail_on if results.counts[UNWANTED[name]]}
@@ -132,15 +128,14 @@ def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
 
 def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[FinishedCase]:
     """The finished cases, in the order in which they finish."""
-    from benchgraph.harness.isolate import run_isolated
+    if jobs:
+        from benchgraph.harness.isolate import run_isolated
 
-    yield from run_isolated(problems, bench, jobs) if jobs else _here(problems, bench)
+        yield from run_isolated(problems, bench, jobs)
+    else:
+        from benchgraph.harness.case import run_all
 
-
-def _here(problems: Sequence[Problem], bench: Bench) -> Iterator[FinishedCase]:
-    from benchgraph.harness.case import run_all
-
-    return map(FinishedCase, run_all(problems, bench, lambda text: click.echo(text, err=True)))
+        yield from map(FinishedCase, run_all(problems, bench, lambda text: click.echo(text, err=True)))
 
 
 def _full(report: str, file: Path) -> str:

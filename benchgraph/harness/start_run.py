@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from benchgraph.core.files import exists
 from benchgraph.harness.resume import GrowingReports, earlier
 from benchgraph.options.argv import CommandLine
-from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
 
@@ -48,25 +47,18 @@ def begin(line: CommandLine, machine: Machine | None, reports: GrowingReports) -
     is_resumed = bool(line.globals.resume) and exists(Path(line.globals.resume))
     if machine and line.globals.resume:
         resumed, found = earlier(Path(line.globals.resume), machine, line.problems)
-    origin = found or (_origin(line.globals) if machine else None)
-    recording = _recording(line.globals, origin)
+    origin, recording = found, None
+    if machine and not origin:
+        from benchgraph.analysis.run_origin import origin as origin_of
+
+        origin = origin_of(line.globals.commit)
+    if origin and line.globals.history:
+        from benchgraph.analysis.history.recording import Recording
+
+        recording = Recording(line.globals.history, origin)
     begun = ResultSet(line.globals.mode, machine, resumed, 0.0, origin, len(line.problems))
     reports.open(line.globals, begun)
     if recording:
         reports.open_one(recording.files, begun)
     done = {case.index for case in resumed}
     return StartedRun([p for p in line.problems if p.index not in done], resumed, origin, recording, is_resumed)
-
-
-def _origin(settings: Globals) -> Origin:
-    from benchgraph.analysis.run_origin import origin
-
-    return origin(settings.commit)
-
-
-def _recording(settings: Globals, origin: Origin | None) -> Recording | None:
-    if not settings.history or origin is None:
-        return None
-    from benchgraph.analysis.history.recording import Recording
-
-    return Recording(settings.history, origin)

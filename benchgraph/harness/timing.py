@@ -63,7 +63,9 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
 
 def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
     settings, outcomes, cuts = problem.globals, Outcomes(problem, contenders), dict[Contender, tuple[Partition, ...]]()
-    notes = list(_notes(session, graph))
+    notes = list[str]()
+    if session.cold.what == "wei" and not any(t.is_constant for t in graph.inputs):
+        notes.append("--cold-cache=wei: no input of the graph is constant, so none of the data were cold")
     for c in contenders:
         with outcomes.record_failure(c):
             try:
@@ -114,12 +116,6 @@ def _built(
             ran[c.label] = built.implementations
             outcomes.record(c, Status.EXECUTED)
     return found
-
-
-def _notes(session: _Session, graph: Graph) -> Iterator[str]:
-    """What the options ask of a measurement and cannot get."""
-    if session.cold.what == "wei" and not any(t.is_constant for t in graph.inputs):
-        yield "--cold-cache=wei: no input of the graph is constant, so none of the data were cold"
 
 
 @dataclass
