@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchgraph.core.formats import counted
-from benchgraph.explain import Arenas, Explanation, Nest, PassStep, StageReport
+from benchgraph.explain import Arenas, Explanation, Nest, StageReport
 from benchgraph.present.terminal import columns, grid, printed, table_text, text_console
 
 MOST = 100  # columns: longer lines are hard to read
@@ -86,7 +86,9 @@ def _memory(out: Console, e: Explanation) -> None:
     for name in ("pass", "ms", "changed", "shared temporaries", "per thread"):
         table.add_column(name, justify="left" if name in ("pass", "changed") else "right", no_wrap=name == "pass", overflow="fold")
     for step in e.passes:
-        table.add_row(step.name, f"{step.seconds * 1e3:.2f}", _changed(step), *map(_optional, (step.shared_bytes, step.thread_bytes)))
+        change = "left out" if step.is_off else "yes" if step.is_changed else ""
+        sizes = ("" if n is None else _bytes(n) for n in (step.shared_bytes, step.thread_bytes))
+        table.add_row(step.name, f"{step.seconds * 1e3:.2f}", change, *sizes)
     _indented(out, table)
     if e.buffers:
         out.print("  temporaries of main", style="bold")
@@ -106,19 +108,11 @@ def _memory(out: Console, e: Explanation) -> None:
         _paragraph(out, f"in place: output {o} may lie over input {i}", "  ")
 
 
-def _changed(step: PassStep) -> str:
-    return "left out" if step.is_off else "yes" if step.is_changed else ""
-
-
 def _peak(a: Arenas) -> str:
     if not a.peak_bytes:
         return "no temporaries"
     saved = f", {_bytes(a.peak_bytes_without_reuse)} if no buffers shared bytes" if a.peak_bytes_without_reuse > a.peak_bytes else ""
     return f"{_bytes(a.peak_bytes)} = {_bytes(a.shared_bytes)} shared + {a.threads} threads x {_bytes(a.thread_bytes)}{saved}"
-
-
-def _optional(nbytes: int | None) -> str:
-    return "" if nbytes is None else _bytes(nbytes)
 
 
 def _bytes(n: int) -> str:

@@ -16,7 +16,8 @@ def render(c: Comparison) -> str:
     for verdict in (Verdict.regressed, Verdict.improved):
         if rows := c.of(verdict):
             parts.append(section(verdict.value.capitalize(), _table(c, rows), len(rows)))
-    parts += [section(title, bullets([code(x) for x in lines]), len(lines)) for title, lines in _lists(c)]
+    lists = [(title, lines) for title, lines in reversed(c.sections.items()) if title != "Regressed"]  # which has a table
+    parts += [section(title, bullets([code(x) for x in lines]), len(lines)) for title, lines in lists]
     for verdict in (Verdict.unknown, Verdict.same):
         if rows := c.of(verdict):
             parts.append(folded(f"{verdict.value.capitalize()} ({len(rows)})", _table(c, rows)))
@@ -32,11 +33,6 @@ def render(c: Comparison) -> str:
 def _mean(c: Comparison, policy: str) -> str:
     raw = f" ({c.raw_means[policy]:.3f} as measured, before the correction for drift)" if c.is_corrected else ""
     return f"{policy} **{c.means[policy]:.3f}**{raw}"
-
-
-def _lists(c: Comparison) -> list[tuple[str, tuple[str, ...]]]:
-    """The most important first, without the section that has a table."""
-    return [(title, lines) for title, lines in reversed(c.sections.items()) if title != "Regressed"]
 
 
 def _table(c: Comparison, rows: Sequence[Row]) -> str:

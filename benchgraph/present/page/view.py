@@ -18,7 +18,6 @@ from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSe
 
 ERRORS = ("wrong", "max abs", "max rel", "max ulp", "L2")
 
-
 Intervals: TypeAlias = dict[tuple[int, str], tuple[float, float] | None]  # of ratios, by the id() of the case and the policy
 
 
@@ -177,22 +176,9 @@ def _case(c: CaseResult, results: ResultSet, key: str, series: Sequence[str], in
     r = c.result
     cells = [*_timed(c, series, intervals), *(_checked(r) if is_checked else ()), Cell(f"{c.elapsed_s:.2f}", c.elapsed_s)]
     phases = tuple((name, f"{s:.3f}") for name, s in c.phases.items())
-    conditions_ = conditions(r, results.mode) if r.timings else ""
-    repro = f"benchgraph {c.repro}"
-    return Case(
-        key,
-        c.index,
-        r.status,
-        split(c.repro).identity_words,
-        repro,
-        r,
-        c.elapsed_s,
-        phases,
-        tuple(cells),
-        conditions_,
-        tuple(_times(r)),
-        tuple(_cuts(r)),
-    )
+    words, repro = split(c.repro).identity_words, f"benchgraph {c.repro}"
+    parts = tuple(cells), conditions(r, results.mode) if r.timings else "", tuple(_times(r)), tuple(_cuts(r))
+    return Case(key, c.index, r.status, words, repro, r, c.elapsed_s, phases, *parts)
 
 
 def _timed(c: CaseResult, series: Sequence[str], intervals: Intervals) -> Iterator[Cell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from benchgraph.core.formats import counted, ranges
-from benchgraph.present.show.picture import Box, Picture
+from benchgraph.present.show.picture import Picture
 from benchgraph.present.terminal import BETWEEN, columns, grid, printed, text_console
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
@@ -13,10 +13,8 @@ COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 def text(picture: Picture) -> str:
     out = text_console(columns())
-    ops, partitions = (
-        counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op"),
-        counted(len(picture.parts), "partition"),
-    )
+    ops = counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op")
+    partitions = counted(len(picture.parts), "partition")
     out.print(f"{picture.title}: {ops}, {partitions} under {picture.policy}")
     for fold in picture.folds:
         block = counted(len(fold.ids), "op")
@@ -36,9 +34,12 @@ def text(picture: Picture) -> str:
 def _table(picture: Picture, number: int, width: int) -> Table:
     """Attributes have a column of their own, or are below the kind on a narrow terminal."""
     heads, rows = ["op", "kind", "reads", "makes", "attributes"], list[list[str]]()
+    given = {w.id: w.label for w in picture.wires if w.source is None}  # inputs of the graph are shown with their label, others by id
     for op in picture.boxes:
         if op.partition == number:
-            rows.append([str(op.id), op.kind + picture.times(op.id), _reads(picture, op), _makes(picture, op), " ".join(op.attrs)])
+            reads = ", ".join(given.get(id, f"%{id}") for id in op.reads)
+            makes = ", ".join(w.label + (" out" if w.is_output else "") for w in picture.wires if w.source == op.id)
+            rows.append([str(op.id), op.kind + picture.times(op.id), reads, makes, " ".join(op.attrs)])
     if sum(max(map(len, column)) + BETWEEN for column in zip(heads, *rows, strict=True)) - BETWEEN > width:
         heads[1:] = ["kind; attributes", "reads", "makes"]
         rows = [[id, f"{kind}\n{attrs}".rstrip(), reads, makes] for id, kind, reads, makes, attrs in rows]
@@ -48,13 +49,3 @@ def _table(picture: Picture, number: int, width: int) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
-
-
-def _reads(picture: Picture, op: Box) -> str:
-    """Inputs of the graph with their label, others by id."""
-    given = {w.id: w.label for w in picture.wires if w.source is None}
-    return ", ".join(given.get(id, f"%{id}") for id in op.reads)
-
-
-def _makes(picture: Picture, op: Box) -> str:
-    return ", ".join(w.label + (" out" if w.is_output else "") for w in picture.wires if w.source == op.id)
