@@ -116,7 +116,8 @@ class Comparison:
     def sections(self) -> dict[str, tuple[str, ...]]:
         """Title -> lines, without empty ones; the most important last, as a terminal shows the end."""
         regressed = tuple(
-            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]{_as_measured(r)}"
+            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]"
+            + (f", {r.raw:.3f} as measured, before the correction for drift" if r.judged.is_corrected else "")
             for r in self.of(Verdict.regressed)
         )
         changes = {
@@ -271,15 +272,11 @@ def _accuracy(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult
     """Outputs whose L2 error changed by the factor ACCURACY or more; the worst run of each side counts."""
     a, b = _distances(before), _distances(after)
     for place in a:
-        if place in b and _errors(was := a[place]) != _errors(now := b[place]):
+        if place in b and ((was := a[place]).l2, was.nonfinite) != ((now := b[place]).l2, now.nonfinite):
             small, large = sorted((was.l2, now.l2))
             if was.nonfinite != now.nonfinite or not large < ACCURACY * small:  # nan is a change too
                 where = f"{was.policy}: {was.where}: tensor {was.tensor} {was.dtype}"
                 yield Change(key, where, _error_text(was), _error_text(now))
-
-
-def _errors(a: Accuracy) -> tuple[float, int]:
-    return a.l2, a.nonfinite
 
 
 def _error_text(a: Accuracy) -> str:
@@ -341,7 +338,3 @@ def interval(j: Judgement) -> str:
 def corrected(j: Judgement) -> str:
     """The ratio corrected for drift; NOTHING where there was no correction."""
     return f"{j.ratio:.3f}" if j.is_corrected else NOTHING
-
-
-def _as_measured(row: Row) -> str:
-    return f", {row.raw:.3f} as measured, before the correction for drift" if row.judged.is_corrected else ""

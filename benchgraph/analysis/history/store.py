@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, select
 
 from benchgraph.analysis.history import tables
 from benchgraph.analysis.history.database import Database
@@ -131,11 +131,7 @@ def runs(database: Database) -> list[RunRow]:
     """All runs, by time. Raises BenchgraphError."""
     with database.reading() as connection:
         rows = connection.execute(select(tables.run).order_by(tables.run.c.started, tables.run.c.id)).mappings().all()
-    return [_run(row) for row in rows]
-
-
-def _run(row: RowMapping) -> RunRow:
-    return RunRow(row["id"], row["machine_id"], row["started"], row["commit_id"], row["is_dirty"], json.loads(row["versions"]))
+    return [RunRow(r["id"], r["machine_id"], r["started"], r["commit_id"], r["is_dirty"], json.loads(r["versions"])) for r in rows]
 
 
 def machines(database: Database) -> dict[int, str]:
