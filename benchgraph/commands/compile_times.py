@@ -16,11 +16,10 @@ from textwrap import wrap
 
 from benchgraph.core.config import environment, module_path
 from benchgraph.core.errors import BenchgraphError, UsageError
-from benchgraph.core.printable import quoted
 from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas_threads import SINGLE
-from benchgraph.harness.command_words import own_options, select_cases
+from benchgraph.harness.command_words import own_options, parsed_value, select_cases
 from benchgraph.harness.cut import cut
 from benchgraph.options.argv import parse
 from benchgraph.options.knobs import Globals
@@ -45,7 +44,9 @@ class Compiled:
 
 def run(given: list[str]) -> str:
     """A table: min and median over runs, in ms. Raises UsageError for invalid words, and the errors of a case's graph."""
-    runs, words = _read(given)
+    runs, words = RUNS, list[str]()
+    for option, value in own_options("compile-times", ["--runs"], given, words):
+        runs = parsed_value("compile-times", option, value, positive)
     command_line = select_cases("compile-times", words)
     if not (problems := command_line.problems):
         raise UsageError("no case to compile", where="compile-times", fix=f"add {command_line.case}")
@@ -76,16 +77,6 @@ def _add(problem: Problem, times: dict[str, tuple[list[float], list[float]]]) ->
             compiled, read = times.setdefault(cold.label, ([], []))
             compiled.append(cold.seconds)
             read.append(warm.seconds)
-
-
-def _read(given: list[str]) -> tuple[int, list[str]]:
-    runs, rest = RUNS, list[str]()
-    for _, value in own_options("compile-times", ["--runs"], given, rest):
-        try:
-            runs = positive(value)
-        except ValueError as bad:
-            raise UsageError(f"{quoted(value)} is no number of runs", where="compile-times: --runs", fix="write --runs=5") from bad
-    return runs, rest
 
 
 def _in_new_process(problem: Problem, cache: str) -> list[Compiled]:

@@ -31,9 +31,9 @@ def test_words_may_come_in_any_order_and_graph_is_the_driver() -> None:
 
 def test_cases_that_cannot_be_timed_are_reported() -> None:
     for words, message in (
-        (["--runs=0", "--case=mlp.json"], "'0' is no number of runs"),
-        (["--runs=x", "--case=mlp.json"], "'x' is no number of runs"),
-        ([f"--runs={'9' * 5000}", "--case=mlp.json"], "...' is no number of runs"),
+        (["--runs=0", "--case=mlp.json"], "--runs: bad value '0'; give an integer from 1 on"),
+        (["--runs=x", "--case=mlp.json"], "--runs: bad value 'x'; give an integer from 1 on"),
+        ([f"--runs={'9' * 5000}", "--case=mlp.json"], "; give an integer of at most 4000 digits"),
         ([], "no case to compile"),
         (["--library=onednn", "--graph", "--case=mlp.json"], "only our own compiler is timed"),
     ):
