@@ -67,41 +67,30 @@ if TYPE_CHECKING:
     from benchgraph.runtime.memory import Allocator
     from benchgraph.runtime.user_pool import ThreadPool
 
+# Module -> the names that it provides
 _HOMES = {
-    "core.dtypes": ("DType",),
+    "core.dtypes": "DType",
     "core.errors": (
-        "BenchgraphError",
-        "ExecutionFailed",
-        "InvalidArguments",
-        "InvalidDataType",
-        "InvalidGraph",
-        "InvalidGraphOp",
-        "InvalidShape",
-        "OutOfMemory",
-        "Status",
-        "Unimplemented",
+        "BenchgraphError ExecutionFailed InvalidArguments InvalidDataType InvalidGraph InvalidGraphOp InvalidShape "
+        "OutOfMemory Status Unimplemented"
     ),
-    "core.tensor": ("LayoutType", "LogicalTensor", "MAX_NDIMS", "PropertyType", "UNKNOWN_DIM", "UNKNOWN_NDIMS", "UNKNOWN_SIZE"),
+    "core.tensor": "LayoutType LogicalTensor MAX_NDIMS PropertyType UNKNOWN_DIM UNKNOWN_NDIMS UNKNOWN_SIZE",
     "library.cache": (
-        "get_compiled_partition_cache_capacity",
-        "get_constant_tensor_cache",
-        "get_constant_tensor_cache_capacity",
-        "set_compiled_partition_cache_capacity",
-        "set_constant_tensor_cache",
-        "set_constant_tensor_cache_capacity",
+        "get_compiled_partition_cache_capacity get_constant_tensor_cache get_constant_tensor_cache_capacity "
+        "set_compiled_partition_cache_capacity set_constant_tensor_cache set_constant_tensor_cache_capacity"
     ),
-    "library.compiled_partition": ("CompiledPartition",),
-    "library.dump": ("GraphDumpMode", "set_dump_mode"),
-    "library.engine": ("Engine", "Stream"),
-    "library.graph": ("Graph",),
-    "library.op": ("Op",),
-    "library.partition": ("FpmathMode", "Partition"),
-    "library.tensor": ("ALLOCATE", "Tensor"),
-    "partition.ir": ("Policy",),
-    "runtime.memory": ("Allocator",),
-    "runtime.user_pool": ("ThreadPool",),
+    "library.compiled_partition": "CompiledPartition",
+    "library.dump": "GraphDumpMode set_dump_mode",
+    "library.engine": "Engine Stream",
+    "library.graph": "Graph",
+    "library.op": "Op",
+    "library.partition": "FpmathMode Partition",
+    "library.tensor": "ALLOCATE Tensor",
+    "partition.ir": "Policy",
+    "runtime.memory": "Allocator",
+    "runtime.user_pool": "ThreadPool",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = [
     "ALLOCATE",
     "MAX_NDIMS",
