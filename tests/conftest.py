@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from benchgraph.harness.blas_threads import use_one_thread
+from tests.support.covering import left_out_combinations
 
 if TYPE_CHECKING:
     from benchgraph.machine.target import Isa
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 # disk cache takes a directory of its own.
 os.environ["BENCHGRAPH_DISK_CACHE_CAPACITY"] = "0"
 os.environ["BENCHGRAPH_COMPILE_JOBS"] = "1"  # and what it does to the compiler would not reach processes that compile
+
+# Processes that tests start load bytecode. Without it each of them would compile the package's source for half a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 use_one_thread()  # numpy's: threads that wait for each other on the processors of other workers took minutes
 
@@ -43,8 +49,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive",
         action="store_true",
-        help="test every sample of every op in every combination of dtypes, and of every shape of quantised products: minutes",
+        help="test every sample of every op in every combination of dtypes, every shape of quantised products, and every combination of "
+        "parameters of tests that are marked `covering`: minutes",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "covering(strength): run a selection of the combinations of parameters (tests/support/covering.py)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects the combinations of parameters that a test marked `covering` does not need, without --exhaustive."""
+    if config.getoption("--exhaustive"):
+        return
+    left_out = left_out_combinations(items)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(tryfirst=True)

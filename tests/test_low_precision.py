@@ -23,9 +23,9 @@ ZPS = ((0, 0), (3, 0), (0, 7), (5, -2))
 @pytest.mark.parametrize("dtypes", PAIRS, ids=lambda pair: "_".join(d.value for d in pair))
 @pytest.mark.parametrize("zps", ZPS, ids=str)
 def test_quantised_products(dtypes: tuple[DType, DType], zps: tuple[int, int], pytestconfig: pytest.Config) -> None:
-    """In one way each, a Latin square, so that any two of dtypes, zero points and way meet; four of the shapes. --exhaustive: all."""
+    """In one way each, so that any two of dtypes, zero points and way occur together; two of the shapes. --exhaustive: all."""
     rng, first = np.random.default_rng(1), PAIRS.index(dtypes) + ZPS.index(zps)
-    chosen = [(WAYS[first % len(WAYS)], SHAPES[i % len(SHAPES)]) for i in range(first, first + 4)]
+    chosen = [(WAYS[first % len(WAYS)], SHAPES[i % len(SHAPES)]) for i in range(first, first + 2)]
     for way, (m, k, n) in product(WAYS, SHAPES) if pytestconfig.getoption("--exhaustive") else chosen:
         transposed, constant, batch = way
         b, shape = GraphBuilder(), (*batch, n, k) if transposed else (*batch, k, n)

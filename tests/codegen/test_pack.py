@@ -19,6 +19,7 @@ from tests.support.packings import check_packing, packing, text_of
 PAIRS = [(src, dst) for dst, sources in PACKED_FROM.items() for src in sorted(sources, key=lambda d: d.value)]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dense", ["rows", "columns"])
 @pytest.mark.parametrize(("src", "dst"), PAIRS, ids=lambda d: d.value)
 def test_every_element_is_converted_to_its_place(src: DType, dst: DType, dense: str, isa: Isa) -> None:

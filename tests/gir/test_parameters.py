@@ -126,7 +126,7 @@ def test_a_nest_of_several_products_takes_forced_columns_only() -> None:
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "variable"])
 @pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)
 def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[str, bool], constant: bool) -> None:
-    """Four of each problem's, spread over the space, with its last panel and its last rows ragged; others where weights are constant."""
+    """Two of each problem's, spread over the space, with its last panel and its last rows ragged; others where weights are constant."""
     p, target = partition(src, wei, attrs, constant=constant), current()
     every = choices(p, target)
     rng = np.random.default_rng(0)
@@ -134,7 +134,7 @@ def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[s
     a = x.swapaxes(-1, -2) if attrs.get("transpose_a") else x
     b = w.swapaxes(-1, -2) if attrs.get("transpose_b") else w
     want = np.maximum(a @ b, 0)
-    for forced in _spread(every, 8)[constant::2]:
+    for forced in _spread(every, 4)[constant::2]:
         dst, asked = np.full(want.shape, np.nan, np.float32), replace(p, options=Options(forced=(forced,)))
         compile_partition(asked).bind([x, w], [dst])()
         found = scheduled(asked, target)

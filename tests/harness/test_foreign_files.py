@@ -135,26 +135,30 @@ def test_without_any_worker_every_case_fails_with_the_reason(monkeypatch: pytest
     assert said.count("FAILED (no worker process could be started: Resource temporarily unavailable; end other processes, or ") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("compare", "fifo", "fifo"), 2),
-        (("report", "fifo"), 2),
-        (("history", "--history=h.db", "--add=fifo"), 2),
-        (("--tuning=fifo", *CASE), 2),
-        (("--resume=fifo", *CASE), 2),
-        (("--report=json:fifo", *CASE), 2),
-        (("--report=csv:fifo", *CASE), 2),
-        (("--resume=link", *CASE), 2),
-    ],
-)
-def test_a_named_pipe_is_refused_and_not_waited_for(words: tuple[str, ...], code: int) -> None:
+EACH_COMMAND = """
+import json, sys
+from click.testing import CliRunner
+from benchgraph.cli import main
+done = [CliRunner().invoke(main, words) for words in json.load(sys.stdin)]
+json.dump([(d.exit_code, d.stdout, d.stderr) for d in done], sys.stdout)
+"""
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for() -> None:
+    """In a process of their own, which can be killed if one of the commands waits."""
     os.mkfifo("fifo")
     Path("link").symlink_to("fifo")
-    command = [sys.executable, "-m", "benchgraph", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
-    assert " pipe, not a file; name " in done.stderr
+    commands = [
+        ("compare", "fifo", "fifo"),
+        ("report", "fifo"),
+        ("history", "--history=h.db", "--add=fifo"),
+        *((option, *CASE) for option in ("--tuning=fifo", "--resume=fifo", "--resume=link", "--report=json:fifo", "--report=csv:fifo")),
+    ]
+    command = [sys.executable, "-c", EACH_COMMAND]
+    done = subprocess.run(command, input=json.dumps(commands), capture_output=True, text=True, timeout=60, check=True)
+    for words, (code, stdout, stderr) in zip(commands, json.loads(done.stdout), strict=True):
+        assert (code, stdout, stderr.count("\n")) == (2, "", 1), words
+        assert " pipe, not a file; name " in stderr, words
 
 
 def test_a_pipe_that_a_shell_gives_is_read_and_written() -> None:

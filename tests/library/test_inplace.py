@@ -119,6 +119,7 @@ def differing(name: str, policy: Policy) -> tuple[list[str], int]:
     return wrong, count
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("policy", [Policy.fused, Policy.post_ops])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_reported_pair_gives_the_same_results(name: str, policy: Policy) -> None:

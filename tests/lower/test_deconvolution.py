@@ -97,6 +97,7 @@ def test_dilation_leaves_phases_with_one_tap() -> None:
     assert multiplications(main.body) == windows * (9 + 3 + 3 + 1) * 64 * 16
 
 
+@pytest.mark.covering(2)
 @STRIDED
 @pytest.mark.parametrize("dilations", [(1, 1), (2, 1), (3, 2)])
 @pytest.mark.parametrize("out", [64, 20])

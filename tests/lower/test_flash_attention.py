@@ -171,6 +171,7 @@ def test_heads_share_keys_and_values() -> None:
     assert_forms_agree(built(scaled, q=(2, 2, 3, 37, 16), keys=331))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("keys", [64 * 5, 64 * 5 + 1, 997])
 @pytest.mark.parametrize("rows", [1, 32, 33])
 def test_ragged_columns_and_rows(keys: int, rows: int) -> None:

@@ -161,6 +161,7 @@ def test_neighbouring_kept_axes_collapse(shape: Shape, strides: Shape | None, ex
     assert [print_tir(s.extent) for s in loops] == extents
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("shape", [(16, 5, 7, 9), (20, 3, 3, 5), (2, 16, 6, 1, 7), (2, 5, 30, 31), (3, 70, 24, 26)], ids=str)
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16], ids=str)
 @pytest.mark.parametrize("kind", ["SoftMax", "LogSoftmax", "ReduceMean"])
@@ -209,6 +210,7 @@ def test_gathers_are_not_repeated() -> None:
     assert len([s for s in walk(main.body) if isinstance(s, Store) and any(load.tensor == main.params[0] for load in loads(s))]) == 1
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("columns", [16, 20, 64, 70, 200])
 @pytest.mark.parametrize("folded", [0, 5, 4097])
 @pytest.mark.parametrize("kind", ["SoftMax", "LogSoftmax", "ReduceL2"])

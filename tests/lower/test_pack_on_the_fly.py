@@ -146,7 +146,7 @@ def assert_right(g: Graph, target: Target) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     m=st.sampled_from([1, 2, 7, 70, 257]),
     groups=st.integers(1, 9),
@@ -167,14 +167,14 @@ BEYOND_CACHES = {  # of L2, which holds 256 bytes then
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(m=st.sampled_from([1, 2, 7, 70]), **BEYOND_CACHES)
 def test_constants_larger_than_caches_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     assert_right(graph(name, m, groups, group, n, constant=True), replace(host(), cores=cores, l2_bytes=256))
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(m=st.sampled_from([1, 9, 16, 70]), **BEYOND_CACHES)
 def test_weights_larger_than_caches_are_right(name: str, m: int, groups: int, group: int, n: int, cores: int) -> None:
     small = replace(host(), cores=cores, l2_bytes=256, llc_bytes=256, emulated=frozenset({DType.bf16}))

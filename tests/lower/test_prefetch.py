@@ -178,6 +178,7 @@ def test_few_rows_prefetch_weights_from_memory(rows: int, llc_bytes: int, is_fet
     assert found == {is_fetched}
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize(("k", "pieces"), [(512, 1), (1024, 2), (1280, 3)])
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
 @pytest.mark.parametrize("transposed", [False, True])

@@ -90,6 +90,7 @@ def test_empty_batches_are_right(kind: str) -> None:
     assert matches_reference(graph)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("taps", [MOST_TAPS, MOST_TAPS + 1, 2 * TAP_GROUP - 1, 2 * TAP_GROUP, 2 * TAP_GROUP + 1, 3 * TAP_GROUP])
 @pytest.mark.parametrize(("data_format", "weights_format"), [("NXC", "XIO"), ("NCX", "OIX")])
 @pytest.mark.parametrize("stride", [1, 5])

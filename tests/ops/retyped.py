@@ -37,7 +37,7 @@ def in_every_dtype(row: OpSpec) -> tuple[tuple[Sample, ...], ...]:
 
 
 def retyped(row: OpSpec) -> tuple[Sample, ...]:
-    """A selection of these: every other sample in one combination, and of any two type variables every pair of dtypes that is legal.
+    """A selection of these: every fourth sample in one combination, and of any two type variables every pair of dtypes that is legal.
 
     A dtype is converted where it is read or written, whatever the third port's is. The pairs are spread over the samples. What comes out
     as a sample of the row itself is left out.
@@ -46,7 +46,7 @@ def retyped(row: OpSpec) -> tuple[Sample, ...]:
     by_dtypes: dict[tuple[tuple[DType, ...], ...], list[Sample]] = {}
     for s in (s for options in samples for s in options):
         by_dtypes.setdefault((s.dtypes, s.out_dtypes), []).append(s)
-    chosen = [options[(i + 1) % len(options)] for i, options in enumerate(samples[::2])]
+    chosen = [options[(i + 1) % len(options)] for i, options in enumerate(samples[::4])]
     shown = {pair for s in (*row.testing.samples, *chosen) for pair in _pairs(row, s)}
     for i, options in enumerate(by_dtypes.values()):
         if not _pairs(row, options[0]) <= shown:

@@ -1,4 +1,4 @@
-"""prefetch-rows: of rows that lie in memory and go through several loops the next one is fetched, all of it and nothing else."""
+"""prefetch-rows: where several loops read a row of a tensor in memory, one of them prefetches the next row, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = PAGE_BYTES // 4
 
 
 def fetched(f: Func, target: Target = SMALL) -> list[For]:
-    """The loops in which something is fetched, once it is in vectors."""
+    """The loops that prefetch something once the whole pipeline has run. The result must compute what `f` does."""
     after = run(f, target)
     assert_same(after, f)
     return [s for s in walk(after.body) if isinstance(s, For) and any(isinstance(c, Prefetch) for c in statements(s.body))]
@@ -50,7 +50,7 @@ def scaled(
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
 def test_all_of_it_and_nothing_else(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
-    (host,) = fetched(scaled(columns, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
+    (host,) = fetched(scaled(columns, rows=8, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
     (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
     nbytes = dtype.nbytes(columns)
     lines = set[int]()
@@ -87,7 +87,7 @@ def test_one_of_the_later_loops_fetches_though_the_first_works_longest() -> None
 
 
 def test_rows_that_l1_does_not_hold_are_not_fetched() -> None:
-    f = scaled(4 * COLUMNS)
+    f = scaled(4 * COLUMNS, rows=4)
     assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES)) != []
     assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES - LINE_BYTES)) == []
 
@@ -95,7 +95,7 @@ def test_rows_that_l1_does_not_hold_are_not_fetched() -> None:
 @pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
 def test_rows_whose_loops_touch_little_are_not_fetched(dtype: DType) -> None:
     """Of what they read, once, and of what they write."""
-    f, touched = scaled(4 * COLUMNS, dtype=dtype), (dtype.nbytes(1) + 4) * 4 * COLUMNS
+    f, touched = scaled(4 * COLUMNS, rows=12, dtype=dtype), (dtype.nbytes(1) + 4) * 4 * COLUMNS
     assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.71))) != []
     assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.69))) == []
 

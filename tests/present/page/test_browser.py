@@ -281,6 +281,7 @@ def test_without_scripts_everything_but_the_pictures_is_there(browser: Browser, 
 # ---- looks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("results", [TIMED, CHECKED], ids=["timed", "checked"])
