@@ -51,6 +51,6 @@ def test_bf16_products_feed_each_other(way: tuple[bool, bool, tuple[int, ...]]) 
     check_two_products(way)
 
 
-def test_padding_is_never_computed_with() -> None:
+def test_padding_is_never_multiplied() -> None:
     """NaN in src's next row and in weights beyond k would show in every sum."""
     check_padding_is_unused()

@@ -25,14 +25,14 @@ def rounded(x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
-def test_every_sort_of_number_is_rounded_as_the_manual_says(lanes: int, cpu: Cpu) -> None:
+def test_every_class_of_number_is_rounded_as_the_manual_says(lanes: int, cpu: Cpu) -> None:
     """The last vector is masked: nothing is written behind the result. Packing has the widest, of two registers."""
     x = numbers(np.random.default_rng(lanes), 1000 + lanes // 2)
     with cpu.executes("vcvtneps2bf16"):
         np.testing.assert_array_equal(rounded(x.view(np.float32), BF16, lanes), to_bf16(x))
 
 
-def test_subnormal_numbers_are_the_difference_to_the_level_below(cpu: Cpu) -> None:
+def test_subnormal_numbers_differ_from_the_level_below(cpu: Cpu) -> None:
     x = numbers(np.random.default_rng(0), 1 << 16)
     is_subnormal = ((x & 0x7F800000) == 0) & ((x & 0x7FFFFFFF) > 0x8000)  # and more than half of the smallest bf16
     native, below = (rounded(x.view(np.float32), isa, 16) for isa in (BF16, BELOW))
@@ -41,6 +41,6 @@ def test_subnormal_numbers_are_the_difference_to_the_level_below(cpu: Cpu) -> No
 
 
 @pytest.mark.parametrize("dense", ["rows", "columns"])
-def test_weights_are_rounded_on_the_way_to_their_place(dense: str, cpu: Cpu) -> None:
+def test_weights_are_rounded_while_they_are_packed(dense: str, cpu: Cpu) -> None:
     with cpu.executes("vcvtneps2bf16"):
         check_packing(DType.f32, DType.bf16, dense, BF16)

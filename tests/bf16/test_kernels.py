@@ -76,7 +76,7 @@ def flushed(x: np.ndarray) -> np.ndarray:
     return np.where(abs(x.astype(np.float32)) < TINY, np.copysign(np.float32(0), x.astype(np.float32)), x).astype(x.dtype)
 
 
-def test_subnormal_operands_are_the_difference(cpu: Cpu) -> None:
+def test_subnormal_operands_differ_from_the_level_below(cpu: Cpu) -> None:
     """The instruction takes them as zeros. Here they are multiplied by what makes them as large as the others."""
     kernel, rng = dense(5, 40, 16, dtypes=DTYPES), np.random.default_rng(4)
     src, wei, acc = operands(kernel)
@@ -96,7 +96,7 @@ def test_subnormal_sums_become_zeros(cpu: Cpu) -> None:
     np.testing.assert_array_equal(native, 0)
 
 
-def test_the_loop_that_measures_the_peak_runs_what_it_counts(cpu: Cpu) -> None:
+def test_the_loop_that_measures_the_peak_runs_the_counted_instructions(cpu: Cpu) -> None:
     turns, before = 7, cpu.executed()["vdpbf16ps"]
     code, operations = peak._peak_code(1, current(), "seq", "bf16")
     ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(code.address("run"))(turns, 1)

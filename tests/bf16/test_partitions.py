@@ -51,7 +51,7 @@ def test_cases_compute_the_reference(words: tuple[str, ...], cpu: Cpu) -> None:
         passes(*words)
 
 
-def test_code_scheduled_for_other_processors_does_too(cpu: Cpu, tuned_for: str) -> None:
+def test_code_for_other_processors_computes_the_reference(cpu: Cpu, tuned_for: str) -> None:
     if tuned_for == "host":
         pytest.skip("this is what the other tests run")
     with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
@@ -73,7 +73,7 @@ def test_products_of_every_shape_feed_each_other(way: tuple[bool, bool, tuple[in
         check_two_products(way)
 
 
-def test_padding_is_never_computed_with(cpu: Cpu) -> None:
+def test_padding_is_never_multiplied(cpu: Cpu) -> None:
     with cpu.executes("vdpbf16ps", "vcvtneps2bf16"):
         check_padding_is_unused()
 
@@ -139,7 +139,7 @@ def test_rounding_is_one_instruction_and_nothing_is_called(partition: Partition,
 # ---- what is compiled for one processor
 
 
-def test_no_processor_finds_what_was_compiled_for_another(cpu: Cpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_key_differs_between_processors(cpu: Cpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The level and all features are in the key, and the level cannot be raised by a user."""
     disk_cache._opened.cache_clear()
     with override(isa=BF16.name, cache_dir=str(tmp_path), disk_cache_capacity=16):

@@ -203,7 +203,7 @@ def code(trap: ctypes.CDLL | None) -> tuple[Code, Bits]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_form_computes_what_the_manual_says_and_changes_its_destination_alone(kind: str, cpu: Cpu, code: tuple[Code, Bits]) -> None:
+def test_every_form_follows_the_manual_and_changes_only_its_destination(kind: str, cpu: Cpu, code: tuple[Code, Bits]) -> None:
     rng, (functions, constants) = np.random.default_rng(KINDS.index(kind)), code
     memory = np.zeros(128, np.uint32)
     start = -memory.ctypes.data % 64 // 4
@@ -244,7 +244,7 @@ def test_thousands_of_sums_are_the_manuals_to_the_bit(cpu: Cpu, code: tuple[Code
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != READS_ALL])
-def test_memory_that_the_mask_leaves_out_is_not_touched(kind: str, bits: int, cpu: Cpu, code: tuple[Code, Bits]) -> None:
+def test_masked_memory_is_not_accessed(kind: str, bits: int, cpu: Cpu, code: tuple[Code, Bits]) -> None:
     """Three elements lie before the end of a page, and the mask has them alone."""
     name = f"{kind} {bits} base zeroing"
     memory = fenced(numbers(np.random.default_rng(1), 3))
@@ -269,7 +269,7 @@ def test_registers_in_their_initial_state_are_zeros_before_and_all_of_them_after
     np.testing.assert_array_equal(after.vectors, before.vectors)
 
 
-def test_threads_are_trapped_beside_each_other(cpu: Cpu, code: tuple[Code, Bits]) -> None:
+def test_threads_trap_concurrently(cpu: Cpu, code: tuple[Code, Bits]) -> None:
     name = "vdpbf16ps 512 disp8 merging"
     entry, turns = code[0].address(f"form{list(FORMS).index(name)}"), 100
     counted = cpu.executed()["vdpbf16ps"]
@@ -314,14 +314,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_address_of_no_page_faults_though_no_element_is_wanted_where_the_manual_says_so(kind: str, trap: ctypes.CDLL | None) -> None:
+def test_an_unmapped_address_faults_with_an_empty_mask_where_the_manual_says_so(kind: str, trap: ctypes.CDLL | None) -> None:
     body, handler = NO_ELEMENT_AT_0 + MASKED_OUT[kind], "" if trap is None else trap._name
     done = subprocess.run([sys.executable, "-c", DYING, handler, body])
     assert done.returncode == (-signal.SIGSEGV if kind == READS_ALL else 0)
 
 
 @pytest.mark.parametrize("code", OTHERS.values(), ids=OTHERS)
-def test_other_illegal_instructions_go_to_whom_they_went_before(code: str, trap: ctypes.CDLL | None) -> None:
+def test_other_illegal_instructions_reach_the_previous_handler(code: str, trap: ctypes.CDLL | None) -> None:
     """Python's faulthandler names the place, and the process dies."""
     if trap is None:
         pytest.skip("this CPU has AVX512_BF16: nothing is trapped")
@@ -330,14 +330,14 @@ def test_other_illegal_instructions_go_to_whom_they_went_before(code: str, trap:
     assert "Illegal instruction" in done.stderr
 
 
-def test_bytes_that_are_run_so_are_one_instruction_of_ours(trap: ctypes.CDLL | None) -> None:
+def test_the_legal_encoding_is_emulated(trap: ctypes.CDLL | None) -> None:
     """The others differ from it in what makes them illegal."""
     if trap is None:
         pytest.skip("this CPU has AVX512_BF16: nothing is trapped")
     assert subprocess.run([sys.executable, "-c", DYING, trap._name, VDPBF16PS]).returncode == 0
 
 
-def test_what_is_sent_by_someone_goes_to_whom_it_went_before(trap: ctypes.CDLL | None) -> None:
+def test_sent_signals_reach_the_previous_handler(trap: ctypes.CDLL | None) -> None:
     if trap is None:
         pytest.skip("this CPU has AVX512_BF16: nothing is trapped")
     text = f"import ctypes, os; ctypes.CDLL({trap._name!r}).bf16_trap_install(); os.kill(os.getpid(), {int(signal.SIGILL)})"

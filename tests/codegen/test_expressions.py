@@ -130,7 +130,7 @@ def test_a_number_beside_nan(op: BinOp, mapped: Mapped, same: Same) -> None:
 
 
 @pytest.mark.parametrize("op", NAN_WINS)
-def test_lanes_fold_to_nan_wherever_it_stands(op: BinOp, isa: Isa, run: Run, same: Same) -> None:
+def test_a_reduction_of_lanes_is_nan_if_any_lane_is(op: BinOp, isa: Isa, run: Run, same: Same) -> None:
     srcs, dsts, stores, memory = [], [], [], []
     for count in (2, 3, 8, 16):
         for where in (*range(count), None):

@@ -48,7 +48,7 @@ def test_the_first_element_is_in_the_low_nibble_and_s4_is_twos_complement() -> N
 
 @every_packed
 @given(layout=layouts(), seed=st.integers(0, 1000))
-def test_what_is_packed_unpacks_to_itself(dtype: DType, layout: tuple[Shape, Shape], seed: int) -> None:
+def test_packed_values_unpack_to_themselves(dtype: DType, layout: tuple[Shape, Shape], seed: int) -> None:
     shape, strides = layout
     values = numbers(dtype, shape, seed)
     memory = pack(values, dtype, strides)
@@ -106,7 +106,7 @@ def test_a_value_of_more_than_four_bits_is_refused(dtype: DType, value: int, mes
 
 @pytest.mark.parametrize("dtype", [DType.s4, DType.u4, DType.s8, DType.f32, DType.bf16, DType.f8_e5m2], ids=lambda d: d.value)
 @pytest.mark.parametrize(("shape", "strides"), [((3, 5), (5, 1)), ((3, 5), (1, 3)), ((3, 5), (17, 3)), ((), ()), ((0, 4), (4, 1))])
-def test_a_view_of_memory_takes_elements_and_gives_them_back(dtype: DType, shape: Shape, strides: Shape) -> None:
+def test_a_view_of_memory_stores_and_loads_elements(dtype: DType, shape: Shape, strides: Shape) -> None:
     tensor = LogicalTensor(0, dtype, shape, strides)
     memory = np.full(tensor.nbytes + 1, 0xFF, np.uint8)
     values = np.arange(prod(shape)).reshape(shape) % 8

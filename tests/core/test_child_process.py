@@ -61,7 +61,7 @@ def test_messages_of_any_size_go_there_and_back(start: Start) -> None:
     assert is_gone(found.pid)
 
 
-def test_it_finds_modules_where_its_parent_does(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_finds_modules_where_its_parent_does(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(root), "relative", *sys.path])
@@ -72,13 +72,13 @@ def test_it_finds_modules_where_its_parent_does(start: Start, tmp_path: Path, mo
     assert "/elsewhere" not in path
 
 
-def test_ctrl_c_reaches_it_only_in_the_parents_group(start: Start) -> None:
+def test_ctrl_c_reaches_a_child_only_in_the_parents_group(start: Start) -> None:
     alone, together = start("says_where"), start("says_where", group=None)
     assert alone.receive()[2] == alone.pid
     assert together.receive()[2] == os.getpgid(0)
 
 
-def test_it_has_the_file_descriptors_that_it_is_given(start: Start) -> None:
+def test_a_child_inherits_the_given_file_descriptors(start: Start) -> None:
     outlet, inlet = os.pipe()
     found = start("reads", fds=[outlet])
     os.write(inlet, b"by the same number")
@@ -96,12 +96,12 @@ def test_it_has_the_file_descriptors_that_it_is_given(start: Start) -> None:
         ("dies_in_a_message", ("was killed by SIGSEGV", signal.SIGSEGV)),
     ],
 )
-def test_how_it_ended_is_told(start: Start, misdeed: str, how: tuple[str, int]) -> None:
+def test_the_end_of_a_child_is_described(start: Start, misdeed: str, how: tuple[str, int]) -> None:
     assert loss(start(misdeed)) == how
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGTERM, "SIGTERM"), (40, "signal 40")])
-def test_the_signal_that_killed_it_is_named(start: Start, number: int, name: str) -> None:
+def test_the_signal_that_killed_a_child_is_named(start: Start, number: int, name: str) -> None:
     found = start("is_killed")
     found.send(number)
     assert loss(found) == (f"was killed by {name}", number)
@@ -115,7 +115,7 @@ RUBBISH = {
 
 
 @pytest.mark.parametrize("what", RUBBISH)
-def test_rubbish_ends_it(start: Start, what: str) -> None:
+def test_an_invalid_message_ends_a_child(start: Start, what: str) -> None:
     found = start("writes")
     found.send(RUBBISH[what])
     how, number = loss(found)
@@ -124,13 +124,13 @@ def test_rubbish_ends_it(start: Start, what: str) -> None:
     assert number == 0
 
 
-def test_one_that_closes_its_pipe_and_lives_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_closes_its_pipe_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "EXIT_S", 0.05)
     assert loss(start("closes")) == ("closed its pipe", 0)
 
 
 @pytest.mark.parametrize("misdeed", ["hangs", "echoes"])
-def test_one_that_hangs_or_was_stopped_can_be_killed_twice(start: Start, misdeed: str) -> None:
+def test_a_child_that_hangs_or_is_stopped_can_be_killed_twice(start: Start, misdeed: str) -> None:
     found = start(misdeed)
     if misdeed == "echoes":
         found.send("it runs")
@@ -142,7 +142,7 @@ def test_one_that_hangs_or_was_stopped_can_be_killed_twice(start: Start, misdeed
     found.kill()
 
 
-def test_one_that_is_dead_can_be_sent_to(start: Start) -> None:
+def test_sending_to_a_dead_child_is_no_error(start: Start) -> None:
     found = start("leaves")
     assert found.pipe.poll(PATIENCE_S)
     for _ in range(2):
@@ -150,7 +150,7 @@ def test_one_that_is_dead_can_be_sent_to(start: Start) -> None:
     assert loss(found) == ("exited with code 3", 0)
 
 
-def test_what_it_started_does_not_hide_its_death(start: Start) -> None:
+def test_grandchildren_do_not_hide_the_end_of_a_child(start: Start) -> None:
     found = start("leaves_an_orphan")
     orphan = found.receive()
     try:
@@ -160,7 +160,7 @@ def test_what_it_started_does_not_hide_its_death(start: Start) -> None:
         os.kill(orphan, signal.SIGKILL)
 
 
-def test_where_there_is_no_interpreter_nothing_is_left_open(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_leaves_no_file_open(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError) as caught:
@@ -169,7 +169,7 @@ def test_where_there_is_no_interpreter_nothing_is_left_open(start: Start, monkey
     assert caught
 
 
-def test_one_whose_parent_is_gone_ends(start: Start) -> None:
+def test_a_child_without_a_parent_ends(start: Start) -> None:
     found = start("hangs", parent=os.getppid())  # not its parent: as if the one that started it had died meanwhile
     assert loss(found) == ("exited with code 1", 0)
 
@@ -185,7 +185,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_it_does_not_outlive_a_parent_that_is_killed() -> None:
+def test_a_child_does_not_outlive_a_killed_parent() -> None:
     killed = subprocess.run([sys.executable, "-c", ORPHANED], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
     assert killed.returncode == -signal.SIGKILL
     orphan, end = int(killed.stdout), time.monotonic() + PATIENCE_S
@@ -196,7 +196,7 @@ def test_it_does_not_outlive_a_parent_that_is_killed() -> None:
         pytest.fail("it does")
 
 
-def test_a_fork_of_the_parent_does_not_kill_it(start: Start) -> None:
+def test_a_fork_of_the_parent_does_not_kill_the_child(start: Start) -> None:
     found = start("echoes")
     fork = os.fork()
     if not fork:
@@ -209,7 +209,7 @@ def test_a_fork_of_the_parent_does_not_kill_it(start: Start) -> None:
     assert found.receive() == "it lives"
 
 
-def test_what_it_prints_is_kept_and_taken_once(start: Start) -> None:
+def test_output_of_a_child_is_kept_and_taken_once(start: Start) -> None:
     printed = CapturedOutput()
     found = start("prints", stderr=printed.file)
     assert printed.take() == ""

@@ -7,14 +7,14 @@ from benchgraph.machine.target import PAGE_BYTES
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, PAGE_BYTES + 1, HUGE_FROM - 1, HUGE_FROM, HUGE_BYTES, 2 * HUGE_BYTES + 1])
-def test_all_of_it_is_there_from_the_start_of_a_page_on(nbytes: int) -> None:
+def test_pages_are_zeroed_writable_and_aligned(nbytes: int) -> None:
     mapping, start = pages(nbytes)
     assert (address(mapping) + start) % (HUGE_BYTES if nbytes >= HUGE_FROM else PAGE_BYTES) == 0
     assert mapping[start : start + nbytes] == bytes(nbytes)
     mapping[start : start + nbytes] = b"\7" * nbytes
 
 
-def test_what_was_given_back_is_not_used_again_as_it_was() -> None:
+def test_freed_pages_do_not_keep_their_contents() -> None:
     mapping, start = pages(HUGE_FROM)
     mapping[start : start + 3] = b"old"
     mapping.close()
@@ -36,6 +36,6 @@ def test_large_memory_is_whole_huge_pages(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("nbytes", [1 << 60, 1 << 80])
-def test_more_than_the_machine_has_is_an_error_of_the_system(nbytes: int) -> None:
+def test_too_many_pages_raise_an_os_error(nbytes: int) -> None:
     with pytest.raises(OSError):
         pages(nbytes)

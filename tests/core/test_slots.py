@@ -39,7 +39,7 @@ def apart(values: list[Value], found: Plan) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(programs())
-def test_values_that_live_together_lie_apart(values: list[Value]) -> None:
+def test_values_that_are_live_together_do_not_overlap(values: list[Value]) -> None:
     by_id = {v.id: v for v in values}
     for found in plans(values):
         apart(values, found)
@@ -51,7 +51,7 @@ def test_values_that_live_together_lie_apart(values: list[Value]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(programs())
-def test_it_takes_no_more_than_memory_for_each(values: list[Value]) -> None:
+def test_slots_need_no_more_memory_than_separate_buffers(values: list[Value]) -> None:
     assert all(found.nbytes <= sum(v.nbytes for v in values) for found in plans(values))
 
 
@@ -62,7 +62,7 @@ def test_a_chain_takes_two_slots_and_in_place_one() -> None:
     assert [found.slots for found in plans(over)] == [(100,)] * 4
 
 
-def test_what_is_read_again_is_not_overwritten() -> None:
+def test_values_that_are_read_later_are_not_overwritten() -> None:
     """Value 0 is read in step 2, so value 1, made in step 1, has other memory although step 1 may overwrite its input."""
     found = plan([Value(0, 100, 0, 2), Value(1, 100, 1, 2, (0,))])
     assert len(found.slots) == 2
@@ -77,7 +77,7 @@ def test_the_smallest_slot_that_fits_is_taken_and_the_largest_grows() -> None:
     assert found.slots == (400, 100)
 
 
-def test_a_slot_that_may_not_grow_stays_and_a_new_one_is_made() -> None:
+def test_a_slot_of_fixed_size_is_kept_and_a_new_one_is_added() -> None:
     found = plan(FOUR, prefer=Prefer.smallest, grows=False)
     assert found.slot == {0: 0, 1: 1, 2: 1, 3: 2}
     assert found.slots == (300, 100, 400)
@@ -89,5 +89,5 @@ def test_the_slot_that_was_used_last_is_taken_though_a_smaller_one_fits() -> Non
     assert plan(values, prefer=Prefer.smallest).slot[2] == 0
 
 
-def test_of_slots_that_are_alike_the_one_grows_that_was_used_least_recently() -> None:
+def test_of_equal_slots_the_least_recently_used_one_grows() -> None:
     assert plan([Value(0, 100, 0, 2), Value(1, 100, 0, 1), Value(2, 200, 3, 3)]).slots == (100, 200)

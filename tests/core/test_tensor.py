@@ -31,7 +31,7 @@ f32, s4 = DType.f32, DType.s4
 T = LogicalTensor(7, f32, (2, 3))
 
 
-def test_what_is_not_said_is_unknown() -> None:
+def test_unspecified_fields_are_unknown() -> None:
     t = LogicalTensor(7, f32)
     assert (t.ndims, t.shape, t.strides, t.layout_type) == (UNKNOWN_NDIMS, None, None, LayoutType.strided)
     assert not t.has_known_shape
@@ -39,7 +39,7 @@ def test_what_is_not_said_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(("ndims", "shape"), [(UNKNOWN_NDIMS, None), (0, ()), (3, (UNKNOWN_DIM,) * 3)])
-def test_a_rank_may_be_all_that_is_known(ndims: int, shape: Shape | None) -> None:
+def test_the_rank_may_be_known_without_dims(ndims: int, shape: Shape | None) -> None:
     t = LogicalTensor.of_rank(7, f32, ndims, LayoutType.any, PropertyType.constant)
     assert (t.ndims, t.shape, t.layout_type, t.is_constant) == (ndims, shape, LayoutType.any, True)
 
@@ -89,12 +89,12 @@ def test_twelve_dims_are_the_most() -> None:
         (lambda: T.get_layout_id(), "logical tensor 7: its layout is strided; only opaque layouts have an id"),
     ],
 )
-def test_what_cannot_be_is_refused(make: Callable[[], object], says: str) -> None:
+def test_invalid_tensors_are_refused(make: Callable[[], object], says: str) -> None:
     with pytest.raises(InvalidArguments, match=says):
         make()
 
 
-def test_it_is_a_value() -> None:
+def test_equal_tensors_compare_and_hash_equal() -> None:
     """Immutable, copied and sent as it is."""
     with pytest.raises(FrozenInstanceError):
         T.id = 8  # type: ignore[misc]

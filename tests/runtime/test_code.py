@@ -59,7 +59,7 @@ def test_ir_that_llvm_refuses_raises(text: str) -> None:
         load(text, host().isa, {})
 
 
-def test_the_texts_of_every_stage_are_there() -> None:
+def test_the_text_of_every_stage_is_available() -> None:
     code = load("define i64 @f() {\n  %x = add i64 1, 2\n  ret i64 %x\n}", host().isa, {})
     assert "add" in code.text
     assert "ret i64 3" in code.optimized_ir()
@@ -83,7 +83,7 @@ def test_jit_binds_the_configured_runtime() -> None:
     assert code.threads == host().cores
 
 
-def test_the_runtime_is_got_ready_while_units_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runtime_is_prepared_while_units_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what there is against it is raised where it is bound to."""
     is_asked = threading.Event()
 
@@ -129,7 +129,7 @@ def test_a_text_is_compiled_while_the_next_one_is_written(monkeypatch: pytest.Mo
         assert [unit.text for unit in all_kept(written(), host().isa)] == [CALLEE, CALLER]
 
 
-def test_what_nobody_has_begun_is_compiled_by_who_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_has_not_started_is_compiled_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two cores are two threads at work: the other one's text is ready only after one of this one's."""
     asking, is_mine_ready = threading.get_ident(), threading.Event()
 
@@ -148,7 +148,7 @@ def test_what_nobody_has_begun_is_compiled_by_who_asked(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("cores", [1, 8])
-def test_what_was_compiled_is_kept_by_who_asked(cores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_the_callers_thread_accesses_the_disk_cache(cores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever comes back from a system call waits for its turn; and remarks belong to the thread that asked."""
     at_disk = set[int]()
     for name, method in (("get", Store.get), ("put", Store.put)):
@@ -168,14 +168,14 @@ BLENDED = """define <8 x i16> @f(<8 x i16> %a, <8 x i16> %b) noinline optnone {
 }"""
 
 
-def test_what_is_not_to_be_optimised_is_not_meant_for_optimised_code_either() -> None:
+def test_optnone_units_are_compiled_at_the_fast_level() -> None:
     """At the other level LLVM 22 ends the process: it takes the blend's mask, 0b10001010, for a negative number of more than 8 bits."""
     assert compile_cached(BLENDED, host().isa).object
     assert code_generation_level(BLENDED) == FAST_COMPILE
     assert code_generation_level(CALLER) == OPTIMISED
 
 
-def test_what_a_text_raises_is_raised() -> None:
+def test_the_error_of_an_invalid_text_is_raised() -> None:
     with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
         all_kept((CALLEE, "define"), host().isa)
 
@@ -203,7 +203,7 @@ OWNED = {  # what makes something of LLVM's, and what frees it
 }
 
 
-def test_all_that_a_compilation_makes_of_llvms_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compilation_frees_every_llvm_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that compiles for days would else grow by it. The target machine that links goes with the engine."""
     gc.collect()  # or what other tests left in cycles is freed, and counted, meanwhile
     count = Counter[str]()
@@ -230,7 +230,7 @@ def locked() -> AbstractContextManager[None]:
     return held
 
 
-def test_what_has_no_code_is_said_in_llvms_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_code_generation_raises_llvms_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(name: str, *types: object) -> Callable[..., int]:
         def emit(machine: object, module: object, is_object: int, error: Any) -> int:
             error._obj.value = b"cannot select"

@@ -43,7 +43,7 @@ def file(s: Store) -> Path:
     return found
 
 
-def test_what_is_put_is_got_and_counted(kept: Store) -> None:
+def test_a_stored_value_is_loaded_and_counted(kept: Store) -> None:
     assert kept.get(KIND, KEY) is None
     kept.put(KIND, KEY, b"content")
     assert kept.get(KIND, KEY) == b"content"
@@ -52,7 +52,7 @@ def test_what_is_put_is_got_and_counted(kept: Store) -> None:
     assert file(kept).stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_left_beside_a_file(kept: Store) -> None:
+def test_no_temporary_file_is_left_beside_a_file(kept: Store) -> None:
     for content in (b"1", b"22"):
         kept.put(KIND, KEY, content)
     assert [p.name for p in file(kept).parent.iterdir()] == [f"{KIND}-{KEY}"]
@@ -72,7 +72,7 @@ def test_nothing_is_left_beside_a_file(kept: Store) -> None:
     ],
     ids=["torn", "halved", "empty", "changed", "longer", "other format", "wrong checksum"],
 )
-def test_a_spoilt_file_counts_as_absent_and_goes(kept: Store, spoil: Callable[[bytes], bytes]) -> None:
+def test_a_corrupt_file_counts_as_absent_and_is_deleted(kept: Store, spoil: Callable[[bytes], bytes]) -> None:
     kept.put(KIND, KEY, b"content")
     path = file(kept)
     path.write_bytes(spoil(path.read_bytes()))
@@ -184,7 +184,7 @@ def test_a_directory_that_was_opened_up_meanwhile_is_not_used(tmp_path: Path, sp
     assert not (kept.directory / "b").exists()
 
 
-def test_what_is_asked_is_what_was_opened(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permissions_are_checked_on_the_opened_folder(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that takes another one's place while it is looked at: the open one counts."""
     kept.put(KIND, KEY, b"content")
     folder, really_ask = kept.directory / KEY[0], os.fstat
@@ -227,7 +227,7 @@ def test_a_link_to_the_directory_is_followed_to_what_is_asked(tmp_path: Path) ->
     assert remarks
 
 
-def test_the_size_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> None:
+def test_the_size_is_bounded_and_the_most_recently_used_files_stay(tmp_path: Path) -> None:
     s = Store(tmp_path, SHARDS * 1000)
     keys = [f"a{i}" for i in range(8)]
     for i, key in enumerate(keys):
@@ -240,7 +240,7 @@ def test_the_size_is_bounded_and_what_was_used_last_stays(tmp_path: Path) -> Non
     assert left == ["a0", "a5", "a6", "a7"]
 
 
-def test_what_is_larger_than_a_folder_is_not_kept(tmp_path: Path) -> None:
+def test_a_value_larger_than_a_folder_is_not_stored(tmp_path: Path) -> None:
     s = Store(tmp_path, SHARDS * 1000)
     s.put(KIND, "a0", bytes(500))
     s.put(KIND, "a1", bytes(1000))
@@ -248,7 +248,7 @@ def test_what_is_larger_than_a_folder_is_not_kept(tmp_path: Path) -> None:
     assert s.get(KIND, "a1") is None
 
 
-def test_what_dead_writers_have_left_goes_and_what_is_being_written_stays(kept: Store) -> None:
+def test_temporary_files_of_dead_writers_are_deleted_and_others_stay(kept: Store) -> None:
     folder = kept.directory / KEY[0]
     folder.mkdir()
     dead, alive = folder / ".new-1", folder / ".new-2"
@@ -288,7 +288,7 @@ def fails_with(code: int, monkeypatch: pytest.MonkeyPatch, name: str) -> list[in
 
 
 @pytest.mark.parametrize(("code", "name"), [(errno.ENOSPC, "replace"), (errno.EROFS, "open"), (errno.EACCES, "open")])
-def test_where_nothing_can_be_written_one_remark_says_so(code: int, name: str, kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_remark_reports_a_cache_that_cannot_be_written(code: int, name: str, kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.put(KIND, "b0", b"before")
     with collected() as remarks, monkeypatch.context() as patch:
         calls = fails_with(code, patch, name)
@@ -334,14 +334,14 @@ def test_a_file_in_the_directorys_place_is_no_store(tmp_path: Path) -> None:
     assert "Not a directory" in remarks[0]
 
 
-def test_capacity_0_is_none(tmp_path: Path) -> None:
+def test_capacity_0_disables_the_cache(tmp_path: Path) -> None:
     with override(cache_dir=str(tmp_path / "cache"), disk_cache_capacity=0), collected() as remarks:
         assert store() is None
     assert not remarks
     assert not (tmp_path / "cache").exists()
 
 
-def test_off_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_disables_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with override(cache_dir=from_environment({"BENCHGRAPH_CACHE_DIR": "off"}).cache_dir, disk_cache_capacity=1):
         assert store() is None

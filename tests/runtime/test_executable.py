@@ -201,7 +201,7 @@ def test_a_chain_runs_init_first() -> None:
     np.testing.assert_array_equal(dst, src * (wei + 10))
 
 
-def test_a_chain_of_strangers_is_refused() -> None:
+def test_a_chain_of_other_objects_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="cannot chain a str"):
         chain(["x"])
 
@@ -292,7 +292,7 @@ def test_an_output_may_lie_over_the_input_it_is_paired_with() -> None:
     np.testing.assert_array_equal(x, -np.arange(6, dtype=np.float32))
 
 
-def test_only_whole_and_only_as_paired() -> None:
+def test_an_output_may_overlap_only_its_paired_input_and_only_completely() -> None:
     e, memory, apart = negated(), np.zeros(12, np.float32), np.zeros(6, np.float32)
     refusals = {
         r"output 0 \(a\): it overlaps input 0 \(x\); give it exactly that memory, or": ([memory[:6], apart], [memory[1:7], apart.copy()]),
@@ -306,7 +306,7 @@ def test_only_whole_and_only_as_paired() -> None:
             e.bind(inputs, outputs)
 
 
-def test_memory_in_the_gaps_of_another_array_is_memory_of_its_own() -> None:
+def test_memory_in_the_gaps_of_another_array_does_not_overlap_it() -> None:
     src, dst = (tensor(n, F32, (3, 2), Scope.param, strides=(4, 1)) for n in ("src", "dst"))
     moves = [Store(flat(dst), (Const(i),), Load(flat(src), (Const(i),))) for i in (0, 1, 4, 5, 8, 9)]
     e = executable(Func("main", (flat(src), flat(dst)), seq(*moves)), called((src,), (dst,)))

@@ -18,7 +18,7 @@ def test_buffers_are_aligned_and_of_the_asked_size(nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 65, HUGE_FROM - 1, HUGE_FROM, HUGE_BYTES + 1])
-def test_what_is_measured_or_kept_has_pages_of_its_own(nbytes: int) -> None:
+def test_measured_and_constant_buffers_have_separate_pages(nbytes: int) -> None:
     for buffer in (mapped(nbytes), allocate(nbytes, Use.persistent)):
         assert buffer.nbytes == max(nbytes, 1)
         assert buffer.ctypes.data % (HUGE_BYTES if nbytes >= HUGE_FROM else 64) == 0
@@ -31,6 +31,6 @@ def test_an_empty_buffer_has_an_address_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("of", [aligned, mapped])
-def test_more_than_the_machine_has_is_out_of_memory(of: Callable[[int], object]) -> None:
+def test_a_buffer_larger_than_memory_raises_out_of_memory(of: Callable[[int], object]) -> None:
     with pytest.raises(OutOfMemory, match="cannot allocate"):
         of(1 << 60)

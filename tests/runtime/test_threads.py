@@ -184,7 +184,7 @@ def test_a_caller_that_fell_asleep_wakes_up() -> None:
     assert (found[:, 1:] == found[:, 1:2]).all()
 
 
-def test_whoever_is_woken_too_early_goes_back_to_sleep() -> None:
+def test_a_worker_woken_too_early_goes_back_to_sleep() -> None:
     """As by a caller that saw a worker asleep, was held up, and took the flag of its next sleep: the worker ran its last region again."""
     code, (_, pool) = compiled("threadpool", 3), runtimes._code("threadpool", 3)
     assert pool is not None
@@ -312,7 +312,7 @@ def test_omp_without_a_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "threads", "message"), [("tbb", 2, "'tbb'.*auto, omp"), ("seq", 0, "0 threads; use at least one")])
-def test_what_cannot_be_is_refused(kind: str, threads: int, message: str) -> None:
+def test_invalid_runtimes_and_thread_counts_are_refused(kind: str, threads: int, message: str) -> None:
     with pytest.raises(InvalidArguments, match=message):
         runtime_symbol(kind, threads)
 

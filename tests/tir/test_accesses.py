@@ -55,7 +55,7 @@ def apart(extents: tuple[int, int, int], *forms: Form) -> bool:
         ((4, 1, 16), [(16, 24, 1, 0)], True),  # there is one row only
     ],
 )
-def test_what_is_far_apart_does_not_count(extents: tuple[int, int, int], forms: list[Form], answer: bool) -> None:
+def test_distant_accesses_are_independent(extents: tuple[int, int, int], forms: list[Form], answer: bool) -> None:
     assert says(nest(extents, *forms)) is answer
 
 
@@ -64,5 +64,5 @@ few = st.integers(0, 12)
 
 @settings(max_examples=400)
 @given(st.tuples(*3 * [st.integers(1, 4)]), st.lists(st.tuples(st.integers(1, 8), few, few, few), min_size=1, max_size=2))
-def test_what_is_said_to_be_apart_never_meets(extents: tuple[int, int, int], forms: list[Form]) -> None:
+def test_accesses_reported_disjoint_never_overlap(extents: tuple[int, int, int], forms: list[Form]) -> None:
     assert apart(extents, *forms) or not says(nest(extents, *forms))

@@ -37,7 +37,7 @@ from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, loop, n
 BEFORE = before("attach-post-ops")
 
 
-def test_narrow_results_that_no_cache_keeps_are_made_in_registers_too() -> None:
+def test_narrow_results_larger_than_caches_are_computed_in_registers() -> None:
     f = product(scaled, m=32, y=param("y", 32, N, dtype=DType.bf16))
     assert len(post_ops(run(f, replace(TARGET, llc_bytes=1)))) == 1
 
@@ -50,7 +50,7 @@ def post_ops(f: Func) -> list[PostOps]:
     return [s.post_ops for s in walk(f.body) if isinstance(s, Brgemm) and s.post_ops is not None]
 
 
-def test_what_may_run_on_register_tiles_does() -> None:
+def test_post_ops_run_on_register_tiles() -> None:
     def check(f: Func) -> None:
         before = lowered(f)
         after = attach_post_ops(before, TARGET)
@@ -136,7 +136,7 @@ STAYS: dict[str, Func] = {
 }
 
 
-def test_what_may_not_stays_where_it_is() -> None:
+def test_other_post_ops_are_not_attached() -> None:
     def check(f: Func) -> None:
         before = lowered(f)
         assert attach_post_ops(before, TARGET) is before
@@ -144,7 +144,7 @@ def test_what_may_not_stays_where_it_is() -> None:
     all_hold(check, {name: (f,) for name, f in STAYS.items()})
 
 
-def test_a_result_that_may_lie_on_an_operand_is_stored_behind_the_product() -> None:
+def test_a_result_that_may_alias_an_operand_is_stored_after_the_product() -> None:
     f = lowered(product(scaled, n=16, m=6))
     on_rows = replace(f, inplace=(InplacePair("y", "x"),))
     assert attach_post_ops(on_rows, TARGET) is on_rows
@@ -152,7 +152,7 @@ def test_a_result_that_may_lie_on_an_operand_is_stored_behind_the_product() -> N
     assert len(post_ops(attach_post_ops(f, TARGET))) == 1
 
 
-def test_a_result_that_shares_bytes_with_the_rows_is_stored_behind_the_product() -> None:
+def test_a_result_that_overlaps_the_accumulator_is_stored_after_the_product() -> None:
     """plan-buffers may give what is not read again to what is stored next."""
     rows, acc = (Tensor(name, DType.f32, (256,), (1,), Scope.shared, offset=at) for name, at in (("a", 0), ("t", 4096)))
     for offset, count in ((1024, 1), (512, 0)):
@@ -168,7 +168,7 @@ def _ramp(row: Expr) -> Expr:
     return Ramp(mul(row, 16), 1, 16)
 
 
-def test_verify_holds_post_ops_to_their_vector() -> None:
+def test_verify_checks_the_vector_of_post_ops() -> None:
     f = attach_post_ops(lowered(product(biased)), TARGET)
     (g,) = (s for s in walk(f.body) if isinstance(s, Brgemm))
     assert g.post_ops is not None
@@ -182,7 +182,7 @@ def test_verify_holds_post_ops_to_their_vector() -> None:
             verify(replace(f, body=bad))
 
 
-def test_weights_that_the_result_may_lie_on_are_read_to_the_end_first() -> None:
+def test_weights_that_may_alias_the_result_are_read_before_it_is_written() -> None:
     """As many rows as the product is deep: mark-inplace says that y may be given w's memory."""
     f = lowered(product(scaled, m=K))
     assert InplacePair("y", "w") in f.inplace

@@ -36,18 +36,18 @@ def test_time_grows_with_extents() -> None:
     assert nanoseconds(replace(loop(2), extent=Var("n")), TARGET) == float("inf")
 
 
-def test_a_random_number_is_worth_its_rounds() -> None:
+def test_a_random_number_costs_its_rounds() -> None:
     store, place = Store(filled(8), (Const(0),), f32(1.0)), Const(3)
     drawn = replace(store, value=Cast(Random(place, place, place), DType.f32))
     assert nanoseconds(drawn, TARGET) > 100 * nanoseconds(store, TARGET)
 
 
 @pytest.mark.parametrize(("extent", "cores", "pays"), [(EVEN - 1, 2, False), (EVEN + 1, 2, True), (EVEN - 1, 4, True), (10**9, 1, False)])
-def test_a_loop_is_shared_out_where_that_saves_more_than_it_costs(extent: int, cores: int, pays: bool) -> None:
+def test_a_loop_is_parallelised_where_that_saves_time(extent: int, cores: int, pays: bool) -> None:
     assert pays_in_parallel(loop(extent), replace(TARGET, cores=cores)) is pays
 
 
-def test_tests_share_out_everything() -> None:
+def test_tests_parallelise_every_loop() -> None:
     assert current().shares_all
     with override(parallel="auto"):
         assert not current().shares_all
@@ -55,7 +55,7 @@ def test_tests_share_out_everything() -> None:
 
 
 @pytest.mark.parametrize(("extent", "kind", "calls"), [(8, LoopKind.outlined, 0), (2 * EVEN, LoopKind.parallel, 1)])
-def test_a_loop_that_is_not_shared_out_asks_for_no_threads(extent: int, kind: LoopKind, calls: int) -> None:
+def test_a_loop_that_is_not_parallelised_needs_no_threads(extent: int, kind: LoopKind, calls: int) -> None:
     func = serialise_short_loops(Func("main", (filled(extent),), loop(extent)), TARGET)
     assert [s.kind for s in walk(func.body) if isinstance(s, For)] == [kind]
     text = "".join(emit([func], TARGET))

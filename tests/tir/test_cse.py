@@ -35,7 +35,7 @@ def test_an_expression_used_twice_gets_a_register() -> None:
     assert text(times(binary(BinOp.add, e, f32(1.0)), e)) == ["a = exp(x[i])", "(a + 1.0) * a"]
 
 
-def test_equal_expressions_that_are_two_objects_stay_two() -> None:
+def test_equal_expressions_of_two_objects_are_not_merged() -> None:
     assert text(times(unary(UnOp.exp, at(X, i)), unary(UnOp.exp, at(X, i)))) == ["exp(x[i]) * exp(x[i])"]
 
 

@@ -45,15 +45,15 @@ def loops(f: Func) -> list[str]:
     [(60, 60, ["j", "i"]), (200, 30, ["i_block", "j", "i"]), (30, 200, ["j_block", "j", "i"])],
     ids=["one tile", "long columns", "long rows"],
 )
-def test_sides_of_more_than_a_block_are_cut(rows: int, columns: int, found: list[str]) -> None:
+def test_loops_longer_than_a_block_are_tiled(rows: int, columns: int, found: list[str]) -> None:
     assert loops(nest(rows, columns, at_columns(rows), at(X, at_rows(columns)))) == found
 
 
-def test_where_nothing_is_read_across_there_are_no_blocks() -> None:
+def test_loops_without_strided_reads_are_not_tiled() -> None:
     assert loops(nest(256, 77, at_columns(256), at(X, at_columns(256)))) == ["j", "i"]
 
 
-def test_what_is_read_across_in_more_than_a_tile_is_cut() -> None:
+def test_strided_reads_larger_than_a_tile_are_tiled() -> None:
     assert loops(nest(100, 70, at_rows(70), at(X, at_columns(100)))) == ["i_block", "j_block", "i", "j"]
 
 
@@ -79,7 +79,7 @@ def test_the_outer_of_three_loops_becomes_the_innermost() -> None:
     assert loops(three(add(add(i, mul(k, 60)), mul(j, 2 * 60)))) == ["k", "j", "i"]
 
 
-def test_what_three_loops_read_across_in_more_than_a_tile_is_cut() -> None:
+def test_strided_reads_in_three_loops_larger_than_a_tile_are_tiled() -> None:
     f = three(add(add(i, mul(k, 60 * 100)), mul(j, 60)), columns=100)
     assert loops(f) == ["k", "j_block", "j", "i"]
 
@@ -152,17 +152,17 @@ def masked() -> Func:
         "uneven steps",
     ],
 )
-def test_all_else_stays(f: Func) -> None:
+def test_other_loops_are_unchanged(f: Func) -> None:
     assert after(f) is f
 
 
-def test_what_may_lie_over_each_other_stays() -> None:
+def test_loops_over_aliasing_tensors_are_unchanged() -> None:
     f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
     over = Func(f.name, f.params, f.body, inplace=(InplacePair("y", "x"),))
     assert interchange_loops(over, TARGET) is over
 
 
-def test_every_store_must_lie_across() -> None:
+def test_every_store_must_be_strided() -> None:
     f = nest(60, 60, at_columns(60), at(X, at_rows(60)))
     store, z = next(s for s in walk(f.body) if isinstance(s, Store)), param("z", 3600, dtype=DType.bf16)
     other = put(z, at_rows(60), value=cast(f32(1.0), DType.bf16))

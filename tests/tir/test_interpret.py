@@ -67,7 +67,7 @@ def test_minimum_and_maximum_give_nan_when_either_is(op: BinOp, a: float, b: flo
 
 
 @pytest.mark.parametrize("op", [BinOp.minimum, BinOp.maximum])
-def test_lanes_fold_to_nan_wherever_it_stands(op: BinOp) -> None:
+def test_a_reduction_of_lanes_is_nan_if_any_lane_is(op: BinOp) -> None:
     v, y = param("v", 4), param("y", 1)
     for place in range(4):
         values, out = np.arange(4, dtype=np.float32), np.zeros(1, np.float32)
@@ -113,7 +113,7 @@ def test_narrow_floats_pass_through_temporaries_and_flattened_parameters(dtype: 
 
 
 @pytest.mark.parametrize(("first", "wider"), [(DType.u8, DType.f32), (DType.s8, DType.s32), (DType.u8, DType.bf16)])
-def test_bytes_are_back_what_they_were(first: DType, wider: DType) -> None:
+def test_casts_of_bytes_to_a_wider_dtype_and_back_cancel(first: DType, wider: DType) -> None:
     b = at(param("b", 1, dtype=first), 0)
     assert cast(cast(b, wider), first) == b
     assert cast(cast(b, wider), DType.s4) != b
@@ -121,7 +121,7 @@ def test_bytes_are_back_what_they_were(first: DType, wider: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3, DType.boolean])
-def test_floats_are_back_from_f32_alone(dtype: DType) -> None:
+def test_casts_of_floats_to_f32_and_back_cancel(dtype: DType) -> None:
     h, s = at(param("h", 1, dtype=dtype), 0), at(param("s", 1, dtype=DType.s64), 0)
     other = DType.f16 if dtype is DType.bf16 else DType.bf16
     assert cast(cast(h, DType.f32), dtype) == h

@@ -105,20 +105,20 @@ NOT_MARKED = {
 
 
 @pytest.mark.parametrize("case", SAFE)
-def test_what_may_be_overwritten_is_marked(case: str) -> None:
+def test_inputs_that_may_be_overwritten_are_marked(case: str) -> None:
     want, f = SAFE[case]
     assert marks(f) == want
 
 
 @pytest.mark.parametrize("case", UNSAFE)
-def test_what_is_needed_again_is_not_marked(case: str) -> None:
+def test_inputs_that_are_read_later_are_not_marked(case: str) -> None:
     f = UNSAFE[case]
     assert "y over x" not in marks(f)
     assert not is_same_over(f, InplacePair("y", "x"), f), "the case is there to be wrong when marked"
 
 
 @pytest.mark.parametrize("case", NOT_MARKED)
-def test_what_cannot_be_shared_is_not_marked(case: str) -> None:
+def test_inputs_of_another_size_or_use_are_not_marked(case: str) -> None:
     assert marks(NOT_MARKED[case]) == ""
 
 
@@ -190,7 +190,7 @@ def test_a_mark_names_two_parameters(over: InplacePair) -> None:
         verify(replace(SAFE["in parallel"][1], inplace=(over,)))
 
 
-def test_nothing_of_init_is_marked() -> None:
+def test_parameters_of_init_are_not_marked() -> None:
     """What it makes lies in memory of our own, and it makes as many constants as a network has weights."""
     f = SAFE["one element after the other"][1]
     assert marks(f)

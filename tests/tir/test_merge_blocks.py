@@ -50,7 +50,7 @@ def function(*body: Stmt) -> Func:
 
 
 @pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
-def test_one_loop_with_the_fewer_tasks(body: tuple[Stmt, ...]) -> None:
+def test_merged_loops_have_the_smaller_number_of_tasks(body: tuple[Stmt, ...]) -> None:
     f = function(*body)
     after = merge_blocks(f, BLOCKS)
     assert_same(after, f)
@@ -63,7 +63,7 @@ def row_loops(f: Func) -> int:
 
 
 @pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
-def test_both_go_through_rows_together(body: tuple[Stmt, ...]) -> None:
+def test_loops_over_rows_are_fused(body: tuple[Stmt, ...]) -> None:
     f = function(*body)
     after = merge_blocks(f, SMALL)
     assert_same(after, f)
@@ -72,7 +72,7 @@ def test_both_go_through_rows_together(body: tuple[Stmt, ...]) -> None:
 
 @pytest.mark.parametrize("rows_first", [True, False])
 @pytest.mark.parametrize("fits", [True, False])
-def test_rows_that_one_of_them_takes_four_at_a_time(fits: bool, rows_first: bool) -> None:
+def test_a_loop_over_four_rows_is_fused_with_one_over_single_rows(fits: bool, rows_first: bool) -> None:
     """The other one does four in turn, where half of L1 holds what both read of them."""
     src, dst, place = param("src", 8 * TASKS * COLUMNS), param("dst", 8 * TASKS * COLUMNS), row(p, j)
     doubled = put(dst, row(i, j), value=binary(BinOp.mul, at(src, row(i, j)), f32(2.0)))
@@ -98,7 +98,7 @@ def test_rows_that_one_of_them_takes_four_at_a_time(fits: bool, rows_first: bool
     ],
     ids=["rows in another order", "three loops", "a beginning that the rows would undo"],
 )
-def test_rows_that_need_others_are_not_gone_through_together(body: tuple[Stmt, ...]) -> None:
+def test_rows_that_depend_on_other_rows_are_not_fused(body: tuple[Stmt, ...]) -> None:
     f = function(*body)
     after = merge_blocks(f, SMALL)
     assert after is not f
@@ -106,7 +106,7 @@ def test_rows_that_need_others_are_not_gone_through_together(body: tuple[Stmt, .
     assert row_loops(after) >= 2
 
 
-def test_what_is_declared_in_between_comes_first() -> None:
+def test_declarations_between_the_loops_come_first() -> None:
     after = merge_blocks(function(rows(), Alloc(T), sums()), SMALL)
     assert print_tir(after.body).startswith("alloc t")
     assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(after.body)) == 1
@@ -118,7 +118,7 @@ def test_a_later_loop_may_read_what_the_same_block_wrote() -> None:
     assert merge_blocks(f, SMALL) is not f
 
 
-def test_of_three_those_two_are_first_that_share_most() -> None:
+def test_of_three_loops_the_two_that_share_most_merge_first() -> None:
     """What is read by the first and the second, in other tasks, is less than what the second and the third read."""
     few = param("few", ROWS * COLUMNS // 2)
     begun = parallel(p, 48, loop(q, COLUMNS, put(few, row(p, q), value=f32(0.5))))
@@ -143,7 +143,7 @@ STAYS = {
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_they_stay_two_where(name: str) -> None:
+def test_loops_are_not_merged_where(name: str) -> None:
     body, target = STAYS[name]
     f = function(*body)
     assert merge_blocks(f, target) is f

@@ -60,7 +60,7 @@ def test_it_depends_on_the_machine(target: Target, count: int) -> None:
 
 
 @pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 0)])
-def test_no_cache_is_believed_to_hold_everything(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_cache_is_capped(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = replace(table(SMALL), llc_most_bytes=SMALL.llc_bytes + more)
     monkeypatch.setattr(non_temporal, "table", lambda target: machine)
     assert streamed(doubled(), replace(SMALL, llc_bytes=480 << 20)) == count
@@ -75,7 +75,7 @@ def test_it_depends_on_the_nest() -> None:
     assert streamed(f, replace(SMALL, llc_bytes=3 * 64 * 32 * 4)) == 0
 
 
-def test_rows_that_end_or_begin_within_a_line_stay() -> None:
+def test_rows_that_end_or_begin_within_a_line_are_unchanged() -> None:
     large = replace(SMALL, llc_bytes=1)
     assert streamed(doubled(columns=48), large) == 1
     assert streamed(doubled(columns=40), large) == 0
@@ -84,7 +84,7 @@ def test_rows_that_end_or_begin_within_a_line_stay() -> None:
 @pytest.mark.parametrize(
     ("dtype", "columns", "count"), [(DType.bf16, 64, 1), (DType.f16, 96, 1), (DType.u8, 64, 1), (DType.bf16, 48, 0), (DType.u8, 96, 0)]
 )
-def test_narrow_results_go_by_whole_lines_or_stay(dtype: DType, columns: int, count: int) -> None:
+def test_narrow_results_are_stored_in_whole_lines_only(dtype: DType, columns: int, count: int) -> None:
     assert streamed(doubled(columns=columns, dtype=dtype), replace(SMALL, llc_bytes=1)) == count
 
 
@@ -103,12 +103,12 @@ def test_narrow_results_in_blocks_the_last_of_which_is_shorter(count: int) -> No
     assert streamed(f, replace(SMALL, llc_bytes=1)) == 1
 
 
-def test_narrow_results_of_shorter_registers_stay() -> None:
+def test_narrow_results_of_shorter_registers_are_unchanged() -> None:
     after = run(doubled(columns=64, dtype=DType.bf16), replace(SMALL, isa=ISAS["avx2"], llc_bytes=1))
     assert {type_of(s.value) for s in walk(after.body) if isinstance(s, Store)} == {(DType.bf16, 8)}
 
 
-def test_what_is_read_again_stays() -> None:
+def test_tensors_that_are_read_again_are_unchanged() -> None:
     x, y, z = (param(name, 64, 32) for name in "xyz")
 
     def copied(src: Tensor, dst: Tensor) -> Stmt:
@@ -117,7 +117,7 @@ def test_what_is_read_again_stays() -> None:
     assert streamed(Func("chain", (x, y, z), seq(copied(x, y), copied(y, z)))) == 1
 
 
-def test_what_reads_much_more_than_it_writes_stays() -> None:
+def test_nests_that_read_much_more_than_they_write_are_unchanged() -> None:
     def window(rows: int, dtype: DType = DType.f32) -> Func:
         x, y = param("x", 70, 32), param("y", 64, 32, dtype=dtype)
         value: Expr = at(x, i, j)
@@ -131,7 +131,7 @@ def test_what_reads_much_more_than_it_writes_stays() -> None:
     assert lanes == [{32}, {16}]
 
 
-def test_lines_that_do_not_follow_each_other_stay() -> None:
+def test_lines_that_are_not_contiguous_are_unchanged() -> None:
     x, y = param("x", 64, 16), param("y", 64 * 32)
     body = loop(i, 64, loop(j, 16, put(y, add(mul(i, 32), j), value=at(x, i, j))))
     assert streamed(Func("gaps", (x, y), body), replace(SMALL, llc_bytes=1)) == 0

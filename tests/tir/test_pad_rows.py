@@ -56,7 +56,7 @@ def padded(f: Func) -> Func:
 
 
 @pytest.mark.parametrize(("n", "padding"), [(3, 1), (4, 0), (5, 3), (7, 1), (8, 0), (9, 7), (16, 0), (20, 12), (28, 4), (64, 0), (77, 3)])
-def test_a_row_is_a_number_of_vectors_at_least_half_full(n: int, padding: int) -> None:
+def test_rows_are_padded_when_the_last_vector_is_half_full(n: int, padding: int) -> None:
     f = exponentials(rows_of(n))
     after = padded(f)
     found = {s.tensor.padding: s.tensor.shape for s in walk(after.body) if isinstance(s, Alloc)}
@@ -65,7 +65,7 @@ def test_a_row_is_a_number_of_vectors_at_least_half_full(n: int, padding: int) -
 
 
 @pytest.mark.parametrize("n", [5, 7, 28, 77])
-def test_nothing_in_rows_of_whole_vectors_is_masked(n: int) -> None:
+def test_accesses_of_padded_rows_have_no_mask(n: int) -> None:
     after = after_pipeline(exponentials(rows_of(n)))
     masks = [s.mask for s in walk(after.body) if isinstance(s, Store) and s.tensor.name == "t"]
     masks += [x.mask for s in walk(after.body) for x in loads(s) if x.tensor.name == "t"]
@@ -90,7 +90,7 @@ def test_one_row_and_elements_of_it() -> None:
     assert not any(s.mask for s in walk(after.body) if isinstance(s, Store) and s.tensor.name == "t")
 
 
-def test_what_goes_down_a_column_keeps_its_mask() -> None:
+def test_column_accesses_keep_their_mask() -> None:
     """Else it would read a row too many."""
     t = tensor("t", DType.f32, (14, 14), Scope.thread)
     f = program(t, loop(i, 14, loop(j, 14, put(t, i, j, value=at(X, 0, j)))), loop(i, 14, put(Y, 0, i, value=at(t, i, 0))))
@@ -100,7 +100,7 @@ def test_what_goes_down_a_column_keeps_its_mask() -> None:
     assert all(masks)
 
 
-def test_a_last_vector_that_ends_before_what_is_spare_keeps_its_mask() -> None:
+def test_last_vector_that_ends_before_the_padding_keeps_its_mask() -> None:
     t = replace(T, shape=(ROWS * 8,), strides=(1,), padding=1)
     part = loop(j, 5, put(t, j, value=at(X, 1, j)))
     f = program(t, loop(j, 7, put(t, j, value=at(X, 0, j))), part, loop(j, 7, put(Y, 0, j, value=at(t, j))))
@@ -133,14 +133,14 @@ OTHERWISE = {
 
 
 @pytest.mark.parametrize("how", OTHERWISE)
-def test_what_is_used_otherwise_stays(how: str) -> None:
+def test_tensors_with_other_uses_are_not_padded(how: str) -> None:
     f = program(T, OTHERWISE[how])
     verify(f)
     assert pad_rows(f, TARGET) is f
     assert_same(after_pipeline(f), f)
 
 
-def test_only_what_a_thread_has_for_itself() -> None:
+def test_only_thread_private_tensors_are_padded() -> None:
     t = tensor("t", DType.f32, (ROWS, 7), Scope.shared)
     f = Func("f", (X, Y), seq(Alloc(t), filled(t), read(t)))
     assert pad_rows(f, TARGET) is f

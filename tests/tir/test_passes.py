@@ -12,7 +12,7 @@ from tests.support.tir_programs import PROGRAMS, TARGET, assert_same
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_every_pass_preserves_meaning(program) -> None:
+def test_every_pass_preserves_semantics(program) -> None:
     original = program()
     verify(original)
     f = original
@@ -22,12 +22,12 @@ def test_every_pass_preserves_meaning(program) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_passes_that_ran_change_nothing_more(program) -> None:
+def test_every_pass_is_idempotent(program) -> None:
     f = run(program(), TARGET)
     assert all(p.fn(f, TARGET) is f for p in PIPELINE)
 
 
-def test_order_is_sound() -> None:
+def test_pipeline_order_satisfies_the_requirements() -> None:
     check_order(PIPELINE)
 
 

@@ -84,7 +84,7 @@ def test_offsets_are_aligned() -> None:
     assert f.shared_bytes == 128 + 256
 
 
-def test_overlapping_buffers_are_caught_by_the_interpreter() -> None:
+def test_interpreter_detects_overlapping_buffers() -> None:
     """Fault injection: the second buffer moved onto the first, which is still live."""
     f = planned(Alloc(a), Alloc(b), step(a, X), step(b, a), loop(j, 16, put(Y, j, value=binary(BinOp.mul, at(a, j), at(b, j)))))
     before = next(t for t in tensors(f.body) if t.name == "b")
@@ -93,7 +93,7 @@ def test_overlapping_buffers_are_caught_by_the_interpreter() -> None:
     assert not np.array_equal(results(broken, f)[1], results(f, f)[1])
 
 
-def test_operands_of_one_microkernel_call_are_apart() -> None:
+def test_operands_of_one_microkernel_call_do_not_overlap() -> None:
     """src is used for the last time where acc is used for the first time."""
     src, wei, acc = (FlatSlice(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
     call = Brgemm(src, wei, acc, 8, 8, 8)
@@ -103,7 +103,7 @@ def test_operands_of_one_microkernel_call_are_apart() -> None:
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_operands_stay_until_their_product_is_taken(takes: bool) -> None:
+def test_operands_are_live_until_their_product_is_computed(takes: bool) -> None:
     """What takes it may be done along with the microkernel, which reads src meanwhile: it may not store to src, but to what died before."""
     src, wei, acc = (FlatSlice(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
     fill = [put(t, n, value=f32(n + 1.0)) for t in (a, wei.tensor) for n in range(64)]
@@ -112,7 +112,7 @@ def test_operands_stay_until_their_product_is_taken(takes: bool) -> None:
     assert (at_["c"] in {at_["a"], at_["w"]}) is not takes
 
 
-def test_declarations_of_registers_stay() -> None:
+def test_register_declarations_are_unchanged() -> None:
     r = Tensor("r", DType.f32, (), (), Scope.register)
     f = planned(Alloc(a), Alloc(r), put(r, value=f32(2.0)), put(a, 0, value=at(r)), put(Y, 0, value=at(a, 0)))
     assert [s.tensor.name for s in walk(f.body) if isinstance(s, Alloc)] == ["r"]
@@ -124,7 +124,7 @@ def test_no_temporaries_returns_the_same_function() -> None:
 
 
 @pytest.mark.parametrize("size", [64, 100])
-def test_arena_joins_neighbours_before_it_grows(size: int) -> None:
+def test_arena_merges_adjacent_free_ranges_before_it_grows(size: int) -> None:
     arena = Arena()
     for last in (0, 1):
         arena.take(64, last)
@@ -142,7 +142,7 @@ def test_arena_grows_from_the_free_range_at_its_top() -> None:
     assert arena.size == 64 + 256
 
 
-def test_arena_gives_nothing_for_nothing() -> None:
+def test_allocation_of_zero_bytes_takes_no_memory() -> None:
     arena = Arena()
     assert arena.take(0, 1) == 0
     assert arena.size == 0

@@ -49,7 +49,7 @@ def scaled(
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.u8])
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
-def test_all_of_it_and_nothing_else(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
+def test_exactly_the_next_row_is_prefetched(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
     (host,) = fetched(scaled(columns, rows=8, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
     (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
     nbytes = dtype.nbytes(columns)
@@ -64,7 +64,7 @@ def test_all_of_it_and_nothing_else(columns: int, dtype: DType, largest_of: UnOp
 
 
 @pytest.mark.parametrize(("largest_of", "then", "host"), [(None, None, 2), (UnOp.exp, None, 1), (UnOp.exp, UnOp.exp, 2)])
-def test_the_loop_that_works_longest_fetches(largest_of: UnOp | None, then: UnOp | None, host: int) -> None:
+def test_the_longest_running_loop_prefetches(largest_of: UnOp | None, then: UnOp | None, host: int) -> None:
     f = scaled(largest_of=largest_of, then=then)
     (found,) = fetched(f)
     rows = run(f, SMALL).body
@@ -74,11 +74,11 @@ def test_the_loop_that_works_longest_fetches(largest_of: UnOp | None, then: UnOp
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(COLUMNS - 64, 16), (COLUMNS, 8)], ids=["shorter than a page", "what L2 holds"])
-def test_short_rows_and_what_a_cache_holds_are_not_fetched(columns: int, rows: int) -> None:
+def test_short_rows_and_tensors_that_fit_a_cache_are_not_prefetched(columns: int, rows: int) -> None:
     assert fetched(scaled(columns, rows)) == []
 
 
-def test_one_of_the_later_loops_fetches_though_the_first_works_longest() -> None:
+def test_a_later_loop_prefetches_even_if_the_first_runs_longest() -> None:
     x, y, acc = param("x", 16, COLUMNS), param("y", 16, COLUMNS), tensor("a", DType.f32, (), Scope.register)
     value = binary(BinOp.mul, at(x, i, j), at(acc))
     f = Func("f", (x, y), parallel(i, 16, Alloc(acc), largest(x, acc, UnOp.exp, COLUMNS), loop(j, COLUMNS, put(y, i, j, value=value))))
@@ -86,21 +86,21 @@ def test_one_of_the_later_loops_fetches_though_the_first_works_longest() -> None
     assert any(isinstance(s, Store) and s.tensor.name == "y" for s in walk(host))
 
 
-def test_rows_that_l1_does_not_hold_are_not_fetched() -> None:
+def test_rows_larger_than_l1_are_not_prefetched() -> None:
     f = scaled(4 * COLUMNS, rows=4)
     assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES)) != []
     assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES - LINE_BYTES)) == []
 
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
-def test_rows_whose_loops_touch_little_are_not_fetched(dtype: DType) -> None:
+def test_rows_whose_loops_access_little_memory_are_not_prefetched(dtype: DType) -> None:
     """Of what they read, once, and of what they write."""
     f, touched = scaled(4 * COLUMNS, rows=12, dtype=dtype), (dtype.nbytes(1) + 4) * 4 * COLUMNS
     assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.71))) != []
     assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.69))) == []
 
 
-def test_what_the_fetching_loop_reads_first_is_not_fetched() -> None:
+def test_tensors_first_read_by_the_prefetching_loop_are_not_prefetched() -> None:
     x, z, y = param("x", 16, COLUMNS), param("z", 16, COLUMNS), param("y", 16, COLUMNS)
     acc = tensor("a", DType.f32, (), Scope.register)
     value = binary(BinOp.mul, binary(BinOp.mul, at(x, i, j), at(z, i, j)), at(acc))
@@ -110,12 +110,12 @@ def test_what_the_fetching_loop_reads_first_is_not_fetched() -> None:
     assert [c.tensor.name for c in children(host.body) if isinstance(c, Prefetch)] == ["x"]
 
 
-def test_one_loop_fetches_for_itself() -> None:
+def test_a_single_loop_does_not_prefetch() -> None:
     x, y = param("x", 16, COLUMNS), param("y", 16, COLUMNS)
     assert fetched(Func("one", (x, y), parallel(i, 16, loop(j, COLUMNS, put(y, i, j, value=of(UnOp.exp, x)))))) == []
 
 
-def test_what_every_row_reads_is_not_fetched() -> None:
+def test_tensors_that_every_row_reads_are_not_prefetched() -> None:
     x, y, weights = param("x", 16, COLUMNS), param("y", 16, COLUMNS), param("w", 16 * COLUMNS)
     acc = tensor("a", DType.f32, (), Scope.register)
     value = binary(BinOp.mul, at(weights, j), at(acc))
@@ -125,7 +125,7 @@ def test_what_every_row_reads_is_not_fetched() -> None:
     assert [c.tensor.name for c in children(host.body) if isinstance(c, Prefetch)] == ["x"]
 
 
-def test_rows_in_blocks_are_fetched_in_their_own_loop() -> None:
+def test_rows_of_blocks_are_prefetched_in_the_loop_over_rows() -> None:
     """The rows of the next block follow those of this one."""
     x, y, z, acc = param("x", 12, COLUMNS), param("y", 12, COLUMNS), param("z", 4, COLUMNS), tensor("a", DType.f32, (), Scope.register)
     row = add(mul(i, 3), k)
@@ -138,7 +138,7 @@ def test_rows_in_blocks_are_fetched_in_their_own_loop() -> None:
 
 
 @pytest.mark.parametrize("column", [mul(j, 32), add(mul(j, 16), mul(p, COLUMNS))], ids=["half of it", "by turns"])
-def test_rows_that_are_not_read_from_end_to_end_are_not_fetched(column: Expr) -> None:
+def test_rows_that_are_read_in_part_are_not_prefetched(column: Expr) -> None:
     x, y, acc = param("x", 16, 8 * COLUMNS), param("y", 16, COLUMNS), tensor("a", DType.f32, (), Scope.register)
     part = at(x, i, add(column, k))
     folds = put(acc, value=binary(BinOp.max, at(acc), part))
@@ -147,7 +147,7 @@ def test_rows_that_are_not_read_from_end_to_end_are_not_fetched(column: Expr) ->
     assert fetched(Func("f", (x, y), parallel(i, 16, Alloc(acc), put(acc, value=f32(0.0)), *body))) == []
 
 
-def test_beside_a_product_nothing_is_fetched() -> None:
+def test_nests_with_a_product_do_not_prefetch() -> None:
     f, w, z = scaled(), param("w", COLUMNS, 16), param("z", 16, 16)
     assert isinstance(f.body, For)
     product = Brgemm(

@@ -44,7 +44,7 @@ def fetched(f: Func, target: Target = ONE_STREAM) -> list[tuple[For, Prefetch]]:
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
 @pytest.mark.parametrize("columns", [2, 4])
-def test_each_of_them_line_by_line_so_far_ahead(columns: int, dtype: DType) -> None:
+def test_every_stream_is_prefetched_line_by_line_at_the_table_distance(columns: int, dtype: DType) -> None:
     """What begins with the lines that come DISTANCE_BYTES behind a column's first one, and goes as far beyond its last."""
     found = [(s, c) for s, c in fetched(largest(columns, LONG, dtype)) if c.tensor.name == "w"]
     size, ahead = dtype.nbytes(LONG), set[int]()
@@ -69,6 +69,6 @@ def test_each_of_them_line_by_line_so_far_ahead(columns: int, dtype: DType) -> N
     ],
     ids=["cores that need several", "one column", "short ones", "f32", "bytes", "what L2 holds", "what is stored each time"],
 )
-def test_nothing_else_is(f: Func, target: Target) -> None:
+def test_other_loads_are_not_prefetched(f: Func, target: Target) -> None:
     assert fetched(largest(2, LONG)) != []
     assert fetched(f, target) == []

@@ -52,7 +52,7 @@ def test_a_second_pass_finds_nothing() -> None:
     assert privatise(f, replace(TARGET, cores=2)) is f
 
 
-def test_loops_that_are_too_short_to_share_out_move_as_well() -> None:
+def test_loops_too_short_to_parallelise_are_privatised_too() -> None:
     place = add(mul(i, 128), p)
     f = private(parallel(i, 16, loop(p, 128, put(T, place, value=at(X, place)))), tasks())
     assert [s.kind for s in walk(f.body) if isinstance(s, For)] == [LoopKind.parallel, *(LoopKind.serial,) * 5]
@@ -80,18 +80,18 @@ def long(*body: Stmt) -> Func:
 
 
 @pytest.mark.parametrize("step", [1 << 12, minimum(1 << 12, sub(MANY, mul(p, 1 << 12)))], ids=str)
-def test_what_cores_make_quickly_between_them(step: Expr | int) -> None:
+def test_cheap_tensors_computed_by_all_cores_are_privatised(step: Expr | int) -> None:
     """Even if it is found out as it runs how long each piece is."""
     assert kinds(long(made_by_all(step), tasks(LONG_T))) == [LoopKind.parallel, *(LoopKind.serial,) * 6]
 
 
-def test_what_they_make_slowly_stays_but_what_follows_does_not() -> None:
+def test_slow_producers_stay_shared_and_their_consumers_move() -> None:
     both = parallel(j, TASKS, loop(q, 8, loop(k, SIZE, put(Y, j, k, value=times(at(T, k), at(LONG_T, k))))))
     body = long(made_by_all(rounds=9), made(), both)
     assert [s.kind for s in statements(body.body) if isinstance(s, For)] == [LoopKind.parallel, LoopKind.parallel]
 
 
-def test_what_tasks_read_a_part_of_each_goes_with_what_they_all_read() -> None:
+def test_tensors_read_in_part_move_with_those_read_in_full() -> None:
     both = parallel(j, TASKS, loop(q, 8, loop(k, SIZE, put(Y, j, k, value=times(at(LONG_U, j), at(LONG_T, k))))))
     assert kinds(long(made_by_all(t=LONG_U), made_by_all(), both))[0] is LoopKind.parallel
     assert kinds(long(made_by_all(t=LONG_U), made_by_all(), both)).count(LoopKind.parallel) == 1
@@ -111,19 +111,19 @@ STAYS: dict[str, tuple[Stmt, ...]] = {
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_it_stays_where(name: str) -> None:
+def test_tensors_stay_shared_where(name: str) -> None:
     f = given(*STAYS[name])
     assert privatise(f, replace(TARGET, cores=2)) is f
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_it_stays_where_it_leaves_l2_meanwhile(more: bool) -> None:
+def test_tensors_that_l2_evicts_meanwhile_stay_shared(more: bool) -> None:
     f, nbytes = given(made(), tasks()), T.dtype.nbytes(T.shape[0])
     target = replace(TARGET, cores=2, l2_bytes=nbytes // table(TARGET).private_l2_factor - more)
     assert (privatise(f, target) is f) == more
 
 
-def test_it_stays_for_one_core() -> None:
+def test_one_core_keeps_shared_tensors() -> None:
     f = given(made(), tasks())
     assert privatise(f, replace(TARGET, cores=1)) is f
 

@@ -31,7 +31,7 @@ def registers(f: Func) -> set[str]:
     return {s.tensor.name for s in walk(f.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
 
 
-def test_what_a_block_passes_on_to_itself() -> None:
+def test_values_that_a_block_stores_and_loads_become_registers() -> None:
     after = promoted(parallel(i, 64, loop(j, 64, FILL, USE)))
     assert_same(after, Func("f", (X, Y), seq(Alloc(T), parallel(i, 64, loop(j, 64, FILL, USE)))))
     assert print_tir(after) == (
@@ -49,7 +49,7 @@ def test_what_a_block_passes_on_to_itself() -> None:
     )
 
 
-def test_one_temporary_may_hold_where_another_lies() -> None:
+def test_an_index_may_be_loaded_from_another_temporary() -> None:
     table, place = tensor("table", DType.s64, (64, 64)), tensor("place", DType.s64, (64, 64))
     look_up = [put(place, i, j, value=at(table, i, j)), put(Y, i, j, value=Load(X, (i, at(place, i, j))))]
     f = Func("f", (X, Y), seq(Alloc(table), Alloc(place), loop(i, 64, loop(j, 64, put(table, i, j, value=j), *look_up))))
@@ -85,12 +85,12 @@ def test_one_temporary_may_hold_where_another_lies() -> None:
         "never loaded", "a vector",
     ],
 )  # fmt: skip
-def test_other_temporaries_stay(body: Stmt) -> None:
+def test_other_temporaries_are_not_promoted(body: Stmt) -> None:
     before = Func("f", (X, Y), seq(Alloc(T), loop(i, 64, body)))
     assert promote_scalars(before.body) is before.body
 
 
-def test_a_place_that_memory_decides_may_have_moved() -> None:
+def test_an_element_whose_index_may_have_changed_is_not_promoted() -> None:
     """The store between the two accesses changes where the second one is."""
     p = tensor("p", DType.s64, (1,))
     moved = [put(T, i, at(p, 0), value=f32(1.0)), put(p, 0, value=Const(5)), put(Y, i, j, value=at(T, i, at(p, 0)))]
@@ -99,7 +99,7 @@ def test_a_place_that_memory_decides_may_have_moved() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_programs_mean_the_same(program) -> None:
+def test_programs_keep_their_results(program) -> None:
     f = program()
     after = Func(f.name, f.params, promote_scalars(f.body))
     verify(after)

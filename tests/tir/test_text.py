@@ -102,7 +102,7 @@ def test_flat_batch_reduce_shows_strides() -> None:
     assert print_tir(Brgemm(src, src, acc, 2, 3, 4, (5,), accumulate=True)) == text
 
 
-def test_what_a_product_fetches_ahead_stands_behind_it() -> None:
+def test_prefetches_of_a_product_are_printed_after_it() -> None:
     flat = FlatSlice(X, i, (4, 1))
     ahead = Prefetch(X, (op(BinOp.add, i, j),), 6, count=3, stride=40), Prefetch(X, (j,), 1, is_store=True)
     end = "prefetch x[i + j] 6 lines 3 times by 40, prefetch x[j] 1 lines to write"
@@ -127,7 +127,7 @@ def test_block_inside_a_loop_shows_its_braces() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_what_every_pass_leaves_comes_back(program: Callable[[], Func]) -> None:
+def test_the_result_of_every_pass_is_read_back(program: Callable[[], Func]) -> None:
     f = program()
     for p in PIPELINE:
         f = p.fn(f, TARGET)
@@ -136,7 +136,7 @@ def test_what_every_pass_leaves_comes_back(program: Callable[[], Func]) -> None:
         assert print_tir(*parse_tir(text)) == text
 
 
-def test_blocks_comments_and_what_is_seldom_printed_come_back() -> None:
+def test_blocks_comments_and_rare_forms_are_read_back() -> None:
     text = """\
 func f(x: f32[4,8] by [16,1], y: f32[4,8]) y over x once {
   shared arena, 64 bytes: t: f32[16] at 0

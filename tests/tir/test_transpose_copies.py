@@ -58,7 +58,7 @@ WITHIN = binary(BinOp.ge, i, Const(1)), binary(BinOp.lt, i, Const(7))
 
 
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32, DType.s32])
-def test_of_all_widths(dtype: DType) -> None:
+def test_copies_of_every_width_are_transposed_by_tiles(dtype: DType) -> None:
     (found,) = transpositions(copy(dtype=dtype))
     assert (found.k, found.n, found.transposes, found.group) == (6, 20, True, 1)
 
@@ -77,11 +77,11 @@ def in_blocks(rows: int, columns: int, size: int = 8, height: Expr | None = None
     [(21, 16, [(5, 8), (8, 8)]), (16, 29, [(8, 8)])],
     ids=["rows", "columns too short for a vector"],
 )
-def test_the_last_block_is_told_apart(rows: int, columns: int, found: list[tuple[int, int]]) -> None:
+def test_the_last_block_gets_its_own_loop(rows: int, columns: int, found: list[tuple[int, int]]) -> None:
     assert sorted((t.k, t.n) for t in transpositions(in_blocks(rows, columns))) == found
 
 
-def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
+def test_the_last_block_gets_a_branch_inside_the_loop_over_blocks() -> None:
     """Here the loop right outside is the one over the blocks of all matrices, whose variable means nothing in front of it."""
     x, y = param("x", 2 * 13 * 20, dtype=BF16), param("y", 2 * 13 * 20, dtype=BF16)
     matrix, row = mul(floordiv(k, 2), 260), add(mul(mod(k, 2), 8), i)
@@ -90,17 +90,17 @@ def test_the_last_block_is_told_apart_inside_of_the_loop_over_blocks() -> None:
     assert [(pack.k, pack.n) for pack in found] == [(5, 20), (8, 20)]
 
 
-def test_extents_of_more_values_stay() -> None:
+def test_extents_with_more_than_two_values_are_unchanged() -> None:
     f = in_blocks(21, 16, height=minimum(8, sub(11, mul(k, 4))))
     assert after(f) is f
 
 
-def test_blocks_too_small_for_tiles_stay() -> None:
+def test_blocks_too_small_for_tiles_are_unchanged() -> None:
     f = in_blocks(21, 3)
     assert after(f) is f
 
 
-def test_a_last_block_among_other_statements_is_told_apart() -> None:
+def test_a_last_block_among_other_statements_gets_its_own_branch() -> None:
     f = in_blocks(21, 16)
     (block,) = (s for s in walk(f.body) if isinstance(s, For) and s.var == i)
     block = replace(block, body=substitute_all(block.body, {q.name: Const(1)}))
@@ -109,7 +109,7 @@ def test_a_last_block_among_other_statements_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16, DType.f8_e4m3])
-def test_to_f32_on_the_way(dtype: DType) -> None:
+def test_transposed_copies_may_convert_to_f32(dtype: DType) -> None:
     x, y = param("x", 600, dtype=dtype), param("y", 600)
     line = loop(j, 20, put(y, add(mul(i, 24), j), value=cast(at(x, add(i, mul(j, 7))), DType.f32)))
     (found,) = transpositions(Func("copy", (x, y), loop(i, 6, line)))
@@ -122,7 +122,7 @@ def test_the_outer_loop_may_be_the_dense_one_of_dst() -> None:
     assert (found.k, found.n) == (6, 20)
 
 
-def test_f32_in_between_changes_nothing() -> None:
+def test_a_conversion_to_f32_and_back_is_dropped() -> None:
     f = copy()
     through = next(s for s in walk(f.body) if isinstance(s, Store))
     x, y = f.params
@@ -134,7 +134,7 @@ def test_f32_in_between_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("condition", "first", "rows"), [(both(*WITHIN), 1, 6), (WITHIN[0], 1, 7), (WITHIN[1], 0, 7)], ids=["between", "behind", "before"]
 )
-def test_as_many_borders_as_there_are(condition: Expr, first: int, rows: int) -> None:
+def test_the_tile_covers_the_rows_between_the_borders(condition: Expr, first: int, rows: int) -> None:
     (found,) = transpositions(padded(condition, first=first))
     assert found.k == rows
 
@@ -152,17 +152,17 @@ def test_as_many_borders_as_there_are(condition: Expr, first: int, rows: int) ->
     ],
     ids=["rows step by two", "short rows", "few rows", "rows overlap", "in parallel", "no bounds", "one of them"],
 )
-def test_all_else_stays(f: Func) -> None:
+def test_other_loops_are_unchanged(f: Func) -> None:
     assert after(f) is f
 
 
-def test_what_may_lie_over_each_other_stays() -> None:
+def test_copies_between_aliasing_tensors_are_unchanged() -> None:
     f = copy()
     over = Func(f.name, f.params, f.body, inplace=(InplacePair("y", "x"),))
     assert transpose_copies(over, TARGET) is over
 
 
-def test_what_is_converted_or_masked_stays() -> None:
+def test_converting_or_masked_copies_are_unchanged() -> None:
     x, y = param("x", 600, dtype=DType.f16), param("y", 600, dtype=BF16)
     value = cast(cast(at(x, add(i, mul(j, 7))), DType.f32), BF16)
     f = Func("convert", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value))))
@@ -173,14 +173,14 @@ def test_what_is_converted_or_masked_stays() -> None:
     assert transpose_copies(g, TARGET) is g
 
 
-def test_s8_recentred_is_transposed() -> None:
+def test_copies_that_recentre_s8_are_transposed() -> None:
     x, y = param("x", 600, dtype=DType.s8), param("y", 600, dtype=DType.u8)
     value = cast(add(cast(at(x, add(i, mul(j, 7))), DType.s32), Const(128, DType.s32)), DType.u8)
     (found,) = transpositions(Func("recentred", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value)))))
     assert (found.src.tensor, found.dst.tensor) == (x, y)
 
 
-def test_a_lossy_way_there_and_back_stays() -> None:
+def test_a_lossy_conversion_and_back_is_unchanged() -> None:
     x, y = param("x", 600), param("y", 600)
     value = cast(cast(at(x, add(i, mul(j, 7))), DType.s32), DType.f32)
     f = Func("lossy", (x, y), loop(i, 6, loop(j, 20, put(y, add(mul(i, 24), j), value=value))))

@@ -35,19 +35,19 @@ def tiles(f: Func) -> list[Alloc]:
 
 
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8, DType.bf16, DType.f16, DType.f32])
-def test_of_all_widths(dtype: DType) -> None:
+def test_strided_reads_of_every_width_are_transposed(dtype: DType) -> None:
     (found,) = tiles(scaled(dtype=dtype))
     assert (found.tensor.dtype, found.tensor.shape) == (dtype, (ROWS * COLUMNS,))
 
 
 @pytest.mark.parametrize(("kind", "scope"), [(LoopKind.serial, Scope.shared), (LoopKind.parallel, Scope.thread)])
-def test_each_thread_has_tiles_of_its_own(kind: LoopKind, scope: Scope) -> None:
+def test_each_thread_has_a_private_tile(kind: LoopKind, scope: Scope) -> None:
     (found,) = tiles(scaled(kind=kind))
     assert found.tensor.scope is scope
 
 
 @pytest.mark.parametrize("doubled", [True, False])
-def test_a_last_block_has_part_of_a_tile(doubled: bool) -> None:
+def test_a_last_block_uses_part_of_a_tile(doubled: bool) -> None:
     """As copies alone, its loops are left to transpose-copies."""
     x, y = param("x", 40 * COLUMNS, dtype=DType.u8), param("y", 21 * COLUMNS, dtype=DType.u8)
     row = add(mul(k, 8), i)
@@ -58,7 +58,7 @@ def test_a_last_block_has_part_of_a_tile(doubled: bool) -> None:
     assert [s.tensor.shape for s in found] == ([(8 * COLUMNS,)] if doubled else [])
 
 
-def test_what_is_read_twice_is_copied_once_and_what_lies_along_stays() -> None:
+def test_repeated_reads_are_copied_once_and_contiguous_reads_are_unchanged() -> None:
     x, z, y = param("x", 1000, dtype=DType.u8), param("z", 1000, dtype=DType.u8), param("y", 1000)
     across = cast(at(x, add(i, mul(j, 40))), DType.f32)
     along = cast(at(z, add(mul(i, 40), j)), DType.f32)
@@ -102,5 +102,5 @@ def guarded() -> Func:
     ],
     ids=["rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already", "within bounds"],
 )
-def test_all_else_stays(f: Func) -> None:
+def test_other_reads_are_unchanged(f: Func) -> None:
     assert after(f) is f

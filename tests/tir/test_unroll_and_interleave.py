@@ -53,7 +53,7 @@ def interleaved(f: Func) -> Func:
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, 3 * ROWS - 1])
-def test_rows_that_are_left_over_come_after(rows: int) -> None:
+def test_remaining_rows_follow_the_groups(rows: int) -> None:
     after = interleaved(softmax(rows, 5))
     outer = [s for s in (after.body.stmts if hasattr(after.body, "stmts") else (after.body,)) if isinstance(s, For)]
     assert len(outer) == (1 if rows % ROWS == 0 else 2)
@@ -69,7 +69,7 @@ def stays(f: Func) -> bool:
 
 
 @pytest.mark.parametrize(("rows", "times", "count"), [(8, 1, 1), (24, 1, 2), (8, 3, 2)])
-def test_rows_that_take_little_of_the_time_stay(rows: int, times: int, count: int) -> None:
+def test_rows_with_a_small_share_of_the_time_are_unchanged(rows: int, times: int, count: int) -> None:
     """Beside 160 of the same length: a twentieth, three of them, and three times the one."""
     x, y, z = param("x", 160, 20), param("y", 160), param("z", 160)
     most = tensor("most", DType.f32, (), Scope.register)
@@ -83,7 +83,7 @@ def test_rows_that_take_little_of_the_time_stay(rows: int, times: int, count: in
     assert len(together) == count
 
 
-def test_few_rows_and_long_rows_stay() -> None:
+def test_few_rows_and_long_rows_are_unchanged() -> None:
     assert stays(softmax(ROWS - 1, 8))
     assert stays(softmax(ROWS, LONGEST + 1))
 
@@ -115,11 +115,11 @@ def sums(rows: int, n: int, dtype: DType = DType.f32, functions: int = 0) -> Fun
         "from memory", "conversions from memory", "short rows from memory", "several folds from memory",
     ],
 )  # fmt: skip
-def test_long_rows_that_are_read_from_l2_or_memory_stay(f: Func, goes_alone: bool) -> None:
+def test_long_rows_read_from_l2_or_memory_are_unchanged(f: Func, goes_alone: bool) -> None:
     assert (unroll_and_interleave(f, replace(TARGET, cores=8, llc_bytes=32 << 20)) is f) == goes_alone
 
 
-def test_folds_enough_for_the_registers_stay() -> None:
+def test_reductions_that_fill_the_registers_are_unchanged() -> None:
     """Four rows of them would spill."""
 
     def folds(count: int) -> Func:
@@ -134,16 +134,16 @@ def test_folds_enough_for_the_registers_stay() -> None:
 
 
 @pytest.mark.parametrize(("functions", "goes_alone"), [(2, False), (8, True)])
-def test_rows_with_much_to_do_for_each_vector_stay(functions: int, goes_alone: bool) -> None:
+def test_rows_with_much_work_per_vector_are_unchanged(functions: int, goes_alone: bool) -> None:
     """One row's functions hide what its fold waits for."""
     assert stays(sums(2 * ROWS, 20, functions=functions)) == goes_alone
 
 
-def test_rows_that_one_row_of_dst_gathers_stay() -> None:
+def test_rows_that_write_one_row_of_dst_are_unchanged() -> None:
     assert stays(softmax(8, 5, dst=sub(i, i)))
 
 
-def test_a_row_that_reads_the_one_before_stays() -> None:
+def test_rows_that_read_the_previous_row_are_unchanged() -> None:
     """total runs on from row to row."""
     x, y, total = param("x", 8, 5), param("y", 8), tensor("total", DType.f32, (), Scope.register)
     own = tensor("own", DType.f32, (), Scope.register)
@@ -172,7 +172,7 @@ def shifted(y: Tensor) -> Stmt:
     )
 
 
-def test_a_row_that_is_made_of_its_neighbour_stays() -> None:
+def test_rows_computed_from_their_neighbour_are_unchanged() -> None:
     y = tensor("t", DType.f32, (9, 5), Scope.thread)
     x, z = param("x", 5), param("z", 5)
     fill = loop(j, 5, put(y, 0, j, value=at(x, j)))
@@ -185,7 +185,7 @@ def test_without_registers_for_several_rows_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize(("pitch", "is_row"), [(1, True), (64, False)])
-def test_rows_side_by_side_are_left_to_vectors(pitch: int, is_row: bool) -> None:
+def test_rows_that_are_contiguous_are_left_to_vectorise(pitch: int, is_row: bool) -> None:
     """As those of windows are, whose taps lie rows of an image apart. A factor for each row lies so too, and is one of each row."""
     x, factor, y, acc = param("x", 64 * 64), param("factor", 64), param("y", 64), tensor("acc", DType.f32, (), Scope.register)
     read = at(x, add(mul(i, 64 if is_row else 1), mul(j, pitch)))

@@ -48,7 +48,7 @@ def test_each_accumulator_is_stored_once_for_all_rows_of_a_group(rows: Expr | in
     assert len(stores) == (2 if rows == ROWS else 3)  # to clear it, in groups, and for what is left
 
 
-def test_what_else_a_row_stores_is_stored() -> None:
+def test_other_stores_of_a_row_are_kept() -> None:
     x, y = param("x", 40, 9), param("y", 40, 9)
     assert not stays(sums(9, 9, put(y, i, j, value=at(x, i, j))))
 
@@ -57,7 +57,7 @@ def stays(f: Func) -> bool:
     return jammed(f) is f
 
 
-def test_few_rows_and_long_rows_stay() -> None:
+def test_few_rows_and_long_rows_are_unchanged() -> None:
     assert stays(sums(ROWS - 1, 8))
     assert stays(sums(ROWS, LONGEST + 1))
 
@@ -73,7 +73,7 @@ def test_few_rows_and_long_rows_stay() -> None:
     ],
     ids=["close", "short", "with others between", "a page", "more than a page"],
 )
-def test_rows_from_memory_that_share_a_page_stay(columns: int, apart: int, goes_alone: bool) -> None:
+def test_rows_from_memory_that_share_a_page_are_unchanged(columns: int, apart: int, goes_alone: bool) -> None:
     x, acc = param("x", 2 * ROWS, apart), param("acc", columns)
     row = loop(j, columns, put(acc, j, value=binary(BinOp.add, at(acc, j), at(x, i, j))))
     f = Func("sums", (x, acc), loop(i, 2 * ROWS, row))
@@ -82,28 +82,28 @@ def test_rows_from_memory_that_share_a_page_stay(columns: int, apart: int, goes_
     assert unroll_and_jam(f, replace(TARGET, llc_bytes=2 * nbytes)) is not f, "what the last-level cache holds"
 
 
-def test_rows_that_cost_a_function_stay() -> None:
+def test_rows_that_call_functions_are_unchanged() -> None:
     assert stays(sums(9, 8, put(param("y", 40, 8), i, j, value=unary(UnOp.exp, at(param("x", 40, 8), i, j)))))
 
 
-def test_rows_that_read_what_is_folded_stay() -> None:
+def test_rows_that_read_the_accumulator_are_unchanged() -> None:
     """Every row but the last would see another sum."""
     acc, y = param("acc", 8), param("y", 40, 8)
     assert stays(sums(9, 8, put(y, i, j, value=at(acc, j))))
 
 
-def test_a_row_that_reads_another_ones_result_stays() -> None:
+def test_rows_that_read_results_of_other_rows_are_unchanged() -> None:
     y = param("y", 40, 8)
     assert stays(sums(9, 8, put(y, add(i, 1), j, value=at(y, i, j))))
 
 
-def test_rows_that_all_elements_fold_into_one_place_stay() -> None:
+def test_reductions_of_all_elements_into_one_are_unchanged() -> None:
     x, y = param("x", 8, 8), param("y", 8)
     body = loop(j, 8, put(y, 0, value=binary(BinOp.add, at(y, 0), at(x, i, j))))
     assert stays(Func("all", (x, y), seq(put(y, 0, value=f32(0.0)), loop(i, 8, body))))
 
 
-def test_an_elements_own_fold_stays() -> None:
+def test_reductions_within_an_element_are_unchanged() -> None:
     """Of one element, as where the folded axis has size 1: what is stored behind it reads it."""
     x, y, total = param("x", 8, 8), param("y", 8, 8), tensor("total", DType.f32, (), Scope.register)
     fold = put(total, value=binary(BinOp.add, at(total), at(x, i, j)))
@@ -111,7 +111,7 @@ def test_an_elements_own_fold_stays() -> None:
     assert stays(Func("single", (x, y), loop(i, 8, body)))
 
 
-def test_what_is_folded_and_then_written_stays() -> None:
+def test_accumulators_that_are_overwritten_are_unchanged() -> None:
     """y is folded as it was, whether a row's or an element's own."""
     acc, y = param("acc", 8), tensor("t", DType.f32, (9, 8), Scope.thread)
     own = tensor("own", DType.f32, (), Scope.register)
@@ -122,12 +122,12 @@ def test_what_is_folded_and_then_written_stays() -> None:
     assert stays(Func("own", (acc,), seq(start, loop(i, 9, loop(j, 8, Alloc(own), put(own, value=at(y, i, j)), fold, again)))))
 
 
-def test_a_fold_into_a_place_of_the_row_stays() -> None:
+def test_reductions_into_an_element_of_the_row_are_unchanged() -> None:
     x, y = param("x", 8, 8), param("y", 8, 8)
     assert stays(Func("own", (x, y), loop(i, 8, loop(j, 8, put(y, i, j, value=binary(BinOp.max, at(y, i, j), at(x, i, j)))))))
 
 
-def test_rows_of_several_loops_stay() -> None:
+def test_rows_of_several_loops_are_unchanged() -> None:
     x, acc = param("x", 8, 8), param("acc", 8)
     fold = loop(j, 8, put(acc, j, value=binary(BinOp.max, at(acc, j), at(x, i, j))))
     assert stays(Func("two", (x, acc), seq(loop(j, 8, put(acc, j, value=f32(0.0))), loop(i, 8, fold, fold))))

@@ -41,19 +41,19 @@ def stores(f: Func) -> list[Store]:
 
 
 @pytest.mark.parametrize("outputs", [2, 3, MOST_STORES])
-def test_as_many_stores_as_outputs(outputs: int) -> None:
+def test_a_line_is_unrolled_into_one_store_for_each_output(outputs: int) -> None:
     after = unrolled(lookup(outputs, 7))
     assert len(stores(after)) == outputs
     assert not divides(after)
 
 
-def test_what_is_left_of_a_long_line_stands_behind_it() -> None:
+def test_the_remainder_of_a_long_line_follows_its_loop() -> None:
     after = unrolled(lookup(101, 70, step=2, unit=3))
     assert len(stores(after)) == 3 + 1
     assert len([s for s in walk(after.body) if isinstance(s, For)]) == 3  # rows, groups, and those left over
 
 
-def test_taps_and_what_they_ask_are_decided_with_the_line() -> None:
+def test_conditions_of_taps_are_folded_with_the_line() -> None:
     """Whether an output takes a share of an element, as in the gradient of interpolation."""
     x, y = param("x", 3 * 12), param("y", 3 * 9)
     behind = mod(add(mul(j, 7), 2), 5)
@@ -65,7 +65,7 @@ def test_taps_and_what_they_ask_are_decided_with_the_line() -> None:
     assert not divides(after)
 
 
-def test_what_may_run_in_vectors_stays() -> None:
+def test_loops_that_can_be_vectorised_are_unchanged() -> None:
     """One element for each vector of sixteen."""
     x, y = param("x", 4), param("y", 64)
     assert stays(Func("spread", (x, y), loop(j, 64, put(y, j, value=at(x, floordiv(j, 16))))))
@@ -80,16 +80,16 @@ def test_what_may_run_in_vectors_stays() -> None:
     ],
     ids=["in parallel", "of unknown extent", "long, and its digits never repeat"],
 )
-def test_other_loops_stay(f: Func) -> None:
+def test_other_loops_are_unchanged(f: Func) -> None:
     assert stays(f)
 
 
-def test_what_lays_out_anew_stays() -> None:
+def test_reorders_are_unchanged() -> None:
     x, y = param("x", 40), param("y", 40)
     assert stays(Func("turn", (x, y), loop(j, 40, put(y, add(mul(mod(j, 5), 8), floordiv(j, 5)), value=at(x, j)))))
 
 
-def test_a_function_without_divisions_is_left_alone() -> None:
+def test_a_function_without_divisions_is_unchanged() -> None:
     x, y = param("x", 9), param("y", 9)
     f = Func("plain", (x, y), loop(j, 9, put(y, j, value=at(x, j))))
     assert unroll_divisions(f, TARGET) is f

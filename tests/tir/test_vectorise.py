@@ -86,7 +86,7 @@ def test_two_reductions_share_a_loop_and_have_their_own_accumulators() -> None:
         (BinOp.mul, DType.s32, False, 16, 8),
     ],
 )
-def test_four_folds_side_by_side_hide_their_latencies(
+def test_four_independent_accumulators_hide_the_latency(
     op: BinOp, dtype: DType, works: bool, accumulators: int, of_few_registers: int
 ) -> None:
     into = [Tensor(f"r{n}", dtype, (), (), Scope.register) for n in range(4)]
@@ -213,7 +213,7 @@ def test_types_of_other_widths_use_the_same_lanes() -> None:
         (DType.boolean, "avx512_core", 64, 16),
     )
 )
-def test_narrow_numbers_that_are_only_moved_fill_a_register(dtype: DType, isa: str, n: int, lanes: int) -> None:
+def test_copies_of_narrow_dtypes_fill_a_register(dtype: DType, isa: str, n: int, lanes: int) -> None:
     def stores(*body: Stmt) -> list[int]:
         f = Func("f", (a, b, wide), seq(*body))
         after = vectorise(f, replace(TARGET, isa=ISAS[isa]))
@@ -302,7 +302,7 @@ def test_short_loop_with_a_gather_stays_scalar() -> None:
     assert not is_scalar(loop(j, 8, put(Y, j, value=at(X, mul(j, 5)))))
 
 
-def test_shorter_ones_that_pick_close_elements_do_too() -> None:
+def test_shorter_loops_that_gather_close_elements_stay_scalar() -> None:
     assert is_scalar(loop(j, 5, put(Y, j, value=at(X, mul(j, 3)))))
     assert not is_scalar(loop(j, 6, put(Y, j, value=at(X, mul(j, 3)))))
     assert is_scalar(loop(j, 6, put(Y, j, value=at(X, sub(63, mul(j, 2))))))
@@ -319,7 +319,7 @@ def test_vectors_do_not_become_wider_vectors() -> None:
     assert vectorise(once, TARGET) is once
 
 
-def test_outer_loops_stay() -> None:
+def test_outer_loops_are_unchanged() -> None:
     lines = text(loop(i, 4, loop(k, 2, loop(j, 16, put(Y, add(mul(i, 16), j), value=at(X, j))))))
     assert lines.splitlines()[:2] == ["for i in 4 {", "  for k in 2 {"]
 
@@ -331,7 +331,7 @@ def over_taps(index: Expr, extent: Expr | int = 3, when: Expr | None = None) -> 
     return loop(i, 4, loop(j, 40, Alloc(R), put(R, value=f32(0.0)), taps, put(Y, add(mul(i, 40), j), value=at(R))))
 
 
-def test_loops_that_all_iterations_have_alike_are_taken_along() -> None:
+def test_inner_loops_with_uniform_bounds_are_vectorised_along() -> None:
     """Taps of windows, rows apart, and under a condition of the row."""
     for when in (None, binary(BinOp.gt, add(i, k), Const(1))):
         lines = print_tir(vectorised(over_taps(add(add(mul(i, 64), mul(k, 64)), j), when=when)).body)
@@ -350,6 +350,6 @@ def test_loops_that_all_iterations_have_alike_are_taken_along() -> None:
     ],
     ids=["rows of their own", "as many as j says", "where j says", "sums in memory"],
 )
-def test_other_loops_inside_stay_what_they_are(body: Stmt) -> None:
+def test_other_inner_loops_are_unchanged(body: Stmt) -> None:
     lines = print_tir(vectorised(body).body)
     assert "for j in 40" in lines

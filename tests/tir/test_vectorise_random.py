@@ -64,22 +64,22 @@ def test_rows_with_gaps_are_drawn_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(("count", "is_drawn"), [(31, False), (32, True), (64, True), (65, True), (MOST, True), (MOST + 1, False)])
-def test_enough_of_them_and_no_more_than_a_cache_holds(count: int, is_drawn: bool) -> None:
+def test_loops_are_drawn_ahead_between_the_least_and_the_largest_count(count: int, is_drawn: bool) -> None:
     assert [a.tensor.shape for a in drawn(line(count))] == [(-(-count // 64) * 64,)] * is_drawn
 
 
 @pytest.mark.parametrize(("first", "step"), [(2, 1), (0, 2), (256, -1)])
-def test_not_what_begins_within_a_block_or_has_gaps(first: int, step: int) -> None:
+def test_numbers_that_begin_within_a_block_or_have_gaps_are_not_drawn_ahead(first: int, step: int) -> None:
     assert not drawn(line(64, first=first, step=step))
 
 
 @pytest.mark.parametrize("step", [50, 52])
-def test_each_time_begins_with_a_block(step: int) -> None:
+def test_every_iteration_must_begin_with_a_block(step: int) -> None:
     f = of(loop(i, 3, loop(j, 48, put(Y, add(mul(i, 48), j), value=number(add(mul(i, step), j))))))
     assert len(drawn(f)) == (step == 52)
 
 
-def test_a_last_block_is_drawn_whole() -> None:
+def test_a_last_block_is_drawn_completely() -> None:
     place = add(mul(k, 64), j)
     (found,) = drawn(of(loop(k, 3, loop(j, minimum(64, sub(152, mul(k, 64))), put(Y, place, value=number(place))))))
     assert found.tensor.shape == (3 * 64,)
@@ -91,7 +91,7 @@ def test_numbers_of_inner_loops_are_drawn_there() -> None:
     assert found.tensor.shape == (64,)
 
 
-def test_other_loops_inside_and_conditions_are_no_hindrance() -> None:
+def test_inner_loops_and_conditions_are_allowed() -> None:
     under_condition = If(Const(1, DType.boolean), put(Y, j, value=number(j)), put(Y, j, value=Const(0.0, DType.f32)))
     twice = loop(j, 64, loop(k, 2, put(Y, add(j, mul(k, 64)), value=number(j))))
     assert len(drawn(of(twice))) == len(drawn(of(loop(j, 64, under_condition)))) == 1
@@ -104,7 +104,7 @@ def test_equal_numbers_are_drawn_once_and_different_ones_apart() -> None:
     assert len({a.tensor.name for a in drawn(of(other))}) == 2
 
 
-def test_streams_stand_still() -> None:
+def test_numbers_of_a_stream_that_changes_are_not_drawn_ahead() -> None:
     """No seed that the loop changes, or that changes with it, or that an output may lie over."""
     assert not drawn(of(loop(j, 64, put(Y, j, value=number(j)), put(SEED, 0, value=j))))
     assert not drawn(of(loop(j, 64, put(Y, j, value=number(j, seed=j)))))
@@ -117,11 +117,11 @@ def test_streams_stand_still() -> None:
 
 
 @pytest.mark.parametrize(("kind", "scope"), [(LoopKind.serial, Scope.shared), (LoopKind.parallel, Scope.thread)])
-def test_each_thread_has_numbers_of_its_own(kind: LoopKind, scope: Scope) -> None:
+def test_each_thread_draws_into_a_private_buffer(kind: LoopKind, scope: Scope) -> None:
     place = add(mul(i, 72), j)
     (found,) = drawn(of(For(i, Const(3), loop(j, 64, put(Y, place, value=number(place))), kind)))
     assert found.tensor.scope is scope
 
 
-def test_threads_share_no_draw() -> None:
+def test_parallel_iterations_share_no_drawn_numbers() -> None:
     assert not drawn(of(For(j, Const(64), put(Y, j, value=number(j)), LoopKind.parallel)))
