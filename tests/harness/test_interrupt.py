@@ -73,7 +73,7 @@ def wait_until(fact: Callable[[], bool]) -> bool:
     """Whether it comes true."""
     end = time.monotonic() + PATIENCE_S
     while not fact() and time.monotonic() < end:
-        time.sleep(0.01)
+        time.sleep(0.05)
     return fact()
 
 

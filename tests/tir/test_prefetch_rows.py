@@ -50,7 +50,7 @@ def scaled(
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
 def test_exactly_the_next_row_is_prefetched(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
-    (host,) = fetched(scaled(columns, rows=8, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
+    (host,) = fetched(scaled(columns, rows=9, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
     (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
     nbytes = dtype.nbytes(columns)
     lines = set[int]()
