@@ -24,6 +24,7 @@ post_op_programs.py     Tensor IR functions of a product with post-ops that its 
 tir_maps.py             elementwise Tensor IR functions, compiled and run on arrays
 microkernels.py         microkernels, their definition in numpy, and checks of what they compute
 packings.py             packing of weights, its definition in numpy, and a check
+covering.py             a selection of the combinations of a test's parameters
 dot_products.py         one step of a dot product on vectors
 
 fake_library.py         a library under test with a clock of its own, for the harness
