@@ -21,7 +21,7 @@ from benchgraph.ops.elementwise.cast import convert
 from benchgraph.ops.fill_rules import filling, pointwise
 from benchgraph.ops.laws import Reals, near, real
 from benchgraph.ops.norms import normalise
-from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, dequantised, is_nearest, quantised
+from benchgraph.ops.quantisation.quantize import QTYPES, axis_of, is_nearest
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F, Types
@@ -142,12 +142,18 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
     return scaled + _spread(call, ins[2]) if len(ins) > 2 else scaled
 
 
-def _operands(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, int | None]:
-    """Scales and zps, if given, as f32 in the shape that broadcasts."""
+def _decompose_quantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
+    value = d.op("Divide", ins[0], _operand(d, call, ins[1]))
+    if len(ins) > 2:
+        value = d.op("Add", value, _operand(d, call, ins[2]))
+    return (d.op("TypeCast", value, dtype=call.outs[0].dtype),)
+
+
+def _operand(d: Decomposer, call: Call, value: int) -> int:
+    """Scales or zps as f32 in the shape that broadcasts."""
     is_grouped = call.attrs.get("qtype") == "per_group"
-    shapes = (_split(call)[1] if is_grouped else _beside(call, t.shape) for t in call.ins[1:])
-    scales, *zps = (reshaped(d, as_dtype(d, value, DType.f32), shape) for value, shape in zip(ins[1:], shapes, strict=True))
-    return scales, zps[0] if zps else None
+    return reshaped(d, as_dtype(d, value, DType.f32), _split(call)[1] if is_grouped else _beside(call, d.type(value).shape))
 
 
 def _over_the_range(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -165,9 +171,13 @@ def _dequantize(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _decompose_dequantize(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
-    """per_group: on src with every grouped dim as two, which moves no element."""
+    """TypeCast, Subtract, Multiply; per_group on src with every grouped dim as two, which moves no element."""
     src = ins[0] if call.attrs.get("qtype") != "per_group" else reshaped(d, ins[0], _split(call)[0])
-    return (reshaped(d, dequantised(d, src, *_operands(d, call, ins), call.outs[0].dtype), call.outs[0].shape),)
+    value = d.op("TypeCast", src, dtype=DType.f32)
+    if len(ins) > 2:
+        value = d.op("Subtract", value, _operand(d, call, ins[2]))
+    dst = d.op("Multiply", value, _operand(d, call, ins[1]), dtype=call.outs[0].dtype)
+    return (reshaped(d, dst, call.outs[0].shape),)
 
 
 def _small_scales(call: Call, port: int, rng: np.random.Generator) -> Array:
@@ -265,7 +275,7 @@ SPECS = (
             laws=(is_nearest(_steps),),
             zero_limit=lambda call: 0.80,
         ),
-        Lowering(Role.pointwise, decompose=lambda d, call, ins: (quantised(d, ins[0], *_operands(d, call, ins), call.outs[0].dtype),)),
+        Lowering(Role.pointwise, decompose=_decompose_quantize),
     ),
     OpSpec(
         "DynamicDequantize",

@@ -154,13 +154,13 @@ def _steps(call: Call, ins: tuple[Array, ...]) -> Reals:
     return real(scaled if zps is None else scaled + zps)
 
 
-def quantised(d: Decomposer, src: int, scales: int, zps: int | None, dtype: DType) -> int:
+def _quantised(d: Decomposer, src: int, scales: int, zps: int | None, dtype: DType) -> int:
     """Divide, Add, TypeCast; the cast rounds to nearest even and saturates."""
     value = d.op("Divide", src, scales)
     return d.op("TypeCast", value if zps is None else d.op("Add", value, zps), dtype=dtype)
 
 
-def dequantised(d: Decomposer, src: int, scales: int, zps: int | None, dtype: DType) -> int:
+def _dequantised(d: Decomposer, src: int, scales: int, zps: int | None, dtype: DType) -> int:
     """TypeCast to f32, Subtract, Multiply."""
     value = d.op("TypeCast", src, dtype=DType.f32)
     return d.op("Multiply", value if zps is None else d.op("Subtract", value, zps), scales, dtype=dtype)
@@ -274,7 +274,7 @@ SPECS = (
             laws=(is_nearest(_steps),),
             zero_limit=lambda call: 0.80,
         ),
-        Lowering(Role.pointwise, decompose=_decompose(quantised)),
+        Lowering(Role.pointwise, decompose=_decompose(_quantised)),
     ),
     OpSpec(
         "Dequantize",
@@ -290,6 +290,6 @@ SPECS = (
             laws=(Law("divided by the scale, dst is src less its zero point", _steps_are_scales),),
             zero_limit=lambda call: 0.80,
         ),
-        Lowering(Role.pointwise, decompose=_decompose(dequantised)),
+        Lowering(Role.pointwise, decompose=_decompose(_dequantised)),
     ),
 )
