@@ -17,7 +17,6 @@ from benchgraph.codegen.kernel import Kernel
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.machine.target import ISAS, LINE_BYTES, Isa, Target, host, missing
-from benchgraph.runtime.code import assembly
 from benchgraph.runtime.jit import jit
 from benchgraph.tir.build import add, cast, f32, floordiv, mod, mul, seq, unary
 from benchgraph.tir.interpret import interpret
@@ -50,6 +49,7 @@ from benchgraph.tir.ir import (
 from benchgraph.tir.passes import run as run_passes
 from benchgraph.tir.visit import walk
 from tests.support.guard_pages import fenced
+from tests.support.machine_code import assembly
 from tests.support.post_op_programs import HOLDS
 from tests.support.table import all_hold
 from tests.support.tir_maps import Mapping, Together, isa_levels

@@ -14,7 +14,6 @@ from benchgraph.codegen.emit import emit
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import blocks
 from benchgraph.machine.target import Isa, host
-from benchgraph.runtime.code import assembly
 from benchgraph.tir.build import f32, mul, seq, type_of, unary
 from benchgraph.tir.ir import (
     Binary,
@@ -38,6 +37,7 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
+from tests.support.machine_code import assembly
 from tests.support.table import all_hold
 from tests.support.tir_maps import Mapping, Together
 

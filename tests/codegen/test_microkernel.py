@@ -23,9 +23,10 @@ from benchgraph.codegen.register_tiles import even_split, register_tiles, tile_r
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
-from benchgraph.runtime.code import assembly, load
+from benchgraph.runtime.code import load
 from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, FlatSlice, Func, Prefetch, Scope, tensor
+from tests.support.machine_code import assembly
 from tests.support.microkernels import (
     BF16,
     COUNTS,

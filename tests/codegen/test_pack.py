@@ -12,8 +12,8 @@ from benchgraph.codegen import ir
 from benchgraph.codegen.pack import Packing, transposed
 from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
-from benchgraph.runtime.code import assembly
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
+from tests.support.machine_code import assembly
 from tests.support.packings import check_packing, packing, text_of
 
 PAIRS = [(src, dst) for dst, sources in PACKED_FROM.items() for src in sorted(sources, key=lambda d: d.value)]

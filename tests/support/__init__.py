@@ -25,6 +25,7 @@ tir_maps.py             elementwise Tensor IR functions, compiled and run on arr
 microkernels.py         microkernels, their definition in numpy, and checks of what they compute
 packings.py             packing of weights, its definition in numpy, and a check
 covering.py             a selection of the combinations of a test's parameters
+machine_code.py         the machine code of LLVM IR, as text
 dot_products.py         one step of a dot product on vectors
 
 fake_library.py         a library under test with a clock of its own, for the harness
