@@ -6,7 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchgraph.analysis.compare.statistics import interleaved_intervals
+from benchgraph.analysis.inference.within_run import interleaved_intervals
 from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
 from benchgraph.core.implementation import WHOLE, names

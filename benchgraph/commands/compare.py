@@ -7,7 +7,7 @@ from typing import Any
 
 from benchgraph.analysis.compare.differences import FAIL_ON, compare
 from benchgraph.analysis.compare.sides import check, read
-from benchgraph.analysis.compare.statistics import THRESHOLD
+from benchgraph.analysis.inference.verdicts import THRESHOLD
 from benchgraph.core.errors import UsageError
 from benchgraph.core.formats import counted
 from benchgraph.harness.command_words import need_no_options, own_options, parsed_value

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchgraph.analysis.compare.statistics import THRESHOLD
 from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.series import SeriesFilter, load
 from benchgraph.analysis.history.store import append
+from benchgraph.analysis.inference.verdicts import THRESHOLD
 from benchgraph.analysis.run_origin import full
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.analysis.compare.differences import Comparison, compare, interval
 from benchgraph.analysis.compare.sides import Side, read
-from benchgraph.analysis.compare.statistics import Judgement, Verdict
+from benchgraph.analysis.inference.verdicts import Judgement, Verdict
 from benchgraph.cli import main
 from benchgraph.commands import compare as command
 from benchgraph.present.compare import markdown, table

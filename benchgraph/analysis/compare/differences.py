@@ -8,7 +8,8 @@ from math import isfinite
 from statistics import geometric_mean, median
 
 from benchgraph.analysis.compare.sides import Key, Side, notes
-from benchgraph.analysis.compare.statistics import ALPHA, POWER, Judgement, Pair, Run, Verdict, drift, judge, moved
+from benchgraph.analysis.compare.statistics import Pair, Run, drift, judge, moved
+from benchgraph.analysis.inference.verdicts import ALPHA, POWER, Judgement, Verdict
 from benchgraph.core.formats import NOTHING
 from benchgraph.core.formats import interval as interval_text
 from benchgraph.core.implementation import names

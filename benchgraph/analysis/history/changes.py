@@ -39,7 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from benchgraph.analysis.compare.statistics import ALLOWANCE, ALPHA, PRIOR_DF, Array
+from benchgraph.analysis.inference.between_runs import ALLOWANCE, PRIOR_DF
+from benchgraph.analysis.inference.verdicts import ALPHA, Array
 
 PERMUTATIONS = 999  # a level of 5 % is then known to 0.7 %
 LEAST_SIDE = 3  # the middle of three is not an outlier

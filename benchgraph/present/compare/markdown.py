@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchgraph.analysis.compare.differences import Comparison, Row
-from benchgraph.analysis.compare.statistics import Verdict
+from benchgraph.analysis.inference.verdicts import Verdict
 from benchgraph.present.compare.table import cells, heads
 from benchgraph.present.markup import bullets, code, folded, machine, section, table
 

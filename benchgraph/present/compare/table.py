@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from benchgraph.analysis.compare.differences import Comparison, Row, corrected, interval
-from benchgraph.analysis.compare.statistics import Verdict
+from benchgraph.analysis.inference.verdicts import Verdict
 from benchgraph.core.formats import milliseconds
 from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from benchgraph.analysis import mean_ratios
-from benchgraph.analysis.compare.statistics import interleaved_intervals
+from benchgraph.analysis.inference.within_run import interleaved_intervals
 from benchgraph.analysis.mean_ratios import ratio_of
 from benchgraph.core.formats import interval
 from benchgraph.options.repro import split

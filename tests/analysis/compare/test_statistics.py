@@ -7,18 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from benchgraph.analysis.compare.statistics import (
-    ALPHA,
-    CLOCKS,
-    LEAST_ROUNDS,
-    Judgement,
-    Pair,
-    Run,
-    Verdict,
-    interleaved_intervals,
-    judge,
-    moved,
-)
+from benchgraph.analysis.compare.statistics import CLOCKS, Pair, Run, judge, moved
+from benchgraph.analysis.inference.verdicts import ALPHA, Judgement, Verdict
+from benchgraph.analysis.inference.within_run import LEAST_ROUNDS, interleaved_intervals
 
 PEAK = 1e11
 CHANGED = (Verdict.regressed, Verdict.improved)
