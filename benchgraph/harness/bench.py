@@ -38,26 +38,26 @@ class BandwidthProbe(Probe, Protocol):
     def nbytes(self) -> int: ...
 
 
-def _benchgraph(place: str) -> Library:
+def _benchgraph(place: str, label: str) -> Library:
     from benchgraph.library import benchgraph_library
     from benchgraph.peers.checkout import checkout_library
 
-    return checkout_library(place) if place else benchgraph_library()
+    return checkout_library(place, label) if place else benchgraph_library()
 
 
-def _onednn(place: str) -> Library:
+def _onednn(place: str, label: str) -> Library:
     from benchgraph.onednn import onednn_library
 
-    return onednn_library(place)
+    return onednn_library(place, label)
 
 
-LIBRARIES: dict[str, Callable[[str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn}
+LIBRARIES: dict[str, Callable[[str, str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn}
 
 
 def _library(name: str) -> Library:
     """By [LABEL=]KIND[:PLACE]. Raises BenchgraphError for one that does not exist, or cannot be used."""
     read = LibraryName.read(name)
-    return LIBRARIES[read.kind](read.place)
+    return LIBRARIES[read.kind](read.place, read.label)
 
 
 def need_libraries(problems: Sequence[Problem], bench: Bench) -> None:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from benchgraph.library.protocol import Library
 
 
-def onednn_library(path: str = "") -> Library:
-    """oneDNN as a library under test. path: of libdnnl.so; '' = the first that is found. InvalidArguments if there is none that fits."""
+def onednn_library(path: str = "", label: str = "") -> Library:
+    """oneDNN as a library under test. path: of libdnnl.so; '' = the first that is found. label: under another one it is another process.
+
+    Raises InvalidArguments if there is none that fits.
+    """
     from benchgraph.onednn.library import OneDnn  # imports numpy, which oneDNN's process does not
 
-    return OneDnn(path)
+    return OneDnn(path, label)

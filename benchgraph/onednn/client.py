@@ -74,7 +74,7 @@ class Process(RemoteProcess):
         return f" (it threw '{thrown}')" if thrown else ""
 
 
-_processes: dict[str, Process] = {}
+_processes: dict[tuple[str, str], Process] = {}
 
 
 @atexit.register
@@ -83,12 +83,12 @@ def close_all() -> None:
         _processes.popitem()[1].close()
 
 
-def process(path: str, threads: int) -> Process:
-    """The process that has loaded this file and runs on so many threads; a new one if there is none alive."""
-    running = _processes.get(path)
+def process(path: str, threads: int, label: str = "") -> Process:
+    """The process of this label that has loaded this file and runs on so many threads; a new one if there is none alive."""
+    running = _processes.get((path, label))
     if running is not None and running.is_alive and running.threads == threads:
         return running
     if running is not None:
         running.close()
-    _processes[path] = started = Process(path, threads)
+    _processes[path, label] = started = Process(path, threads)
     return started

@@ -25,10 +25,10 @@ KIND = "onednn"  # of its partitions: oneDNN does not report a rule
 
 
 class OneDnn:
-    """A Library. All of one path share a process while it lives; each begins with empty caches."""
+    """A Library. All of one path and label share a process while it lives; each begins with empty caches."""
 
-    def __init__(self, path: str = "") -> None:
-        self.process: Process = process(find(path), current().cores)
+    def __init__(self, path: str = "", label: str = "") -> None:
+        self.process: Process = process(find(path), current().cores, label)
         self.process.ask("flush")
         self._parts: dict[int, Remote] = {}
         self._open: dict[int, frozenset[int]] = {}

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from benchgraph.library.protocol import Library
 
 
-def checkout_library(place: str) -> Library:
-    """The checkout or commit at `place` as a library. Raises InvalidArguments, with a remedy, if there is none, or it cannot be used."""
+def checkout_library(place: str, label: str = "") -> Library:
+    """The checkout or commit at `place` as a library; under another label it is another process.
+
+    Raises InvalidArguments, with a remedy, if there is none, or it cannot be used.
+    """
     from benchgraph.peers.checkout.library import Checkout
 
-    return Checkout(place)
+    return Checkout(place, label)

@@ -36,7 +36,7 @@ class Process(RemoteProcess):
             raise InvalidArguments(bad.what, where=self.where, fix=f"give a checkout of {OLDEST}" if is_start else bad.fix) from bad
 
 
-_processes: dict[Path, tuple[tuple[tuple[str, str], ...], Process]] = {}
+_processes: dict[tuple[Path, str], tuple[tuple[tuple[str, str], ...], Process]] = {}
 
 
 @atexit.register
@@ -45,8 +45,8 @@ def close_all() -> None:
         _processes.popitem()[1][1].close()
 
 
-def process(source: Source, isa: str, threads: int) -> Process:
-    """The process of a checkout for the configuration in force; a new one if there is none alive.
+def process(source: Source, label: str, isa: str, threads: int) -> Process:
+    """The process of a checkout and label for the configuration in force; a new one if there is none alive.
 
     It keeps no compiled code on disk: a version compiles what it is asked to, so that its compile times are true.
     """
@@ -57,11 +57,12 @@ def process(source: Source, isa: str, threads: int) -> Process:
         ("BENCHGRAPH_DISK_CACHE_CAPACITY", "0"),
         ("BENCHGRAPH_DUMP", ""),
     )
-    known, running = _processes.get(source.folder, ((), None))
+    key = source.folder, label
+    known, running = _processes.get(key, ((), None))
     if running is not None and running.is_alive and known == settings:
         return running
     if running is not None:
         running.close()
     started = Process(source, settings, threads)
-    _processes[source.folder] = settings, started
+    _processes[key] = settings, started
     return started

@@ -19,11 +19,11 @@ from benchgraph.peers.checkout.source import find
 
 
 class Checkout:
-    """A Library. All of one folder share a process while it lives."""
+    """A Library. All of one folder and label share a process while it lives."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, label: str = "") -> None:
         self.source, target = find(place), current()
-        self.process: Process = process(self.source, target.isa.name, target.cores)
+        self.process: Process = process(self.source, label, target.isa.name, target.cores)
         self._parts: dict[int, Remote] = {}
 
     @property
