@@ -115,8 +115,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         warn(note)
     if words[0] in ANSWERS:
         ctx.exit(_answer(words[0], list(words[1:]), ctx.obj))
-    if words[0] == "tune":
-        ctx.exit(_tune(words[1:], _bench(ctx.obj)))
+    if words[0] in ("tune", "ab"):
+        ctx.exit(_measure(*words, bench=_bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
     try:
@@ -175,9 +175,12 @@ def _workers(line: CommandLine) -> int:
     return workers_of(line)
 
 
-def _tune(words: tuple[str, ...], bench: Bench) -> int:
-    from benchgraph.commands.tune import run
-
+def _measure(command: str, *words: str, bench: Bench) -> int:
+    """A command that measures and reports by itself. Returns the exit code."""
+    if command == "ab":
+        from benchgraph.commands.ab import run
+    else:
+        from benchgraph.commands.tune import run
     try:
         with interruptible():
             return run(list(words), bench, click.echo, warn)

@@ -42,6 +42,7 @@ WORK = {
     "report": "benchgraph.commands.report._run",
     "tune": "benchgraph.options.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
+    "ab": "benchgraph.commands.ab.sides",
 }
 VALUES = {
     "KIND": "SoftMax",
@@ -50,7 +51,9 @@ VALUES = {
     "SHARE": "5%",
     "P[,P...]": "fused",
     "console|markdown|csv[:FILE]": "csv",
+    "console|markdown|json|html[:FILE]": "json",
     "REF": "HEAD",
+    "M": "9",
     "STATUS[,...]": "skipped",
     "PASS[,PASS...]": "simplify",
     "LEVEL": "avx2",
@@ -59,7 +62,7 @@ VALUES = {
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
     "tune": ["--matmul", "4x8:8x6"],
-    "compare": ["a.json", "b.json"], "report": ["a.json"], "opt": ["--pipeline=simplify", "graph.txt"],
+    "compare": ["a.json", "b.json"], "report": ["a.json"], "ab": ["HEAD~1", "."], "opt": ["--pipeline=simplify", "graph.txt"],
 }  # fmt: skip
 
 
@@ -192,7 +195,7 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "command", ["show", "explain", "localise", "opt", "compile-times", "tune", "fuzz", "compare", "report", "history", "regressions"]
+    "command", ["show", "explain", "localise", "opt", "compile-times", "tune", "fuzz", "compare", "ab", "report", "history", "regressions"]
 )
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""

@@ -3,6 +3,7 @@
 mean_ratios.py  geometric means of ratios over groups of cases
 run_origin.py   the commit and start time of a run
 inference/      faster, slower or the same, from samples with errors
+ab/             two versions in several launches
 compare/        comparison of two sets of saved results
 history/        runs in a database, and change points
 """

@@ -10,6 +10,7 @@ opt.py            opt: passes over the text of an IR
 compile_times.py  compile-times: cold and warm
 tune.py           tune: measures schedule parameters
 fuzz.py           fuzz: random graphs
+ab.py             ab: two versions, measured
 compare.py        compare: two sets of saved results
 history.py        history and regressions
 report.py         report: a page

@@ -143,6 +143,20 @@ COMMANDS: dict[str, Command] = {
         ),
         ("compare A.json B.json --threshold=5%", "compare A.json,A2.json B.json,B2.json --report=markdown:out.md"),
     ),
+    "ab": Command(
+        "what got slower, faster or wrong from OLD to NEW; measures both versions",
+        "OLD NEW [OPTIONS]",
+        (
+            ("--launches N", "new processes of both versions, in each of which every case is timed (default 3)"),
+            ("--max-launches M", "further launches, up to M, of cases that cannot be told (default: none)"),
+            _THRESHOLD,
+            ("--report console|markdown|json|html[:FILE]", "console (default) and others; may be repeated"),
+        ),
+        ("ab HEAD~1 . --report=markdown:ab.md", "ab onednn:/opt/a/lib onednn:/opt/b/lib --batch=test_matmul_ci"),
+        "OLD and NEW are commits or checkouts of benchgraph, or libraries as --library has them. Without cases the graph driver's smoke "
+        "batch runs; without --policy it is fused, without --max-ms-per-prb 500 for each launch. docs/ab.md says what is claimed.",
+        chooses=True,
+    ),
     "report": Command(
         "saved results as a page for a browser",
         "A.json [B.json ...] [-o FILE]",

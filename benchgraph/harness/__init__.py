@@ -29,4 +29,5 @@ interrupt.py            signals that end a run
 isolate.py              --jobs: cases in worker processes
 worker.py               a worker process
 command_words.py        the words after commands
+ab/                     two versions, checked and timed against each other
 """

@@ -292,13 +292,13 @@ def _expanded(pending: _PendingCase, first: int) -> list[Problem]:
 
     first: the index of the first problem. Raises UsageError for options that exclude each other.
     """
-    problems = list[Problem]()
+    problems, batch = list[Problem](), Path(pending.option.where.rpartition(":")[0]).name
     for globals_ in _product(Globals, pending.globals):
         if globals_.mode is Mode.correctness and globals_.has_no_reference:
             fix = "leave out --mode-modifier=M, or choose a mode other than C"
             raise UsageError("mode C compares with a reference, which modifier M leaves out", where=_where(pending.option), fix=fix)
         for knobs in _product(pending.driver.knobs, pending.knobs, pending.driver.loops):
-            problems.append(Problem(first + len(problems), pending.driver, globals_, knobs, pending.file, pending.unusable))
+            problems.append(Problem(first + len(problems), pending.driver, globals_, knobs, pending.file, pending.unusable, batch))
     return problems
 
 

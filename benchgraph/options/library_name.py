@@ -65,6 +65,20 @@ class LibraryName:
             raise ValueError(f"give {KINDS[kind].place} after {kind}:")
         return cls(kind, place, label)
 
+    @classmethod
+    def of_version(cls, word: str) -> LibraryName:
+        """As `read`, but anything that names no kind is the PLACE of a benchgraph. Raises ValueError, whose text is the remedy."""
+        before, equals, rest = word.partition("=")
+        label, place = (before, rest) if equals and _LABEL.fullmatch(before) else ("", word)
+        if any(place == kind or place.startswith(f"{kind}:") for kind in KINDS):
+            return cls.read(word)
+        if not place:
+            raise ValueError("give a library, or a commit or checkout of benchgraph")
+        return cls("benchgraph", place, label)
+
+    def __str__(self) -> str:
+        return (f"{self.label}=" if self.label else "") + self.kind + (f":{self.place}" if self.place else "")
+
 
 def labels(words: Sequence[str]) -> dict[str, str]:
     """What results call each library: its label, else its kind, else the kind and the part of the place that tells it from others.

@@ -70,7 +70,9 @@ class Driver:
 
 @dataclass(frozen=True)
 class Problem:
-    """file: None for a descriptor, or if the case was not found. unusable: the error of a bad case; knobs.case is then its text."""
+    """file: None for a descriptor, or if the case was not found. unusable: the error of a bad case; knobs.case is then its text. batch: the
+    name of the batch file that the case stands in, '' for one of the command line.
+    """
 
     index: int
     driver: Driver
@@ -78,6 +80,7 @@ class Problem:
     knobs: Any
     file: Path | None
     unusable: InvalidArguments | None = None
+    batch: str = ""
 
     @property
     def words(self) -> list[str]:

@@ -9,6 +9,7 @@ perf_line.py           benchdnn's perf lines, filled in
 time_table.py          the rows of a table of times
 markup.py              GitHub's Markdown
 explain.py             an explanation of the compiler's decisions
+ab/                    two versions compared as a table, Markdown, JSON, a page
 compare/               a comparison as a table, as Markdown, as CSV
 history.py             runs and changes as text
 show/                  a partitioned graph as text, DOT and SVG

@@ -52,6 +52,11 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
         "a case regressed or fails newly, or there is what --fail-on names",
         f"{WORDS}, or files cannot be read, compared or written",
     ),
+    "ab": _meanings(
+        "nothing got worse",
+        "a case became slower, wrong or unsupported, or fell to a reference implementation; or a report could not be written at the end",
+        f"{WORDS}, or a version, batch file or instruction set they name cannot be used, or a place for reports not be written",
+    ),
     "history": _meanings("printed, or added", "never", f"{WORDS}, or the database or a file cannot be used"),
     "regressions": _meanings(
         "nothing got slower for good, or too few runs are there to tell, which it says",

@@ -69,7 +69,8 @@ def verdicts(ratios: Array, errors: Array, df: Array, margin: float, alpha: floa
         half = plain if abs(ratio) - plain <= margin else float(stdtrit(d, 1 - corrected / 2) * error)
         low, high = float(ratio - half), float(ratio + half)
         least = margin + float(stdtrit(d, 1 - alpha / family / 2) + stdtrit(d, POWER)) * error
-        middle, bottom, top, detectable = (float(np.exp(x)) for x in (ratio, low, high, least))
+        with np.errstate(over="ignore"):  # hardly any degrees of freedom
+            middle, bottom, top, detectable = (float(np.exp(x)) for x in (ratio, low, high, least))
         judgements.append(Judgement(middle, bottom, top, verdict(low, high, margin), detectable))
     return judgements
 

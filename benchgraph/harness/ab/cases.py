@@ -1,0 +1,39 @@
+"""The cases of a command that compares versions, and whether they and the versions can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchgraph.analysis.ab.comparison import Side
+from benchgraph.core.errors import UsageError
+from benchgraph.harness.bench import Bench, need_isas, need_libraries, need_tuning
+from benchgraph.harness.command_words import select_cases
+from benchgraph.options.argv import CommandLine
+from benchgraph.options.plugins import names
+from benchgraph.options.problem import Problem
+
+SETTLED = ("--mode", "--library", "--history", "--resume", "--commit")  # options of a run that mean nothing here
+DEFAULTS = {"--policy": "fused", "--max-ms-per-prb": "500"}
+
+
+def cases(command: str, words: Sequence[str], default: Sequence[str] = ()) -> CommandLine:
+    """The selected cases. default: the words for them if none are given. Raises UsageError."""
+    given = {word.partition("=")[0].replace("_", "-") for word in words}
+    if settled := [option for option in SETTLED if option in given]:
+        raise UsageError("the command settles this itself", where=f"{command}: {settled[0]}", fix="leave it out")
+    late = [f"{option}={value}" for option, value in DEFAULTS.items() if option not in given]  # after the cases: for those without one
+    line = select_cases([*words, *late])
+    if not line.planned and default and not given & {"--driver", *(f"--{name}" for name in names("drivers"))}:
+        line = select_cases([*words, *default, *late])
+    if not line.problems:
+        what = f"--match and --shard leave none of {line.planned} cases" if line.planned else "nothing to run"
+        raise UsageError(what, where=command, fix="widen them" if line.planned else f"add {line.case}")
+    return line
+
+
+def need_versions(problems: Sequence[Problem], versions: Sequence[Side], bench: Bench) -> None:
+    """Raise BenchgraphError unless the versions work, with all that the cases ask of the machine."""
+    need_isas(problems)
+    need_tuning(problems)
+    need_libraries([replace(p, globals=replace(p.globals, library=tuple(v.word for v in versions))) for p in problems], bench)
