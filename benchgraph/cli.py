@@ -45,6 +45,7 @@ ANSWERS = LOOK_BACK | {
     "compile-times": "compile_times.run",
     "localise": "localise.run",
 }
+MEASURE = ("tune", "ab")  # commands that measure, and print while they do
 NEED_BENCH = ("show", "explain", "localise")
 
 
@@ -115,7 +116,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         warn(note)
     if words[0] in ANSWERS:
         ctx.exit(_answer(words[0], list(words[1:]), ctx.obj))
-    if words[0] in ("tune", "ab"):
+    if words[0] in MEASURE:
         ctx.exit(_measure(*words, bench=_bench(ctx.obj)))
     if words[0] == "fuzz":
         ctx.exit(_fuzz(words[1:], _bench(ctx.obj)))
@@ -177,13 +178,10 @@ def _workers(line: CommandLine) -> int:
 
 def _measure(command: str, *words: str, bench: Bench) -> int:
     """A command that measures and reports by itself. Returns the exit code."""
-    if command == "ab":
-        from benchgraph.commands.ab import run
-    else:
-        from benchgraph.commands.tune import run
+    run = import_module(f"benchgraph.commands.{command}").run
     try:
         with interruptible():
-            return run(list(words), bench, click.echo, warn)
+            return int(run(list(words), bench, click.echo, warn))
     except BenchgraphError as bad:
         return _refused(bad)
     except KeyboardInterrupt as by:

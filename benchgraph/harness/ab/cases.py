@@ -23,9 +23,9 @@ def cases(command: str, words: Sequence[str], default: Sequence[str] = ()) -> Co
     if settled := [option for option in SETTLED if option in given]:
         raise UsageError("the command settles this itself", where=f"{command}: {settled[0]}", fix="leave it out")
     late = [f"{option}={value}" for option, value in DEFAULTS.items() if option not in given]  # after the cases: for those without one
-    line = select_cases([*words, *late])
+    line = select_cases(command, [*words, *late])
     if not line.planned and default and not given & {"--driver", *(f"--{name}" for name in names("drivers"))}:
-        line = select_cases([*words, *default, *late])
+        line = select_cases(command, [*words, *default, *late])
     if not line.problems:
         what = f"--match and --shard leave none of {line.planned} cases" if line.planned else "nothing to run"
         raise UsageError(what, where=command, fix="widen them" if line.planned else f"add {line.case}")
