@@ -13,7 +13,7 @@ from benchgraph.analysis.inference.verdicts import THRESHOLD
 from benchgraph.core.errors import UsageError
 from benchgraph.harness.ab.cases import cases, need_versions
 from benchgraph.harness.ab.contest import Contest, contested
-from benchgraph.harness.ab.sides import policies, sides
+from benchgraph.harness.ab.sides import sides
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.isolate import run_isolated
@@ -90,10 +90,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         if file:
             need_file(Path(file), f"ab: --report={name}:{file}")
     old, new = sides("ab", *request.versions, bench)
-    need_versions(line.problems, (old, new), bench)
-    paired = policies(line.problems[0].globals, old, new)
-    if not paired:
-        raise UsageError("the versions have no policy in common", where="ab: --policy", fix="name one that both have")
+    need_versions("ab", line.problems, (old, new), bench)
     for note in line.notes:
         complain(note)
     plan = Plan(request.launches, request.most or request.launches)
@@ -101,7 +98,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     total = len(line.problems) * (2 + plan.launches)
     with progress_line("runs", total, is_measuring=True) as step:
         contest = Contest(old, new, bench, max(line.globals.jobs, 1), run_isolated, step)
-        found = contested(contest, line.problems, paired, request.threshold, plan, machine)
+        found = contested(contest, line.problems, request.threshold, plan, machine)
     reports = REPORTS | {"console": partial(table.render, is_verbose=line.globals.verbose > 0)}
     for name in [name for name, file in request.reports if not file] or ["console"]:
         say(reports[name](found).rstrip("\n"))

@@ -76,7 +76,7 @@ def partition(graph: Graph, id: int, ops: tuple[Op, ...], unsupported: str) -> P
 
 @dataclass
 class FakeLibrary:
-    """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile.
+    """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile. slowness: factor of all times.
 
     wrong: ids of ops whose results are off by 0, 1 or 2, if they are alone in a partition only with alone_too.
     log: the ops of every execution of a bound partition; events: executions of chains and evictions, in order; threads: at every compile.
@@ -86,6 +86,7 @@ class FakeLibrary:
     spoil: Callable[[str, np.ndarray], np.ndarray] = lambda kind, array: array
     unsupported: str = ""
     fails: Exception | None = None
+    slowness: float = 1.0
     name: str = "fake"
     version: str = ""
     is_in_process: bool = True
@@ -153,7 +154,7 @@ class Bound:
 
     @property
     def cost_s(self) -> float:
-        return CALL_S + OP_S * len(self.compiled.partition.ops)
+        return (CALL_S + OP_S * len(self.compiled.partition.ops)) * self.compiled.library.slowness
 
     def __call__(self) -> None:
         p, library = self.compiled.partition, self.compiled.library

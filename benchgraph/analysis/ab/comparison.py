@@ -42,10 +42,13 @@ class Policies:
 
 @dataclass(frozen=True)
 class CaseRun:
-    """What ran of a case. group: its batch file or driver. old, new: results of mode C. launches: number -> result of mode P."""
+    """What ran of a case. group: its batch file or driver. policies: those that both versions have. old, new: results of mode C. launches:
+    number -> result of mode P.
+    """
 
     case: str
     group: str
+    policies: tuple[Policies, ...]
     old: Result
     new: Result
     launches: dict[int, Result]
@@ -143,13 +146,12 @@ def compare(
     runs: Sequence[CaseRun],
     old: Side,
     new: Side,
-    policies: Sequence[Policies],
     threshold: float,
     plan: Plan,
     machine: Machine | None = None,
 ) -> Comparison:
     """All that the runs say."""
-    pairs = [(i, run, p) for i, run in enumerate(runs) if run.is_timed and run.launches for p in policies]
+    pairs = [(i, run, p) for i, run in enumerate(runs) if run.is_timed and run.launches for p in run.policies]
     timed = [Timed(str(i), tuple(_launches(run, p))) for i, run, p in pairs]
     rows = tuple(
         Row(run.case, run.group, p.policy, t, *_typical(t), judged)

@@ -35,14 +35,14 @@ LAUNCHES = 3  # the fewest whose variance has two degrees of freedom
 
 @dataclass(frozen=True)
 class Plan:
-    """launches: of every case, and then of those that cannot be told, again and again up to `most` of a case."""
+    """launches: of every case, and then of those that cannot be told, again and again while a case has no more than `most`."""
 
     launches: int = LAUNCHES
     most: int = LAUNCHES
 
     @property
     def looks(self) -> int:
-        return max(1, -(-self.most // self.launches))
+        return max(1, self.most // self.launches)
 
     @property
     def alpha(self) -> float:

@@ -106,6 +106,8 @@ def _between(estimates: list[Estimate]) -> float:
         squares = (ratios - np.median(ratios)) ** 2 / float(chdtri(1, 0.5)) * few
         within, count = np.array([e.core * e.weight + e.drift for e in estimates]), 2.0
     low, high = 0.0, float(squares.max()) / count
+    if not high:  # nothing varies
+        return ALLOWANCE**2
     for _ in range(60):  # halvings: as exact as the numbers are
         middle = (low + high) / 2
         low, high = (middle, high) if np.median(squares / (within + count * middle)) > 1 else (low, middle)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from benchgraph.analysis.ab.comparison import Side
 from benchgraph.core.errors import UsageError
+from benchgraph.harness.ab.sides import policies
 from benchgraph.harness.bench import Bench, need_isas, need_libraries, need_tuning
 from benchgraph.harness.command_words import select_cases
 from benchgraph.options.argv import CommandLine
@@ -32,8 +33,10 @@ def cases(command: str, words: Sequence[str], default: Sequence[str] = ()) -> Co
     return line
 
 
-def need_versions(problems: Sequence[Problem], versions: Sequence[Side], bench: Bench) -> None:
+def need_versions(command: str, problems: Sequence[Problem], versions: tuple[Side, Side], bench: Bench) -> None:
     """Raise BenchgraphError unless the versions work, with all that the cases ask of the machine."""
     need_isas(problems)
     need_tuning(problems)
+    if not all(policies(p.globals, *versions) for p in problems):
+        raise UsageError("the versions have no policy in common", where=f"{command}: --policy", fix="name one that both have")
     need_libraries([replace(p, globals=replace(p.globals, library=tuple(v.word for v in versions))) for p in problems], bench)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from benchgraph.analysis.ab.comparison import CaseRun, Comparison, Policies, Side, compare
+from benchgraph.analysis.ab.comparison import CaseRun, Comparison, Side, compare
 from benchgraph.analysis.ab.judge import Plan
+from benchgraph.harness.ab.sides import policies
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.isolate import run_isolated
 from benchgraph.options.problem import Problem
@@ -36,49 +37,47 @@ class Contest:
     run: Run = run_isolated
     step: Callable[[], None] = lambda: None
 
-    def check(self, problems: Sequence[Problem], side: Side) -> dict[int, Result]:
-        """Results of one version in mode C, by the problem's index."""
-        return self._results([_with(p, Mode.correctness, side.word) for p in problems], self.jobs)
+    def check(self, problems: Sequence[Problem]) -> list[tuple[Result, Result]]:
+        """Results of either version in mode C."""
+        both = [_with(p, Mode.correctness, side.word) for side in (self.old, self.new) for p in problems]
+        results = self._results(both, self.jobs)
+        return list(zip(results[: len(problems)], results[len(problems) :], strict=True))
 
-    def launch(self, problems: Sequence[Problem], number: int) -> dict[int, Result]:
+    def launch(self, problems: Sequence[Problem], number: int) -> list[Result]:
         """Results of both versions in mode P, in new processes."""
         first, second = (self.old, self.new) if number % 2 == 0 else (self.new, self.old)
         return self._results([_with(p, Mode.performance, first.word, second.word) for p in problems], 1)
 
-    def _results(self, problems: Sequence[Problem], jobs: int) -> dict[int, Result]:
-        found = dict[int, Result]()
+    def _results(self, problems: Sequence[Problem], jobs: int) -> list[Result]:
+        """In the order of the problems."""
+        found = dict[tuple[int, str], Result]()
         for done in self.run(problems, self.bench, jobs) if problems else ():
-            found[done.case.index] = done.case.result
+            found[done.case.index, done.case.repro] = done.case.result
             self.step()
-        return found
+        return [found[p.index, p.repro] for p in problems]
 
 
-def contested(
-    contest: Contest,
-    problems: Sequence[Problem],
-    policies: Sequence[Policies],
-    threshold: float,
-    plan: Plan,
-    machine: Machine | None,
-) -> Comparison:
+def contested(contest: Contest, problems: Sequence[Problem], threshold: float, plan: Plan, machine: Machine | None = None) -> Comparison:
     """All cases checked, and timed by both versions as the plan says."""
-    old, new = (contest.check(problems, side) for side in (contest.old, contest.new))
-    runs = [CaseRun(split(p.repro).identity, p.batch or p.driver.name, old[p.index], new[p.index], {}) for p in problems]
-    todo = {i for i, run in enumerate(runs) if run.is_timed}
-    number = 0
+    checked = zip(problems, contest.check(problems), strict=True)
+    runs = [case_run(p, contest, old, new) for p, (old, new) in checked]
+    todo, number = {i for i, run in enumerate(runs) if run.is_timed}, 0
     while True:
         for _ in range(plan.launches):
-            for i, result in _by_position(problems, contest.launch([problems[i] for i in sorted(todo)], number)):
+            order = sorted(todo)
+            for i, result in zip(order, contest.launch([problems[i] for i in order], number), strict=True):
                 runs[i] = replace(runs[i], launches=runs[i].launches | {number: result})
             number += 1
-        found = compare(runs, contest.old, contest.new, policies, threshold, plan, machine)
+        found = compare(runs, contest.old, contest.new, threshold, plan, machine)
         todo = found.undecided
         if not todo or number >= plan.launches * plan.looks:
             return found
 
 
-def _by_position(problems: Sequence[Problem], results: dict[int, Result]) -> Iterator[tuple[int, Result]]:
-    yield from ((i, results[p.index]) for i, p in enumerate(problems) if p.index in results)
+def case_run(problem: Problem, contest: Contest, old: Result, new: Result) -> CaseRun:
+    """A case that was checked."""
+    group = problem.batch or problem.driver.name
+    return CaseRun(split(problem.repro).identity, group, policies(problem.globals, contest.old, contest.new), old, new, {})
 
 
 def _with(problem: Problem, mode: Mode, *libraries: str) -> Problem:
