@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 WHOLE = "partition"  # the primitive of a library that has one implementation for all partitions
@@ -12,11 +12,14 @@ WHOLE = "partition"  # the primitive of a library that has one implementation fo
 
 @dataclass(frozen=True)
 class Implementation:
-    """primitive: its kind, as matmul. name: as brg_matmul:avx512_core. count: how many such primitives."""
+    """primitive: its kind, as matmul. name: as brg_matmul:avx512_core. count: how many such primitives. why: of a reference implementation,
+    which others were tried, and why the library could not take them; '' if it does not tell.
+    """
 
     primitive: str
     name: str
     count: int = 1
+    why: str = field(default="", compare=False)
 
     @property
     def is_reference(self) -> bool:

@@ -34,4 +34,5 @@ def _references(result: Result) -> Iterator[tuple[str, str]]:
     for label, ran in result.implementations.items():
         for position, each in enumerate(ran):
             if references := [i for i in each if i.is_reference]:
-                yield label, f"partition {position} runs on a reference implementation: {names(references)}"
+                why = "; ".join(f" ({i.why})" for i in references if i.why)
+                yield label, f"partition {position} runs on a reference implementation: {names(references)}{why}"

@@ -11,6 +11,7 @@ session.py       oneDNN loaded there, with its objects by number
 capi.py          declarations of the C API
 memory.py        buffers of that process
 verbose_log.py   names of implementations, from its verbose log
+dispatch.py      why a reference implementation runs
 memory_plan.py   which intermediate values share memory
 
 oneDNN has a process of its own, so that two thread runtimes never share one, and a crash in it costs one case.

@@ -36,9 +36,10 @@ def loading_within(seconds: float) -> Iterator[None]:
 class Process(RemoteProcess):
     """A running oneDNN. A dead one stays dead: `process` starts another."""
 
-    def __init__(self, path: str, threads: int) -> None:
+    def __init__(self, path: str, threads: int, log: str = "") -> None:
+        """log: the value of ONEDNN_VERBOSE there, instead of ours."""
         self.path, self.threads = path, threads
-        super().__init__(Program(SERVER), os.getpid(), path, threads, where=WHERE, env=surroundings(path, threads))
+        super().__init__(Program(SERVER), os.getpid(), path, threads, where=WHERE, env=surroundings(path, threads, log))
         try:
             self.send(machine_code())
             if not self.pipe.poll(limit := _limit_s.get()):
@@ -83,12 +84,12 @@ def close_all() -> None:
         _processes.popitem()[1].close()
 
 
-def process(path: str, threads: int, label: str = "") -> Process:
+def process(path: str, threads: int, label: str = "", log: str = "") -> Process:
     """The process of this label that has loaded this file and runs on so many threads; a new one if there is none alive."""
     running = _processes.get((path, label))
     if running is not None and running.is_alive and running.threads == threads:
         return running
     if running is not None:
         running.close()
-    _processes[path, label] = started = Process(path, threads)
+    _processes[path, label] = started = Process(path, threads, log)
     return started

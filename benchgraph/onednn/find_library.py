@@ -50,11 +50,13 @@ def _in_wheels() -> Iterator[Path]:
                 yield library
 
 
-def surroundings(path: str, threads: int) -> dict[str, str]:
-    """The environment of a process that loads this file and runs on so many threads: idle OpenMP threads spin shortly (SPIN), libraries
-    beside the file are found, as wheels without a run path need, and a SYCL build gets the OpenCL runtime beside it.
+def surroundings(path: str, threads: int, log: str = "") -> dict[str, str]:
+    """The environment of a process that loads this file and runs on so many threads. log: ONEDNN_VERBOSE there, if it is not ours.
+
+    Idle OpenMP threads spin briefly (SPIN), libraries beside the file are found, as wheels without a run path need, and a SYCL build gets the
+    OpenCL runtime beside it.
     """
-    changes = {"OMP_NUM_THREADS": str(threads)}
+    changes = {"OMP_NUM_THREADS": str(threads)} | ({"ONEDNN_VERBOSE": log} if log else {})
     defaults = dict(SPIN)
     folder = Path(path).parent
     if folder != Path():

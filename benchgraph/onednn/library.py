@@ -16,6 +16,7 @@ from benchgraph.library.remote import Buffer, Remote, buffer_for
 from benchgraph.machine.target import current
 from benchgraph.onednn import encode, messages
 from benchgraph.onednn.client import WHERE, Process, process
+from benchgraph.onednn.dispatch import Source, rejections
 from benchgraph.onednn.find_library import find
 from benchgraph.onednn.memory_plan import PlannedStep, plan
 from benchgraph.onednn.table import DEFINE_LAYOUTS, KNOWN, POLICIES, Version
@@ -32,6 +33,7 @@ class OneDnn:
         self.process.ask("flush")
         self._parts: dict[int, Remote] = {}
         self._open: dict[int, frozenset[int]] = {}
+        self._sources: dict[int, Source] = {}
 
     @property
     def name(self) -> str:
@@ -59,17 +61,19 @@ class OneDnn:
         if policy.value not in POLICIES:
             fix = f"choose among {', '.join(POLICIES)}"
             raise Unavailable(f"oneDNN has no policy {policy.value}", where=WHERE, fix=fix)
-        parts = self._cut(graph, policy)
+        message = encode.graph(graph, self.release)
+        parts = self._cut(graph, message, policy)
+        self._sources |= {p.number: Source(message, POLICIES[policy.value].code, i) for i, p in enumerate(parts)}
         ops = {op.id: op for op in graph.ops}
         position = {op.id: i for i, op in enumerate(graph.order)}
         defining = [t.id for op in graph.ops if op.kind in DEFINE_LAYOUTS for t in (*op.inputs, *op.outputs)]
         fixed = frozenset({t.id for t in graph.outputs}.union(defining))
         return tuple(self._partition(graph, p, [ops[id] for id in sorted(p.ops, key=position.__getitem__)], fixed) for p in parts)
 
-    def _cut(self, graph: Graph, policy: Policy) -> list[messages.Part]:
+    def _cut(self, graph: Graph, message: messages.Graph, policy: Policy) -> list[messages.Part]:
         """Our op table describes version KNOWN, so an op that it accepts and an older oneDNN rejects was added in between."""
         try:
-            parts: list[messages.Part] = self.process.ask("cut", encode.graph(graph, self.release), POLICIES[policy.value].code)
+            parts: list[messages.Part] = self.process.ask("cut", message, POLICIES[policy.value].code)
         except InvalidGraphOp as bad:
             if self.release >= KNOWN:
                 raise
@@ -92,7 +96,11 @@ class OneDnn:
             raise Unavailable("oneDNN's passes cannot be left out", where=WHERE, fix="give it a policy without options")
         ins, outs = (tuple(encode.tensor(t, self.release) for t in side) for side in (partition.inputs, partition.outputs))
         made: messages.Compiled = self.process.ask("compile", partition.id, ins, outs)
-        return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], made)
+        ran = counted(made.implementations)
+        if any(i.is_reference for i in ran):
+            why = rejections(self.process, self._sources[partition.id], ins, outs)
+            ran = tuple(replace(i, why=why.get(i.primitive, "")) if i.is_reference else i for i in ran)
+        return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], made, ran)
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
         """One after the other: its process handles one request at a time."""
@@ -115,8 +123,17 @@ class OneDnn:
 class Compiled:
     """A compiled partition. open: ids of outputs whose layout oneDNN may choose if only oneDNN reads them."""
 
-    def __init__(self, process: Process, partition: Partition, part: Remote, open: frozenset[int], made: messages.Compiled) -> None:
+    def __init__(
+        self,
+        process: Process,
+        partition: Partition,
+        part: Remote,
+        open: frozenset[int],
+        made: messages.Compiled,
+        implementations: tuple[Implementation, ...],
+    ) -> None:
         self.process, self.partition, self.part, self.open, self.made = process, partition, part, open, made
+        self.implementations = implementations
         self._remote = Remote(process, made.number)
 
     @property
@@ -127,10 +144,6 @@ class Compiled:
     def is_warm(self) -> bool:
         """oneDNN has no disk cache."""
         return False
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        return counted(self.made.implementations)
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         return Bound(self, tuple(inputs), tuple(outputs))

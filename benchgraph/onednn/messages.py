@@ -68,7 +68,10 @@ class Placed:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled partition. inplace: pairs (input id, output id) that may share memory. implementations: (primitive, name) of each."""
+    """A compiled partition. inplace: pairs (input id, output id) that may share memory.
+
+    implementations: (primitive, name) of each; rejected: (primitive, name, reason) of those that were tried, where dispatch is logged.
+    """
 
     number: int
     seconds: float
@@ -76,6 +79,7 @@ class Compiled:
     outputs: tuple[Placed, ...]
     inplace: tuple[tuple[int, int], ...]
     implementations: tuple[tuple[str, str], ...] = ()
+    rejected: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from benchgraph.onednn import capi
 from benchgraph.onednn.memory import Buffer, Code, Window
 from benchgraph.onednn.messages import OPAQUE, STRIDED, Compiled, Graph, Hello, Op, Part, Placed, Step, Tensor
 from benchgraph.onednn.table import FIRST, FPMATH_OF_INTEGERS, PROPERTIES
-from benchgraph.onednn.verbose_log import VerboseLog
+from benchgraph.onednn.verbose_log import VerboseLog, created, rejected
 
 VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")
 CONSTANTS_MB = 1 << 20  # cache of constant tensors: enough for all of a case
@@ -94,7 +94,7 @@ class Session:
         """
         self._lib, self.version, self._runtime = load(path)
         self._path, self._receive = path, receive
-        self._log = VerboseLog(self._lib, is_users=any(environment({}).get(name, "0") not in ("", "0", "none") for name in VERBOSE))
+        self._log = VerboseLog(self._lib, next((v for n in VERBOSE if (v := environment({}).get(n, "")) not in ("", "0", "none")), ""))
         self._window: Window | None = None
         self._setters: dict[str, tuple[Any, Any]] = {
             "f": (self._lib.dnnl_graph_op_set_attr_f32, c_float),
@@ -159,7 +159,7 @@ class Session:
         try:
             ins, outs = _pointers(inputs), _pointers(outputs)
             compile = self._lib.dnnl_graph_partition_compile
-            with self._log.creations() as implementations:
+            with self._log.creations() as lines:
                 started = time.perf_counter()
                 status = compile(part.value, handle.value, len(inputs), ins, len(outputs), outs, self._engine)
                 seconds = time.perf_counter() - started
@@ -169,7 +169,7 @@ class Session:
         except Refused:
             handle.close()
             raise
-        handle.message = Compiled(self._keep(handle), seconds, placed[0], placed[1], inplace, tuple(implementations))
+        handle.message = Compiled(self._keep(handle), seconds, placed[0], placed[1], inplace, tuple(created(lines)), tuple(rejected(lines)))
         return handle.message
 
     def window(self, nbytes: int) -> None:

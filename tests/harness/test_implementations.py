@@ -57,6 +57,9 @@ def test_a_reference_implementation_is_flagged() -> None:
     assert saved.result.status is Status.PASSED
     assert "fused: partition 0 runs on a reference implementation: matmul ref:any" in saved.result.notes
     assert case(FAST)[0].result.notes == ()
+    saved, _ = case((replace(SLOW[0], why="jit:avx2: no such shape"),))
+    assert saved.result.notes[0].endswith("matmul ref:any (jit:avx2: no such shape)")
+    assert saved.result.implementations["fused"][0][0].why == "jit:avx2: no such shape"
 
 
 @pytest.mark.parametrize("mode", ["C", "P"])

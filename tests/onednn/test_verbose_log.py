@@ -36,6 +36,16 @@ def test_other_lines_are_left_out(other: str) -> None:
     assert list(verbose_log.created([other])) == []
 
 
+def test_rejected_implementations_are_read_with_their_reasons() -> None:
+    line = (
+        "onednn_verbose,v1,primitive,create:dispatch,reduction,cpu,reduction,jit:avx10_1_512,undef,src:f32::blocked:abcd::f0,"
+        "attr-scratchpad:user,alg:reduction_max p:0 eps:0,1x128x150x150:1x1x150x150,dimensionality reduction not possible,src/cpu/x.cpp:143"
+    )
+    assert list(verbose_log.rejected([line, *LINES.values()])) == [
+        ("reduction", "jit:avx10_1_512", "dimensionality reduction not possible")
+    ]
+
+
 def test_a_compiled_partition_knows_its_implementations(real: OneDnn, capfd: pytest.CaptureFixture[str]) -> None:
     (partition,) = real.partitions(line("ReLU"), Policy.fused)
     compiled = real.compile(partition)
