@@ -8,11 +8,11 @@ from textwrap import wrap
 from benchgraph.core.errors import UsageError, within
 from benchgraph.harness.command_words import need_no_options, own_options
 from benchgraph.ops import OPS, call_of, spec
-from benchgraph.ops.spec import Attr, OpSpec, Port
+from benchgraph.ops.spec import Attr, LayoutOp, OpSpec, Port
 from benchgraph.present.terminal import columns, grid, table_text
 
 OPTIONS = ("--kind",)
-ROOM = 140  # columns below which a whole line does not fit
+WIDE_COLUMNS = 140  # columns below which a whole line does not fit
 
 
 def ops(given: Sequence[str]) -> str:
@@ -32,7 +32,7 @@ def overview() -> str:
 
     On a narrow terminal only kind, ports and attributes, wrapped between words.
     """
-    if columns() < ROOM:
+    if columns() < WIDE_COLUMNS:
         return _narrow(columns())
     table = grid()
     for name in ("kind", "role", "dtypes", "attributes", "compiled by", "samples"):
@@ -40,7 +40,7 @@ def overview() -> str:
     for row in sorted(OPS.values(), key=lambda row: row.kind):
         dtypes = " ".join(_dtypes(row, row.schema.inputs[0])) if row.schema.inputs else ""
         table.add_row(
-            row.kind, row.lowering.role.value, dtypes, " ".join(row.schema.attrs), compiled_by(row), str(len(row.testing.samples))
+            row.kind, row.lowering.role.value, dtypes, " ".join(row.schema.attrs), _compiled_by(row), str(len(row.testing.samples))
         )
     return table_text(table, columns()) + f"\n{len(OPS)} op kinds"
 
@@ -58,7 +58,8 @@ def _narrow(width: int) -> str:
 def in_full(kind: str) -> str:
     """All of a row. Raises NoSuchOpKind, with the nearest kind, for an unknown one."""
     row = spec(kind)
-    lines = [f"{row.kind}: {row.lowering.role.value}, {row.lowering.category.value}, compiled by {compiled_by(row)}"]
+    how = _compiled_by(row) if row.lowering.unsupported else f"compiled by {_compiled_by(row)}"
+    lines = [f"{row.kind}: role {row.lowering.role.value}, category {row.lowering.category.value}, {how}"]
     lines += [f"  in   {_port(row, p)}" for p in row.schema.inputs] + [f"  out  {_port(row, p)}" for p in row.schema.outputs]
     lines += [f"  attr {name}: {_attr(a)}" for name, a in row.schema.attrs.items()]
     lines += [f"  attr {name}: {_attr(a)}, not oneDNN's" for name, a in row.schema.extensions.items()]
@@ -66,7 +67,7 @@ def in_full(kind: str) -> str:
     for sample in row.testing.samples:
         shapes = ", ".join(str(list(shape)) for shape in sample.shapes)
         attrs = ", ".join(f"{k}={v}" for k, v in sample.attrs.items())
-        allowed = "" if row.lowering.unsupported else f"; {row.semantics.threshold(call_of(kind, sample)):.3g} eps allowed"
+        allowed = "" if row.lowering.unsupported else f"; {row.semantics.threshold(call_of(kind, sample)):.3g} eps(f32) allowed"
         lines.append(f"  sample {shapes} {{{attrs}}}: {sample.why}{allowed}")
     return "\n".join(part for text in lines for part in _folded(text, columns()))
 
@@ -75,10 +76,11 @@ def _folded(text: str, width: int) -> list[str]:
     return wrap(text, width, subsequent_indent=" " * 9, drop_whitespace=True, break_long_words=False, break_on_hyphens=False)
 
 
-def compiled_by(row: OpSpec) -> str:
+def _compiled_by(row: OpSpec) -> str:
     if row.lowering.unsupported:
-        return f"nothing: {row.lowering.unsupported}"
-    ways = [type(row.lowering.form).__name__.lower()] if row.lowering.form is not None else []
+        return f"not compiled: {row.lowering.unsupported}"
+    form = row.lowering.form
+    ways = ["layout op" if isinstance(form, LayoutOp) else type(form).__name__.lower()] if form is not None else []
     return " after ".join([*ways, *(["decomposition"] if row.lowering.decompose is not None else [])])
 
 

@@ -20,7 +20,7 @@ from benchgraph.graph.ir import Op
 from benchgraph.library.engine import Engine
 from benchgraph.library.partition import Partition
 from benchgraph.ops import spec
-from benchgraph.ops.data_movement import REORDER
+from benchgraph.ops.layout_ops import REORDER
 
 
 def panels(dtype: DType, shape: Shape, engine: Engine) -> MemoryDesc | None:

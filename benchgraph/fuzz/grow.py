@@ -22,9 +22,9 @@ from benchgraph.onednn.encode import has
 from benchgraph.onednn.table import Version
 from benchgraph.ops.spec import Call, OpSpec, Role
 
-ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.data_movement: 4}  # weights of the next op's role
+ROLES = {Role.pointwise: 9, Role.anchor: 4, Role.row: 4, Role.layout_op: 4}  # weights of the next op's role
 # Weights for the first op: graphs mostly begin with an expensive one.
-BEGINNINGS = {Role.pointwise: 2, Role.anchor: 9, Role.row: 3, Role.data_movement: 2}
+BEGINNINGS = {Role.pointwise: 2, Role.anchor: 9, Role.row: 3, Role.layout_op: 2}
 MISFIT = 0.05  # weight of a row without samples of the tensor's rank
 CONVERTS = 2  # weight of casts and (de)quantisation
 GRADIENT = 0.4  # weight of a gradient against other rows of its role

@@ -17,8 +17,8 @@ from benchgraph.gir.domain import Axes, Domain, domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import product
 from benchgraph.gir.views import Index, root_index
-from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Elementwise, Reduction
+from benchgraph.ops.unit_steps import step
 from benchgraph.tir.ir import Const, Var
 
 Along: TypeAlias = tuple[int | None, ...]

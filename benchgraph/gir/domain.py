@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.ops.spec import Contraction, DataMovement, Elementwise, Reduction, Window
+from benchgraph.ops.spec import Contraction, Elementwise, LayoutOp, Reduction, Window
 
 Axes: TypeAlias = tuple[int | None, ...]
 
@@ -89,7 +89,7 @@ def _join(g: Graph, d: Domain, op: Op) -> bool:
             return _join_elementwise(g, d, op)
         case Reduction():
             return _join_reduction(g, d, op)
-        case DataMovement() as form:
+        case LayoutOp() as form:
             src = op.ins[0]
             if form.target is None or src not in d.axes or g.value(op.outs[0]).layout.blocks:
                 return False

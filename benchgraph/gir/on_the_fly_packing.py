@@ -19,8 +19,8 @@ from benchgraph.gir.domain import Domain, domain_of, trace
 from benchgraph.gir.ir import Cut, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N
 from benchgraph.gir.views import Index, root_index
-from benchgraph.ops.affine import step
-from benchgraph.ops.spec import DataMovement
+from benchgraph.ops.spec import LayoutOp
+from benchgraph.ops.unit_steps import step
 from benchgraph.tir.ir import Const, Var
 
 Cuts: TypeAlias = tuple[Cut | None, Cut | None]
@@ -87,7 +87,7 @@ def _read_index(g: Graph, reader: Reader) -> Index | None:
     """The index at which the operand is read, in the reader's axes."""
     domain, op = domain_of(g, reader.stage.ops), reader.op
     form = op.lowering.form
-    if not isinstance(form, DataMovement):
+    if not isinstance(form, LayoutOp):
         return read_index(g, reader.stage, domain, op, reader.port, 0)
     at = tuple(Const(0) if axis is None else Var(f"$x{axis}") for axis in domain.axes[op.outs[0]])
     return form.source(op.attrs, g.value(op.ins[reader.port]).shape, g.value(op.outs[0]).shape, at)

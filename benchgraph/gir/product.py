@@ -16,8 +16,8 @@ from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.machine.target import Target
-from benchgraph.ops.affine import step
 from benchgraph.ops.spec import Box, Call, Contraction
+from benchgraph.ops.unit_steps import step
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import variables

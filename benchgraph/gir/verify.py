@@ -57,7 +57,7 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
         if v not in g.by_id:
             raise GirError(f"{op.kind} uses %{v}, which the graph does not declare", where="Graph IR")
     dtypes = [g.value(v).dtype for v in (*op.ins, *op.outs)]
-    if op.lowering.is_data_movement and len(set(dtypes)) > 1:
+    if op.lowering.is_layout_op and len(set(dtypes)) > 1:
         shown = ", ".join(dtype.value for dtype in dtypes)
         raise GirError(f"{op.kind} of %{op.ins[0]} moves elements and does not convert them: {shown}", where="Graph IR", shown=print_gir(g))
     for v in op.ins:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from benchgraph.core.memoise import memoised, memoised_within
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
-from benchgraph.ops import affine, spec
-from benchgraph.ops.spec import DataMovement, Indices
+from benchgraph.ops import spec, unit_steps
+from benchgraph.ops.spec import Indices, LayoutOp
 from benchgraph.tir.affine import Linear, linear, to_expr
 from benchgraph.tir.index import Simplifier, simplify_expr
 from benchgraph.tir.ir import Const, Expr, Var
@@ -23,10 +23,10 @@ LONG = 4  # views; the index of a longer chain is simplified, since each view ma
 MOST_NODES = 128  # of an index's expressions: beyond, a copy is cheaper than computing them at every access
 
 
-def layout_form(node: Node | None) -> DataMovement | None:
+def layout_form(node: Node | None) -> LayoutOp | None:
     """How a layout op moves its only operand; None for all other nodes."""
     form = node.lowering.form if isinstance(node, Op) else None
-    return form if isinstance(form, DataMovement) and isinstance(node, Op) and len(node.ins) == 1 else None
+    return form if isinstance(form, LayoutOp) and isinstance(node, Op) and len(node.ins) == 1 else None
 
 
 def is_moved_input(g: Graph, v: int) -> bool:
@@ -90,7 +90,7 @@ def zeroed(shape: Shape, index: Index) -> Index:
 def _base_index(view: View, index: Index) -> Index:
     """The index in the view's base."""
     form = spec(view.kind).lowering.form
-    assert isinstance(form, DataMovement)
+    assert isinstance(form, LayoutOp)
     index_of = form.target if view.inverse else form.source
     assert index_of is not None, "make-views writes through no layout op without targets"
     base = view.dst_shape if view.inverse else view.src_shape
@@ -143,7 +143,7 @@ def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) ->
     strides = root.known_strides
 
     def along(var: Var) -> int | None:
-        steps = [affine.step(i, var) for i in at]
+        steps = [unit_steps.step(i, var) for i in at]
         if None in steps:
             return of_split_axis(var)
         return sum(step * stride for step, stride in zip(steps, strides, strict=True) if step is not None)
@@ -153,6 +153,6 @@ def strides_of(g: Graph, id: int, index: Indices, variables: tuple[Var, ...]) ->
         total = Linear({})
         for i, stride in zip(at, strides, strict=True):
             total = total.plus(linear(i), stride)
-        return affine.step(simplify_expr(to_expr(total, {}), {}), var)
+        return unit_steps.step(simplify_expr(to_expr(total, {}), {}), var)
 
     return tuple(map(along, variables))

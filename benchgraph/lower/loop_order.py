@@ -20,8 +20,8 @@ from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.views import Steps, strides_of
 from benchgraph.lower.storage import right_aligned
 from benchgraph.machine.table import MachineTable
-from benchgraph.ops import affine
-from benchgraph.ops.spec import DataMovement, Elementwise, Indices, Reduction
+from benchgraph.ops import unit_steps
+from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
 from benchgraph.tir.ir import Const, Var
 
 FEWEST_TILED = 8  # elements of the innermost loop that are worth tiles
@@ -44,7 +44,7 @@ def covers_all_axes(domain: Domain, ops: Iterable[Op]) -> bool:
     """Whether every op runs over every axis: only elementwise and layout ops, none of them once per row."""
     ops = tuple(ops)
     axes = [domain.axes[v] for op in ops for v in op.outs if v in domain.axes]
-    has_forms = all(isinstance(op.lowering.form, Elementwise | DataMovement) for op in ops)
+    has_forms = all(isinstance(op.lowering.form, Elementwise | LayoutOp) for op in ops)
     return has_forms and not domain.reduced and all(a == axes[0] for a in axes)
 
 
@@ -195,13 +195,13 @@ def _accesses(g: Graph, domain: Domain, ops: Iterable[Op]) -> Iterator[_Access]:
                 for v in op.ins:
                     yield access(v, right_aligned(index, len(g.value(v).shape), Const(0)))
                 for position in () if form.position is None else form.position(op.attrs, g.value(dst).shape, index):
-                    yield _Access(tuple(affine.step(position, var) for var in variables))
+                    yield _Access(tuple(unit_steps.step(position, var) for var in variables))
                 for v in op.outs:
                     yield access(v, index, is_store=True)
             case Reduction():
                 yield access(src, at(domain.axes.get(src) or tuple(range(len(variables)))))
                 yield access(dst, at(domain.axes[dst]), is_store=True)
-            case DataMovement() as form:
+            case LayoutOp() as form:
                 shapes = g.value(src).shape, g.value(dst).shape
                 if dst in domain.scattered:
                     assert form.target is not None

@@ -13,7 +13,7 @@ from benchgraph.gir.product import Axis, buffer_axes, has_unit_stride
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.quantisation.quantised_product import RECENTRE
-from benchgraph.ops.spec import DataMovement
+from benchgraph.ops.spec import LayoutOp
 from benchgraph.tir.build import in_blocks, nest
 from benchgraph.tir.groups import PACKED_FROM, WEI_GROUPS
 from benchgraph.tir.ir import Const, Expr, LoopKind, Pack, Prefetch, Slice, Stmt, Var
@@ -46,7 +46,7 @@ class PanelPacking:
             or dst.layout != packed(rank, blocks[0][1], WEI_GROUPS[dst.dtype])
         ):
             return None
-        if not (op.lowering.is_data_movement or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
+        if not (op.lowering.is_layout_op or op.kind == (RECENTRE if dst.dtype is DType.s8 else CONVERT)):
             return None
         batch = tuple(Var(f"$batch{i}") for i in range(rank - 2))
         axes = buffer_axes(g, src.id, _source(g, op, (*batch, ROW, COLUMN)), (ROW, COLUMN))
@@ -94,6 +94,6 @@ class PanelPacking:
 def _source(g: Graph, op: Op, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The index of src that dst's element at this index is copied from."""
     lowering = op.lowering.form
-    if not isinstance(lowering, DataMovement):
+    if not isinstance(lowering, LayoutOp):
         return at
     return lowering.source(op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, at)

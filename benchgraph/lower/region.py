@@ -24,7 +24,7 @@ from benchgraph.gir.ir import Op
 from benchgraph.gir.product import is_row_major
 from benchgraph.lower.rematerialise import Rematerialiser
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, ElementAt, Storage, broadcast, unravel
-from benchgraph.ops.spec import DataMovement, Elementwise, Reduction
+from benchgraph.ops.spec import Elementwise, LayoutOp, Reduction
 from benchgraph.tir.build import binary, cast, nest, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Const, Expr, Load, Stmt, Store, Tensor
@@ -115,8 +115,8 @@ class Region:
                     self._elementwise(op, form)
                 case Reduction() as form:
                     self._reduction(op, form)
-                case DataMovement() as form:
-                    self._data_movement(op, form)
+                case LayoutOp() as form:
+                    self._layout_op(op, form)
                 case form:
                     raise TypeError(f"{op.kind} cannot be part of a region: {form}")
 
@@ -162,7 +162,7 @@ class Region:
         self._put(phase, axes, seq(*shared, *(self.storage.store(v, at, value) for v, value in zip(op.outs, values, strict=True))))
         self.first_phase.update(dict.fromkeys(op.outs, phase))
 
-    def _data_movement(self, op: Op, form: DataMovement) -> None:
+    def _layout_op(self, op: Op, form: LayoutOp) -> None:
         g, (src, dst) = self.storage.g, (op.ins[0], op.outs[0])
         src_shape, dst_shape = g.value(src).shape, g.value(dst).shape
         axes = self.domain.axes[src if dst in self.domain.scattered else dst]

@@ -21,7 +21,7 @@ from benchgraph.lower.gemm_task import GemmTask, transposed
 from benchgraph.lower.loop_order import covers_all_axes
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import Coords, Element
-from benchgraph.ops.spec import DataMovement, Indices
+from benchgraph.ops.spec import Indices, LayoutOp
 from benchgraph.tir.build import constant, seq
 from benchgraph.tir.ir import Const, Expr, Pack, Slice, Stmt, Tensor
 from benchgraph.tir.vector_loops import largest_store_stride
@@ -83,7 +83,7 @@ def store_index(g: Graph, domain: Domain, op: Op, id: int, at: Mapping[int, Expr
     """The index in its root's shape of a result's element. at: coordinates by axis of the domain, 0 where not given."""
     lowering, is_scattered = op.lowering.form, id in domain.scattered
     index: Indices = tuple(Const(0) if a is None else at.get(a, Const(0)) for a in domain.axes[op.ins[0] if is_scattered else id])
-    if is_scattered and isinstance(lowering, DataMovement) and lowering.target is not None:
+    if is_scattered and isinstance(lowering, LayoutOp) and lowering.target is not None:
         index = lowering.target(op.attrs, g.value(op.ins[0]).shape, g.value(id).shape, index)
     return root_index(g, id, index)
 

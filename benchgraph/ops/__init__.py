@@ -1,4 +1,7 @@
-"""The op table: one row (spec.OpSpec) per op kind. No other room knows op kinds by name.
+"""The op table: one row (spec.OpSpec) per op kind.
+
+Passes, partition rules and comparisons do not select ops by kind; they ask rows for properties. Kinds are named where ops are translated
+(torch/, onednn/table.py), where a pass builds ops (gir/build.py), and in graphs (End).
 
 spec/             what a row is: schema, semantics, testing, lowering
 
@@ -13,7 +16,7 @@ reduce.py         ReduceSum, ReduceMax, ReduceL2 ...; _RowMax
 pooling/          AvgPool, MaxPool and their gradients
 interpolation/    Interpolate and its gradient
 quantisation/     Quantize, Dequantize, static and dynamic
-data_movement.py  StaticTranspose, StaticReshape, Reorder
+layout_ops.py     StaticTranspose, StaticReshape, Reorder
 concat.py         Concat
 gen_index.py      GenIndex
 dropout.py        Dropout
@@ -28,13 +31,13 @@ broadcast.py      shapes: broadcasting
 spatial.py        shapes: data formats, windows over spatial dims
 sums.py           references: sums of products, some of them not finite
 overflow.py       references: what f32 may give for numbers beyond its range
-fill_rules/       testing: benchdnn's data
-fills.py          testing: real-valued data
+fill_rules/       testing: benchdnn's rules for the data of inputs, mostly integers
+fills.py          testing: real-valued data of samples
 laws.py           testing: laws that several ops obey
 formulas.py       lowering: f32 expressions
 steps.py          lowering: what many decompositions do
-affine.py         lowering: which dim a layout op steps along
-heads.py          lowering: the heads of attention side by side in one axis
+unit_steps.py     lowering: which dim of one tensor advances by one with a dim of the other
+heads.py          lowering: the heads of attention, merged in one axis or split
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind, did_you_mean
 from benchgraph.core.printable import quoted
-from benchgraph.ops import concat, data_movement, dropout, gen_index, internal, matmul, reduce, structural
+from benchgraph.ops import concat, dropout, gen_index, internal, layout_ops, matmul, reduce, structural
 from benchgraph.ops.convolution import internal_rows as internal_convolution
 from benchgraph.ops.convolution import rows as convolution
 from benchgraph.ops.elementwise import bias, binary, cast, power, prelu, select, unary, unary_backward
@@ -59,7 +62,7 @@ __all__ = ["INTERNAL", "OPS", "call_of", "check_form", "check_op", "spec", "with
 _MODULES = (
     convolution, internal_convolution, internal, unary, unary_backward, binary, select, bias, matmul, softmax, softmax_backward,
     log_softmax, layer_norm, rms_norm, group_norm, batch_norm, reduce, pool, pool_backward, interpolate, gen_index, dropout,
-    data_movement, concat, power, prelu, cast, quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
+    layout_ops, concat, power, prelu, cast, quantize, dynamic_quantize, bounded_reciprocal, quantised_product, structural,
 )  # fmt: skip
 
 _ROWS: dict[str, OpSpec] = {row.kind: row for module in _MODULES for row in module.SPECS}

@@ -15,7 +15,7 @@ from benchgraph.ops.axis import axis_of, axis_of_call
 from benchgraph.ops.fill_rules import pointwise
 from benchgraph.ops.spec import Attr, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
-from benchgraph.ops.spec.forms import DataMovement, Indices
+from benchgraph.ops.spec.forms import Indices, LayoutOp
 from benchgraph.tir.build import add, sub
 from benchgraph.tir.ir import Expr
 
@@ -77,8 +77,8 @@ SPECS = (
             laws=(Law("cut up along the axis, dst is the sources", _cut_up_again),),
         ),
         Lowering(
-            Role.data_movement,
-            form=DataMovement(
+            Role.layout_op,
+            form=LayoutOp(
                 source=lambda part, src, dst, at: _shifted(part, at, sub),
                 target=lambda part, src, dst, at: _shifted(part, at, add),
                 parts=_parts,

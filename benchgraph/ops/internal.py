@@ -21,7 +21,7 @@ from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import SAME_ELEMENTS
 from benchgraph.ops.spec import Attr, Decomposer, Infer, Law, Lowering, OpSpec, Reference, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
-from benchgraph.ops.spec.forms import Border, DataMovement, Form, Indices, Source, Tap, Window
+from benchgraph.ops.spec.forms import Border, Form, Indices, LayoutOp, Source, Tap, Window
 from benchgraph.ops.steps import reshaped
 from benchgraph.tir.build import add, binary, floordiv, mod, mul, sub
 from benchgraph.tir.ir import BinOp, Const, Expr
@@ -119,7 +119,7 @@ def _row(
         ),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0, zero_border=border),
         Testing(fill=filling.MOVED, samples=samples, laws=(law,), zero_limit=lambda call: 1.0),
-        Lowering(Role.data_movement, form=form),
+        Lowering(Role.layout_op, form=form),
     )
 
 
@@ -166,7 +166,7 @@ SPECS = (
         "_Crop",
         _infer_crop,
         _crop,
-        DataMovement(lambda attrs, src, dst, at: tuple(map(add, at, attrs.integers("start")))),
+        LayoutOp(lambda attrs, src, dst, at: tuple(map(add, at, attrs.integers("start")))),
         ("start", "shape"),
         (
             Sample(((3, 5, 7),), Attrs(start=(0, 1, 2), shape=(3, 3, 4)), why="a box inside"),
@@ -179,7 +179,7 @@ SPECS = (
         "_Flip",
         lambda attrs, ins: (ins[0].shape,),
         lambda call, ins: (np.flip(ins[0], call.attrs.integers("axes")),),
-        DataMovement(_flip_source, _flip_source),
+        LayoutOp(_flip_source, _flip_source),
         ("axes",),
         (
             Sample(((3, 5, 4),), Attrs(axes=(0, 1)), why="two axes, the last stays"),
@@ -192,7 +192,7 @@ SPECS = (
         "_Unfold",
         _infer_unfold,
         _unfold,
-        DataMovement(_unfold_source),
+        LayoutOp(_unfold_source),
         ("steps",),
         (
             Sample(((2, 4, 9, 3),), Attrs(steps=(1, 1, 3)), why="windows that overlap"),

@@ -22,7 +22,7 @@ def blocked_tensors(graph: Graph) -> frozenset[int]:
             if readers and t.id not in named and all(_reads_blocks(reader, t.id, ids) for reader in readers):
                 ids.add(t.id)
     unread = (id for id in graph.producers if not graph.consumers.get(id))
-    return frozenset(ids.union(id for id in unread if spec(graph.producers[id].kind).lowering.role is Role.data_movement))
+    return frozenset(ids.union(id for id in unread if spec(graph.producers[id].kind).lowering.role is Role.layout_op))
 
 
 def _reads_blocks(op: Op, id: int, blocked: Container[int]) -> bool:

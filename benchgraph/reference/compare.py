@@ -125,7 +125,7 @@ def _own_limit(graph: Graph, tensor: int) -> float:
         maker = graph.producers[work.pop()]
         row = spec(maker.kind)
         limit = max(limit, row.testing.zero_limit(call_of(maker)))
-        carries_all = row.semantics.is_product or row.lowering.role is Role.data_movement or isinstance(row.lowering.form, Reduction)
+        carries_all = row.semantics.is_product or row.lowering.role is Role.layout_op or isinstance(row.lowering.form, Reduction)
         operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.testing.factors else ())}
         work += (new := [id for id in operands if id in graph.producers and id not in seen])
         seen.update(new)

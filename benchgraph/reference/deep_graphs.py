@@ -208,7 +208,7 @@ def _wanted_input_size(graph: Graph, op: Op, wanted: dict[int, float], claimed: 
         return _activation_input_size(op, size)
     if row.lowering.role is Role.pointwise and len(op.inputs) > AFFINE and size == inf:
         return SHIFTED
-    if row.lowering.role not in (Role.pointwise, Role.data_movement) or size == inf:
+    if row.lowering.role not in (Role.pointwise, Role.layout_op) or size == inf:
         return inf
     if row.semantics.is_product or row.testing.factors:
         free = [t for t in op.inputs if t.id not in graph.producers and t.id not in claimed and is_wide_float(t)]

@@ -47,7 +47,7 @@ class InF32:
         variants = row.semantics.f32_alternatives(call, ins)
         self.count = max(self.count, len(variants))
         outs = variants[min(self.which, len(variants) - 1)] if variants else row.semantics.reference(call, ins)
-        return outs if row.lowering.role is Role.data_movement else self._normal(call.outs, outs)
+        return outs if row.lowering.role is Role.layout_op else self._normal(call.outs, outs)
 
     def _normal(self, types: tuple[TensorType, ...], arrays: tuple[Array, ...]) -> tuple[Array, ...]:
         """With subnormal numbers of bf16 tensors replaced by 0."""

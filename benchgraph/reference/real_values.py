@@ -81,7 +81,7 @@ def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
         row = spec(use.op.kind)
         if row.lowering.role is Role.row:
             seen_rows = True
-        elif row.lowering.role not in (Role.pointwise, Role.data_movement):
+        elif row.lowering.role not in (Role.pointwise, Role.layout_op):
             return False
         elif row.semantics.is_conversion and not is_wide_float(use.op.outputs[0]):
             return seen_rows
@@ -91,7 +91,7 @@ def _feeds_quantised_rows(graph: Graph, anchor: Op) -> bool:
 def _is_transparent(use: _Use) -> bool:
     row = spec(use.op.kind)
     is_cast = row.semantics.is_conversion and is_wide_float(use.op.outputs[0])
-    return (row.lowering.role is Role.data_movement or is_cast) and len(use.op.inputs) == 1
+    return (row.lowering.role is Role.layout_op or is_cast) and len(use.op.inputs) == 1
 
 
 def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array:

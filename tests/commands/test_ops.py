@@ -30,7 +30,7 @@ def test_every_row_prints_in_full(kind: str) -> None:
 
 def test_one_row_shows_ports_attributes_and_laws() -> None:
     _, text = run("--kind", "SoftMax")
-    assert "SoftMax: row, complex, compiled by decomposition" in text
+    assert "SoftMax: role row, category complex, compiled by decomposition" in text
     assert "  in   src: f32 bf16 f16 (T1)" in text
     assert "  attr axis: s64, default 1" in text
     assert "  attr beta: f32, required, finite numbers\n" in run("--kind", "Pow")[1]

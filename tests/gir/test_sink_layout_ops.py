@@ -12,7 +12,7 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.gir.ir import Op
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops import spec
-from benchgraph.ops.spec import DataMovement
+from benchgraph.ops.spec import LayoutOp
 from tests.support.graph_ir import gir, up_to
 from tests.support.reference_check import matches_reference
 from tests.support.targets import EMULATED_DOTS
@@ -207,7 +207,7 @@ def test_as_many_ops_sink_as_leave_one_value() -> None:
 
 
 def _is_movement(kind: str) -> bool:
-    return isinstance(spec(kind).lowering.form, DataMovement)
+    return isinstance(spec(kind).lowering.form, LayoutOp)
 
 
 # ---- the rows' inverses ----------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def _is_movement(kind: str) -> bool:
 )
 def test_operands_are_reshaped_back_by_whole_dims(src: Shape, dst: Shape, shape: Shape, want: Shape | None) -> None:
     how = spec("StaticReshape").lowering.form
-    assert isinstance(how, DataMovement)
+    assert isinstance(how, LayoutOp)
     assert how.inverse is not None
     got = how.inverse(Attrs(shape=dst), src, dst, shape)
     assert (None if got is None else got.integers("shape")) == want
@@ -237,7 +237,7 @@ def test_operands_are_reshaped_back_by_whole_dims(src: Shape, dst: Shape, shape:
 
 def test_a_transposition_is_undone() -> None:
     how = spec("StaticTranspose").lowering.form
-    assert isinstance(how, DataMovement)
+    assert isinstance(how, LayoutOp)
     assert how.inverse is not None
     back = how.inverse(Attrs(order=(2, 0, 1)), (2, 3, 4), (4, 2, 3), (4, 1, 3))
     assert back == Attrs(order=(1, 2, 0))

@@ -9,7 +9,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops import spec
 from benchgraph.ops.reduce import reduced_axes
-from benchgraph.ops.spec import Call, DataMovement, Elementwise, Reduction, Window
+from benchgraph.ops.spec import Call, Elementwise, LayoutOp, Reduction, Window
 from benchgraph.tir.build import binary, cast, f32, index, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Alloc, Expr, For, Func, If, Load, Scope, Stmt, Store, Tensor, Var, tensor
@@ -27,9 +27,9 @@ def naive(call: Call) -> Func:
             shared, values = eliminate_common_subexpressions(values[: len(dsts)], lambda: next(names))
             stores = (Store(d, at, cast(value, d.dtype)) for d, value in zip(dsts, values, strict=True))
             return Func(call.kind, (*srcs, *dsts), _nest(at, dst.shape, seq(*shared, *stores)))
-        case DataMovement(source, parts=None):
+        case LayoutOp(source, parts=None):
             body = _nest(at, dst.shape, Store(dst, at, Load(srcs[0], source(call.attrs, srcs[0].shape, dst.shape, at))))
-        case DataMovement():
+        case LayoutOp():
             return moved_back(call)
         case Reduction() as reduction:
             body = _reduce(call, reduction, srcs[0], dst)
@@ -45,7 +45,7 @@ def moved_back(call: Call) -> Func:
     """A data movement by targets: every element of every source is written to its target."""
     srcs, dst = tuple(_param(f"src{i}", t) for i, t in enumerate(call.ins)), _param("dst", call.outs[0])
     form = spec(call.kind).lowering.form
-    assert isinstance(form, DataMovement)
+    assert isinstance(form, LayoutOp)
     nests = []
     for i, (src, part) in enumerate(zip(srcs, movement_parts(call), strict=True)):
         at = _vars(f"s{i}_", src.shape)
@@ -57,7 +57,7 @@ def there_and_back(call: Call) -> Func:
     """Of the sources of a movement and a copy of each: copy[source(target(i))] = src[i]."""
     srcs, copies = (tuple(_param(f"{name}{i}", t) for i, t in enumerate(call.ins)) for name in ("src", "copy"))
     form, dst = spec(call.kind).lowering.form, call.outs[0].shape
-    assert isinstance(form, DataMovement)
+    assert isinstance(form, LayoutOp)
     nests = []
     for i, (src, copy, part) in enumerate(zip(srcs, copies, movement_parts(call), strict=True)):
         at = _vars(f"s{i}_", src.shape)
@@ -69,7 +69,7 @@ def there_and_back(call: Call) -> Func:
 def movement_parts(call: Call) -> tuple[Attrs, ...]:
     """The attributes that describe the part of each source."""
     form = spec(call.kind).lowering.form
-    assert isinstance(form, DataMovement)
+    assert isinstance(form, LayoutOp)
     return (call.attrs,) if form.parts is None else form.parts(call.attrs, tuple(t.shape for t in call.ins))
 
 

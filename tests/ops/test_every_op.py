@@ -18,7 +18,7 @@ from benchgraph.graph.build import sample_graph
 from benchgraph.graph.text import parse_graph, print_graph
 from benchgraph.ops import INTERNAL, OPS, call_of, check_op
 from benchgraph.ops.laws import near
-from benchgraph.ops.spec import Array, Category, DataMovement, Elementwise, OpSpec, Reduction, Sample, Window
+from benchgraph.ops.spec import Array, Category, Elementwise, LayoutOp, OpSpec, Reduction, Sample, Window
 from benchgraph.ops.spec.checks import has_type
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -275,7 +275,7 @@ def test_the_decomposition_computes_the_same(row: OpSpec, sample: Sample) -> Non
 
 
 def is_naive(row: OpSpec, sample: Sample) -> bool:
-    return isinstance(row.lowering.form, Elementwise | DataMovement | Reduction | Window) and not needs_decomposing(row, sample)
+    return isinstance(row.lowering.form, Elementwise | LayoutOp | Reduction | Window) and not needs_decomposing(row, sample)
 
 
 @by_row(case for case in SAMPLES if is_naive(*case[2]))
@@ -289,7 +289,7 @@ def test_the_lowering_interpreted_is_the_reference(row: OpSpec, sample: Sample) 
 
 
 # without a target, some elements of src are not in dst
-MOVING = [case for case in SAMPLES if isinstance(case[2][0].lowering.form, DataMovement) and case[2][0].lowering.form.target is not None]
+MOVING = [case for case in SAMPLES if isinstance(case[2][0].lowering.form, LayoutOp) and case[2][0].lowering.form.target is not None]
 
 
 @by_row(case for case in MOVING if case[2][0].lowering.form.parts is None)

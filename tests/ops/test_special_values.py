@@ -316,7 +316,7 @@ def test_a_cancelling_sum_may_differ_by_few_eps_of_its_terms() -> None:
         assert compare_output(graph, given, out, got, right, tolerance(graph)).ok == ok, eps
 
 
-def test_data_movement_keeps_subnormal_numbers_of_bf16() -> None:
+def test_layout_ops_keep_subnormal_numbers_of_bf16() -> None:
     """Arithmetic may make them 0, data movement may not: the instructions that convert to bf16 do."""
     data = np.array([[1e-40, 1.0, 2e-38]], BF16.numpy)
     flushed = np.array([[0.0, 1.0, 2e-38]], BF16.numpy)

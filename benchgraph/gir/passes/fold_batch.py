@@ -24,9 +24,9 @@ from benchgraph.gir.product import product
 from benchgraph.gir.views import layout_form
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped
+from benchgraph.ops.unit_steps import unit_steps
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target
     if _written(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
     by_row = shared - _written(g, [stage for stage in first.stages if stage.is_batch_invariant])
-    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not op.lowering.is_data_movement for v in op.outs}
+    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not op.lowering.is_layout_op for v in op.outs}
     if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
         return MORE
     if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_batch_invariant):
@@ -164,7 +164,7 @@ def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape)
         if g.root(v) not in shared:
             continue
         value = g.value(v)
-        needs_more = op.lowering.is_data_movement or (op.lowering.is_contraction and (port == 1 or not product(g, op).is_row_wise))
+        needs_more = op.lowering.is_layout_op or (op.lowering.is_contraction and (port == 1 or not product(g, op).is_row_wise))
         if stage.is_batch_invariant or value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
     return True

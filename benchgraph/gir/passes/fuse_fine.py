@@ -145,7 +145,7 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
         return "a product begins a nest"
     if _is_constant(g, op) != _is_constant(g, first):
         return "one is computed once, by init, the other at every execution"
-    is_copy = first.lowering.is_data_movement or first.semantics.is_conversion
+    is_copy = first.lowering.is_layout_op or first.semantics.is_conversion
     if is_copy and len({g.value(v).layout.blocks for v in (*first.ins, *first.outs)}) > 1:
         return f"the {first.kind} before it converts into or out of a blocked layout, block by block"
     domain = None if group is None else extended(g, group, op)

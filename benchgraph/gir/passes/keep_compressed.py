@@ -24,8 +24,8 @@ from benchgraph.gir.packed_blocks import conversions
 from benchgraph.gir.product import product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.ops.affine import unit_steps
-from benchgraph.ops.spec import DataMovement, Elementwise
+from benchgraph.ops.spec import Elementwise, LayoutOp
+from benchgraph.ops.unit_steps import unit_steps
 
 
 def keep_compressed(g: Graph, target: Target) -> Graph:
@@ -44,7 +44,7 @@ def _decompression(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
     while isinstance(maker := g.producer.get(id), Op):
         is_alone = g.consumers[id] == (reader,) and reader.ins.count(id) == 1 and id not in g.outs and len(maker.outs) == 1
         keeps_size = g.value(maker.ins[0]).type.elements == wei.type.elements
-        if not (is_alone and keeps_size and isinstance(maker.lowering.form, Elementwise | DataMovement)):
+        if not (is_alone and keeps_size and isinstance(maker.lowering.form, Elementwise | LayoutOp)):
             return None
         ops.insert(0, maker)
         id, reader = maker.ins[0], maker
@@ -65,7 +65,7 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
 
 def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
     """Whether rows of the weights are rows of the compressed ones; or whether the ops are one conversion and a transposition."""
-    layout_ops = [op for op in ops if op.lowering.is_data_movement]
+    layout_ops = [op for op in ops if op.lowering.is_layout_op]
     shapes = [(g.value(op.ins[0]).shape, g.value(op.outs[0]).shape) for op in layout_ops]
     last_dims = [unit_steps(op.kind, op.attrs, *s, inverse=False)[-1] for op, s in zip(layout_ops, shapes, strict=True)]
     keep_columns = all(dim == len(src) - 1 for dim, (src, _) in zip(last_dims, shapes, strict=True))

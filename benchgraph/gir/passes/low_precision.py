@@ -34,11 +34,11 @@ from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.ops.affine import unit_steps
 from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
-from benchgraph.ops.spec import Computes, DataMovement, Role
+from benchgraph.ops.spec import Computes, LayoutOp, Role
 from benchgraph.ops.steps import as_dtype, reshaped
+from benchgraph.ops.unit_steps import unit_steps
 from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
 
 _STORED = (DType.u8, DType.s8)
@@ -199,7 +199,7 @@ def _operand(g: Graph, id: int) -> _Operand:
     operand, layout_ops = _Operand(), tuple[Op, ...]()
     while isinstance(maker := g.producer.get(id), Op):
         value = g.value(id)
-        if maker.lowering.role is Role.data_movement and len(maker.ins) == 1:
+        if maker.lowering.role is Role.layout_op and len(maker.ins) == 1:
             layout_ops += (maker,)
         elif maker.semantics.is_product and operand.zero is None and value.dtype.is_float and _broadcasts(g, maker):
             operand.scales += ((maker.ins[1], layout_ops),)
@@ -276,7 +276,7 @@ def _permutes(g: Graph, layout_op: Op) -> bool:
 
 def _adds_zeros(layout_op: Op) -> bool:
     """Whether an op inserts zeros: plain zeros, not zero points."""
-    return not isinstance(layout_op.lowering.form, DataMovement)
+    return not isinstance(layout_op.lowering.form, LayoutOp)
 
 
 def _after_layout_ops(g: Graph, d: Builder, id: int, layout_ops: LayoutOps, shifted: LayoutOps = (), padding: int = 0) -> int:

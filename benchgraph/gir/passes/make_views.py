@@ -27,8 +27,8 @@ from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.product import depends_on_product
 from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer
 from benchgraph.machine.target import Target
-from benchgraph.ops.affine import unit_steps
-from benchgraph.ops.spec import DataMovement
+from benchgraph.ops.spec import LayoutOp
+from benchgraph.ops.unit_steps import unit_steps
 
 
 def make_views(g: Graph, target: Target) -> Graph:
@@ -46,7 +46,7 @@ def make_views(g: Graph, target: Target) -> Graph:
 
     instead: dict[int, tuple[Op, ...]] = {}  # id of a layout op -> the ops that take its place
     for node in reversed(g.nodes):
-        if not (isinstance(node, Op) and node.lowering.is_data_movement):
+        if not (isinstance(node, Op) and node.lowering.is_layout_op):
             continue
         if _parts(g, node) is not None:
             instead[id(node)] = _assemble(g, node, border, changed)
@@ -56,8 +56,8 @@ def make_views(g: Graph, target: Target) -> Graph:
                 changed[node.ins[0]] = replace(g.value(node.ins[0]), view=view)
                 instead[id(node)] = ()
     for node in g.nodes:
-        is_data_movement = isinstance(node, Op) and node.lowering.is_data_movement
-        if is_data_movement and id(node) not in instead and node.outs[0] not in border and node.outs[0] not in changed:
+        is_layout_op = isinstance(node, Op) and node.lowering.is_layout_op
+        if is_layout_op and id(node) not in instead and node.outs[0] not in border and node.outs[0] not in changed:
             assert isinstance(node, Op)
             view = _view(g, node, 0, node.attrs, inverse=False)
             if is_short_with(view):
@@ -70,7 +70,7 @@ def make_views(g: Graph, target: Target) -> Graph:
 def _parts(g: Graph, op: Op) -> tuple[Attrs, ...] | None:
     """The attributes of each source's part of the result; None for an op of one source."""
     form = op.lowering.form
-    assert isinstance(form, DataMovement)
+    assert isinstance(form, LayoutOp)
     return None if form.parts is None else form.parts(op.attrs, tuple(g.value(v).shape for v in op.ins))
 
 
@@ -102,7 +102,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     src, dst = g.value(op.ins[position]), g.value(op.outs[0])
     producer = g.producer.get(src.id)
     form = op.lowering.form
-    if isinstance(form, DataMovement) and form.target is None:
+    if isinstance(form, LayoutOp) and form.target is None:
         return False
     if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
@@ -126,8 +126,8 @@ def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
 
 @memoised
 def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
-    """Value -> for a product's rows and columns, the dim of the value along which they have unit steps (ops/affine.py; None: none). Only
-    for values that pointwise and layout ops compute from a product's result that nothing else reads."""
+    """Value -> for a product's rows and columns, the dim of the value along which they have unit steps (ops/unit_steps.py; None: none).
+    Only for values that pointwise and layout ops compute from a product's result that nothing else reads."""
     tiles = dict[int, tuple[int | None, ...]]()
     for op in g.ops:
         if op.lowering.is_contraction:

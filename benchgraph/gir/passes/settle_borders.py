@@ -44,7 +44,7 @@ def _reads_blocks(g: Graph, op: Node, id: int, target: Target) -> bool:
     assert isinstance(op, Op)
     if op.lowering.is_contraction:
         return all(_streams(g, op, port, target) for port, v in enumerate(op.ins) if v == id)
-    return op.lowering.is_data_movement or (op.lowering.is_elementwise and g.value(op.outs[0]).shape == g.value(id).shape)
+    return op.lowering.is_layout_op or (op.lowering.is_elementwise and g.value(op.outs[0]).shape == g.value(id).shape)
 
 
 def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
@@ -79,7 +79,7 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
             continue
         if node.lowering.is_contraction and (block := result_block(product(g, node), target)):
             return column_blocked(len(v.shape), block)
-        if node.lowering.is_data_movement and v.dtype is DType.f32:
+        if node.lowering.is_layout_op and v.dtype is DType.f32:
             return column_blocked(len(v.shape), panel_columns(v.shape[-1], target))
         if node.lowering.is_elementwise:
             work += (s for s in reversed(node.ins) if g.value(s).shape == v.shape)  # the first one is the next

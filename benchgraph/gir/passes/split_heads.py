@@ -23,7 +23,7 @@ from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
 from benchgraph.machine.target import Target
 from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
-from benchgraph.ops.spec import DataMovement, Reduction
+from benchgraph.ops.spec import LayoutOp, Reduction
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Step:
     position: int
 
     @property
-    def is_data_movement(self) -> bool:
-        return self.op.lowering.is_data_movement
+    def is_layout_op(self) -> bool:
+        return self.op.lowering.is_layout_op
 
     @property
     def src(self) -> int:
@@ -75,7 +75,7 @@ def _split_once(g: Graph) -> Graph:
 def _rebuilt(d: Builder, steps: Steps, value: int) -> int:
     """The pointwise steps, applied to a value that needs no layout ops."""
     for step in steps:
-        if not step.is_data_movement:
+        if not step.is_layout_op:
             ins = (value if i == step.position else v for i, v in enumerate(step.op.ins))
             value = d.op(step.op.kind, *ins, attrs=step.op.attrs, shape=d.type(value).shape, dtype=d.type(step.dst).dtype)
     return value
@@ -100,7 +100,7 @@ def _steps_to_split(g: Graph, op: Op) -> Steps:
         if step is None or step.src != id:
             break
         steps, id = (*steps, step), step.dst
-        if step.is_data_movement and _splits_heads(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
+        if step.is_layout_op and _splits_heads(g, steps, g.value(id).shape, g.value(op.outs[0]).shape):
             return steps if _has_reduced_rows(g, id) else ()
     return ()
 
@@ -113,7 +113,7 @@ def _steps_to_joined_wei(g: Graph, op: Op) -> Steps:
         if step is None:
             break
         steps, id, reader = (step, *steps), step.src, step.op
-        if step.is_data_movement and _splits_heads(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
+        if step.is_layout_op and _splits_heads(g, steps, g.value(id).shape, g.value(op.ins[1]).shape):
             return steps if _has_reduced_rows(g, id) else ()
     return ()
 
@@ -124,7 +124,7 @@ def _step(g: Graph, op: Node) -> Step | None:
     form = op.lowering.form
     if len(large) != 1 or len(op.outs) != 1:
         return None
-    if isinstance(form, DataMovement):
+    if isinstance(form, LayoutOp):
         return Step(op, 0) if len(op.ins) == 1 and form.target is not None else None
     return Step(op, large[0]) if op.lowering.is_pointwise and g.value(op.ins[large[0]]).shape == g.value(op.outs[0]).shape else None
 
@@ -136,7 +136,7 @@ def _splits_heads(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
     at, is_first = any_element(shape), g.value(steps[0].src).shape == shape
     for step in steps if is_first else reversed(steps):
         form = step.op.lowering.form
-        if isinstance(form, DataMovement):
+        if isinstance(form, LayoutOp):
             place = form.target if is_first else form.source
             assert place is not None
             at = place(step.op.attrs, g.value(step.src).shape, g.value(step.dst).shape, at)

@@ -21,9 +21,9 @@ from benchgraph.ops.spec import Elementwise, Reduction
 def widen_intermediates(g: Graph, target: Target) -> Graph:
     narrow = {v.id for v in g.values if v.dtype in (DType.bf16, DType.f16) and v.id in g.producer and v.id not in g.outs}
     for op in g.ops:
-        if not (op.lowering.is_data_movement or isinstance(op.lowering.form, Elementwise | Reduction)):
+        if not (op.lowering.is_layout_op or isinstance(op.lowering.form, Elementwise | Reduction)):
             narrow -= set(op.ins)
-    layout_ops = [{*op.ins, *op.outs} for op in g.ops if op.lowering.is_data_movement]
+    layout_ops = [{*op.ins, *op.outs} for op in g.ops if op.lowering.is_layout_op]
     while mixed := [values for values in layout_ops if values & narrow and values - narrow]:  # a layout op converts nothing
         narrow -= set().union(*mixed)
     changed: dict[int, Value] = {v: replace(g.value(v), dtype=DType.f32) for v in narrow}

@@ -88,7 +88,7 @@ def _laid_out(draft: Draft, op: Op, position: int, t: LogicalTensor, ins: tuple[
     if not draft.relaid:
         return resized(op.outputs[position], shape)
     row = ops.spec(op.kind)
-    moves = row.lowering.role is Role.data_movement and row.schema.variadic_inputs is None
+    moves = row.lowering.role is Role.layout_op and row.schema.variadic_inputs is None
     follows = position == 0 and not moves and bool(ins) and len(ins[0].known_shape) == len(shape)
     return replace(t, strides=strides_in(shape, axes_of(ins[0])) if follows else dense_strides(shape))
 
@@ -128,4 +128,4 @@ def scaled_target(op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> Attrs
 
 def target_attr(row: OpSpec) -> str:
     """The attribute that holds the output's shape; '' if there is none."""
-    return row.schema.shape_attr or ("shape" if row.lowering.role is Role.data_movement and "shape" in row.schema.attrs else "")
+    return row.schema.shape_attr or ("shape" if row.lowering.role is Role.layout_op and "shape" in row.schema.attrs else "")

@@ -1,4 +1,4 @@
-"""What a row of the op table is: an op kind with its schema, semantics, testing and lowering. No other place lists op kinds.
+"""What a row of the op table is: an op kind with its schema, semantics, testing and lowering.
 
 call.py       Call: one use of an op, its types known
 schema.py     Schema: which graphs are legal
@@ -18,11 +18,11 @@ from benchgraph.ops.spec.forms import (
     Border,
     Box,
     Contraction,
-    DataMovement,
     Elementwise,
     Form,
     Indices,
     Interval,
+    LayoutOp,
     Reduction,
     Source,
     Tap,
@@ -34,10 +34,47 @@ from benchgraph.ops.spec.semantics import Computes, Infer, Reference, Semantics
 from benchgraph.ops.spec.testing import Filling, FillRule, Law, Sample, Testing
 
 __all__ = [
-    "TO_BF16", "Array", "Attr", "Border", "Box", "Call", "Category", "Check", "Computes", "Contraction", "DataMovement", "Declared",
-    "Decompose", "Decomposer", "Domain", "Elementwise", "F", "FillRule", "Filling", "Form", "Indices", "Infer", "Interval", "Law",
-    "Lowering", "OpSpec", "Port", "Reduction", "Reference", "Refit", "Role", "Sample", "Schema", "Semantics", "Source", "Tap", "Testing",
-    "Types", "Window", "port_of", "ports",
+    "TO_BF16",
+    "Array",
+    "Attr",
+    "Border",
+    "Box",
+    "Call",
+    "Category",
+    "Check",
+    "Computes",
+    "Contraction",
+    "Declared",
+    "Decompose",
+    "Decomposer",
+    "Domain",
+    "Elementwise",
+    "F",
+    "FillRule",
+    "Filling",
+    "Form",
+    "Indices",
+    "Infer",
+    "Interval",
+    "Law",
+    "LayoutOp",
+    "Lowering",
+    "OpSpec",
+    "Port",
+    "Reduction",
+    "Reference",
+    "Refit",
+    "Role",
+    "Sample",
+    "Schema",
+    "Semantics",
+    "Source",
+    "Tap",
+    "Testing",
+    "Types",
+    "Window",
+    "port_of",
+    "ports",
 ]  # fmt: skip
 
 

@@ -70,7 +70,7 @@ class Contraction:
 
 
 @dataclass(frozen=True)
-class DataMovement:
+class LayoutOp:
     """dst holds the elements of src at other indices.
 
     source(attrs, src_shape, dst_shape, dst_index): the src index of the element at dst_index.
@@ -127,4 +127,4 @@ class Window:
         return self.init(call) if callable(self.init) else self.init
 
 
-Form: TypeAlias = Elementwise | Reduction | Contraction | DataMovement | Window
+Form: TypeAlias = Elementwise | Reduction | Contraction | LayoutOp | Window

@@ -11,7 +11,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.ops.spec.call import Array, Call
-from benchgraph.ops.spec.forms import Contraction, DataMovement, Elementwise, Form, Reduction, Window
+from benchgraph.ops.spec.forms import Contraction, Elementwise, Form, LayoutOp, Reduction, Window
 from benchgraph.tir.ir import BinOp
 
 
@@ -27,13 +27,13 @@ class Role(Enum):
     """How an op may take part in a partition.
 
     anchor: owns the partition's loop nest. pointwise: dst[i] needs only i, src[i] and broadcast operands. row: needs whole rows of its
-    input along its axes (softmax, reductions). data_movement: a layout op, same elements at other indices. none: always alone.
+    input along its axes (softmax, reductions). layout_op: the same elements at other indices. none: always alone.
     """
 
     anchor = "anchor"
     pointwise = "pointwise"
     row = "row"
-    data_movement = "movement"
+    layout_op = "layout op"
     none = "none"
 
 
@@ -85,8 +85,8 @@ class Lowering:
         return isinstance(self.form, Contraction)
 
     @property
-    def is_data_movement(self) -> bool:
-        return isinstance(self.form, DataMovement)
+    def is_layout_op(self) -> bool:
+        return isinstance(self.form, LayoutOp)
 
     @property
     def is_window(self) -> bool:

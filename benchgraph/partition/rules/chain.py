@@ -15,7 +15,7 @@ from benchgraph.partition.rules.rule import Rule, role_in
 RULE = Rule(
     name="chain",
     starts=role_in(Role.anchor),
-    joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.data_movement),
+    joins=role_in(Role.anchor, Role.pointwise, Role.row, Role.layout_op),
     samples={
         "attention": """
             %5: f32[2,4,8,8] = MatMul#0(%0: f32[2,4,8,16], %1: f32[2,4,8,16]) {transpose_b=true}

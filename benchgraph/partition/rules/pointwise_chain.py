@@ -10,8 +10,8 @@ from benchgraph.partition.rules.rule import Rule, role_in
 
 RULE = Rule(
     name="pointwise_chain",
-    starts=role_in(Role.pointwise, Role.row, Role.data_movement),
-    joins=role_in(Role.pointwise, Role.row, Role.data_movement),
+    starts=role_in(Role.pointwise, Role.row, Role.layout_op),
+    joins=role_in(Role.pointwise, Role.row, Role.layout_op),
     samples={
         "normalised": """
             %2: f32[4,8] = Add#0(%0: f32[4,8], %1: f32[4,8])

@@ -40,7 +40,7 @@ def find(graph: Graph) -> Iterator[Displaced]:
 def _is_claimed(op: Op, origin: Source) -> bool:
     is_anchor = spec(op.kind).lowering.role is Role.anchor
     if not origin.is_dequantised:
-        return is_anchor and bool(origin.path) and all(spec(o.kind).lowering.role is Role.data_movement for o in origin.path)
+        return is_anchor and bool(origin.path) and all(spec(o.kind).lowering.role is Role.layout_op for o in origin.path)
     return not is_wide_float(origin.tensor) and (origin.tensor.dtype.is_integer or is_anchor)
 
 

@@ -37,7 +37,7 @@ class Source:
 
     @property
     def is_moved(self) -> bool:
-        return any(spec(op.kind).lowering.role is Role.data_movement for op in self.path)
+        return any(spec(op.kind).lowering.role is Role.layout_op for op in self.path)
 
 
 def is_wide_float(t: LogicalTensor) -> bool:
@@ -52,7 +52,7 @@ def dequantises(op: Op) -> bool:
 def is_transparent(op: Op) -> bool:
     """Whether the op keeps the numbers of its one input: a layout op, a cast, a (de)quantisation with constant scales."""
     row = spec(op.kind)
-    return (row.lowering.role is Role.data_movement or row.semantics.is_conversion) and len(op.inputs) == 1
+    return (row.lowering.role is Role.layout_op or row.semantics.is_conversion) and len(op.inputs) == 1
 
 
 def source(graph: Graph, t: LogicalTensor) -> Source | None:
@@ -97,7 +97,7 @@ def softmax_behind(graph: Graph, op: Op) -> Op | None:
             row.semantics.computes is Computes.exp and spec(before.kind).semantics.computes is Computes.difference
         ):
             return o
-        if row.lowering.role not in (Role.pointwise, Role.data_movement):
+        if row.lowering.role not in (Role.pointwise, Role.layout_op):
             return None
         if not is_transparent(o):
             before = o

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.tensor import Shape
-from benchgraph.ops.data_movement import remap
+from benchgraph.ops.layout_ops import remap
 from benchgraph.tir.ir import Expr, Var
 from benchgraph.tir.text import print_tir
 

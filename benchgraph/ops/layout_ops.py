@@ -16,7 +16,7 @@ from benchgraph.ops.fill_rules import filling
 from benchgraph.ops.laws import SAME_ELEMENTS, SAME_SEQUENCE
 from benchgraph.ops.spec import Attr, FillRule, Infer, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call
-from benchgraph.ops.spec.forms import DataMovement, Indices
+from benchgraph.ops.spec.forms import Indices, LayoutOp
 from benchgraph.tir.build import add, floordiv, index, mod, mul
 from benchgraph.tir.ir import Expr
 
@@ -27,7 +27,7 @@ def _row(
     kind: str,
     infer: Infer,
     move: Callable[[Call, Array], Array],
-    form: DataMovement,
+    form: LayoutOp,
     samples: tuple[Sample, ...],
     laws: tuple[Law, ...],
     attrs: dict[str, Attr] | None = None,
@@ -42,7 +42,7 @@ def _row(
         Schema(inputs=ports("src"), outputs=ports("dst"), attrs=attrs or {}),
         Semantics(infer=infer, reference=reference, flops=lambda call: 0),
         Testing(fill=fill, samples=samples, laws=laws, zero_limit=lambda call: zero_limit),
-        Lowering(Role.data_movement, form=form),
+        Lowering(Role.layout_op, form=form),
     )
 
 
@@ -159,7 +159,7 @@ SPECS = (
         "StaticTranspose",
         lambda attrs, ins: (tuple(ins[0].shape[a] for a in permutation(attrs, len(ins[0].shape))),),
         lambda call, src: np.transpose(src, permutation(call.attrs, src.ndim)),
-        DataMovement(
+        LayoutOp(
             _transpose_source,
             lambda attrs, src, dst, at: tuple(at[a] for a in permutation(attrs, len(src))),
             inverse=lambda attrs, src, dst, shape: Attrs(order=tuple(np.argsort(permutation(attrs, len(src))).tolist())),
@@ -182,9 +182,7 @@ SPECS = (
         "StaticReshape",
         _infer_reshape,
         lambda call, src: src.reshape(call.outs[0].shape),
-        DataMovement(
-            lambda attrs, src, dst, at: remap(at, dst, src), lambda attrs, src, dst, at: remap(at, src, dst), inverse=_reshape_back
-        ),
+        LayoutOp(lambda attrs, src, dst, at: remap(at, dst, src), lambda attrs, src, dst, at: remap(at, src, dst), inverse=_reshape_back),
         (
             Sample(((2, 5, 12),), _to(2, 5, 3, 4), why="a split: attention heads"),
             Sample(((2, 5, 3, 4),), _to(2, 5, 12), why="a merge"),
@@ -205,7 +203,7 @@ SPECS = (
         REORDER,
         same_shape,
         lambda call, src: src,
-        DataMovement(lambda attrs, src, dst, at: at, lambda attrs, src, dst, at: at),
+        LayoutOp(lambda attrs, src, dst, at: at, lambda attrs, src, dst, at: at),
         (
             Sample(((5, 17),), why="a matrix, with a tail"),
             Sample(((2, 3, 4, 5),), why="rank 4"),

@@ -1,4 +1,7 @@
-"""Unit steps of layout ops: which dim of one tensor advances by one with a dim of the other. Microkernels read and write by them."""
+"""Unit steps of layout ops: which dim of one tensor advances by one with a dim of the other.
+
+Microkernels need operands and results with unit steps along some axes, so passes ask which dim has them behind a layout op.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import cache
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.ops import spec
-from benchgraph.ops.spec import DataMovement
+from benchgraph.ops.spec import LayoutOp
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import Expr, Var
 from benchgraph.tir.visit import variables
@@ -15,12 +18,12 @@ from benchgraph.tir.visit import variables
 
 @cache
 def unit_steps(kind: str, attrs: Attrs, src_shape: Shape, dst_shape: Shape, *, inverse: bool) -> tuple[int | None, ...]:
-    """For each axis on the moving side, the dim on the other side that grows by one when the axis does, else None.
+    """For each axis of the tensor whose index is given, the dim of the other tensor that grows by one when the axis does, else None.
 
     inverse False: axes of dst, dims of src (reading dst from src). inverse True: axes of src, dims of dst (writing src's elements to dst).
     """
     form = spec(kind).lowering.form
-    if not isinstance(form, DataMovement):
+    if not isinstance(form, LayoutOp):
         raise TypeError(f"{kind} is not a layout op")
     axes = tuple(Var(f"${i}") for i in range(len(src_shape if inverse else dst_shape)))
     index_of = form.target if inverse else form.source
