@@ -11,7 +11,7 @@ from benchgraph.harness.outputs import STDOUT
 from benchgraph.options.parsers import one_of
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.present.show.dot import dot
-from benchgraph.present.show.picture import draw, part, sketch
+from benchgraph.present.show.picture import draw, partition_label, sketch
 from benchgraph.present.show.repeated_blocks import with_repeats_collapsed
 from benchgraph.present.show.svg import svg
 from benchgraph.present.show.text import text
@@ -44,7 +44,7 @@ def show(given: list[str], bench: Bench) -> str:
     graph = problem.graph()
     partitions = bench.library(problem.globals.library[0]).partitions(graph, PolicyChoice.read(policy).policy)
     title = problem.description
-    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [part(p) for p in partitions], title, policy)
+    picture = draw(sketch(graph), [[op.id for op in p.ops] for p in partitions], [partition_label(p) for p in partitions], title, policy)
     drawn = FORMATS[format](picture if UNFOLD in given or problem.globals.verbose else with_repeats_collapsed(picture))
     if output in ("", STDOUT):
         return drawn

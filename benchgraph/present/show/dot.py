@@ -14,9 +14,9 @@ def dot(picture: Picture) -> str:
         f'  edge [fontname="Helvetica" fontsize=10 color="{LINE}" fontcolor="{LINE}"];',
     ]
     lines += [f'  op{op.id} [label={_quoted(*picture.lines(op))} fillcolor="{colour(op.partition)}"];' for op in picture.boxes]
-    for i, fold in enumerate(picture.folds):
-        ops = " ".join(f"op{id};" for id in fold.ids)
-        lines.append(f'  subgraph cluster_fold{i} {{ label={_quoted(str(fold))}; color="{LINE}"; fontcolor="{LINE}"; {ops} }}')
+    for i, block in enumerate(picture.repeated_blocks):
+        ops = " ".join(f"op{id};" for id in block.ids)
+        lines.append(f'  subgraph cluster_fold{i} {{ label={_quoted(str(block))}; color="{LINE}"; fontcolor="{LINE}"; {ops} }}')
     for w in picture.wires:
         begin = f"op{w.source}" if w.source is not None else f"in{w.id}"
         if w.source is None:

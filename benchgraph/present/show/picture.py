@@ -44,7 +44,7 @@ class Wire:
 
 
 @dataclass(frozen=True)
-class Fold:
+class RepeatedBlock:
     """A block of ops that is drawn once for `count` equal ones. ids: of its ops; all: of all ops it stands for."""
 
     ids: tuple[int, ...]
@@ -63,19 +63,19 @@ class Picture:
     policy: str
     boxes: tuple[Box, ...]
     wires: tuple[Wire, ...]
-    parts: tuple[str, ...]
-    folds: tuple[Fold, ...] = ()
+    partition_labels: tuple[str, ...]
+    repeated_blocks: tuple[RepeatedBlock, ...] = ()
 
-    def times(self, id: int) -> str:
+    def repeat_suffix(self, id: int) -> str:
         """` x12` after an op that stands for 12."""
-        return next((f" x{fold.count}" for fold in self.folds if id in fold.ids), "")
+        return next((f" x{fold.count}" for fold in self.repeated_blocks if id in fold.ids), "")
 
     def lines(self, box: Box) -> list[str]:
         """The text in an op's box."""
-        return [f"p{box.partition}  {box.id}: {box.kind}{self.times(box.id)}", *box.attrs]
+        return [f"p{box.partition}  {box.id}: {box.kind}{self.repeat_suffix(box.id)}", *box.attrs]
 
 
-def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[str], title: str, policy: str) -> Picture:
+def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], partition_labels: Sequence[str], title: str, policy: str) -> Picture:
     """partitions: the ids of their ops, in order of execution, which together are all ops of the graph; parts: their descriptions."""
     number = {id: i for i, ops in enumerate(partitions) for id in ops}
     boxes = tuple(Box(op.id, op.kind, op.name, op.attrs, op.reads, number[op.id]) for op in sketch.ops)
@@ -86,7 +86,7 @@ def draw(sketch: Sketch, partitions: Sequence[Sequence[int]], parts: Sequence[st
         ends = {number[op] for op in (*targets, *([source[id]] if id in source else []))}
         crosses = id not in source or id in sketch.outputs or len(ends) > 1
         wires.append(Wire(id, sketch.tensors[id], source.get(id), targets, id in sketch.outputs, crosses))
-    return Picture(title, policy, boxes, tuple(wires), tuple(parts))
+    return Picture(title, policy, boxes, tuple(wires), tuple(partition_labels))
 
 
 def sketch(graph: Graph) -> Sketch:
@@ -100,7 +100,7 @@ def _ids(tensors: Iterable[LogicalTensor]) -> tuple[int, ...]:
     return tuple(t.id for t in tensors)
 
 
-def part(p: Partition) -> str:
+def partition_label(p: Partition) -> str:
     """The description of a partition: `post_ops, 3 ops`."""
     return f"{p.kind}, {counted(len(p.ops), 'op')}" + ("" if p.is_supported else f", unsupported: {p.reason}")
 

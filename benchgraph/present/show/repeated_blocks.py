@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from benchgraph.present.show.picture import Box, Fold, Picture, Wire
+from benchgraph.present.show.picture import Box, Picture, RepeatedBlock, Wire
 
 LEAST_SAVED = 6  # ops that must be saved, since small pictures are clear without it
 LONGEST = 256  # ops of a block
@@ -65,7 +65,7 @@ class _Ops:
         for box, made in zip(self.picture.boxes, self.made, strict=True):
             reads = tuple(_type(self.wires[id]) for id in box.reads)
             made_types = tuple(map(_type, made))
-            result.append((box.kind, box.attrs, reads, made_types, self.picture.parts[box.partition]))
+            result.append((box.kind, box.attrs, reads, made_types, self.picture.partition_labels[box.partition]))
         return result
 
     def best(self, start: int) -> tuple[int, int, int]:
@@ -136,10 +136,10 @@ def _type(w: Wire) -> str:
 def _drawn(picture: Picture, runs: list[tuple[int, int, int]]) -> Picture:
     """Only the first block of each run; readers of the last block's results read the first one's."""
     ops, dropped, renamed = _Ops(picture), set[int](), dict[int, int]()
-    folds = list[Fold]()
+    repeated_blocks = list[RepeatedBlock]()
     for start, period, count in runs:
         ids = [b.id for b in picture.boxes[start : start + period * count]]
-        folds.append(Fold(tuple(ids[:period]), count, tuple(ids)))
+        repeated_blocks.append(RepeatedBlock(tuple(ids[:period]), count, tuple(ids)))
         dropped |= set(ids[period:])
         for i in range(start, start + period):
             last = i + period * (count - 1)
@@ -150,7 +150,7 @@ def _drawn(picture: Picture, runs: list[tuple[int, int, int]]) -> Picture:
         outputs |= {renamed.get(w.id, w.id)} if w.is_output else set()
     wires = tuple(_wires(picture, dropped, readers, outputs))
     boxes = tuple(_renamed(b, renamed) for b in picture.boxes if b.id not in dropped)
-    return replace(picture, boxes=boxes, wires=wires, folds=tuple(folds))
+    return replace(picture, boxes=boxes, wires=wires, repeated_blocks=tuple(repeated_blocks))
 
 
 def _wires(picture: Picture, dropped: set[int], readers: dict[int, list[int]], outputs: set[int]) -> Iterator[Wire]:

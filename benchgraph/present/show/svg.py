@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from benchgraph.core.formats import runs
 from benchgraph.core.printable import printable
 from benchgraph.present.show.graph_drawing import Drawing, lay_out
-from benchgraph.present.show.picture import INK, LINE, PARTITIONS, Box, Fold, Picture, Wire, colour
+from benchgraph.present.show.picture import INK, LINE, PARTITIONS, Box, Picture, RepeatedBlock, Wire, colour
 
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
 LETTER = 6.8  # px, an upper estimate for a 12 px sans-serif
@@ -25,13 +25,16 @@ def svg(picture: Picture) -> str:
     tops, heights = _rows(drawing, lines)
     legend = _legend_lines(picture)
     top = MARGIN + LINE_HEIGHT * (len(legend) + 2)
-    body = [text for fold in picture.folds for text in _frame(fold, picture, drawing, widths, tops, heights, top)]
+    body = [text for block in picture.repeated_blocks for text in _frame(block, picture, drawing, widths, tops, heights, top)]
     body += [_edge(drawing, edge, tops, heights, top, _is_dashed(picture, edge)) for edge in edges]
     body += [_box(b, lines[f"op{b.id}"], drawing, widths, heights, tops, top) for b in picture.boxes]
     body += [_tensor(w, drawing, widths, tops, heights, top) for w in picture.wires]
     title = ", ".join(part for part in (picture.title, picture.policy) if part)
     longest = max([len(title), *(len(line) for _, line in legend)]) * LETTER
-    named = (max(drawing.centre[n] + widths[n] / 2 for n in (f"op{id}" for id in f.ids)) + 14 + len(str(f)) * LETTER for f in picture.folds)
+    named = (
+        max(drawing.centre[n] + widths[n] / 2 for n in (f"op{id}" for id in f.ids)) + 14 + len(str(f)) * LETTER
+        for f in picture.repeated_blocks
+    )
     width = max([longest, *named, *(drawing.centre[n] + widths[n] / 2 for n in widths)]) + 2 * MARGIN
     height = top + (tops[-1] + heights[-1] if tops else 0) + MARGIN
     return "\n".join([
@@ -99,10 +102,10 @@ def _tensor(w: Wire, drawing: Drawing, widths: dict[str, float], tops: list[floa
 
 
 def _frame(
-    fold: Fold, picture: Picture, drawing: Drawing, widths: dict[str, float], tops: list[float], heights: list[float], top: float
+    block: RepeatedBlock, picture: Picture, drawing: Drawing, widths: dict[str, float], tops: list[float], heights: list[float], top: float
 ) -> list[str]:
     """A frame around the ops of a block with its count; nothing if it would contain other ops."""
-    mine = {f"op{id}" for id in fold.ids}
+    mine = {f"op{id}" for id in block.ids}
     left, right = (f(drawing.centre[n] + s * widths[n] / 2 for n in mine) for f, s in ((min, -1), (max, 1)))
     rows = [drawing.layer[n] for n in mine]
     others = (n for n in (f"op{b.id}" for b in picture.boxes) if n not in mine and min(rows) <= drawing.layer[n] <= max(rows))
@@ -111,7 +114,7 @@ def _frame(
     x, y, width = left + MARGIN - 8, top + tops[min(rows)] - 8, right - left + 16
     height = tops[max(rows)] + heights[max(rows)] - tops[min(rows)] + 16
     shape = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="8" fill="none" stroke="{LINE}" stroke-width="2"/>'
-    return [shape, _text(str(fold), x + width + 6, y + 14, LINE, "start", bold=True)]
+    return [shape, _text(str(block), x + width + 6, y + 14, LINE, "start", bold=True)]
 
 
 def _legend_lines(picture: Picture) -> list[tuple[int | None, str]]:
@@ -119,10 +122,10 @@ def _legend_lines(picture: Picture) -> list[tuple[int | None, str]]:
 
     Each with the partition whose colour it shows, None for several.
     """
-    if len(picture.parts) <= len(PARTITIONS):
-        return [(i, f"p{i}: {part}") for i, part in enumerate(picture.parts)]
+    if len(picture.partition_labels) <= len(PARTITIONS):
+        return [(i, f"p{i}: {part}") for i, part in enumerate(picture.partition_labels)]
     by_part = dict[str, list[int]]()
-    for i, part in enumerate(picture.parts):
+    for i, part in enumerate(picture.partition_labels):
         by_part.setdefault(part, []).append(i)
     return [(ids[0], f"p{ids[0]}: {part}") if len(ids) == 1 else (None, f"{_numbers(ids)}: {part} each") for part, ids in by_part.items()]
 

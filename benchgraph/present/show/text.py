@@ -13,16 +13,14 @@ COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 def text(picture: Picture) -> str:
     out = text_console(columns())
-    ops = counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.folds), "op")
-    partitions = counted(len(picture.parts), "partition")
+    ops = counted(len(picture.boxes) + sum(len(f.all) - len(f.ids) for f in picture.repeated_blocks), "op")
+    partitions = counted(len(picture.partition_labels), "partition")
     out.print(f"{picture.title}: {ops}, {partitions} under {picture.policy}")
-    for fold in picture.folds:
-        block = counted(len(fold.ids), "op")
-        out.print(
-            f"ops {ranges(fold.all)} are {fold.count} blocks of {block} that are alike; the first is shown, all of them with -v or --unfold"
-        )
+    for block in picture.repeated_blocks:
+        size = counted(len(block.ids), "op")
+        out.print(f"ops {ranges(block.all)} are {block.count} equal blocks of {size}; the first is shown, all of them with -v or --unfold")
     drawn = {box.partition for box in picture.boxes}
-    for number, part in enumerate(picture.parts):
+    for number, part in enumerate(picture.partition_labels):
         if number not in drawn:
             continue
         out.print()
@@ -39,7 +37,7 @@ def _table(picture: Picture, number: int, width: int) -> Table:
         if op.partition == number:
             reads = ", ".join(given.get(id, f"%{id}") for id in op.reads)
             makes = ", ".join(w.label + (" out" if w.is_output else "") for w in picture.wires if w.source == op.id)
-            rows.append([str(op.id), op.kind + picture.times(op.id), reads, makes, " ".join(op.attrs)])
+            rows.append([str(op.id), op.kind + picture.repeat_suffix(op.id), reads, makes, " ".join(op.attrs)])
     if sum(max(map(len, column)) + BETWEEN for column in zip(heads, *rows, strict=True)) - BETWEEN > width:
         heads[1:] = ["kind; attributes", "reads", "makes"]
         rows = [[id, f"{kind}\n{attrs}".rstrip(), reads, makes] for id, kind, reads, makes, attrs in rows]

@@ -46,29 +46,29 @@ def perceptron(layers: int, *, odd: int = -1, cut: bool = True, skip: int = -1) 
 @pytest.mark.parametrize("cut", [True, False])
 def test_layers_that_are_alike_are_drawn_once(cut: bool) -> None:
     found = with_repeats_collapsed(perceptron(16, cut=cut))
-    (fold,) = found.folds
-    assert (fold.ids, fold.count, fold.all) == ((0, 1, 2), 16, tuple(range(48)))
+    (block,) = found.repeated_blocks
+    assert (block.ids, block.count, block.all) == ((0, 1, 2), 16, tuple(range(48)))
     assert [b.id for b in found.boxes] == [0, 1, 2, 48]
     assert found.boxes[-1].reads == (14, 14)  # of the last layer, drawn as the first
     assert [w.id for w in found.wires] == [0, 10, 11, 12, 13, 14, 1]
     assert next(w for w in found.wires if w.id == 14).targets == (48,)
-    assert str(fold) == "x16: ops 0-47 (48)"
+    assert str(block) == "x16: ops 0-47 (48)"
 
 
 def test_a_layer_that_differs_is_not_folded() -> None:
     found = with_repeats_collapsed(perceptron(13, odd=6))
-    assert [fold.all for fold in found.folds] == [tuple(range(18)), tuple(range(21, 39))] or len(found.folds) == 2
+    assert [block.all for block in found.repeated_blocks] == [tuple(range(18)), tuple(range(21, 39))] or len(found.repeated_blocks) == 2
     drawn = {b.id for b in found.boxes}
     assert {18, 19, 20} <= drawn
-    assert not any({18, 19, 20} & set(fold.all) for fold in found.folds)
+    assert not any({18, 19, 20} & set(block.all) for block in found.repeated_blocks)
 
 
 def test_a_layer_that_is_read_from_far_ends_a_block() -> None:
     found = with_repeats_collapsed(perceptron(12, skip=5))
-    for fold in found.folds:
-        assert fold.all[-1] == 17 or 17 not in fold.all  # op 17 makes what the last op reads, too
-    assert 17 in {b.id for b in found.boxes} or any(fold.all[-1] == 17 for fold in found.folds)
-    assert len(found.folds) == 2
+    for block in found.repeated_blocks:
+        assert block.all[-1] == 17 or 17 not in block.all  # op 17 makes what the last op reads, too
+    assert 17 in {b.id for b in found.boxes} or any(block.all[-1] == 17 for block in found.repeated_blocks)
+    assert len(found.repeated_blocks) == 2
 
 
 def test_few_layers_stay_as_they_are() -> None:
@@ -78,8 +78,8 @@ def test_few_layers_stay_as_they_are() -> None:
 
 def test_attributes_and_partitions_tell_blocks_apart() -> None:
     picture = perceptron(12)
-    parts = tuple("single, 3 ops" if i == 4 else part for i, part in enumerate(picture.parts))
-    assert len(with_repeats_collapsed(Picture("", "", picture.boxes, picture.wires, parts)).folds) == 2
+    parts = tuple("single, 3 ops" if i == 4 else part for i, part in enumerate(picture.partition_labels))
+    assert len(with_repeats_collapsed(Picture("", "", picture.boxes, picture.wires, parts)).repeated_blocks) == 2
 
 
 def words(text: str) -> list[str]:
@@ -97,15 +97,15 @@ def test_every_format_has_the_count_of_repeated_blocks() -> None:
     assert 'op0 [label="p0  0: MatMul x16' in dot(found)
     said = text(found)
     assert said.startswith("case: 49 ops, 17 partitions under fused\n")
-    assert "ops 0-47 (48) are 16 blocks of 3 ops that are alike" in said
+    assert "ops 0-47 (48) are 16 equal blocks of 3 ops" in said
     assert re.findall(r"partition (\d+):", said) == ["0", "16"]
 
 
 def test_the_legend_has_a_line_for_what_is_alike_where_colours_come_again() -> None:
     """Partitions of two kinds by turns: a line for each of them would be longer than the picture."""
     picture = perceptron(40)
-    kinds = tuple("chain, 3 ops" if i % 2 else "single, 1 op" for i in range(len(picture.parts) - 1))
-    found = words(svg(with_repeats_collapsed(replace(picture, parts=(*kinds, "not executed, 1 op")))))
+    kinds = tuple("chain, 3 ops" if i % 2 else "single, 1 op" for i in range(len(picture.partition_labels) - 1))
+    found = words(svg(with_repeats_collapsed(replace(picture, partition_labels=(*kinds, "not executed, 1 op")))))
     assert "p0 p2 p4 p6 p8 p10 p12 p14 … (20): single, 1 op each" in found
     assert "p1 p3 p5 p7 p9 p11 p13 p15 … (20): chain, 3 ops each" in found
     assert "p40: not executed, 1 op" in found
@@ -125,7 +125,7 @@ def test_show_draws_repeated_blocks_once_by_default(tmp_path: Path, monkeypatch:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "are 12 blocks of 2 ops that are alike" in show()
+    assert "are 12 equal blocks of 2 ops" in show()
     for word in ("-v", "--unfold"):
         assert len(re.findall(r"partition \d+:", show(word))) == 24
     assert show("--format=svg").count("<g id=") < show("--unfold", "--format=svg").count("<g id=") / 6
