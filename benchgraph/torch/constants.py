@@ -46,7 +46,7 @@ class _WeightState:
         return now is seen and now._version == self.version and now.data_ptr() == self.address
 
 
-class Epoch:
+class WeightEpoch:
     """states: each partition step with the present weights. Immutable; a change makes the next epoch."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Epoch:
         self._watched, self._explicit_changes, self.states, self._fresh = watched, explicit_changes, states, fresh
 
     @classmethod
-    def first(cls, constant: Sequence[Key], fresh: Mapping[PartitionStep, CompiledPartition]) -> Epoch:
+    def first(cls, constant: Sequence[Key], fresh: Mapping[PartitionStep, CompiledPartition]) -> WeightEpoch:
         """Before any weights are known. fresh: the steps, with partitions that have not run yet."""
         return cls(dict.fromkeys(constant), -1, {}, fresh)
 
@@ -68,7 +68,7 @@ class Epoch:
             seen is not None and seen.fits(env[key]) for key, seen in self._watched.items()
         )
 
-    def after(self, env: Env) -> Epoch:
+    def after(self, env: Env) -> WeightEpoch:
         """The epoch of these weights. Raises NotConstant.
 
         Steps that read no changed weights stay; others get a new compiled partition, since each keeps its computed constants.
@@ -85,7 +85,7 @@ class Epoch:
         states = {step: _state(step, compiled, env) for step, compiled in self._fresh.items()}
         for step, known in self.states.items():
             states[step] = _state(step, step.compile(), env) if changed & set(step.constants) else known
-        return Epoch(watched, explicit_changes, states, {})
+        return WeightEpoch(watched, explicit_changes, states, {})
 
 
 def _state(step: PartitionStep, compiled: CompiledPartition, env: Env) -> StepState:

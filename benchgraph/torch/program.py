@@ -23,7 +23,7 @@ from benchgraph.library.engine import Engine
 from benchgraph.library.graph import Graph as LibraryGraph
 from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy
-from benchgraph.torch.constants import Epoch
+from benchgraph.torch.constants import WeightEpoch
 from benchgraph.torch.draft import DTYPES, Draft, View
 from benchgraph.torch.rows import ROWS
 from benchgraph.torch.steps import Env, NodeStep, Output, PartitionStep, Port, Ref, resolved
@@ -100,7 +100,7 @@ class Program:
         last = {key: i for i, step in enumerate(self._steps) for key in step.reads}
         self._frees = tuple(tuple(key for key, at in last.items() if at == i and key not in kept) for i in range(len(self._steps)))
         self.constant = {key: i for i, (key, given) in enumerate(self._inputs) if given is not None and given.is_constant}
-        self._epoch = Epoch.first([*self.constant, *self._attrs], fresh)
+        self._epoch = WeightEpoch.first([*self.constant, *self._attrs], fresh)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         """The graph's results. args: emptied, so that tensors are freed after their last read. Raises errors of inputs, NotConstant."""
@@ -119,7 +119,7 @@ class Program:
                 env.pop(key, None)
         return list(resolved(self._outputs, env))
 
-    def _renewed(self, env: Env) -> Epoch:
+    def _renewed(self, env: Env) -> WeightEpoch:
         """The epoch of these weights; concurrent threads share it."""
         with self._lock:
             if not self._epoch.fits(env):

@@ -27,7 +27,7 @@ from benchgraph.library.tensor import Tensor  # noqa: E402
 from benchgraph.runtime.constants import Constants, constant_tensors  # noqa: E402
 from benchgraph.tir.ir import Func  # noqa: E402
 from benchgraph.torch import recorded, weights_changed  # noqa: E402
-from benchgraph.torch.constants import Epoch  # noqa: E402
+from benchgraph.torch.constants import WeightEpoch  # noqa: E402
 from benchgraph.torch.models import example, make  # noqa: E402
 
 nn = torch.nn
@@ -553,7 +553,7 @@ def test_a_weight_that_is_written_while_an_epoch_begins_is_not_missed() -> None:
     looks = 0
     while True:
         looks += 1
-        old = Epoch.first("ab", {step: Any}).after({"a": a, "b": b})
+        old = WeightEpoch.first("ab", {step: Any}).after({"a": a, "b": b})
         b.add_(1)
         env = _WrittenInBetween({"a": a, "b": b}, a, looks)
         new = old.after(env)
