@@ -20,7 +20,7 @@ from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.harness.command_words import own_options, parsed_value, select_cases
-from benchgraph.harness.cut import cut
+from benchgraph.harness.partitioning import partition_graph
 from benchgraph.options.argv import parse
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
@@ -104,12 +104,12 @@ def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
     for problem in parse(words).problems:
         with settings_of(problem):
             graph = problem.graph()
-            for side in problem.globals.sides:
-                library = bench.library(side.library)
-                for position, partition in enumerate(cut(problem, graph, library, side)):
+            for spec in problem.globals.contender_specs:
+                library = bench.library(spec.library)
+                for position, partition in enumerate(partition_graph(problem, graph, library, spec)):
                     compiled = library.compile(partition)
                     ops = " ".join(op.kind for op in partition.ops)
-                    label = f"{problem.repro} {side.policy} {position}: {ops}"
+                    label = f"{problem.repro} {spec.policy} {position}: {ops}"
                     times.append((label, compiled.compile_s, compiled.is_warm))
     return times
 

@@ -12,8 +12,8 @@ from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.command_words import need_output, own_options, select_cases
-from benchgraph.harness.cut import cut
 from benchgraph.harness.outputs import STDOUT
+from benchgraph.harness.partitioning import partition_graph
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.explain import text
@@ -73,13 +73,13 @@ def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
     begin_item(problem.description)
     with settings_of(problem):
         graph = problem.graph()
-        for side in problem.globals.sides:
-            partitions = cut(problem, graph, bench.library(side.library), side)
+        for spec in problem.globals.contender_specs:
+            partitions = partition_graph(problem, graph, bench.library(spec.library), spec)
             done = list[Explanation]()
             for partition in partitions:
                 report_progress("compile", len(done), len(partitions))
                 done.append(explain(partition))
-            yield Explained(problem.repro, side.policy, tuple(done))
+            yield Explained(problem.repro, spec.policy, tuple(done))
 
 
 def _plain(explained: Explained) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.built import build
 from benchgraph.harness.command_words import need_output, own_options, parsed_value, select_cases
 from benchgraph.harness.contenders import contenders_of
-from benchgraph.harness.cut import cut, flops
 from benchgraph.harness.outputs import STDOUT, need_file
+from benchgraph.harness.partitioning import flops, partition_graph
 from benchgraph.library.protocol import Chain
 from benchgraph.machine.target import current
 from benchgraph.machine.tuning import Finding, findings, machine_key, store
@@ -129,7 +129,7 @@ def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
     """Measures the schedule's choice for a case of one product against all others. Raises Unimplemented for other cases."""
     graph = problem.graph()
     (contender,) = contenders_of(problem, bench)
-    parts = cut(problem, graph, contender.library, contender.side)
+    parts = partition_graph(problem, graph, contender.library, contender.spec)
     if len(parts) != 1:
         raise Unimplemented(f"it has {len(parts)} partitions, and one is tuned at a time", where=problem.repro, fix="take single products")
     (partition,) = parts

@@ -1,7 +1,7 @@
 """Runs the problems of a command line and collects their results, in this process or in workers.
 
 case.py                 runs one case, step by step, and one case after another
-cut.py                  partitions a graph and compiles the partitions
+partitioning.py         partitions a graph and compiles the partitions
 contenders.py           what a case compares: libraries under policies
 bound.py                a compiled partition bound to memory, and executed
 inputs.py               data of a case's inputs, by mode and option

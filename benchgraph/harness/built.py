@@ -13,7 +13,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import allocate, plan
 from benchgraph.harness.contenders import Contender
-from benchgraph.harness.cut import compile_all
+from benchgraph.harness.partitioning import compile_all
 from benchgraph.library.compile_jobs import settle
 from benchgraph.library.protocol import Bound, Chain, Compiled, Library
 from benchgraph.measure.cold_cache import ColdCache
@@ -58,7 +58,7 @@ class Built:
 def build(graph: Graph, contender: Contender, partitions: tuple[Partition, ...], inputs: Sequence[Inputs]) -> Built:
     """Compile once; for the inputs of each stream lay out the values between partitions, and bind. Nothing is executed."""
     library = contender.library
-    compiled = compile_all(partitions, library, contender.side.policy)
+    compiled = compile_all(partitions, library, contender.spec.policy)
     with phase("compile"):
         settle()
     streams = [_bind(graph, partitions, compiled, each) for each in inputs]

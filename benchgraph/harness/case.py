@@ -24,9 +24,9 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.bound import BoundPartition, repeat
 from benchgraph.harness.buffers import last_uses, memory_needed
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of, failure
-from benchgraph.harness.cut import WrongCount, compile_all, cut, described
 from benchgraph.harness.implementations import judged, with_implementations
 from benchgraph.harness.inputs import inputs_of
+from benchgraph.harness.partitioning import WrongCount, compile_all, described, partition_graph
 from benchgraph.harness.saved_failures import save_evidence, save_unrun
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
@@ -151,11 +151,11 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
     wanted = cache(lambda: _reference(graph, _elements(graph.inputs, inputs)))  # once for all contenders
     for c in contenders:
         with outcomes.record_failure(c):
-            partitions = cut(problem, graph, c.library, c.side)
-            compiled = compile_all(partitions, c.library, c.side.policy)
+            partitions = partition_graph(problem, graph, c.library, c.spec)
+            compiled = compile_all(partitions, c.library, c.spec.policy)
             ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
-            counts, cuts = result.n_partitions | {c.label: len(ops)}, result.partitions | {c.label: ops}
-            result = replace(result, n_partitions=counts, partitions=cuts)
+            counts, ops_by_label = result.n_partitions | {c.label: len(ops)}, result.partitions | {c.label: ops}
+            result = replace(result, n_partitions=counts, partitions=ops_by_label)
             result = with_implementations(result, c.label, [x.implementations for x in compiled])
             verdict = Verdict()
             if mode is not Mode.init:
@@ -227,7 +227,7 @@ def _with_verdict(result: Result, contender: Contender, verdict: Verdict) -> Res
     """The accuracy of a contender's outputs; and, for the library under test, what it means for the case."""
     accuracy = tuple(replace(a, policy=contender.label) for a in verdict.accuracy)
     result = replace(result, accuracy=(*result.accuracy, *accuracy))
-    if contender.side.is_witness:
+    if contender.spec.is_witness:
         return result
     result = replace(result, total=result.total + verdict.total)
     if verdict.status is None or result.status is Status.FAILED:

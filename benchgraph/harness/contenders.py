@@ -14,29 +14,29 @@ from benchgraph.core.errors import BenchgraphError, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
 from benchgraph.core.printable import MESSAGE, printable, shortened
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.cut import WrongCount
+from benchgraph.harness.partitioning import WrongCount
 from benchgraph.library.protocol import Library
-from benchgraph.options.knobs import Side
+from benchgraph.options.knobs import ContenderSpec
 from benchgraph.options.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.results.result import ContenderOutcome, Result, Status
 
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A side with its library; each is its own, as libraries are."""
+    """A contender with its library. Not comparable: each has a library object of its own."""
 
-    side: Side
+    spec: ContenderSpec
     library: Library
 
     @property
     def label(self) -> str:
-        return self.side.label
+        return self.spec.label
 
 
 def contenders_of(problem: Problem, bench: Bench) -> tuple[Contender, ...]:
     """Libraries are made anew, so that every case compiles cold. Raises BenchgraphError for one that is not there."""
     libraries = {name: bench.library(name) for name in problem.globals.library}
-    return tuple(Contender(side, libraries[side.library]) for side in problem.globals.sides)
+    return tuple(Contender(spec, libraries[spec.library]) for spec in problem.globals.contender_specs)
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Outcomes:
 
     @property
     def is_several(self) -> bool:
-        return any(c.side.is_witness for c in self.contenders)
+        return any(c.spec.is_witness for c in self.contenders)
 
     @contextmanager
     def record_failure(self, contender: Contender) -> Iterator[None]:
@@ -57,7 +57,7 @@ class Outcomes:
         try:
             yield
         except Exception as error:
-            if not contender.side.is_witness:
+            if not contender.spec.is_witness:
                 raise
             result = failure(error, self.problem)
             self.all.append(ContenderOutcome(contender.label, result.status, result.reason))

@@ -56,24 +56,24 @@ def _checked(problem: Problem, graph: Graph) -> Result:
     with phase("reference"):
         want = evaluate(graph, given)
     result = Result(Status.PASSED)
-    for side in problem.globals.sides:
-        runs, outputs, complaint = _framework(problem, graph, Policy(side.policy), given)
+    for spec in problem.globals.contender_specs:
+        runs, outputs, complaint = _framework(problem, graph, Policy(spec.policy), given)
         verdict = compare_outputs(graph, given, outputs, want, "framework", Verdict())
         if not verdict.errors and complaint:
             verdict = replace(verdict, errors=1, reason=complaint)
-        notes = [f"[FRAMEWORK]: {side.policy}: run {k}: {r}" for k, r in enumerate(runs)]
-        notes.append(f"[FRAMEWORK]: {side.policy}: {_beside(graph, Policy(side.policy), inputs, outputs)}")
+        notes = [f"[FRAMEWORK]: {spec.policy}: run {k}: {r}" for k, r in enumerate(runs)]
+        notes.append(f"[FRAMEWORK]: {spec.policy}: {_beside(graph, Policy(spec.policy), inputs, outputs)}")
         ops = runs[0].partitions
         result = replace(
             result,
             total=result.total + verdict.total,
-            accuracy=(*result.accuracy, *(replace(a, policy=side.policy) for a in verdict.accuracy)),
+            accuracy=(*result.accuracy, *(replace(a, policy=spec.policy) for a in verdict.accuracy)),
             notes=(*result.notes, *notes),
-            n_partitions={**result.n_partitions, side.policy: len(ops)},
-            partitions={**result.partitions, side.policy: ops},
+            n_partitions={**result.n_partitions, spec.policy: len(ops)},
+            partitions={**result.partitions, spec.policy: ops},
         )
         if verdict.status is not None:
-            return replace(result, status=verdict.status, errors=verdict.errors, reason=f"{side.policy}: {verdict.reason}")
+            return replace(result, status=verdict.status, errors=verdict.errors, reason=f"{spec.policy}: {verdict.reason}")
     return result
 
 

@@ -14,7 +14,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.contenders import Contender, Outcomes
-from benchgraph.harness.cut import cut, described
+from benchgraph.harness.partitioning import described, partition_graph
 from benchgraph.harness.timing import policy_timing
 from benchgraph.machine.target import current
 from benchgraph.measure.cold_cache import cold_cache
@@ -30,17 +30,17 @@ def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], be
     """Execute the graph once for every contender. Raises what cut and compile raise, InvalidArguments for several streams."""
     settings = problem.globals
     threads = threads_per_stream(settings.num_streams, current().cores, is_single=True)
-    outcomes, cuts, timings = Outcomes(problem, contenders), dict[str, int](), list[PolicyTiming]()
+    outcomes, counts, timings = Outcomes(problem, contenders), dict[str, int](), list[PolicyTiming]()
     for c in contenders:
         need_in_process(c.library, cold_cache(settings.cold_cache), settings.num_streams)
         with outcomes.record_failure(c):
-            parts = cut(problem, graph, c.library, c.side)
+            parts = partition_graph(problem, graph, c.library, c.spec)
             timings.append(_once(graph, c, parts, bench, settings.cold_cache, threads))
-            cuts[c.label] = len(parts)
+            counts[c.label] = len(parts)
             outcomes.record(c, Status.EXECUTED)
     return replace(
         described(Status.EXECUTED, graph),
-        n_partitions=cuts,
+        n_partitions=counts,
         timings=tuple(timings),
         cold_cache=settings.cold_cache,
         outcomes=tuple(outcomes.all),

@@ -29,8 +29,8 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.contenders import Contender, Outcomes
-from benchgraph.harness.cut import cut, described, flops, traffic
 from benchgraph.harness.inputs import inputs_of
+from benchgraph.harness.partitioning import described, flops, partition_graph, traffic
 from benchgraph.machine.cpu_affinity import pinned
 from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import arithmetic
@@ -62,23 +62,23 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
 
 
 def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
-    settings, outcomes, cuts = problem.globals, Outcomes(problem, contenders), dict[Contender, tuple[Partition, ...]]()
+    settings, outcomes, partitions = problem.globals, Outcomes(problem, contenders), dict[Contender, tuple[Partition, ...]]()
     notes = list[str]()
     if session.cold.what == "wei" and not any(t.is_constant for t in graph.inputs):
         notes.append("--cold-cache=wei: no input of the graph is constant, so none of the data were cold")
     for c in contenders:
         with outcomes.record_failure(c):
             try:
-                cuts[c] = cut(problem, graph, c.library, c.side)
+                partitions[c] = partition_graph(problem, graph, c.library, c.spec)
             except Unimplemented as lack:
-                if settings.policy or c.side.is_witness or not cuts:
+                if settings.policy or c.spec.is_witness or not partitions:
                     raise
                 notes.append(f"not measured: {lack}")  # the mode's own choice, beside one that can be measured
     with phase("fill"):
         first = inputs_of(problem, graph)
         inputs = [first, *(copies(graph, first) for _ in range(session.streams - 1))]
-    need, free = session.streams * sum(needed_bytes(graph, parts) for parts in cuts.values()), session.bench.free_bytes()
-    groups = [cuts] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in cuts.items()]
+    need, free = session.streams * sum(needed_bytes(graph, parts) for parts in partitions.values()), session.bench.free_bytes()
+    groups = [partitions] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in partitions.items()]
     budget_s, timings, ran = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming](), dict[str, ByPartition]()
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
         timings += session.measure(_built(graph, group, inputs, outcomes, ran), traffic(graph), budget_s)
@@ -86,7 +86,7 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = replace(
         described(Status.EXECUTED, graph),
-        n_partitions={c.label: len(parts) for c, parts in cuts.items()},
+        n_partitions={c.label: len(parts) for c, parts in partitions.items()},
         implementations=ran,
         timings=tuple(timings),
         peak_samples=tuple(session.peaks),
@@ -110,7 +110,7 @@ def _built(
     for c, parts in group.items():
         with outcomes.record_failure(c):
             built = build(graph, c, parts, inputs)
-            if c.side.is_witness:
+            if c.spec.is_witness:
                 built.whole.chain.run(1)
             found.append(built)
             ran[c.label] = built.implementations

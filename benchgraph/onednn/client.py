@@ -13,7 +13,7 @@ from benchgraph.core.child_process import ChildLost, Program
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
 from benchgraph.library.remote import RemoteProcess
 from benchgraph.measure.call_loop import machine_code
-from benchgraph.onednn.find_library import INSTALL, SONAME, surroundings
+from benchgraph.onednn.find_library import INSTALL, SONAME, process_environment
 from benchgraph.onednn.messages import Hello
 
 WHERE = "onednn"
@@ -39,7 +39,7 @@ class Process(RemoteProcess):
     def __init__(self, path: str, threads: int, log: str = "") -> None:
         """log: the value of ONEDNN_VERBOSE there, instead of ours."""
         self.path, self.threads = path, threads
-        super().__init__(Program(SERVER), os.getpid(), path, threads, where=WHERE, env=surroundings(path, threads, log))
+        super().__init__(Program(SERVER), os.getpid(), path, threads, where=WHERE, env=process_environment(path, threads, log))
         try:
             self.send(machine_code())
             if not self.pipe.poll(limit := _limit_s.get()):

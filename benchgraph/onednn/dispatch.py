@@ -30,7 +30,7 @@ def rejections(of: Process, source: Source, ins: Sequence[messages.Tensor], outs
     """Per primitive, the implementations that were tried before the one it got, each with the reason; {} if oneDNN does not tell."""
     try:
         logging = process(of.path, of.threads, LABEL, log=DISPATCH)
-        part: messages.Part = logging.ask("cut", source.graph, source.policy)[source.position]
+        part: messages.Part = logging.ask("partition", source.graph, source.policy)[source.position]
         made: messages.Compiled = logging.ask("compile", part.number, tuple(ins), tuple(outs))
         logging.ask("flush")
     except BenchgraphError:  # a diagnosis that fails must not cost the case

@@ -32,7 +32,7 @@ class OneDnn:
         self.process: Process = process(find(path), current().cores, label)
         self.process.ask("flush")
         self._parts: dict[int, Remote] = {}
-        self._open: dict[int, frozenset[int]] = {}
+        self._free_layouts: dict[int, frozenset[int]] = {}
         self._sources: dict[int, Source] = {}
 
     @property
@@ -62,7 +62,7 @@ class OneDnn:
             fix = f"choose among {', '.join(POLICIES)}"
             raise Unavailable(f"oneDNN has no policy {policy.value}", where=WHERE, fix=fix)
         message = encode.graph(graph, self.release)
-        parts = self._cut(graph, message, policy)
+        parts = self._partitioning(graph, message, policy)
         self._sources |= {p.number: Source(message, POLICIES[policy.value].code, i) for i, p in enumerate(parts)}
         ops = {op.id: op for op in graph.ops}
         position = {op.id: i for i, op in enumerate(graph.order)}
@@ -70,10 +70,10 @@ class OneDnn:
         fixed = frozenset({t.id for t in graph.outputs}.union(defining))
         return tuple(self._partition(graph, p, [ops[id] for id in sorted(p.ops, key=position.__getitem__)], fixed) for p in parts)
 
-    def _cut(self, graph: Graph, message: messages.Graph, policy: Policy) -> list[messages.Part]:
+    def _partitioning(self, graph: Graph, message: messages.Graph, policy: Policy) -> list[messages.Part]:
         """Our op table describes version KNOWN, so an op that it accepts and an older oneDNN rejects was added in between."""
         try:
-            parts: list[messages.Part] = self.process.ask("cut", message, POLICIES[policy.value].code)
+            parts: list[messages.Part] = self.process.ask("partition", message, POLICIES[policy.value].code)
         except InvalidGraphOp as bad:
             if self.release >= KNOWN:
                 raise
@@ -86,7 +86,7 @@ class OneDnn:
         self._parts[part.number] = Remote(self.process, part.number)
         ins, outs = (tuple(graph.tensors[id] for id in side) for side in (part.inputs, part.outputs))
         reason = "" if part.is_supported else f"oneDNN {self.process.version} has nothing to compute it with"
-        self._open[part.number] = frozenset(part.outputs) - fixed_layouts
+        self._free_layouts[part.number] = frozenset(part.outputs) - fixed_layouts
         return Partition(part.number, KIND, tuple(ops), ins, outs, reason, graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int)
 
     def compile(self, partition: Partition) -> Compiled:
@@ -100,7 +100,7 @@ class OneDnn:
         if any(i.is_reference for i in ran):
             why = rejections(self.process, self._sources[partition.id], ins, outs)
             ran = tuple(replace(i, why=why.get(i.primitive, "")) if i.is_reference else i for i in ran)
-        return Compiled(self.process, partition, self._parts[partition.id], self._open[partition.id], made, ran)
+        return Compiled(self.process, partition, self._parts[partition.id], self._free_layouts[partition.id], made, ran)
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
         """One after the other: its process handles one request at a time."""
@@ -128,11 +128,11 @@ class Compiled:
         process: Process,
         partition: Partition,
         part: Remote,
-        open: frozenset[int],
+        free_layouts: frozenset[int],
         made: messages.Compiled,
         implementations: tuple[Implementation, ...],
     ) -> None:
-        self.process, self.partition, self.part, self.open, self.made = process, partition, part, open, made
+        self.process, self.partition, self.part, self.free_layouts, self.made = process, partition, part, free_layouts, made
         self.implementations = implementations
         self._remote = Remote(process, made.number)
 
@@ -180,7 +180,7 @@ class Chain:
         self.implementations = [counted(m.implementations) for m in made]
         self._compiled_remotes = [Remote(process, m.number) for m in made] if len(steps) > 1 else [s.compiled for s in steps]
         self._buffers = dict[int, Buffer]()
-        memory = plan([PlannedStep(m, s.compiled.open) for m, s in zip(made, steps, strict=True)])
+        memory = plan([PlannedStep(m, s.compiled.free_layouts) for m, s in zip(made, steps, strict=True)])
         shared = [Buffer(process, nbytes) for nbytes in memory.slots]
         for m, step in zip(made, steps, strict=True):
             partition = step.compiled.partition
@@ -207,7 +207,7 @@ class Chain:
             compiled = step.compiled
             ins = tuple(chosen.get(p.tensor.id, p.tensor) for p in compiled.made.inputs)
             outs = tuple(
-                replace(p.tensor, layout=messages.ANY, strides=()) if p.tensor.id in compiled.open & read else p.tensor
+                replace(p.tensor, layout=messages.ANY, strides=()) if p.tensor.id in compiled.free_layouts & read else p.tensor
                 for p in compiled.made.outputs
             )
             made: messages.Compiled = self._process.ask("compile", compiled.part.number, ins, outs)

@@ -137,7 +137,7 @@ class Session:
             if removed := self._objects.pop(number, None):
                 removed.close()
 
-    def cut(self, graph: Graph, policy: int) -> list[Part]:
+    def partition(self, graph: Graph, policy: int) -> list[Part]:
         with closing(self._created("graph_graph_create_with_fpmath_mode", "graph_graph", "the graph", capi.CPU, graph.fpmath)) as handle:
             if graph.integers is not None and self.version[:2] >= FPMATH_OF_INTEGERS:
                 status = self._lib.dnnl_graph_graph_set_fpmath_mode(handle.value, graph.fpmath, int(graph.integers))

@@ -98,7 +98,7 @@ _machine = partial(knob, group="On what")
 
 
 @dataclass(frozen=True)
-class Side:
+class ContenderSpec:
     """A library under a policy: one of the contenders that a case compares.
 
     label: its name in results: the policy alone if there is one library. is_witness: of a library other than the first, which is the one
@@ -277,18 +277,18 @@ class Globals:
         return self._policies_of(self.library[0])
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def contender_specs(self) -> tuple[ContenderSpec, ...]:
         """The contenders: libraries under their policies. With several libraries, policies that one of them lacks are left out."""
         if len(self.library) == 1 and len(KINDS[LibraryName.read(self.library[0]).kind].policies) > 1:
-            return tuple(Side(self.library[0], policy, policy) for policy in self.policies)
-        named, sides = labels(self.library), list[Side]()
+            return tuple(ContenderSpec(self.library[0], policy, policy) for policy in self.policies)
+        named, specs = labels(self.library), list[ContenderSpec]()
         for library in self.library:
             kind = KINDS[LibraryName.read(library).kind]
             for policy in self._policies_of(library):
                 if kind.has_policy(policy):
                     label = named[library] if len(kind.policies) == 1 else f"{named[library]}:{policy}"
-                    sides.append(Side(library, policy, label, library != self.library[0]))
-        return tuple(sides)
+                    specs.append(ContenderSpec(library, policy, label, library != self.library[0]))
+        return tuple(specs)
 
     def _policies_of(self, library: str) -> tuple[str, ...]:
         policies = KINDS[LibraryName.read(library).kind].policies

@@ -11,7 +11,7 @@ from benchgraph.core.errors import OutOfMemory, Unimplemented
 from benchgraph.graph import Graph, GraphBuilder
 from benchgraph.harness.buffers import invert_bits
 from benchgraph.harness.case import check
-from benchgraph.harness.cut import WrongCount
+from benchgraph.harness.partitioning import WrongCount
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem

@@ -153,13 +153,13 @@ def test_the_expected_number_of_partitions_is_that_of_the_library_under_test() -
 
 
 def test_sides_are_the_policies_that_each_library_has() -> None:
-    labels = [s.label for s in Globals(library=BOTH, mode=Mode.performance).sides]
+    labels = [s.label for s in Globals(library=BOTH, mode=Mode.performance).contender_specs]
     ours = ["benchgraph:fused", "benchgraph:post_ops", "benchgraph:one_op_each"]
     assert labels == [*ours, "onednn:fused", "onednn:one_op_each"]
-    assert [s.label for s in Globals(library=BOTH, policy=("post_ops",)).sides] == ["benchgraph:post_ops"]
-    assert [s.label for s in Globals(library=("onednn",), policy=("post_ops",)).sides] == ["post_ops"]
+    assert [s.label for s in Globals(library=BOTH, policy=("post_ops",)).contender_specs] == ["benchgraph:post_ops"]
+    assert [s.label for s in Globals(library=("onednn",), policy=("post_ops",)).contender_specs] == ["post_ops"]
     two = Globals(library=("onednn:/a/libdnnl.so.3", "onednn:/b/libdnnl.so.3"))
-    assert [(s.label, s.is_witness) for s in two.sides] == [("onednn@a:fused", False), ("onednn@b:fused", True)]
+    assert [(s.label, s.is_witness) for s in two.contender_specs] == [("onednn@a:fused", False), ("onednn@b:fused", True)]
 
 
 def test_libraries_are_measured_in_turns() -> None:
@@ -167,7 +167,7 @@ def test_libraries_are_measured_in_turns() -> None:
     theirs.clock = ours.clock
     p = problem(mode=Mode.performance, fix_times_per_prb=3)
     result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
-    assert [t.policy for t in result.timings] == [s.label for s in p.globals.sides]
+    assert [t.policy for t in result.timings] == [s.label for s in p.globals.contender_specs]
     assert {len(t.timing.samples_s) for t in result.timings} == {3}
     assert set(told(result).values()) == {Status.EXECUTED}
 

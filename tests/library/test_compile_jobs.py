@@ -34,7 +34,7 @@ from benchgraph.library.compile_worker import Answer, State, Tickets
 from benchgraph.library.engine import Engine
 from benchgraph.library.own_library import Benchgraph
 from benchgraph.library.partition import Partition as ApiPartition
-from benchgraph.options.knobs import Side
+from benchgraph.options.knobs import ContenderSpec
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime import code, disk_cache, executable_cache
@@ -368,8 +368,8 @@ def test_only_a_measurement_waits_for_starting_workers(fresh: None, watch: Watch
     os.kill(found.pid, signal.SIGCONT)
     case = Path(__file__).parent.parent.parent / "inputs" / "graph" / "mlp.json"
     graph = benchgraph.graph.load(case)
-    side = Side("benchgraph", "fused", "fused")
-    build(graph, Contender(side, Benchgraph()), partitions(graph, Policy.fused), [{t.id: allocate(t) for t in graph.inputs}])
+    spec = ContenderSpec("benchgraph", "fused", "fused")
+    build(graph, Contender(spec, Benchgraph()), partitions(graph, Policy.fused), [{t.id: allocate(t) for t in graph.inputs}])
     assert found.state is State.free
 
 

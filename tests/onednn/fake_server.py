@@ -33,7 +33,7 @@ class Session:
     def flush(self) -> None:
         self.flushes += 1
 
-    def cut(self, graph: Graph, policy: int) -> list[Part]:
+    def partition(self, graph: Graph, policy: int) -> list[Part]:
         found = []
         for op in graph.ops:
             part = Part(self.number(), (op.id,), tuple({t.id: 0 for t in op.inputs}), tuple(t.id for t in op.outputs), op.name != "Pow")

@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.onednn import find_library as module
-from benchgraph.onednn.find_library import SONAME, find, surroundings
+from benchgraph.onednn.find_library import SONAME, find, process_environment
 
 
 def library(folder: Path) -> Path:
@@ -55,12 +55,12 @@ def test_the_library_finds_libraries_beside_it(tmp_path: Path, monkeypatch: pyte
     file = library(tmp_path / "lib")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/else")
     monkeypatch.delenv("OCL_ICD_FILENAMES", raising=False)
-    found = surroundings(str(file), 3)
+    found = process_environment(str(file), 3)
     assert found["LD_LIBRARY_PATH"] == f"{file.parent}{os.pathsep}/else"
     assert found["OMP_NUM_THREADS"] == "3"
     assert "OCL_ICD_FILENAMES" not in found
     (file.parent / "libintelocl.so").touch()
-    assert surroundings(str(file), 3)["OCL_ICD_FILENAMES"] == "libintelocl.so"
+    assert process_environment(str(file), 3)["OCL_ICD_FILENAMES"] == "libintelocl.so"
 
 
 def test_the_users_own_settings_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +69,6 @@ def test_the_users_own_settings_stand(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("OCL_ICD_FILENAMES", "mine.so")
     monkeypatch.setenv("GOMP_SPINCOUNT", "5")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/else")
-    found = surroundings(SONAME, 1)
+    found = process_environment(SONAME, 1)
     assert (found["GOMP_SPINCOUNT"], found["LD_LIBRARY_PATH"]) == ("5", "/else")
-    assert surroundings(str(file), 1)["OCL_ICD_FILENAMES"] == "mine.so"
+    assert process_environment(str(file), 1)["OCL_ICD_FILENAMES"] == "mine.so"

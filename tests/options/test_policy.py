@@ -13,13 +13,13 @@ from benchgraph.core.errors import UsageError
 from benchgraph.core.options import Options
 from benchgraph.core.remarks import collected
 from benchgraph.gir import passes as gir_passes
-from benchgraph.harness.cut import compile_all, cut
+from benchgraph.harness.partitioning import compile_all, partition_graph
 from benchgraph.library import benchgraph_library
 from benchgraph.library.own_library import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, stages
 from benchgraph.library.protocol import Compiled
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.options.argv import parse
-from benchgraph.options.knobs import Globals, Side, knobs_of
+from benchgraph.options.knobs import ContenderSpec, Globals, knobs_of
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.options.repro import split, split_quoted
 from benchgraph.partition.ir import Policy
@@ -100,8 +100,8 @@ def as_ours(compiled: Compiled) -> Executable:
 
 def executables(policy: str) -> list[Executable]:
     (problem,) = parse(["--graph", f"--policy={policy}", MLP]).problems
-    library, side = benchgraph_library(), Side("benchgraph", policy, policy)
-    return [as_ours(c) for c in compile_all(cut(problem, problem.graph(), library, side), library, policy)]
+    library, spec = benchgraph_library(), ContenderSpec("benchgraph", policy, policy)
+    return [as_ours(c) for c in compile_all(partition_graph(problem, problem.graph(), library, spec), library, policy)]
 
 
 def parallel_regions(policy: str) -> int:
@@ -149,12 +149,12 @@ def test_results_and_repro_lines_contain_the_options(tmp_path: Path, monkeypatch
 
 def test_other_libraries_have_no_options() -> None:
     both = Globals(library=("benchgraph", "onednn"), policy=("fused", "fused:no-coarse"), mode=Mode.performance)
-    assert [s.label for s in both.sides] == ["benchgraph:fused", "benchgraph:fused:no-coarse", "onednn:fused"]
+    assert [s.label for s in both.contender_specs] == ["benchgraph:fused", "benchgraph:fused:no-coarse", "onednn:fused"]
 
 
 def test_options_are_part_of_what_a_partition_is() -> None:
     (problem,) = parse(["--graph", MLP]).problems
-    sides = [Side("benchgraph", p, p) for p in ("fused", "fused:no-coarse")]
-    one, other = (cut(problem, problem.graph(), benchgraph_library(), side)[0] for side in sides)
+    specs = [ContenderSpec("benchgraph", p, p) for p in ("fused", "fused:no-coarse")]
+    one, other = (partition_graph(problem, problem.graph(), benchgraph_library(), spec)[0] for spec in specs)
     assert (one.ops, one.options) == (other.ops, Options()) != (one.ops, other.options)
     assert PolicyChoice(Policy.fused).options == one.options

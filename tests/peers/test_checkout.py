@@ -142,7 +142,7 @@ def test_its_errors_and_its_death_cost_a_case() -> None:
     with pytest.raises(Unimplemented, match="why"):
         library.compile(replace(partition, reason="why"))
     with pytest.raises(BenchgraphError):
-        library.process.ask("cut", "{", "fused")
+        library.process.ask("partition", "{", "fused")
     os.kill(library.process.pid, signal.SIGSEGV)
     with pytest.raises(ExecutionFailed, match="was killed by SIGSEGV"):
         library.compile(partition)

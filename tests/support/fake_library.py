@@ -230,4 +230,4 @@ def fake_bench(library: FakeLibrary, free_bytes: int = 1 << 40) -> Bench:
 
 def held(how: Callable[..., Result], problem: Problem, graph: Graph, library: Library, *more: object) -> Result:
     """What a mode makes of a problem under this library."""
-    return how(problem, graph, [Contender(side, library) for side in problem.globals.sides], *more)
+    return how(problem, graph, [Contender(spec, library) for spec in problem.globals.contender_specs], *more)

@@ -42,7 +42,7 @@ def _side(command: str, word: str, label: str, bench: Bench) -> Side:
 
 def policies(settings: Globals, old: Side, new: Side) -> tuple[Policies, ...]:
     """The policies that both versions have. One of a version without a choice goes with each of the other."""
-    contenders = replace(settings, library=(old.word, new.word)).sides
+    contenders = replace(settings, library=(old.word, new.word)).contender_specs
     found = []
     for a in (s for s in contenders if s.library == old.word):
         for b in (s for s in contenders if s.library == new.word):

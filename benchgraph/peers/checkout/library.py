@@ -46,7 +46,7 @@ class Checkout:
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         ops, tensors = {op.id: op for op in graph.ops}, graph.tensors
         found = []
-        for number, kind, op_ids, ins, outs, reason in self.process.ask("cut", dumps(graph), policy.value):
+        for number, kind, op_ids, ins, outs, reason in self.process.ask("partition", dumps(graph), policy.value):
             self._parts[number] = Remote(self.process, number)
             inputs, outputs = (tuple(tensors[id] for id in side) for side in (ins, outs))
             mode, is_for_integers = graph.fpmath_mode, graph.fpmath_apply_to_int

@@ -40,7 +40,7 @@ class Session:
         self._objects, self._numbers = dict[int, Any](), count(1)
         self._window: memoryview[int] = memoryview(bytearray())
 
-    def cut(self, text: str, policy: str) -> list[tuple[Any, ...]]:
+    def partition(self, text: str, policy: str) -> list[tuple[Any, ...]]:
         """Partition a graph, given as JSON. Returns of each: number, rule, ids of ops, of inputs, of outputs, why it is unsupported."""
         parts = self._library.partitions(self._loads(text), self._policy(policy))
         ids = [tuple(tuple(x.id for x in side) for side in (p.ops, p.inputs, p.outputs)) for p in parts]

@@ -13,7 +13,7 @@ from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.measure.phases import phase
 from benchgraph.ops import spec
-from benchgraph.options.knobs import Side
+from benchgraph.options.knobs import ContenderSpec
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
@@ -26,25 +26,25 @@ class WrongCount(InvalidGraph):
 
 
 @phase("partition")
-def cut(problem: Problem, graph: Graph, library: Library, side: Side) -> tuple[Partition, ...]:
+def partition_graph(problem: Problem, graph: Graph, library: Library, contender: ContenderSpec) -> tuple[Partition, ...]:
     """The partitions to execute, in order; those that hold nothing but End are left out.
 
     Raises Unimplemented for one the library cannot compile, WrongCount when the fused policy of the library under test made an
     unexpected number. The graph and what became of it are dumped where the environment asks for that, under the index of the problem.
     """
-    chosen = PolicyChoice.read(side.policy)
+    chosen = PolicyChoice.read(contender.policy)
     found = tuple(replace(p, options=chosen.options) for p in library.partitions(graph, chosen.policy))
     if not library.dumps_itself:
-        several = len({s.policy for s in problem.globals.sides if s.library == side.library}) > 1
+        several = len({s.policy for s in problem.globals.contender_specs if s.library == contender.library}) > 1
         dump_graph(problem.index, graph)
-        dump_partitioning(f"{problem.index}-{side.policy}" if several else problem.index, graph, found)
+        dump_partitioning(f"{problem.index}-{contender.policy}" if several else problem.index, graph, found)
     work = tuple(p for p in found if any(op.kind != END for op in p.ops))
     for position, p in enumerate(work):
         if not p.is_supported:
             ops = ", ".join(op.label for op in p.ops)
-            raise Unimplemented(f"partition {position} ({ops}) is unsupported: {p.reason}", where=side.label)
+            raise Unimplemented(f"partition {position} ({ops}) is unsupported: {p.reason}", where=contender.label)
     want = problem.expected_partitions
-    if want and chosen.policy is Policy.fused and not side.is_witness and len(work) != want:
+    if want and chosen.policy is Policy.fused and not contender.is_witness and len(work) != want:
         what = f"expected number of partitions ({want}) doesn't coincide with the actual number of partitions ({len(work)})"
         raise WrongCount(what, fix=f"use --expected-n-partitions={len(work)} if that is right, 0 not to check")
     return work
