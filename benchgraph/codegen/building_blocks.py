@@ -69,9 +69,9 @@ def offset_pointer(builder: ir.IRBuilder, pointer: ir.Value, elements: ir.Value 
     return builder.gep(pointer, [I64(elements) if isinstance(elements, int) else elements], inbounds=True, source_etype=type)
 
 
-def prefetch(builder: ir.IRBuilder, at: ir.Value, level: int, *, is_store: bool = False) -> None:
+def prefetch(builder: ir.IRBuilder, at: ir.Value, level: int, *, for_write: bool = False) -> None:
     """Prefetch the cache line at an address, which may be invalid. level: INTO_L1 or INTO_L2."""
-    call(builder, "llvm.prefetch.p0", VOID, [at, I32(int(is_store)), I32(level), I32(1)])
+    call(builder, "llvm.prefetch.p0", VOID, [at, I32(int(for_write)), I32(level), I32(1)])
 
 
 def load_lanes(builder: ir.IRBuilder, type: ir.Type, pointer: ir.Value, used: int, align: int) -> ir.Value:

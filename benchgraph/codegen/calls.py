@@ -41,10 +41,10 @@ def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mappin
     """Modules that define them, unless they are in `defined`, each as soon as it is complete. A family of kernels shares a module."""
     families = dict[str, list[Kernel]]()
     for kernel in wanted:
-        families.setdefault(kernel.family, []).append(kernel)
+        families.setdefault(kernel.shared_name, []).append(kernel)
     module = ir.Module(name, defined)
-    for family in families.values():
-        for kernel in family:
+    for shared_name in families.values():
+        for kernel in shared_name:
             microkernel.define(module, kernel, target)
         if module.instructions >= MODULE_INSTRUCTIONS:
             yield module

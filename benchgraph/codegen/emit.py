@@ -243,4 +243,4 @@ def _prefetch(f: FunctionBuilder, s: Prefetch) -> None:
         begin = s.tensor.dtype.nbytes(run * s.stride)
         for line in range(s.lines):
             address = f.builder.gep(first, [I64(begin + line * LINE_BYTES)], source_etype=I8)
-            prefetch(f.builder, address, INTO_L2, is_store=s.is_store)
+            prefetch(f.builder, address, INTO_L2, for_write=s.for_write)

@@ -24,13 +24,13 @@ class PrefetchStream:
     """
 
     step_bytes: int
-    is_store: bool = False
+    for_write: bool = False
     part_steps: int = 0
     gap: int = 0
 
     @property
     def name(self) -> str:
-        return f"_{'w' if self.is_store else 'r'}{self.step_bytes}" + f"x{self.part_steps}_{self.gap}" * bool(self.part_steps)
+        return f"_{'w' if self.for_write else 'r'}{self.step_bytes}" + f"x{self.part_steps}_{self.gap}" * bool(self.part_steps)
 
     @property
     def state_values(self) -> int:
@@ -100,7 +100,7 @@ class Kernel:
         return sum(p.state_values for p in self.prefetches)
 
     @property
-    def family(self) -> str:
+    def shared_name(self) -> str:
         """Equal for kernels that may share their code, which takes the first axis of the batch as an argument (`microkernel.define`)."""
         return replace(self, batch=self.batch[1:]).name
 

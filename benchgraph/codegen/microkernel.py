@@ -8,8 +8,8 @@
 
 The accumulators are phi nodes of the K loop, so they stay in registers. The loop holds only dot products (dot.py: FMAs for f32), loads of
 wei, broadcasts of src, its counter, and prefetches. Wei of bf16 or f16 for src of f32 is widened after each load. All extents are known at
-compile time. The last vector of a ragged n uses masked loads and stores. Of a group that k ends in, src is read up to k only, and what wei
-holds beyond k counts as zero.
+compile time. A partial vector at the end of n uses masked loads and stores. Of a group that k ends in, src is read up to k only, and what
+wei holds beyond k counts as zero.
 
 docs/measurements/microkernel.md has the measurements behind the sizes. In short: panels of `Target.panel_width` columns, accumulators in
 three quarters of the registers, K unrolled by two, no blocking of K here. Wei is prefetched into L1 where a tile of rows reads half of L1
@@ -67,8 +67,8 @@ def prefetch_stream(kernel: Kernel, memory: Prefetch, target: Target) -> Prefetc
         return None
     step_bytes = ceil(memory.lines * LINE_BYTES / part_steps)
     if memory.count == 1:
-        return PrefetchStream(step_bytes, memory.is_store)
-    return PrefetchStream(step_bytes, memory.is_store, part_steps, memory.tensor.dtype.nbytes(memory.stride) - step_bytes * part_steps)
+        return PrefetchStream(step_bytes, memory.for_write)
+    return PrefetchStream(step_bytes, memory.for_write, part_steps, memory.tensor.dtype.nbytes(memory.stride) - step_bytes * part_steps)
 
 
 def k_steps(kernel: Kernel, target: Target) -> int:
@@ -99,7 +99,7 @@ def _define_family(module: ir.Module, kernel: Kernel, target: Target) -> ir.Func
         variant = "p" * amx.bypasses_l1(kernel, target)
     else:
         variant = "".join(f"{panels.vectors}{'p' * _prefetches_wei(kernel, panels, target)}" for panels in _panels(kernel, target))
-    name = f"{kernel.family}_bn_{variant}"
+    name = f"{kernel.shared_name}_bn_{variant}"
     known = module.find(name)
     if known is not None:
         return known

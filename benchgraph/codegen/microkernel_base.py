@@ -50,16 +50,16 @@ class MicrokernelEmitter:
         return replace(self, post_ops=PostOpEmitter(self.builder, kernel.post_ops, self.target, post_op_arguments)), operands, state
 
     def loop_over_batch(
-        self, axes: Sequence[BatchAxis], reduce: ReduceEntry, src: ir.Value, wei: ir.Value, carried: list[ir.Value]
+        self, axes: Sequence[BatchAxis], reduce_entry: ReduceEntry, src: ir.Value, wei: ir.Value, carried: list[ir.Value]
     ) -> list[ir.Value]:
         """Run `reduce` for all entries along these axes of the batch."""
         if not axes:
-            return reduce(src, wei, carried)
+            return reduce_entry(src, wei, carried)
         extent, *strides = self.first_axis if len(axes) == len(self.kernel.batch) else map(I64, axes[0])
 
         def entry(b: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             at_src, at_wei = (self.builder.mul(b, stride) for stride in strides)
-            return self.loop_over_batch(axes[1:], reduce, self.address(SRC, src, at_src), self.address(WEI, wei, at_wei), carried)
+            return self.loop_over_batch(axes[1:], reduce_entry, self.address(SRC, src, at_src), self.address(WEI, wei, at_wei), carried)
 
         return loop(self.builder, extent, carried, entry)
 
@@ -73,7 +73,7 @@ class MicrokernelEmitter:
         lines = ceil(stream.step_bytes / LINE_BYTES)
         for line in range(lines):
             address = b.gep(at, [I64(line * stream.step_bytes // lines)], source_etype=I8)
-            prefetch(b, address, INTO_L2, is_store=stream.is_store)
+            prefetch(b, address, INTO_L2, for_write=stream.for_write)
         following = b.gep(at, [I64(stream.step_bytes)], source_etype=I8)
         if steps_left is None:
             return [following]

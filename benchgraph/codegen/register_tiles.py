@@ -40,14 +40,14 @@ def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
     return tuple((count, size) for count, size in ((larger, size + 1), (parts - larger, size)) if count)
 
 
-def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, ragged: bool = False) -> int:
+def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, has_partial_vector: bool = False) -> int:
     """The most rows of a register tile this many vectors wide.
 
     Accumulators take up to three quarters of the registers, less where a step needs more than a quarter, or the last vector a mask. Rows of
     src that fall in the same sets of L1 are at most as many as it has ways.
     """
     each, others = registers(dtypes, target.isa)
-    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - ragged)
+    accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - has_partial_vector)
     return min(max(accumulators // vectors, 1), target.rows_in_l1(dtypes[0].nbytes(src_row_stride)))
 
 
@@ -69,7 +69,7 @@ def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_st
     last = panels.pop()
     if last.count > 1:
         panels.append(replace(last, count=last.count - 1))
-    return (*panels, Panels(1, last.columns - missing, last.vectors, rows(last.vectors, ragged=True)))
+    return (*panels, Panels(1, last.columns - missing, last.vectors, rows(last.vectors, has_partial_vector=True)))
 
 
 def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], int]) -> int:

@@ -11,7 +11,7 @@ from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, TILE_ROWS, Target
 
-SQUARE_ROWS = 2 * TILE_ROWS  # of four tile registers: other blocks load weights more often. docs/measurements/rows-per-task.md
+ROWS_OF_2X2_TILES = 2 * TILE_ROWS  # of four tile registers: other blocks load weights more often. docs/measurements/rows-per-task.md
 
 
 def column_block(p: Product, target: Target) -> int:
@@ -37,7 +37,7 @@ def _has_wide_calls(p: Product, target: Target) -> bool:
     nbytes, rows, machine = src.dtype.nbytes(src.shape[-1]), prod(src.shape[:-1]), table(target)
     is_copied = nbytes > machine.tile_copied_row_bytes and nbytes % LINE_BYTES > 0
     is_read = p.has_input_src or src.dtype.bits == 8
-    return is_copied or (is_read and nbytes >= machine.tile_read_row_bytes and rows >= SQUARE_ROWS * target.cores)
+    return is_copied or (is_read and nbytes >= machine.tile_read_row_bytes and rows >= ROWS_OF_2X2_TILES * target.cores)
 
 
 def _is_narrow(p: Product, block: int, target: Target) -> bool:

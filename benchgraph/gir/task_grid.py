@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from benchgraph.gir.anchors import byte_cost
-from benchgraph.gir.column_blocks import SQUARE_ROWS
+from benchgraph.gir.column_blocks import ROWS_OF_2X2_TILES
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share, idle_share_of_groups, most_panels_per_core
 from benchgraph.gir.product import Product
@@ -44,17 +44,17 @@ def task_grid(p: Product, nb: int, usual: int, target: Target) -> TaskGrid | Non
     """The cheapest balanced grid of a product with one matrix of weights; None when whole rows in blocks of `usual` are as good."""
     *batch, m, n = p.call.outs[0].shape
     entries = prod(batch)
-    in_squares = target.in_tiles(p.call.ins[0].dtype) and m >= SQUARE_ROWS
+    in_2x2_tiles = target.in_tiles(p.call.ins[0].dtype) and m >= ROWS_OF_2X2_TILES
     grids = [
         TaskGrid(mb, split, _cost(p, mb, nb, target))
         for mb in row_blocks(m)
-        if not (in_squares and mb % SQUARE_ROWS and mb < m)
+        if not (in_2x2_tiles and mb % ROWS_OF_2X2_TILES and mb < m)
         if (split := _split(entries * ceil(m / mb), n, nb, target)) is not None
     ]
     least = min((g.cost for g in grids), default=0.0)
-    fits_squares = not (in_squares and usual < SQUARE_ROWS and grids)
+    fits_2x2_tiles = not (in_2x2_tiles and usual < ROWS_OF_2X2_TILES and grids)
     is_balanced = idle_share(entries * ceil(m / usual), target.cores) <= MOST_IDLE
-    if fits_squares and is_balanced and _cost(p, usual, nb, target) <= (1 + TOLERANCE) * least:
+    if fits_2x2_tiles and is_balanced and _cost(p, usual, nb, target) <= (1 + TOLERANCE) * least:
         return None
     return max((g for g in grids if g.cost <= (1 + TOLERANCE) * least), key=lambda g: g.mb, default=None)
 

@@ -44,10 +44,13 @@ class Epilogue:
         if rows is None and not (at_tile and at_rows):
             transposed = TransposedEpilogue.of(task, stage.ops[0], domain, at_tile or at_rows)
 
-        def tile(no: Expr, width: int) -> Stmt:
-            made, tile_spans = seq() if multiply is None else multiply(no, width), (*spans, Span(Const(width), no, stage.nb))
+        def tile(column_block: Expr, width: int) -> Stmt:
+            made, tile_spans = (
+                seq() if multiply is None else multiply(column_block, width),
+                (*spans, Span(Const(width), column_block, stage.nb)),
+            )
             if transposed is not None and at_tile:
-                return seq(made, transposed.emit(no, stage.nb, width, domain, tile_spans, at_tile))
+                return seq(made, transposed.emit(column_block, stage.nb, width, domain, tile_spans, at_tile))
             return seq(made, Region(task.storage, domain, tile_spans).emit(at_tile)) if at_tile else made
 
         columns = walk(tile) if walk is not None else self._all_columns(n, stage, tile, is_task=rows is None)
@@ -74,4 +77,4 @@ class Epilogue:
         is_by_row = result.shape[:-1] == task.shape and task.g.root(result.id) in task.g.outs and is_row_major(task.g, result.id)
         if is_due and is_by_row:
             where, index = task.storage.element(result.id, (*map(Coord, task.batch), row, Coord(ZERO)))
-            yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), is_store=True)
+            yield Prefetch(where, index, -(-result.dtype.nbytes(result.shape[-1]) // LINE_BYTES), for_write=True)

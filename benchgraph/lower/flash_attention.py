@@ -67,8 +67,8 @@ class FlashAttentionNest(GemmNest):
         per_row.at_row_start([] if plan.shift_ops else [self._nan_for_zero_sum((*per_row.coords[:-1], Coord(ZERO)))])
         late = per_row.emit(plan.row_ops)
 
-        def copy(no: Expr, width: int) -> Stmt:
-            return self.acc.copy(self.task.row, self.task.spans[-1].extent, no, plan.values.nb, width)
+        def copy(column_block: Expr, width: int) -> Stmt:
+            return self.acc.copy(self.task.row, self.task.spans[-1].extent, column_block, plan.values.nb, width)
 
         return seq(others, packed, self._clear(), loop, *rest, late, self.epilogue.emit(plan.values, copy))
 
@@ -95,7 +95,8 @@ class FlashAttentionNest(GemmNest):
         return seq(For(i, self.task.spans[-1].extent, clear), self._update_acc(0.0))
 
     def _with_own_temporaries(self, s: Stmt) -> Stmt:
-        """The ragged columns' statements on temporaries of their own, so that those of the full blocks keep the width of a step."""
+        """The statements of the last, narrower block of columns on temporaries of their own, so that those of the full blocks keep the
+        width of a step."""
         o = self.plan
         per_element = {v for op in (o.scores.ops[0], *o.tile_ops, o.difference, o.exp, *o.weight_ops) for v in op.outs}
         values = {self.storage.tensor(v).name: self.g.value(v) for v in sorted(per_element)}
@@ -135,14 +136,14 @@ class FlashAttentionNest(GemmNest):
         o, nb = self.plan, self.plan.scores.nb
         per_step, column_body = self.step // nb, gemv(self.task, o.scores)
 
-        def tile(no: Expr, columns: int) -> Stmt:
-            at = add(mul(ko, per_step), no)
+        def tile(column_block: Expr, columns: int) -> Stmt:
+            at = add(mul(ko, per_step), column_block)
             made = self.kernel.block(o.scores.ops[0], at, columns, nb) if column_body is None else column_body(at, columns)
             spans = (*self.task.spans, Span(Const(columns), at, nb))
             return seq(made, Region(self.storage, self.domain, spans).emit(o.tile_ops)) if o.tile_ops else made
 
-        def add_values(no: Expr, columns: int) -> Stmt:
-            return self.task.for_rows(lambda rows: self._add_values(no, columns, rows, ko, width))
+        def add_values(column_block: Expr, columns: int) -> Stmt:
+            return self.task.for_rows(lambda rows: self._add_values(column_block, columns, rows, ko, width))
 
         scores, values = self.task.by_columns(width, nb, tile), self.task.by_columns(self.columns, o.values.nb, add_values)
         return seq(scores, self._reduce(ko, width), self._update_acc(None), values)
@@ -166,8 +167,8 @@ class FlashAttentionNest(GemmNest):
         sums.initial[o.total.outs[0]] = self.storage.load(o.total.outs[0], sums_at)
         return seq(maxima.emit([o.maximum]), per_row.finish(), sums.emit([o.difference, o.exp, o.total, *o.weight_ops]))
 
-    def _add_values(self, no: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:
+    def _add_values(self, column_block: Expr, width: int, rows: int, ko: Expr, depth: int) -> Stmt:
         """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""
-        op, start = self.plan.values.ops[0], self.task.start(no, self.plan.values.nb)
+        op, start = self.plan.values.ops[0], self.task.start(column_block, self.plan.values.nb)
         a, b = (self.task.operand(op, port, start, Coord(ZERO, ko, self.step)) for port in (0, 1))
         return Brgemm(a, b, self.acc.slice(start), rows, width, depth, accumulate=True)

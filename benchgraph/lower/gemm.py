@@ -50,14 +50,14 @@ class GemmNest:
             return L2Blocking(self.kernel, self.epilogue, stages[-1]).emit()
         reductions = [RowReduction(self.kernel, self.epilogue, stage) for stage in stages if stage.reduces_rows]
         kind = LoopKind.serial if reductions else LoopKind.parallel
-        body: Stmt = For(task.mo, Const(-(-task.m // task.mb)), seq(self._task(), *(r.add_task() for r in reductions)), kind)
+        body: Stmt = For(task.row_block, Const(-(-task.m // task.mb)), seq(self._task(), *(r.add_task() for r in reductions)), kind)
         body = seq(*(r.clear() for r in reductions), body, *(r.finish() for r in reductions))
         for depth in range(len(task.batch), -1, -1):
             body = seq(*(self._batch_stage(stage) for stage in stages if stage.is_batch_invariant and len(stage.along) == depth), body)
             if depth:
                 body = For(task.batch[depth - 1], Const(task.shape[depth - 1]), body, LoopKind.parallel)
-        if task.no is not None and parameters is not None:
-            body = For(task.no, Const(parameters.npn), body, LoopKind.parallel)
+        if task.column_block is not None and parameters is not None:
+            body = For(task.column_block, Const(parameters.npn), body, LoopKind.parallel)
         return body
 
     def _task(self) -> Stmt:
@@ -87,10 +87,10 @@ class GemmNest:
         n = domain.extents[-1]
         block = layout_block(self.g, (v for op in stage.ops for v in (*op.ins, *op.outs))) or max(n, 1)
 
-        def body(no: Expr, width: int) -> Stmt:
-            return Region(self.storage, domain, (*spans, Span(Const(width), no, block))).emit(stage.ops)
+        def body(column_block: Expr, width: int) -> Stmt:
+            return Region(self.storage, domain, (*spans, Span(Const(width), column_block, block))).emit(stage.ops)
 
-        if self.task.no is not None:  # a task is some columns of the product, whose operand all of these columns are
+        if self.task.column_block is not None:  # a task is some columns of the product, whose operand all of these columns are
             return in_blocks(n, block, self.storage.var("no"), body)
         return self.task.by_columns(n, block, body)
 
@@ -110,4 +110,6 @@ class GemmNest:
         if (interleaved := InterleavedEpilogue.of(self.kernel, stage)) is not None:
             return seq(pack, interleaved.emit())
         before, inside = (seq(), pack) if self.node.split_n else (pack, seq())  # each task packs for itself
-        return seq(before, self.epilogue.emit(stage, lambda no, width: seq(inside, self.kernel.block(op, no, width, stage.nb))))
+        return seq(
+            before, self.epilogue.emit(stage, lambda column_block, width: seq(inside, self.kernel.block(op, column_block, width, stage.nb)))
+        )

@@ -25,21 +25,22 @@ RowAt: TypeAlias = Callable[[Expr], Coords]  # number of a row -> its coordinate
 
 @dataclass(frozen=True)
 class GemmTask:
-    """shape: batch axes and rows of the nest. batch, mo: variables of the loops over them; mo counts blocks of mb rows. no: the variable of
-    the loop over column blocks where that is the nest's outermost loop, else None."""
+    """shape: batch axes and rows of the nest. batch: variables of the loops over the batch axes. row_block: number of the block of mb rows
+    (mo in the paper and in Tensor IR). column_block: number of the block of nb columns (no) where the loop over them is the nest's
+    outermost, else None."""
 
     storage: Storage
     node: FusedOp
     shape: Shape
     batch: tuple[Var, ...]
-    mo: Var
-    no: Var | None
+    row_block: Var
+    column_block: Var | None
 
     @classmethod
     def of(cls, storage: Storage, node: FusedOp) -> GemmTask:
         shape = storage.g.value(next(op for op in node.ops if op.lowering.is_contraction).outs[0]).shape[:-1]
-        batch, mo = tuple(storage.var("b") for _ in shape[:-1]), storage.var("mo")
-        return cls(storage, node, shape, batch, mo, storage.var("no") if node.panels_first else None)
+        batch, row_block = tuple(storage.var("b") for _ in shape[:-1]), storage.var("mo")
+        return cls(storage, node, shape, batch, row_block, storage.var("no") if node.panels_first else None)
 
     @property
     def g(self) -> Graph:
@@ -64,7 +65,7 @@ class GemmTask:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The task's batch entry and rows, as the first axes of a region."""
-        return (*self.batch_spans, Span(block_size(self.m, self.mb, self.mo), self.mo, self.mb))
+        return (*self.batch_spans, Span(block_size(self.m, self.mb, self.row_block), self.row_block, self.mb))
 
     def for_rows(self, body: Callable[[int], Stmt]) -> Stmt:
         """body(rows of the task): once, or in a branch for each number of rows that tasks have."""
@@ -73,21 +74,21 @@ class GemmTask:
             return body(self.mb)
         if self.m < self.mb:
             return body(tail)
-        is_full = binary(BinOp.le, add(mul(self.mo, self.mb), self.mb), Const(self.m))
+        is_full = binary(BinOp.le, add(mul(self.row_block, self.mb), self.mb), Const(self.m))
         return If(is_full, body(self.mb), body(tail))
 
     def by_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
-        """A loop over the full column blocks, and the ragged one after it."""
-        no = self.no or self.storage.var("no")
+        """A loop over the full column blocks, and the narrower one after it."""
+        column_block = self.column_block or self.storage.var("no")
         if self.node.split_n:
-            block, count = one_block(n, nb, no, body)
-            return block if self.no else For(no, Const(count), block, LoopKind.parallel)
-        return in_blocks(n, nb, no, body) if n else body(ZERO, 0)  # a reduction over no columns still has its initial value
+            block, count = one_block(n, nb, column_block, body)
+            return block if self.column_block else For(column_block, Const(count), block, LoopKind.parallel)
+        return in_blocks(n, nb, column_block, body) if n else body(ZERO, 0)  # a reduction over no columns still has its initial value
 
     def by_panels(self, so: Expr, width: int, ns: int, nb: int, body: ColumnBody) -> Stmt:
         """Loops over the panels of nb columns within the so-th block of ns columns, which has `width` of them."""
         first = mul(so, ns // nb)
-        return in_blocks(width, nb, self.storage.var("no"), lambda no, columns: body(add(first, no), columns))
+        return in_blocks(width, nb, self.storage.var("no"), lambda column_block, columns: body(add(first, column_block), columns))
 
     def by_rows_and_columns(self, n: int, nb: int, body: ColumnBody) -> Stmt:
         """`by_columns` in a branch for each number of rows: post-ops on a fixed number of rows can be fused into the microkernel. Nests of
@@ -95,16 +96,16 @@ class GemmTask:
         if len(self.products) > 1:
             return self.by_columns(n, nb, body)
         if self.node.split_n:
-            return self.by_columns(n, nb, lambda no, width: self.for_rows(lambda _: body(no, width)))
+            return self.by_columns(n, nb, lambda column_block, width: self.for_rows(lambda _: body(column_block, width)))
         return self.for_rows(lambda _: self.by_columns(n, nb, body))
 
     def row(self, i: Expr) -> Coords:
         """The coordinates of the task's i-th row."""
-        return (*map(Coord, self.batch), Coord(i, self.mo, self.mb))
+        return (*map(Coord, self.batch), Coord(i, self.row_block, self.mb))
 
-    def start(self, no: Expr, nb: int) -> Coords:
+    def start(self, column_block: Expr, nb: int) -> Coords:
         """The coordinates in dst of the task's first row and of the first column of a block."""
-        return (*self.row(ZERO), Coord(ZERO, no, nb))
+        return (*self.row(ZERO), Coord(ZERO, column_block, nb))
 
     def operand(self, op: Op, port: int, start: Coords, k: Coord, taps: Indices | None = None) -> Slice:
         """The slice of src (0) or wei (1) for dst's rows and columns from `start` on, from k on. taps: where the other reduced axes begin,
@@ -162,29 +163,29 @@ class Accumulator:
         """Every element of these rows becomes value(element, number of its row)."""
         i, j = self.task.storage.var("i"), self.task.storage.var("j")
 
-        def columns(no: Expr, width: int) -> Stmt:
-            element = self.element((*row(i), Coord(j, no, nb)))
+        def columns(column_block: Expr, width: int) -> Stmt:
+            element = self.element((*row(i), Coord(j, column_block, nb)))
             return For(j, Const(width), Store(*element, value(Load(*element), i)))
 
         return For(i, rows, self.task.by_columns(self.task.g.value(self.op.outs[0]).shape[-1], nb, columns))
 
-    def copy(self, row: RowAt, rows: Expr, no: Expr, nb: int, columns: int) -> Stmt:
+    def copy(self, row: RowAt, rows: Expr, column_block: Expr, nb: int, columns: int) -> Stmt:
         """Copy a block of columns of these rows from the temporary, if there is one, to the result."""
         if self.temporary is None:
             return seq()
         i, j = self.task.storage.var("i"), self.task.storage.var("j")
-        at = (*row(i), Coord(j, no, nb))
+        at = (*row(i), Coord(j, column_block, nb))
         return For(i, rows, For(j, Const(columns), self.task.storage.store(self.op.outs[0], at, Load(*self.element(at)))))
 
-    def copy_tile(self, no: Expr, nb: int, rows: int, columns: int) -> Stmt:
+    def copy_tile(self, column_block: Expr, nb: int, rows: int, columns: int) -> Stmt:
         """`copy` of the task's rows in a column block: one transposing Pack where the result's columns are contiguous."""
         g, v = self.task.g, self.op.outs[0]
         if self.temporary is None:
             return seq()
         axes = result_axes(g, self.op, transposed=True) if g.value(g.root(v)).dtype is self.temporary.dtype else None
         if axes is None:
-            return self.copy(self.task.row, Const(rows), no, nb, columns)
-        start = self.task.start(no, nb)
+            return self.copy(self.task.row, Const(rows), column_block, nb, columns)
+        start = self.task.start(column_block, nb)
         result = Slice(*self.task.storage.element(v, start), axes)
         return Pack(transposed(self.slice(start)), transposed(result), columns, rows)
 

@@ -32,21 +32,21 @@ def gemv(task: GemmTask, stage: Stage) -> ColumnBody | None:
     op = stage.ops[0]
     match gemv_form(task.g, op, task.storage.machine):
         case Gemv.dot:
-            return lambda no, width: task.for_rows(lambda rows: _reduce_k(task, stage, no, width, rows))
+            return lambda column_block, width: task.for_rows(lambda rows: _reduce_k(task, stage, column_block, width, rows))
         case Gemv.axpy:
-            return lambda no, width: task.for_rows(lambda rows: _transposed_product(task, op, rows))
+            return lambda column_block, width: task.for_rows(lambda rows: _transposed_product(task, op, rows))
     return None
 
 
-def _reduce_k(task: GemmTask, stage: Stage, no: Expr, width: int, rows: int) -> Stmt:
+def _reduce_k(task: GemmTask, stage: Stage, column_block: Expr, width: int, rows: int) -> Stmt:
     op, together = stage.ops[0], 0 if stage.parameters is None else stage.parameters.unrolled_columns
     if not together:
         i = task.storage.var("i")
-        return For(i, Const(rows), _sums(task, op, [(Coord(i, task.mo, task.mb), Coord(ZERO))]))
+        return For(i, Const(rows), _sums(task, op, [(Coord(i, task.row_block, task.mb), Coord(ZERO))]))
 
     def sums(j: Expr, count: int) -> Stmt:
-        columns = [Coord(add(mul(j, together), at), no, stage.nb) for at in range(count)]
-        return _sums(task, op, [(Coord(Const(i), task.mo, task.mb), column) for column in columns for i in range(rows)])
+        columns = [Coord(add(mul(j, together), at), column_block, stage.nb) for at in range(count)]
+        return _sums(task, op, [(Coord(Const(i), task.row_block, task.mb), column) for column in columns for i in range(rows)])
 
     return in_blocks(width, together, task.storage.var("j"), sums)
 

@@ -79,7 +79,7 @@ class InterleavedEpilogue:
         """None where the post-ops do not interleave columns."""
         task, (op, *after) = kernel.task, stage.ops
         domain = domain_of(task.g, stage.ops)
-        if task.no is not None or task.node.split_n or not task.has_private_result(op):
+        if task.column_block is not None or task.node.split_n or not task.has_private_result(op):
             return None
         phases = _interleaving(task.g, domain, after, task.node.outs)
         if phases is None or (width := gcd(stage.nb, phases.distance)) < min(stage.nb, phases.distance):
@@ -102,14 +102,16 @@ class InterleavedEpilogue:
         *batch, m, n = v.shape
         made = storage.temporary(v.dtype, (*batch, m * count, n // count))
         transposed = storage.temporary(v.dtype, (*batch, n // count, m * count))
-        rank, begin = len(v.shape), mul(task.mo, task.mb * count)
+        rank, begin = len(v.shape), mul(task.row_block, task.mb * count)
         column = mul(add(mul(o, self.phases.distance // width), block), width)
         last, last_but_one = (rank - 1, 1), (rank - 2, 1)
 
         def phase(number: int) -> Stmt:
-            no = self._column_block(o, Const(number), block)
+            column_block = self._column_block(o, Const(number), block)
             acc = Slice(made, (*task.batch, add(begin, number), column), ((rank - 2, count), last))
-            return branch_by_taps(task, op, no, width, width, lambda taps: self.kernel.call(op, no, width, width, rows, acc, taps=taps))
+            return branch_by_taps(
+                task, op, column_block, width, width, lambda taps: self.kernel.call(op, column_block, width, width, rows, acc, taps=taps)
+            )
 
         src = Slice(made, (*task.batch, begin, column), (last, last_but_one))
         dst = Slice(transposed, (*task.batch, column, begin), (last_but_one, last))

@@ -38,20 +38,22 @@ class L2Blocking:
 
     def emit(self) -> Stmt:
         """The nest: its parallel loops over column blocks and groups of entries, and the loops inside of them."""
-        assert self.task.no is not None
+        assert self.task.column_block is not None
         post_ops = self._for_rows(self.epilogue.emit(self.stage)) if len(self.stage.ops) > 1 else seq()
         body = seq(self.task.by_columns(self.n, self.stage.nb, self._sums), post_ops)
-        return nest([(self.task.no, Const(self.parameters.npn)), *self.groups], body, LoopKind.parallel)
+        return nest([(self.task.column_block, Const(self.parameters.npn)), *self.groups], body, LoopKind.parallel)
 
-    def _sums(self, no: Expr, width: int) -> Stmt:
+    def _sums(self, column_block: Expr, width: int) -> Stmt:
         part = self.task.storage.var("part")
-        others = For(part, Const(self.parameters.l2_parts - 1), self._multiply(no, width, add(part, 1), accumulate=True))
-        return seq(self._multiply(no, width, ZERO, accumulate=False), others)
+        others = For(part, Const(self.parameters.l2_parts - 1), self._multiply(column_block, width, add(part, 1), accumulate=True))
+        return seq(self._multiply(column_block, width, ZERO, accumulate=False), others)
 
-    def _multiply(self, no: Expr, width: int, part: Expr, *, accumulate: bool) -> Stmt:
+    def _multiply(self, column_block: Expr, width: int, part: Expr, *, accumulate: bool) -> Stmt:
         size = self.parameters.kb
-        return self._for_rows(self.kernel.block(self.stage.ops[0], no, width, self.stage.nb, KRange(part, size, size, accumulate)))
+        return self._for_rows(
+            self.kernel.block(self.stage.ops[0], column_block, width, self.stage.nb, KRange(part, size, size, accumulate))
+        )
 
     def _for_rows(self, body: Stmt) -> Stmt:
         """Loops over the rows of all entries of a group."""
-        return nest([*self.entries, (self.task.mo, Const(self.parameters.mpn))], body)
+        return nest([*self.entries, (self.task.row_block, Const(self.parameters.mpn))], body)

@@ -134,8 +134,8 @@ class LoopNest:
         collapsed += (columns,) if len(columns) > 1 else ()
         recompute = CONVERSION if self.order.reads_without_gathers(last) else 0
 
-        def block(no: Expr, count: int) -> Stmt:
-            spans = self._spans(variables, {last: Span(Const(count), no, size)}, collapsed)
+        def block(column_block: Expr, count: int) -> Stmt:
+            spans = self._spans(variables, {last: Span(Const(count), column_block, size)}, collapsed)
             region = Region(self.storage, self.domain, spans, None, last, collapsed, columns, self.order.private, recompute)
             return region.emit(self.node.ops)
 
@@ -163,8 +163,8 @@ class LoopNest:
         """The last axis in the blocks of the layout, so that indices inside a block step by one."""
         last = len(self.domain.extents) - 1
 
-        def columns(no: Expr, count: int) -> Stmt:
-            return self._nest(tuple(range(last)), {last: Span(Const(count), no, block)})
+        def columns(column_block: Expr, count: int) -> Stmt:
+            return self._nest(tuple(range(last)), {last: Span(Const(count), column_block, block)})
 
         return in_blocks(self.domain.extents[last], block, self.storage.var("no"), columns, self.kind)
 

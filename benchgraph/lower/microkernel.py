@@ -1,7 +1,7 @@
 """Microkernel calls of a GEMM task: the operands' slices, the range of k, and what a call prefetches.
 
-Calls prefetch the next batch entry, the next task's rows, the next panel of weights: each its share, a cache line now and then. All calls
-of a task, or of a batch entry, together prefetch everything.
+Calls prefetch the next batch entry, the next task's rows, or the next panel of weights, spread over the steps of their K loops. A panel is
+prefetched by one call; of an entry or of rows each call prefetches its share, and all calls of a task together all of it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Microkernel:
         self.packed = {op: packed for op in task.products if (packed := PackedSrc.of(task, op)) is not None}
 
     def pack_rows(self, stage: Stage) -> Stmt:
-        """Pack the task's rows of src, if this product needs that; for all columns."""
+        """Pack the task's rows of src once, for use by all column blocks, if this product needs that."""
         op, packed = stage.ops[0], self.packed.get(stage.ops[0])
         if packed is None:
             return seq()
         k = product(self.task.g, op).reduced[-1]
         return self.task.for_rows(lambda rows: packed.pack(self.task.start(ZERO, stage.nb), rows, Coord(ZERO), k))
 
-    def block(self, op: Op, no: Expr, width: int, nb: int, k_range: KRange | None = None) -> Stmt:
+    def block(self, op: Op, column_block: Expr, width: int, nb: int, k_range: KRange | None = None) -> Stmt:
         """The product's block of columns, for the task's rows: one call, or several in branches by rows and taps."""
         task = self.task
 
@@ -62,23 +62,25 @@ class Microkernel:
 
             def call(rows: int, taps: Box, accumulate: bool) -> Stmt:
                 added = replace(k_range or KRange(ZERO, 0, k, accumulate=True), accumulate=True)
-                return self.call(op, no, width, nb, rows, acc.slice(task.start(no, nb)), added if accumulate else k_range, taps)
+                return self.call(
+                    op, column_block, width, nb, rows, acc.slice(task.start(column_block, nb)), added if accumulate else k_range, taps
+                )
 
-            return seq(split_by_rows(task, op, rows, taps, call), acc.copy_tile(no, nb, rows, width))
+            return seq(split_by_rows(task, op, rows, taps, call), acc.copy_tile(column_block, nb, rows, width))
 
-        return task.for_rows(lambda rows: branch_by_taps(task, op, no, width, nb, lambda taps: calls(rows, taps)))
+        return task.for_rows(lambda rows: branch_by_taps(task, op, column_block, width, nb, lambda taps: calls(rows, taps)))
 
     def call(
-        self, op: Op, no: Expr, width: int, nb: int, rows: int, acc: Slice, k_range: KRange | None = None, taps: Box | None = None
+        self, op: Op, column_block: Expr, width: int, nb: int, rows: int, acc: Slice, k_range: KRange | None = None, taps: Box | None = None
     ) -> Stmt:
-        """One call: `width` columns from block no on, summed over all of k or a range. taps: of the other reduced axes, if not all."""
+        """One call: `width` columns of a column block, summed over all of k or a range. taps: of the other reduced axes, if not all."""
         task, p = self.task, product(self.task.g, op)
         taps = taps or p.full_box
         if k_range is None:
-            k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False, prefetches=tuple(_prefetches(task, op, no, nb)))
+            k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False, prefetches=tuple(_prefetches(task, op, column_block, nb)))
         size, src_layout = k_range.size, task.g.value(op.ins[0]).layout
         kb = min(src_layout.blocks[0][1], size) if src_layout.blocks else size
-        start, k = task.start(no, nb), k_range.start(kb)
+        start, k = task.start(column_block, nb), k_range.start(kb)
         if (packed := self.packed.get(op)) is not None:
             wei = task.operand(op, 1, start, k)
             return packed.multiply(wei, acc, start, rows, width, k, size, accumulate=k_range.accumulate, prefetches=k_range.prefetches)
@@ -93,19 +95,20 @@ class Microkernel:
         return Brgemm(a, b, acc, rows, width, kb, batch, k_range.accumulate, k_range.prefetches)
 
 
-def _prefetches(task: GemmTask, op: Op, no: Expr, nb: int) -> Iterator[Prefetch]:
-    """What the call of a product for its no-th block of nb columns prefetches."""
+def _prefetches(task: GemmTask, op: Op, column_block: Expr, nb: int) -> Iterator[Prefetch]:
+    """What the call of a product for a block of nb columns prefetches."""
     blocks = ceil(task.g.value(op.outs[0]).shape[-1] / nb)
-    call, calls = add(mul(task.mo, blocks), no), ceil(task.m / task.mb) * blocks
+    call, calls = add(mul(task.row_block, blocks), column_block), ceil(task.m / task.mb) * blocks
     for id in _operands_of(task, task.node.prefetched_entries, op):
         v, begin = task.g.value(id), (*task.batch[:-1], add(task.batch[-1], 1), ZERO)
         yield _share(task, id, v.shape[-1] * v.shape[-2], begin, call, calls)
-    begin = (*task.batch, minimum(add(mul(task.mo, task.mb), task.mb), Const(task.m)))  # after the last task, the next entry's first rows
+    next_row = minimum(add(mul(task.row_block, task.mb), task.mb), Const(task.m))  # after the last task, the next entry's first row
+    begin = (*task.batch, next_row)
     for id in _operands_of(task, task.node.prefetched_rows, op):
-        yield _share(task, id, task.mb * task.g.value(id).shape[-1], begin, no, blocks)
+        yield _share(task, id, task.mb * task.g.value(id).shape[-1], begin, column_block, blocks)
     stage = next(s for s in task.node.stages if s.ops[0] is op)
     if stage.parameters is not None and stage.parameters.prefetch:
-        panel = task.operand(op, 1, task.start(add(no, 1), nb), Coord(ZERO))
+        panel = task.operand(op, 1, task.start(add(column_block, 1), nb), Coord(ZERO))
         size = panel.tensor.dtype.nbytes(product(task.g, op).reduced[-1] * nb)
         yield Prefetch(panel.tensor, panel.index, ceil(size / LINE_BYTES))
 

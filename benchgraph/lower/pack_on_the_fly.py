@@ -61,8 +61,10 @@ class PackOnTheFly:
         if is_last_apart:
             blocks.append(self._block((Const(last), so), rest, width, next_columns, accumulate=True))
 
-        def finish(no: Expr, columns: int) -> Stmt:
-            return seq(self.task.for_rows(lambda rows: self.acc.copy_tile(no, self.nb, rows, columns)), then(no, columns))
+        def finish(column_block: Expr, columns: int) -> Stmt:
+            return seq(
+                self.task.for_rows(lambda rows: self.acc.copy_tile(column_block, self.nb, rows, columns)), then(column_block, columns)
+            )
 
         return seq(*blocks, self._by_panels(so, width, finish))
 
@@ -73,15 +75,15 @@ class PackOnTheFly:
         """Make a block of `size` rows and `width` columns, and multiply by it; following: the block that comes after it."""
         task, ks, (ko, so) = self.task, self.ks, at
 
-        def multiply(no: Expr, columns: int, nb: int) -> Stmt:
-            acc = self.acc.slice(task.start(no, nb))
-            k_range = KRange(ko, ks, size, accumulate, tuple(self._prefetches(following, sub(no, mul(so, self.ns // nb)))))
-            return task.for_rows(lambda rows: self.kernel.call(self.op, no, columns, nb, rows, acc, k_range))
+        def multiply(column_block: Expr, columns: int, nb: int) -> Stmt:
+            acc = self.acc.slice(task.start(column_block, nb))
+            k_range = KRange(ko, ks, size, accumulate, tuple(self._prefetches(following, sub(column_block, mul(so, self.ns // nb)))))
+            return task.for_rows(lambda rows: self.kernel.call(self.op, column_block, columns, nb, rows, acc, k_range))
 
         if not self.makers:
             return multiply(so, width, self.ns)
         made = (self._make(maker, packing, ko, size, so, width) for maker, packing in self.makers)
-        return seq(*made, self._by_panels(so, width, lambda no, columns: multiply(no, columns, self.nb)))
+        return seq(*made, self._by_panels(so, width, lambda column_block, columns: multiply(column_block, columns, self.nb)))
 
     def _prefetches(self, following: At, call: Expr) -> Iterator[Prefetch]:
         """A call's part of what the following block is packed from; all calls of a block prefetch all of it."""
@@ -114,6 +116,6 @@ class PackOnTheFly:
 
         def rows(r: Expr, count: int) -> Stmt:
             k = Coord(mul(r, SIDE_BY_SIDE), ko, self.ks)
-            return self._by_panels(so, width, lambda no, columns: packing.panel(batch, no, columns, k, count))
+            return self._by_panels(so, width, lambda column_block, columns: packing.panel(batch, column_block, columns, k, count))
 
         return in_blocks(size, SIDE_BY_SIDE, self.task.storage.var("r"), rows)

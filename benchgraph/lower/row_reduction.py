@@ -42,10 +42,10 @@ class RowReduction:
     def add_task(self) -> Stmt:
         """Add the part of the task's rows."""
         task, nb, packed = self.task, self.stage.nb, self.packed
-        rows = Coord(ZERO, task.mo, task.mb)
+        rows = Coord(ZERO, task.row_block, task.mb)
 
-        def columns(no: Expr, width: int) -> Stmt:
-            start = (*self._row(ZERO), Coord(ZERO, no, nb))
+        def columns(column_block: Expr, width: int) -> Stmt:
+            start = (*self._row(ZERO), Coord(ZERO, column_block, nb))
             acc, wei = self.acc.slice(start), task.operand(self.op, 1, start, rows)
             if packed is not None:
                 return task.for_rows(lambda k: packed.multiply(wei, acc, start, self.m, width, rows, k, accumulate=True))
@@ -62,4 +62,6 @@ class RowReduction:
         """The post-ops, on all rows of the batch entry."""
         spans = (*self.task.batch_spans, Span(Const(self.m), tile=max(self.m, 1)))
         nb = self.stage.nb
-        return self.epilogue.emit(self.stage, lambda no, width: self.acc.copy(self._row, Const(self.m), no, nb, width), spans)
+        return self.epilogue.emit(
+            self.stage, lambda column_block, width: self.acc.copy(self._row, Const(self.m), column_block, nb, width), spans
+        )

@@ -24,15 +24,15 @@ from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, If, Slice, Stmt
 MOST_BRANCHES = 8  # cases of column blocks or batch entries, as many as phases of a 3-d stride of two; with more, no tap is skipped
 
 
-def branch_by_taps(task: GemmTask, op: Op, no: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
+def branch_by_taps(task: GemmTask, op: Op, column_block: Expr, width: int, nb: int, call: Callable[[Box], Stmt]) -> Stmt:
     """call(taps that a column block and a batch entry need), in branches where the taps depend on either's number."""
-    p, block = product(task.g, op), constant(no)
+    p, block = product(task.g, op), constant(column_block)
     if block is not None:
         return _branch_by_entry(task, op, p.summed_box(block * nb, width), call)
     cases = p.column_runs(nb)
     if len(cases) > MOST_BRANCHES:
         return _branch_by_entry(task, op, p.full_box, call)
-    return _branches(no, cases, lambda taps: _branch_by_entry(task, op, taps, call))
+    return _branches(column_block, cases, lambda taps: _branch_by_entry(task, op, taps, call))
 
 
 def _branch_by_entry(task: GemmTask, op: Op, taps: Box, call: Callable[[Box], Stmt]) -> Stmt:

@@ -43,19 +43,19 @@ class TransposedEpilogue:
         v = task.g.value(op.outs[0])
         return cls(task, op, task.storage.temporary(v.dtype, (*v.shape[:-2], v.shape[-1], v.shape[-2])))
 
-    def emit(self, no: Expr, nb: int, width: int, domain: Domain, spans: tuple[Span, ...], ops: Iterable[Op]) -> Stmt:
+    def emit(self, column_block: Expr, nb: int, width: int, domain: Domain, spans: tuple[Span, ...], ops: Iterable[Op]) -> Stmt:
         """Transpose `width` columns from block no on, then run post-ops on them along the rows."""
         storage, (result,) = self.task.storage, self.op.outs
         with storage.redirect({result: self._element}):
             body = Region(storage, domain, spans, inner=len(spans) - 2).emit(ops)
-        return seq(self._transpose(no, nb, width), body)
+        return seq(self._transpose(column_block, nb, width), body)
 
     def _element(self, coords: Coords) -> Element:
         *batch, row, column = (c.value for c in coords)
         return self.buffer, (*batch, column, row)
 
-    def _transpose(self, no: Expr, nb: int, width: int) -> Stmt:
-        start, last = self.task.start(no, nb), len(self.buffer.shape) - 1
+    def _transpose(self, column_block: Expr, nb: int, width: int) -> Stmt:
+        start, last = self.task.start(column_block, nb), len(self.buffer.shape) - 1
         acc = self.task.result(self.op, start)
         assert acc is not None, "only a result that the microkernel writes is transposed"
         dst = Slice(*self._element(start), ((last - 1, 1), (last, 1)))

@@ -15,25 +15,25 @@ def any_element(shape: Shape) -> Indices:
     return tuple(Const(0) if extent == 1 else Var(f"${dim}") for dim, extent in enumerate(shape))
 
 
-def side_by_side(shape: Shape) -> Indices:
+def merged_index(shape: Shape) -> Indices:
     """The index in [*B, M, H * n] of that element of [*B, H, M, n]."""
     *batch, h, m, j = any_element(shape)
     return (*batch, m, add(mul(h, shape[-1]), j))
 
 
-def apart(d: Decomposer, value: int, heads: int) -> int:
+def split_head_axis(d: Decomposer, value: int, heads: int) -> int:
     """[*B, M, H * n] as [*B, H, M, n]."""
     *batch, m, columns = d.type(value).shape
     return _swapped(d, reshaped(d, value, (*batch, m, heads, columns // heads)))
 
 
-def together(d: Decomposer, value: int) -> int:
+def merge_head_axis(d: Decomposer, value: int) -> int:
     """[*B, H, M, n] as [*B, M, H * n]."""
     *batch, heads, m, n = d.type(value).shape
     return reshaped(d, _swapped(d, value), (*batch, m, heads * n))
 
 
-def for_all_heads(d: Decomposer, value: int) -> int:
+def broadcast_over_heads(d: Decomposer, value: int) -> int:
     """[*B, M, K], the same for all heads, as [*B, 1, M, K]."""
     *batch, m, k = d.type(value).shape
     return reshaped(d, value, (*batch, 1, m, k))

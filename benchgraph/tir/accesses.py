@@ -31,18 +31,18 @@ class Access:
 Extent: TypeAlias = tuple[Linear, float, float]  # base, first, last: the indices base + first .. base + last, both included
 
 
-def pitch(load: Load, var: Var) -> int:
+def stride_along(load: Load, var: Var) -> int:
     """Elements of memory between loads for successive values of a variable, as far as indices are linear in it."""
     return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
-def accesses_of(name: str, s: Stmt, ranges: Ranges, *, is_lasting: bool = False) -> Iterator[Access]:
+def accesses_of(name: str, s: Stmt, ranges: Ranges, *, memoise_users: bool = False) -> Iterator[Access]:
     """Every access inside s to the tensor of this name, as from `accesses`; skips statements without any.
 
-    is_lasting: memoise in the blocks of s which statements use which tensor, as many queries about s follow.
+    memoise_users: memoise in the blocks of s which statements use which tensor, as many queries about s follow.
     """
     if name in tensor_names(s):
-        yield from _accesses(s, ranges, name, is_lasting)
+        yield from _accesses(s, ranges, name, memoise_users)
 
 
 def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
@@ -50,20 +50,20 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
     return _accesses(s, ranges, None, False)
 
 
-def _accesses(s: Stmt, ranges: Ranges, name: str | None, is_lasting: bool) -> Iterator[Access]:
+def _accesses(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) -> Iterator[Access]:
     """name: None for all tensors, else that of one which s uses."""
     yield from _loaded(s, ranges, name)
     match s:
         case For():
-            yield from _nested(s.body, inside(s, ranges), name, is_lasting)
+            yield from _nested(s.body, inside(s, ranges), name, memoise_users)
         case If():
-            yield from _nested(s.then, assume(s.cond, ranges, holds=True), name, is_lasting)
+            yield from _nested(s.then, assume(s.cond, ranges, holds=True), name, memoise_users)
             if s.orelse is not None:
-                yield from _nested(s.orelse, assume(s.cond, ranges, holds=False), name, is_lasting)
+                yield from _nested(s.orelse, assume(s.cond, ranges, holds=False), name, memoise_users)
         case Seq():
-            for c in s.stmts if name is None or not is_lasting else (s.stmts[at] for at in users(s)[name]):
+            for c in s.stmts if name is None or not memoise_users else (s.stmts[at] for at in users(s)[name]):
                 if name is None or name in tensor_names(c):  # cheaper than a generator for each statement
-                    yield from _accesses(c, ranges, name, is_lasting)
+                    yield from _accesses(c, ranges, name, memoise_users)
         case Store():
             if name is None or s.tensor.name == name:
                 yield Access(s.tensor, s.index, tuple(map(_lanes, s.index)), True, ranges)
@@ -73,8 +73,8 @@ def _accesses(s: Stmt, ranges: Ranges, name: str | None, is_lasting: bool) -> It
             yield from (_operand(o, is_store, ranges) for o, is_store in every if name is None or o.slice.tensor.name == name)
 
 
-def _nested(s: Stmt, ranges: Ranges, name: str | None, is_lasting: bool) -> Iterator[Access]:
-    return _accesses(s, ranges, name, is_lasting) if name is None or name in tensor_names(s) else iter(())
+def _nested(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) -> Iterator[Access]:
+    return _accesses(s, ranges, name, memoise_users) if name is None or name in tensor_names(s) else iter(())
 
 
 def _loaded(s: Stmt, ranges: Ranges, name: str | None = None) -> Iterator[Access]:

@@ -233,7 +233,7 @@ class Prefetch:
     tensor: Tensor
     index: tuple[Expr, ...]
     lines: int
-    is_store: bool = False
+    for_write: bool = False
     count: int = 1
     stride: int = 0
 

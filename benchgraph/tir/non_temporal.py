@@ -11,7 +11,7 @@ from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import loads, map_children, tensors, walk, written
 
 
-def map_nests(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:
+def map_nests_with_large_results(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:
     """The body of f with each outermost loop replaced by change(loop, names of its results that nothing reads and no cache holds).
 
     If the caches hold all parameters of f, change(body, no names) instead.

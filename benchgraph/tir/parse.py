@@ -187,10 +187,10 @@ class _Parser(Tokens):
             self.expect("times")
             self.expect("by")
             stride = self.integer("elements from one place to the next")
-        is_store = self.accept("to")
-        if is_store:
+        for_write = self.accept("to")
+        if for_write:
             self.expect("write")
-        return ir.Prefetch(t, index, lines, is_store, count, stride)
+        return ir.Prefetch(t, index, lines, for_write, count, stride)
 
     def extents(self) -> dict[str, int]:
         """`(m=32, n=64, k=16, b0=4)`"""

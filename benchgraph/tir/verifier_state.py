@@ -45,7 +45,7 @@ class VerifierState:
         return replace(self, tensors={**self.tensors, t.name: t})
 
 
-def fail(where: Stmt | str, scope: VerifierState, rule: str) -> NoReturn:
+def fail(where: Stmt | str, state: VerifierState, rule: str) -> NoReturn:
     """Raise VerifyError about a statement, or about something described in words."""
     text = where if isinstance(where, str) else header(where)
-    raise VerifyError(f"`{text}`: {rule}", where=f"TIR function {scope.func.name}")
+    raise VerifyError(f"`{text}`: {rule}", where=f"TIR function {state.func.name}")

@@ -190,19 +190,19 @@ def test_wei_is_prefetched_where_a_tile_reads_half_of_l1(k: int, batch: int, ven
     assert ("llvm.prefetch" in str(module)) == want
 
 
-@pytest.mark.parametrize("is_store", [False, True])
+@pytest.mark.parametrize("for_write", [False, True])
 @all_dtypes
-def test_every_line_of_a_stream_is_prefetched(dtypes: DTypes, is_store: bool) -> None:
+def test_every_line_of_a_stream_is_prefetched(dtypes: DTypes, for_write: bool) -> None:
     """At least once, in order, spread over the call, and no more than a step past the end; the product is the same as without."""
     target = host()
     made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 13, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
-    for kernel, share in zip(itertools.cycle(made), (0.01, 0.4, 1, 2.7) if is_store else (1, 2.7, 0.4, 0.01), strict=False):
+    for kernel, share in zip(itertools.cycle(made), (0.01, 0.4, 1, 2.7) if for_write else (1, 2.7, 0.4, 0.01), strict=False):
         lines = max(int(k_steps(kernel, target) * share), 1)
-        stream = prefetch_stream(kernel, wanted(lines, is_store), target)
+        stream = prefetch_stream(kernel, wanted(lines, for_write), target)
         assert stream is not None
         given = operands(kernel)
         streams = np.split(np.empty(2 * (lines + APART) * LINE_BYTES, np.uint8), 2)
-        prefetched = prefetched_by(replace(kernel, prefetches=(stream,) * 2), target, [*given, *streams], is_store=is_store)
+        prefetched = prefetched_by(replace(kernel, prefetches=(stream,) * 2), target, [*given, *streams], for_write=for_write)
         np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
         for begin in (s.ctypes.data for s in streams):
             end = begin + lines * LINE_BYTES
@@ -241,18 +241,18 @@ def test_parts_of_a_stream_are_prefetched_one_after_the_other(dtypes: DTypes) ->
         assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in prefetched)
 
 
-def wanted(lines: int, is_store: bool = False, *, count: int = 1, stride: int = 0) -> Prefetch:
-    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, is_store, count, stride)
+def wanted(lines: int, for_write: bool = False, *, count: int = 1, stride: int = 0) -> Prefetch:
+    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, for_write, count, stride)
 
 
-def prefetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, is_store: bool = False) -> list[int]:
+def prefetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, for_write: bool = False) -> list[int]:
     """The addresses that a call prefetches into L2, in order."""
     found: list[int] = []
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int] * 3)
     def fetch(at: int, writes: int, locality: int, _: int) -> None:
         if locality == INTO_L2:
-            assert writes == is_store
+            assert writes == for_write
             found.append(at)
 
     text = text_of(kernel, target).replace("llvm.prefetch.p0", "fetch").replace("i32 immarg", "i32")

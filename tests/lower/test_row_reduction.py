@@ -91,7 +91,7 @@ def test_adding_the_wrong_rows_is_detected(monkeypatch: pytest.MonkeyPatch) -> N
     add_task = RowReduction.add_task
 
     def add_first_task(self: RowReduction) -> object:
-        task, self.task = self.task, replace(self.task, mo=ZERO)
+        task, self.task = self.task, replace(self.task, row_block=ZERO)
         try:
             return add_task(self)
         finally:

@@ -96,7 +96,7 @@ class IRBuilder:
     def alloca(self, type: Type, name: str = "") -> Value:
         """The address of a stack slot, allocated in the entry block, which LLVM turns into a register where it can (mem2reg)."""
         slot = Value(PTR, f"%{quoted(self.function.unique(name))}" if name else self._new())
-        self.function.slots.append(f"{slot.ref} = alloca {type.text}")
+        self.function.allocas.append(f"{slot.ref} = alloca {type.text}")
         return slot
 
     def load(self, pointer: Value, *, typ: Type, align: int = 0, memory: Memory = ANYWHERE) -> Value:

@@ -69,7 +69,7 @@ class GlobalVariable(Value):
 class Function(Value):
     """A declaration until it has blocks."""
 
-    __slots__ = ("_names", "args", "attributes", "blocks", "function_type", "linkage", "module", "name", "numbers", "slots")
+    __slots__ = ("_names", "allocas", "args", "attributes", "blocks", "function_type", "linkage", "module", "name", "numbers")
 
     def __init__(self, module: Module, type: FunctionType, name: str) -> None:
         if name in module.functions:
@@ -78,7 +78,7 @@ class Function(Value):
         self.module, self.function_type, self.name = module, type, name
         self.args = [Argument(t, f"%arg{i}") for i, t in enumerate(type.args)]
         self.linkage, self.attributes = "", set[str]()
-        self.blocks, self.slots = list[Block](), list[str]()
+        self.blocks, self.allocas = list[Block](), list[str]()
         self.numbers, self._names = count(), dict[str, int]()
         module.functions[name] = self
 
@@ -110,7 +110,7 @@ class Function(Value):
         entry, *others = self.blocks
         text = [
             f"{head} {self.ref}({args}){self._attributes} {{",
-            *entry.text(self.slots),
+            *entry.text(self.allocas),
             *(line for b in others for line in b.text()),
             "}",
         ]
@@ -144,5 +144,5 @@ class Block:
         """The values read from this memory, by their text."""
         return self.read.setdefault(memory.name if memory.overlaps is not None else ANYWHERE.name, {})
 
-    def text(self, slots: Sequence[str] = ()) -> list[str]:
-        return [f"{quoted(self.name)}:", *slots, *(phi.line() for phi in self.phis), *self.lines]
+    def text(self, allocas: Sequence[str] = ()) -> list[str]:
+        return [f"{quoted(self.name)}:", *allocas, *(phi.line() for phi in self.phis), *self.lines]

@@ -22,7 +22,7 @@ from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.product import product
 from benchgraph.machine.target import Target
-from benchgraph.ops.heads import any_element, apart, for_all_heads, side_by_side, together
+from benchgraph.ops.heads import any_element, broadcast_over_heads, merge_head_axis, merged_index, split_head_axis
 from benchgraph.ops.spec import LayoutOp, Reduction
 
 
@@ -62,12 +62,12 @@ def _split_once(g: Graph) -> Graph:
             continue
         d = Builder(g.values)
         if after := _steps_to_split(g, op):
-            src, wei = for_all_heads(d, op.ins[0]), apart(d, op.ins[1], g.value(after[-1].dst).shape[-3])
+            src, wei = broadcast_over_heads(d, op.ins[0]), split_head_axis(d, op.ins[1], g.value(after[-1].dst).shape[-3])
             _rebuilt(d, after, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
             return _replaced(g, (op, *(step.op for step in after)), d)
         if before := _steps_to_joined_wei(g, op):
-            src, wei = for_all_heads(d, op.ins[0]), _rebuilt(d, before, before[0].src)
-            together(d, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
+            src, wei = broadcast_over_heads(d, op.ins[0]), _rebuilt(d, before, before[0].src)
+            merge_head_axis(d, d.op(op.kind, src, wei, attrs=op.attrs, dtype=g.value(op.outs[0]).dtype))
             return _replaced(g, (*(step.op for step in before), op), d)
     return g
 
@@ -140,7 +140,7 @@ def _splits_heads(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
             place = form.target if is_first else form.source
             assert place is not None
             at = place(step.op.attrs, g.value(step.src).shape, g.value(step.dst).shape, at)
-    return at == side_by_side(shape)
+    return at == merged_index(shape)
 
 
 def _has_reduced_rows(g: Graph, id: int) -> bool:

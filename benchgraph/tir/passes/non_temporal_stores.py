@@ -16,13 +16,15 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import For, Func, Ramp, Scope, Stmt, Store
-from benchgraph.tir.non_temporal import map_nests
+from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.visit import loads, map_children
 
 
 def non_temporal_stores(f: Func, target: Target) -> Func:
     most = table(target).non_temporal_reads
-    body = map_nests(f, target, lambda nest, uncached: _stmt(nest, uncached, nest, most) if uncached and isinstance(nest, For) else nest)
+    body = map_nests_with_large_results(
+        f, target, lambda nest, uncached: _stmt(nest, uncached, nest, most) if uncached and isinstance(nest, For) else nest
+    )
     return f if body is f.body else replace(f, body=body)
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
-from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
+from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, stride_along
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions, nanoseconds
@@ -84,7 +84,7 @@ def _reduces_rows(loop: For, machine: MachineTable) -> bool:
 def _is_vectorised_over_rows(rows: For, loop: For) -> bool:
     """Whether rows are contiguous elements and an inner loop is strided, as one over taps of a window: vectors of rows are better."""
     reads = [load for load in loads(loop.body) if load.index]
-    return any(pitch(load, rows.var) == 1 and abs(pitch(load, loop.var)) > 1 for load in reads)
+    return any(stride_along(load, rows.var) == 1 and abs(stride_along(load, loop.var)) > 1 for load in reads)
 
 
 def _is_memory_bound(loop: For, target: Target) -> bool:

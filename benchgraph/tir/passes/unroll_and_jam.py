@@ -17,7 +17,7 @@ from functools import partial
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import PAGE_BYTES, Target
-from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, pitch
+from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, stride_along
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import FUNCTION, instructions
@@ -65,7 +65,7 @@ def _is_memory_bound(loop: For, target: Target) -> bool:
     far = {load.tensor: load for load in loads(inner.body) if load.tensor.scope is Scope.param and target.is_far(load.tensor.nbytes)}
     least, most = table(target).far_row_bytes, PAGE_BYTES // table(target).jammed_rows
     for t, load in far.items():
-        row, row_pitch = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(pitch(load, loop.var))
+        row, row_pitch = t.dtype.nbytes(constant(inner.extent) or 0), t.dtype.nbytes(stride_along(load, loop.var))
         if row == row_pitch and least <= row <= most:
             return True
     return False

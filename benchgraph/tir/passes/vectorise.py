@@ -27,7 +27,7 @@ from benchgraph.machine.target import Target
 from benchgraph.tir import ir
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
-from benchgraph.tir.non_temporal import map_nests
+from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
 
@@ -37,7 +37,9 @@ MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; t
 def vectorise(f: ir.Func, target: Target) -> ir.Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
     multiplies = any(isinstance(s, ir.Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
-    body = map_nests(f, target, lambda nest, uncached: _stmt(nest, target, taken, frozenset() if multiplies else uncached))
+    body = map_nests_with_large_results(
+        f, target, lambda nest, uncached: _stmt(nest, target, taken, frozenset() if multiplies else uncached)
+    )
     return f if body == f.body else replace(f, body=body)
 
 
