@@ -11,6 +11,7 @@ from benchgraph.analysis.ab.findings import OF_VERDICT, Finding, Kind, is_usable
 from benchgraph.analysis.ab.judge import Launch, Plan, Timed, judge, mean_ratio
 from benchgraph.analysis.inference.verdicts import Judgement, Verdict
 from benchgraph.core.formats import counted, milliseconds
+from benchgraph.core.implementation import Implementation, names
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.result import Machine, PolicyTiming, Result
 
@@ -159,7 +160,7 @@ def compare(
     )
     findings = [f for run in runs if (f := of_status(run.case, run.old, run.new))]
     findings += [_of_times(row, run, p) for row, (_, run, p) in zip(rows, pairs, strict=True)]
-    findings += [f for _, run, p in pairs if (f := _of_compile_times(run, p))]
+    findings += [f for _, run, p in pairs for f in (_of_compile_times(run, p), _of_implementations(run, p)) if f]
     order = {kind: i for i, kind in enumerate(Kind)}
     findings.sort(key=lambda f: (order[f.kind], -abs(log(f.judged.ratio)) if f.judged and f.judged.ratio > 0 else 0.0))
     return Comparison(old, new, threshold, plan, tuple(runs), rows, tuple(findings), machine)
@@ -206,3 +207,24 @@ def _of_compile_times(run: CaseRun, p: Policies) -> Finding | None:
     if max(old, new) < COMPILE * min(old, new) or abs(old - new) < COMPILE_S:
         return None
     return Finding(Kind.compile_time, run.case, p.policy, f"{old * 1e3:.0f} ms", f"{new * 1e3:.0f} ms")
+
+
+def _of_implementations(run: CaseRun, p: Policies) -> Finding | None:
+    """Partitions that run on other implementations; a fall where more primitives are reference ones. None where it is not told."""
+    told = [r.implementations for r in run.launches.values()]
+    told = [by_label for by_label in told if any(by_label.get(p.old, ())) and any(by_label.get(p.new, ()))]
+    if not told:
+        return None
+    old, new = told[-1][p.old], told[-1][p.new]
+    if len(old) == len(new):  # the partitions that changed
+        changed = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
+        old, new = tuple(a for a, _ in changed), tuple(b for _, b in changed)
+    if sorted(map(str, old)) == sorted(map(str, new)):
+        return None
+    fell = _references(new) > _references(old)
+    kind = Kind.fell_to_reference if fell else Kind.other_implementation
+    return Finding(kind, run.case, p.policy, "; ".join(map(names, old)), "; ".join(map(names, new)))
+
+
+def _references(ran: Sequence[Sequence[Implementation]]) -> int:
+    return sum(i.count for each in ran for i in each if i.is_reference)

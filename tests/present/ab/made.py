@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchgraph.analysis.ab.comparison import CaseRun, Comparison, Policies, Side, compare
 from benchgraph.analysis.ab.judge import Plan
+from benchgraph.core.implementation import ByPartition, Implementation
 from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing
 
 CASES = {
@@ -28,11 +31,19 @@ def _launch(number: int, ratio: float, noise: float) -> Result:
     return Result(Status.EXECUTED, timings=(_timing("old:fused", old, 0.1), _timing("new:fused", new, 0.1 if ratio < 1.2 else 0.3)))
 
 
+def _ran(old: str, new: str) -> dict[str, ByPartition]:
+    kept = (Implementation("softmax", "jit:avx2"),)
+    return {label: (kept, (Implementation("matmul", name),)) for label, name in (("old:fused", old), ("new:fused", new))}
+
+
 def comparison() -> Comparison:
     runs = [
         CaseRun(case, case.split()[0].strip("-"), BOTH, PASSED, PASSED, {n: _launch(n, ratio, noise) for n in range(3)})
         for case, (ratio, noise) in CASES.items()
     ]
+    for i, implementation in ((1, "ref:any"), (2, "brg:avx512_core")):
+        launches = {n: replace(r, implementations=_ran("jit:avx2", implementation)) for n, r in runs[i].launches.items()}
+        runs[i] = replace(runs[i], launches=launches)
     for case, old, new in (("--pool a", PASSED, FAILED), ("--pool b", PASSED, LACKING), ("--pool c", LACKING, PASSED)):
         runs.append(CaseRun(case, "pool", BOTH, old, new, {}))
     sides = Side("old", "old=benchgraph:/a", "benchgraph:HEAD~1", "0123456789"), Side("new", "new=benchgraph:/b", "benchgraph:.")

@@ -16,18 +16,21 @@ def test_findings_are_told_by_kind_and_the_worst_come_first() -> None:
     assert [(f.kind, f.case) for f in found.findings] == [
         (Kind.wrong, "--pool a"),
         (Kind.unsupported, "--pool b"),
+        (Kind.fell_to_reference, SLOWER),
         (Kind.slower, SLOWER),
         (Kind.cannot_tell, UNTOLD),
+        (Kind.other_implementation, FASTER),
         (Kind.compile_time, SLOWER),
         (Kind.mended, "--pool c"),
         (Kind.faster, FASTER),
         (Kind.same, next(iter(CASES))),
     ]
-    assert [f.kind.is_worse for f in found.findings] == [True] * 3 + [False] * 5
+    assert [f.kind.is_worse for f in found.findings] == [True] * 4 + [False] * 6
     assert found.exit_code == 1
     assert found.undecided == {3}
     assert found.summary == (
-        "7 cases, 4 cases timed: 1 wrong, 1 unsupported, 1 slower, 1 cannot tell, 1 compile time, 1 mended, 1 faster, 1 same"
+        "7 cases, 4 cases timed: 1 wrong, 1 unsupported, 1 fell to reference implementation, 1 slower, 1 cannot tell, "
+        "1 other implementation, 1 compile time, 1 mended, 1 faster, 1 same"
     )
 
 
@@ -38,6 +41,7 @@ def test_a_terminal_shows_what_changed_and_with_v_the_rest() -> None:
     assert all(name in table.render(comparison(), is_verbose=True) for name in CASES)
     assert text.index("Mended:") < text.index("Unsupported:") < text.index("Wrong:\n  --pool a: PASSED -> FAILED (tensor | wrong)")
     assert "--matmul 4x8:8x6: fused: 100 ms -> 300 ms" in text
+    assert "--matmul 4x8:8x6: fused: matmul jit:avx2 -> matmul ref:any" in text
 
 
 def test_markdown_shows_what_changed_and_folds_the_rest() -> None:
