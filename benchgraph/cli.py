@@ -45,7 +45,7 @@ ANSWERS = LOOK_BACK | {
     "compile-times": "compile_times.run",
     "localise": "localise.run",
 }
-MEASURE = ("tune", "ab")  # commands that measure, and print while they do
+MEASURE = ("tune", "ab", "bisect")  # commands that measure, and print while they do
 NEED_BENCH = ("show", "explain", "localise")
 
 

@@ -48,6 +48,7 @@ FOLLOWED = {
     "fuzz": {0: ["--seed=1", "--count=1", "--ops=1"], 1: ["--count=1", "--memory-kind=buffer", "--fail-on=skipped"], 2: ["--count=x"]},
     "compare": {0: ["a.json", "a.json"], 1: ["a.json", "less.json", "--fail-on=missing"], 2: ["a.json"]},
     "ab": {2: ["HEAD~1"]},
+    "bisect": {2: ["HEAD~1"]},
     "history": {0: ["--history=h.db"], 2: ["--case"]},
     "regressions": {0: ["--history=h.db"], 2: ["--history"]},
     "report": {0: ["a.json"], 2: ["absent.json"]},

@@ -43,6 +43,7 @@ WORK = {
     "tune": "benchgraph.options.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
     "ab": "benchgraph.commands.ab.sides",
+    "bisect": "benchgraph.commands.bisect.repository_of",
 }
 VALUES = {
     "KIND": "SoftMax",
@@ -54,6 +55,7 @@ VALUES = {
     "console|markdown|json|html[:FILE]": "json",
     "REF": "HEAD",
     "M": "9",
+    "LIBRARY:PATH": "onednn:lib",
     "STATUS[,...]": "skipped",
     "PASS[,PASS...]": "simplify",
     "LEVEL": "avx2",
@@ -63,6 +65,7 @@ NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
     "tune": ["--matmul", "4x8:8x6"],
     "compare": ["a.json", "b.json"], "report": ["a.json"], "ab": ["HEAD~1", "."], "opt": ["--pipeline=simplify", "graph.txt"],
+    "bisect": ["v1", "HEAD", "--case=mlp.json", "--build=make", "--library=onednn:lib", "--repository=."],
 }  # fmt: skip
 
 
@@ -195,7 +198,8 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "command", ["show", "explain", "localise", "opt", "compile-times", "tune", "fuzz", "compare", "ab", "report", "history", "regressions"]
+    "command",
+    ["show", "explain", "localise", "opt", "compile-times", "tune", "fuzz", "compare", "ab", "bisect", "report", "history", "regressions"],
 )
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""

@@ -11,6 +11,7 @@ compile_times.py  compile-times: cold and warm
 tune.py           tune: measures schedule parameters
 fuzz.py           fuzz: random graphs
 ab.py             ab: two versions, measured
+bisect.py         bisect: the commit that made a case slower or wrong
 compare.py        compare: two sets of saved results
 history.py        history and regressions
 report.py         report: a page

@@ -157,6 +157,23 @@ COMMANDS: dict[str, Command] = {
         "batch runs; without --policy it is fused, without --max-ms-per-prb 500 for each launch. docs/ab.md says what is claimed.",
         chooses=True,
     ),
+    "bisect": Command(
+        "the commit that made a case slower or wrong",
+        "GOOD BAD --case FILE [OPTIONS]",
+        (
+            ("--repository DIR", "of the commits (default: benchgraph's)"),
+            ("--build COMMAND", "makes the library of another project, in a worktree of each commit; if it fails, the commit is skipped"),
+            ("--library LIBRARY:PATH", "what COMMAND makes, as onednn:build/src/libdnnl.so"),
+            _THRESHOLD,
+            ("--max-launches M", "of one commit (default 20); a commit that cannot be told by then is skipped"),
+        ),
+        (
+            "bisect v1 HEAD --case=mlp.json --mb=32",
+            "bisect HEAD~32 HEAD --threshold=2% --matmul 128x512:512x256",
+        ),
+        "It takes as many launches as the answer needs, and says how many. docs/ab.md says what is claimed.",
+        chooses=True,
+    ),
     "report": Command(
         "saved results as a page for a browser",
         "A.json [B.json ...] [-o FILE]",
@@ -258,8 +275,8 @@ def overview() -> str:
     page = Page()
     page.usage("[--DRIVER] [OPTIONS] --case FILE|DESCRIPTOR ...", "COMMAND ...")
     page.text(
-        "Run oneDNN Graph dumps through a graph compiler: check the results, measure the speed. Options are --name=value or --name value. "
-        "They set state, and each case runs with the options so far, once per element of the product of comma lists."
+        "Check and time oneDNN Graph dumps. Options, --name=value or --name value, set state: a case runs with those so far, once for each "
+        "element of the product of comma lists."
     )
     page.text(f"Drivers: {', '.join(names('drivers'))}")
     page.rows("Commands", [(name, command.about) for name, command in COMMANDS.items()], brief=True)

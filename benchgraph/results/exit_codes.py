@@ -57,6 +57,11 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
         "a case became slower, wrong or unsupported, or fell to a reference implementation; or a report could not be written at the end",
         f"{WORDS}, or a version, batch file or instruction set they name cannot be used, or a place for reports not be written",
     ),
+    "bisect": _meanings(
+        "the first bad commit was found",
+        "BAD is not bad, or cannot be told from GOOD, or commits that had to be skipped leave several",
+        f"{WORDS}, or the commits, their repository or a batch file cannot be used, or GOOD fails itself",
+    ),
     "history": _meanings("printed, or added", "never", f"{WORDS}, or the database or a file cannot be used"),
     "regressions": _meanings(
         "nothing got slower for good, or too few runs are there to tell, which it says",

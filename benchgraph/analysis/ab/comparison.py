@@ -153,7 +153,7 @@ def compare(
 ) -> Comparison:
     """All that the runs say."""
     pairs = [(i, run, p) for i, run in enumerate(runs) if run.is_timed and run.launches for p in run.policies]
-    timed = [Timed(str(i), tuple(_launches(run, p))) for i, run, p in pairs]
+    timed = [Timed(str(i), tuple(launches_of(run, p))) for i, run, p in pairs]
     rows = tuple(
         Row(run.case, run.group, p.policy, t, *_typical(t), judged)
         for (_, run, p), t, judged in zip(pairs, timed, judge(timed, threshold, plan), strict=True)
@@ -171,7 +171,7 @@ def _timings(result: Result, p: Policies) -> tuple[PolicyTiming, PolicyTiming] |
     return (found[p.old], found[p.new]) if p.old in found and p.new in found else None
 
 
-def _launches(run: CaseRun, p: Policies) -> Iterator[Launch]:
+def launches_of(run: CaseRun, p: Policies) -> Iterator[Launch]:
     for number, result in sorted(run.launches.items()):
         if both := _timings(result, p):
             yield Launch(number, *(t.timing.samples_s for t in both))

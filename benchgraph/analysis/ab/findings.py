@@ -66,7 +66,7 @@ def of_status(case: str, old: Result, new: Result) -> Finding | None:
     was, now = _sort(old.status), _sort(new.status)
     if was is now:
         return None
-    return Finding(now or Kind.mended, case, "", _in_words(old), _in_words(new))
+    return Finding(now or Kind.mended, case, "", status_in_words(old), status_in_words(new))
 
 
 def is_usable(result: Result) -> bool:
@@ -81,5 +81,5 @@ def _sort(status: Status) -> Kind | None:
     return None if status.is_pass or status is Status.MISTRUSTED else Kind.unsupported
 
 
-def _in_words(result: Result) -> str:
+def status_in_words(result: Result) -> str:
     return result.status.value + (f" ({result.reason})" if result.reason else "")

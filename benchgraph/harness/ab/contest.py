@@ -37,11 +37,10 @@ class Contest:
     run: Run = run_isolated
     step: Callable[[], None] = lambda: None
 
-    def check(self, problems: Sequence[Problem]) -> list[tuple[Result, Result]]:
-        """Results of either version in mode C."""
-        both = [_with(p, Mode.correctness, side.word) for side in (self.old, self.new) for p in problems]
-        results = self._results(both, self.jobs)
-        return list(zip(results[: len(problems)], results[len(problems) :], strict=True))
+    def check(self, problems: Sequence[Problem], *versions: Side) -> list[tuple[Result, ...]]:
+        """Results in mode C: per problem, one of each version."""
+        results = self._results([_with(p, Mode.correctness, side.word) for side in versions for p in problems], self.jobs)
+        return [tuple(results[i :: len(problems)]) for i in range(len(problems))]
 
     def launch(self, problems: Sequence[Problem], number: int) -> list[Result]:
         """Results of both versions in mode P, in new processes."""
@@ -59,7 +58,7 @@ class Contest:
 
 def contested(contest: Contest, problems: Sequence[Problem], threshold: float, plan: Plan, machine: Machine | None = None) -> Comparison:
     """All cases checked, and timed by both versions as the plan says."""
-    checked = zip(problems, contest.check(problems), strict=True)
+    checked = zip(problems, contest.check(problems, contest.old, contest.new), strict=True)
     runs = [case_run(p, contest, old, new) for p, (old, new) in checked]
     todo, number = {i for i, run in enumerate(runs) if run.is_timed}, 0
     while True:

@@ -38,9 +38,9 @@ def find(place: str) -> Source:
     folder = Path(os.path.expanduser(place))
     if folder.is_dir():
         return _folder(folder.resolve(), place)
-    for repository in _repositories():
+    for repository in repositories():
         if commit := resolve(place, repository):
-            return Source(_written(repository, commit), commit[:10])
+            return Source(written(repository, commit), commit[:10])
     what = f"there is no folder {place}, and no commit of that name"
     fix = "give a checkout of benchgraph, or run in the repository that has the commit"
     raise InvalidArguments(what, where=f"--library=benchgraph:{place}", fix=fix)
@@ -54,13 +54,13 @@ def _folder(folder: Path, place: str) -> Source:
     return Source(folder, f"{commit}+" if is_changed else commit)
 
 
-def _repositories() -> list[Path]:
+def repositories() -> list[Path]:
     """Repositories of benchgraph: that of the working directory, and that of this package."""
     found = [Path(top) for top in (git(Path(), "rev-parse", "--show-toplevel"),) if top and (Path(top) / PACKAGE).is_file()]
     return [*found, Path(benchgraph.__file__).resolve().parent.parent]
 
 
-def _written(repository: Path, commit: str) -> Path:
+def written(repository: Path, commit: str) -> Path:
     """The commit's files in the cache folder, which is read again later. Raises InvalidArguments where git or the disk refuses."""
     target = (cache_home() or Path(gettempdir()) / "benchgraph") / "checkouts" / commit
     if target.is_dir():
