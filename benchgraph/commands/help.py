@@ -275,8 +275,8 @@ def overview() -> str:
     page = Page()
     page.usage("[--DRIVER] [OPTIONS] --case FILE|DESCRIPTOR ...", "COMMAND ...")
     page.text(
-        "Check and time oneDNN Graph dumps. Options, --name=value or --name value, set state: a case runs with those so far, once for each "
-        "element of the product of comma lists."
+        "Check and time oneDNN Graph dumps. Options, --name=value or --name value, set state: a case runs with those so far, for each of "
+        "the product of comma lists."
     )
     page.text(f"Drivers: {', '.join(names('drivers'))}")
     page.rows("Commands", [(name, command.about) for name, command in COMMANDS.items()], brief=True)
