@@ -32,6 +32,7 @@ REPORTS: dict[str, Callable[[Comparison], str]] = {
     "html": page.render,
 }
 OPTIONS = ("--launches", "--max-launches", "--threshold", "--report")
+BUDGET_MS = 500  # of a launch; a batch of 200 cases then takes minutes
 CASES = ("--graph", "--batch=test_graph_smoke")
 
 
@@ -85,7 +86,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     Raises UsageError for invalid words and versions that cannot be used, BenchgraphError for files that cannot be written.
     """
     request = read_words(given)
-    line = cases("ab", request.rest, CASES)
+    line = cases("ab", request.rest, BUDGET_MS, CASES)
     for name, file in request.reports:
         if file:
             need_file(Path(file), f"ab: --report={name}:{file}")

@@ -25,6 +25,7 @@ from benchgraph.present.progress import progress_line
 from benchgraph.results.exit_codes import ExitCode
 
 OPTIONS = ("--build", "--repository", "--library", "--threshold", "--max-launches")
+BUDGET_MS = 2000  # of a launch: about as long as its processes take to start
 MOST = 20  # launches of one candidate
 
 
@@ -59,7 +60,7 @@ def read_words(given: Sequence[str]) -> Request:
             request.most = parsed_value("bisect", option, value, positive)
         else:
             setattr(request, option.removeprefix("--"), value)
-    if bool(request.build) != bool(request.library and request.library.place):
+    if bool(request.build) != (request.library is not None) or (request.library is not None and not request.library.place):
         fix = "give both, as in --build='cmake --build build' --library=onednn:build/src/libdnnl.so, or none for commits of benchgraph"
         raise UsageError("--build makes the PLACE of --library", where="bisect", fix=fix)
     if request.build and not request.repository:
@@ -76,7 +77,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     Raises UsageError for words that cannot be followed, BenchgraphError for a GOOD that cannot be used.
     """
     request = read_words(given)
-    line = cases("bisect", request.rest)
+    line = cases("bisect", request.rest, BUDGET_MS)
     if len(line.problems) != 1:
         raise UsageError(f"{len(line.problems)} cases", where="bisect", fix="name one, with one policy")
     repository = repository_of(request.repository, *request.commits)

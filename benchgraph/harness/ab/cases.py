@@ -15,15 +15,17 @@ from benchgraph.options.plugins import names
 from benchgraph.options.problem import Problem
 
 SETTLED = ("--mode", "--library", "--history", "--resume", "--commit")  # options of a run that mean nothing here
-DEFAULTS = {"--policy": "fused", "--max-ms-per-prb": "500"}
 
 
-def cases(command: str, words: Sequence[str], default: Sequence[str] = ()) -> CommandLine:
-    """The selected cases. default: the words for them if none are given. Raises UsageError."""
+def cases(command: str, words: Sequence[str], budget_ms: int, default: Sequence[str] = ()) -> CommandLine:
+    """The selected cases, under fused where they name no policy. budget_ms: of a launch, where they have none. default: the words for cases
+    if none are given. Raises UsageError.
+    """
     given = {word.partition("=")[0].replace("_", "-") for word in words}
     if settled := [option for option in SETTLED if option in given]:
         raise UsageError("the command settles this itself", where=f"{command}: {settled[0]}", fix="leave it out")
-    late = [f"{option}={value}" for option, value in DEFAULTS.items() if option not in given]  # after the cases: for those without one
+    defaults = {"--policy": "fused", "--max-ms-per-prb": budget_ms}
+    late = [f"{option}={value}" for option, value in defaults.items() if option not in given]  # after the cases: for those without one
     line = select_cases(command, [*words, *late])
     if not line.planned and default and not given & {"--driver", *(f"--{name}" for name in names("drivers"))}:
         line = select_cases(command, [*words, *default, *late])
