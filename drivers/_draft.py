@@ -1,6 +1,6 @@
 """Problems as graphs: arguments are read into what the ops compute with, results written as the problem asks.
 
-read     f32, bf16, f16 as they are   u8, s8, f8 -> Dequantize   u4, s4 -> DynamicDequantize
+read     f32, bf16, f16 as they are   u8, s8, f8 -> Dequantize   u4, s4, and numbers in groups -> DynamicDequantize
 write    the same dtype: nothing      floats -> TypeCast         u8, s8, f8 -> Quantize
 """
 
@@ -17,6 +17,7 @@ from benchgraph.options.problem import CannotExpress
 
 from ._algs import BINARY_NAMES, ELTWISE_NAMES, Numbers, binary, eltwise
 from ._attrs import CHOSEN_AT_RUN_TIME, Entry, PostOp, PostOps, Quantisation, dims_of, masked
+from ._grids import READ, dequantised, group_sizes, is_grid
 from ._layout import PLAIN, placed, strides_of
 from ._options import Colons, dtype_of
 
@@ -72,11 +73,12 @@ class Draft:
         """
         kind = PropertyType.constant if constant else PropertyType.variable
         t = self.b.input(arg.shape, arg.dtype, strides=arg.strides, property_type=kind)
+        scale, point = self._scales.of(arg.name), self._zero_points.of(arg.name)
+        if arg.dtype.is_packed or (arg.dtype in READ and (is_grid(scale, arg) or is_grid(point, arg))):
+            return dequantised(self.b, t, arg, scale, point)
         if arg.dtype in QUANTISED:
             return self.b.append("Dequantize", (t,), self._quantisation(arg), (DType.f32,))[0]
         self._refuse_scales(arg)
-        if arg.dtype.is_packed:
-            return self.b.op("DynamicDequantize", t, self.b.constant((1,)), dtype=DType.f32, qtype="per_tensor")
         if arg.dtype not in (*F, DType.boolean, *as_it_is):
             raise CannotExpress(f"no op reads {arg.dtype.value} {arg.name} as numbers", fix="use f32, bf16, f16, u8, s8, u4, s4 or f8")
         return t
@@ -214,9 +216,9 @@ def _axis(entry: Entry | None, arg: Arg, option: str) -> int | None:
     where = f"{option}={entry}"
     if entry.policy in CHOSEN_AT_RUN_TIME:
         raise CannotExpress("no op computes scales and quantises by them", where=where, fix="give scales by number or along a dim")
-    if entry.groups and set(entry.groups.split("x")) != {"1"}:
-        raise CannotExpress(f"no attribute holds numbers for groups of {entry.groups}", where=where, fix="leave the groups out")
     dims = dims_of(entry.policy, len(arg.shape), arg.channels)
+    if any(size != 1 for dim, size in enumerate(group_sizes(entry, arg)) if dim in dims):
+        raise CannotExpress(f"no attribute holds numbers for groups of {entry.groups}", where=where, fix="leave the groups out")
     if entry.is_whole or not dims:
         return None
     if len(dims) > 1 or dims[0] >= len(arg.shape):

@@ -15,6 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, InvalidShape
 from benchgraph.graph import save
 from benchgraph.options.problem import CannotExpress
+from benchgraph.reference import evaluate
 from tests.drivers.problems import graph, kinds, problem, shapes
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
@@ -203,3 +204,51 @@ def test_a_name_of_a_dump_is_that_of_the_problem(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["--mode=I", f"--dump-dir={tmp_path}", "--matmul", '4x8:8x6_n"a/b"'])
     assert done.exit_code == 0, done.output
     assert [p.name for p in tmp_path.iterdir()] == ["0000-matmul-4x8-8x6_n-a-b-"]
+
+
+@pytest.mark.parametrize(
+    ("options", "attrs", "numbers"),
+    [
+        ("wei:per_ocic:f16:4x1", {"qtype": "per_group", "group_shape": (2, 4, 1)}, (1, 2, 6)),
+        ("wei:per_tensor:f32:8x3", {"qtype": "per_group", "group_shape": (1, 8, 3)}, (2, 1, 2)),
+        ("wei:per_dim_2:bf16:8x3", {"qtype": "per_group", "group_shape": (2, 8, 3)}, (1, 1, 2)),
+        ("wei:per_oc", {"qtype": "per_channel", "axis": 2}, (6,)),
+        ("wei:per_dim_1:f32:1x6", {"qtype": "per_channel", "axis": 1}, (8,)),
+        ("wei:common:0.5", {"qtype": "per_tensor"}, (1,)),
+    ],
+)
+def test_scales_of_groups_are_inputs(options: str, attrs: dict[str, object], numbers: tuple[int, ...]) -> None:
+    """One number for a group of the dims that the policy names; the other dims are whole."""
+    g = graph("--matmul", "--dt=f32:u4:f32", f"--attr-scales={options}", "--attr-zero-points=wei:common:1:u8", "2x4x8:2x8x6")
+    (op,) = (op for op in g.ops if op.kind == "DynamicDequantize")
+    assert {name: op.attrs.get(name) for name in attrs} == attrs
+    _, scales, points = op.inputs
+    dtype = options.split(":")[2] if options.count(":") > 1 and "common" not in options else "f32"
+    assert (scales.known_shape, points.known_shape) == (numbers, numbers)
+    assert (scales.dtype, points.dtype, op.outputs[0].dtype) == (DType(dtype), DType.u8, DType(dtype))
+    assert all(t.is_constant for t in op.inputs), "weights and what belongs to them are known beforehand"
+
+
+def test_groups_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(InvalidShape) as bad:
+        graph("--matmul", "--dt=f32:u4:f32", "--attr-scales=wei:per_ocic:f32:3x1", "4x8:8x6")
+    assert str(bad.value) == (
+        "4x8:8x6: --attr-scales=wei:per_ocic:f32:3x1: groups of 3 do not divide dim 0 of wei 8x6; give a size that does"
+    )
+
+
+def test_groups_of_more_dims_than_there_are_are_refused() -> None:
+    with pytest.raises(InvalidShape, match=r"--attr-scales=wei:per_ocic:f32:1x3x1: wei is 8x6, of 2 dims; name these alone"):
+        graph("--matmul", "--dt=f32:u4:f32", "--attr-scales=wei:per_ocic:f32:1x3x1", "4x8:8x6")
+
+
+def test_products_of_groups_are_those_of_numpy() -> None:
+    """Weights times the scale of their group, less its zero point before."""
+    rng = np.random.default_rng(0)
+    words = ["--dt=f32:s8:f32", "--attr-scales=wei:per_ocic:f32:4x1", "--attr-zero-points=wei:per_ocic:s8:4x1"]
+    g = graph("--matmul", *words, "4x8:8x6")
+    src, wei, scales, points = sorted(g.inputs, key=lambda t: t.id)
+    data = {t.id: rng.integers(-3, 4, t.known_shape).astype(t.dtype.numpy) for t in (src, wei, points)}
+    data[scales.id] = rng.choice(np.array([0.25, 0.5, 2], np.float32), scales.known_shape)
+    s, p = (np.repeat(data[t.id].astype(np.float64), 4, axis=0) for t in (scales, points))
+    assert evaluate(g, data)[g.outputs[0].id] == pytest.approx(data[src.id] @ ((data[wei.id] - p) * s))
