@@ -17,8 +17,9 @@ from benchgraph.options.parsers import fpmath, natural
 from ._algs import BINARY_ALIASES, BINARY_NAMES, ELTWISE_ALIASES, ELTWISE_NAMES
 from ._options import data_type, integer, pattern, real, sizes, tag_word
 
-# benchdnn's names of arguments; a depthwise post-op has two of its own
-ARGS = ("src", "src0", "src1", "wei", "bia", "dst", "diff_src", "diff_wei", "diff_dst", "attr_post_op_dw_wei", "attr_post_op_dw_dst")
+# benchdnn's names of arguments
+ARGS = ("src", "src0", "src1", "wei", "bia", "dst", "diff_src", "diff_wei", "diff_dst")
+ARGS_OF_FEW = ("wei_up", "wei_down", "attr_post_op_dw_wei", "attr_post_op_dw_dst")  # of the gated MLP, and of a depthwise post-op
 WHOLE = ("common", "host_scalar")  # one number for the whole tensor
 CHOSEN_AT_RUN_TIME = ("mx", "dynamic_fp")  # the library computes scales of groups from the values
 NAMED = (*WHOLE, "per_oc", "per_ocic", "per_tensor", *CHOSEN_AT_RUN_TIME)
@@ -123,7 +124,7 @@ def _quantisation(number: Callable[[str], object]) -> Callable[[str], Quantisati
 
 
 def _arg(text: str, arg: str) -> str:
-    if arg not in ARGS and not re.fullmatch(r"msrc\d+", arg, re.ASCII):
+    if arg not in (*ARGS, *ARGS_OF_FEW) and not re.fullmatch(r"msrc\d+", arg, re.ASCII):
         raise ValueError(f"'{text}': " + (did_you_mean(arg, ARGS) or f"begin with one of {', '.join(ARGS[:6])}"))
     return arg
 

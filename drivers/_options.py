@@ -45,6 +45,13 @@ class Colons:
         """The values for `count` tensors."""
         return self.values * count if len(self.values) == 1 else self.values
 
+    def each(self, count: int, option: str) -> tuple[str, ...]:
+        """The values for `count` sources. Raises InvalidArguments unless there are one or as many."""
+        if len(self.values) not in (1, count):
+            fix = f"give one for all sources, or {count} joined by ':'"
+            raise InvalidArguments(f"{len(self.values)} values for {count} sources", where=f"{option}={self}", fix=fix)
+        return self.of(count)
+
 
 def colons(parse: Callable[[str], str], tensors: int) -> Parse:
     """A parser for one value, or one per tensor."""
@@ -56,6 +63,11 @@ def colons(parse: Callable[[str], str], tensors: int) -> Parse:
         return Colons(values)
 
     return parse_all
+
+
+def colons_of_all(parse: Callable[[str], str]) -> Parse:
+    """A parser for one value, or one for each source, however many the problem has."""
+    return lambda word: Colons(tuple(parse(part) for part in word.split(":")))
 
 
 @dataclass(frozen=True)
@@ -193,6 +205,12 @@ def bias_dtype(default: str) -> Any:
 
 def tag(default: str, help: str) -> Any:
     return knob(default, tag_word, "TAG[,...]", f"{help} ({default})", product=True)
+
+
+def source_tags(default: str, names: str, help: str) -> Any:
+    """names: of the tensors, as in SRC:WEI; with dots behind when their number is the problem's, as in SRC0:SRC1..."""
+    parse = colons_of_all(tag_word) if names.endswith("...") else colons(tag_word, names.count(":") + 1)
+    return knob(Colons(tuple(default.split(":"))), parse, f"TAG|{names}[,...]", f"{help} ({default})", product=True)
 
 
 def minibatch() -> Any:

@@ -23,6 +23,10 @@ SHAPES = {
     "binary": "4x8:4x8",
     "reduction": "4x8:1x8",
     "reorder": "4x8x3",
+    "concat": "4x8:4x6",
+    "sum": "4x8",
+    "prelu": "4x8:1x8",
+    "shuffle": "4x8",
 }
 ALL = tuple(SHAPES)
 
@@ -57,6 +61,10 @@ TAKEN = [
     ("--alg=SOFTMAX,softmax_log,SOFTMAX_INF_AS_ZERO --axis=0,1,-1 --dir=FWD_D,FWD_I,BWD_D", ("softmax",)),
     ("--dir=FWD_D,BWD_D --alg=elu,elu_dst,relu_dst,logistic_dst,clip_v2,clip_v2_dst --alpha=0 --beta=0", ("eltwise",)),
     ("--alg=sum,mul,max,min,mean,norm_lp_max,norm_lp_power_p_sum --p=1,2 --eps=0", ("reduction",)),
+    ("--sdt=f32,s8,bf16 --ddt=f32,u8 --stag=abx:axb,any --dtag=undef,axb --axis=1", ("concat",)),
+    ("--sdt=f32:f32,s8:u8:f32 --ddt=f32,bf16 --stag=abx --dtag=undef --scales=1,0.5", ("sum",)),
+    ("--dir=FWD_D,FWD_I,BWD_DW --sdt=f32:f32,bf16:f32 --stag=abx:any,axb:axb", ("prelu",)),
+    ("--dir=FWD_D,BWD_D --dt=f32,s8 --tag=abx,axb --axis=0,1 --group=1,4", ("shuffle",)),
     ("--sdt=f32:f32,bf16:f32 --ddt=f32 --stag=abx:any,axb:any --dtag=any --strides=::", ("binary",)),
 ]  # fmt: skip
 SKIPPED = [
@@ -97,8 +105,8 @@ SKIPPED = [
     ("--dt=s8:s8:f32 --attr-scales=src:per_dim_0 --attr-zero-points=src:per_dim_1", ("matmul",), "scales along dim 0 and zero points"),
     ("--attr-scales=src:1", ("matmul",), "no op scales f32 src by an attribute"),
     ("--stag=AB16b16a", ("matmul",), "a blocked layout"),
-    ("--stag=qrs", ("matmul", "conv", "softmax", "reorder", "reduction", "binary"), "no tag of that name"),
-    ("--tag=abab", ("eltwise",), "no tag of that name"),
+    ("--stag=qrs", ("matmul", "conv", "softmax", "reorder", "reduction", "binary", "concat", "sum"), "no tag of that name"),
+    ("--tag=abab", ("eltwise", "shuffle"), "no tag of that name"),
     ("--dir=BWD_DW", ("conv", "softmax", "eltwise"), "no op goes this way"),
     ("--alg=WINO", ("conv",), "no op asks for an algorithm"),
     ("--cfg=f32_wino", ("conv",), "no op asks for an algorithm"),
