@@ -3,8 +3,8 @@
 Numbers are from dnnl_common_types.h and dnnl_graph_types.h. Versions come from comparing these headers in the published wheels (3.2, 3.5,
 3.6, 3.7, 3.8, 3.9, 3.11 and 3.13): the first one with the entry; FIRST if 3.2 has it.
 
-The source of 3.14 (August 2026) has the same kinds, attributes, data types and properties; what it adds is the logical tensor of a scratchpad
-that its user may give, which is not needed here.
+The source of 3.14 (August 2026) has the same kinds, attributes, data types and properties; what it adds is the logical tensor of a
+scratchpad that its user may give, which is not needed here.
 """
 
 from __future__ import annotations
