@@ -2,11 +2,11 @@
 
     f32, f32 -> f32       one product       an FMA, or a multiplication and an addition
     bf16, bf16 -> f32     two products      vdpbf16ps, or each half widened to f32 and two FMAs, the odd half first as in vdpbf16ps
-    u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes widened to words and two vpmaddwd
+    u8, s8 -> s32         four products     vpdpbusd, or even and odd bytes widened to s16 and two vpmaddwd
     s16, s16 -> s32       two products      vpmaddwd and an addition; with VNNI, LLVM turns all or some of these into vpdpwssd
 
 A group fills a lane: of f32 for f32, else of i32. Plain vector operations on the same operands replace an instruction that the ISA level
-lacks. pmaddwd is called by name, because LLVM may otherwise use several instructions, depending on what it knows of the words; at the
+lacks. pmaddwd is called by name, because LLVM may otherwise use several instructions, depending on what it knows of the operands; at the
 portable level it is left to LLVM, which then also finds the instruction of another architecture.
 vdpbf16ps flushes subnormal operands and results to zero; plain operations keep them.
 """
@@ -72,9 +72,9 @@ def _u8_s8(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: 
     if isa.has_vnni:
         quads = [builder.bitcast(x, vector(I8, 4 * lanes)) for x in (a, b)]
         return call(builder, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", acc.type, [acc, *quads])
-    words = vector(I16, 2 * lanes)
-    a, b, byte = builder.bitcast(a, words), builder.bitcast(b, words), constant(words, 8)
-    even = builder.and_(a, constant(words, 0xFF)), builder.ashr(builder.shl(b, byte), byte)
+    shorts = vector(I16, 2 * lanes)
+    a, b, byte = builder.bitcast(a, shorts), builder.bitcast(b, shorts), constant(shorts, 8)
+    even = builder.and_(a, constant(shorts, 0xFF)), builder.ashr(builder.shl(b, byte), byte)
     odd = builder.lshr(a, byte), builder.ashr(b, byte)
     for pair in (odd, even):
         acc = _words(builder, *pair, acc, isa)
@@ -86,7 +86,7 @@ _PMADDWD = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: 
 
 
 def _words(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
-    """acc + sums of two neighbouring products of words, 16-bit integers: pmaddwd."""
+    """acc + sums of two neighbouring products of s16: pmaddwd."""
     lanes = lanes_of(acc)
     a, b = (builder.bitcast(x, vector(I16, 2 * lanes)) for x in (a, b))
     if isa.needs:

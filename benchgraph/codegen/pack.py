@@ -141,7 +141,7 @@ class _Emitter:
 
     @property
     def is_cheap(self) -> bool:
-        """Whether converting a vector takes at most one instruction: a copy, u8 to s8, or widening to words."""
+        """Whether converting a vector takes at most one instruction: a copy, u8 to s8, or widening to s16."""
         return self.packing.src is self.packing.dst or self.packing.dst in (DType.s8, DType.s16)
 
     # ---- rows of src are dense

@@ -158,7 +158,7 @@ class MachineTable:
     # what cores do well by themselves
     l2_loads_keep_up: bool
     one_stream_is_fast: bool
-    multiplies_words_fast: bool
+    multiplies_s16_fast: bool
 
     def working_set(self, cache_bytes: int) -> int:
         """Bytes of an L1 or L2 of this size that what a task works on may take."""

@@ -48,7 +48,7 @@ class Target:
     """What schedules and code generation may know of the machine.
 
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
-    machine that has them, from plain instructions: words where that pays (`pays_in_words`), others in tests. shares_all: threads share
+    machine that has them, from plain instructions: s16 where that pays (`pays_in_s16`), others in tests. shares_all: threads share
     loops that are too short for it as well (tests). llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and
     counts as holding everything. vendor, family: by CPUID's names, "" and 0 where they are not known; they select values of `table.py`.
     """
@@ -159,19 +159,19 @@ def last_level_bytes() -> int:
     return host().llc_bytes or 32 << 20
 
 
-def pays_in_words(target: Target) -> bool:
-    """Whether products of bytes take less time as words, summed in pairs, than in f32, where one instruction does not do all of it.
+def pays_in_s16(target: Target) -> bool:
+    """Whether products of bytes take less time as s16, summed in pairs, than in f32, where one instruction does not do all of it.
 
     The portable level has no fma, so f32 needs two instructions for half of the products. docs/measurements/low-precision.md, Products of
-    words.
+    s16.
     """
-    return not target.isa.has_vnni and ("fma" in target.isa.without or table(target).multiplies_words_fast)
+    return not target.isa.has_vnni and ("fma" in target.isa.without or table(target).multiplies_s16_fast)
 
 
 def _at(isa: Isa, machine: Target) -> Target:
     """The machine at this level, and what pays there."""
     target = replace(machine, isa=isa)
-    return replace(target, emulated=frozenset({DType.s16} if pays_in_words(target) else ()))
+    return replace(target, emulated=frozenset({DType.s16} if pays_in_s16(target) else ()))
 
 
 @cache

@@ -19,12 +19,12 @@ from benchgraph.measure.burst_timing import BURST_S, calibrated, seconds
 from benchgraph.runtime.code import Code, load
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned
-from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
+from benchgraph.tir.groups import BYTES, GROUPS, SHORTS, DTypes
 
 # The dtypes of products, by their names in results.
 ARITHMETIC: dict[str, DTypes] = {"f32": (DType.f32, DType.f32, DType.f32), "bf16": (DType.bf16, DType.bf16, DType.f32), "int8": BYTES}
-# Used where no single instruction does the multiply-accumulate: bf16 is converted to f32, bytes to 16-bit words.
-_INSTEAD = {"f32": ARITHMETIC["f32"], "bf16": ARITHMETIC["f32"], "int8": WORDS}
+# Used where no single instruction does the multiply-accumulate: bf16 is converted to f32, bytes to s16.
+_INSTEAD = {"f32": ARITHMETIC["f32"], "bf16": ARITHMETIC["f32"], "int8": SHORTS}
 _ONE = {DType.f32: 1.0, DType.bf16: 0x3F80, DType.u8: 1, DType.s8: 1, DType.s16: 1}  # as stored
 _FACTOR = {DType.f32: 0.5, DType.bf16: 0x3F003F00, DType.u8: 0x01010101, DType.s16: 0x00010001}  # lanes of factors: halves, or ones
 _LEAST_ACCUMULATORS, _MOST_ACCUMULATORS = 12, 24  # latencies are 4 to 6, two per cycle; twelve fit 16 registers with their operands
@@ -36,7 +36,7 @@ class PeakProbe:
     """Measures a peak in short bursts, which fit between two timings.
 
     arithmetic: a key of ARITHMETIC. Without a single instruction for its multiply-accumulate, the peak is that of f32 for bf16, and of
-    16-bit words for int8 (products added in pairs, and an addition).
+    s16 for int8 (products added in pairs, and an addition).
     """
 
     def __init__(self, threads: int, target: Target, runtime: str | None = None, arithmetic: str = "f32") -> None:
@@ -56,7 +56,7 @@ class KernelProbe:
     def __init__(self, target: Target, arithmetic: str = "f32") -> None:
         dtypes = ARITHMETIC[arithmetic]
         if dtypes == BYTES and target.multiplies(DType.s16):
-            dtypes = WORDS
+            dtypes = SHORTS
         self._code = _kernel_code(target, dtypes)
         self._buffers = [aligned(_BLOCK * _BLOCK * dtype.bits // 8) for dtype in dtypes]
         for buffer, dtype in zip(self._buffers[:2], dtypes, strict=False):
@@ -95,7 +95,7 @@ def _burst(module: ir.Module, target: Target, arithmetic: str) -> tuple[ir.Funct
 
 def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumulators: int) -> ir.Function:
     """f32: x = x / 2 + 1/2 stays near 1; the sum must change, since LLVM would hoist a loop-invariant product. Operands are loaded, so that
-    they are not constants; results are stored to a global, so that they are not dead. For words the operand is the accumulator, for the
+    they are not constants; results are stored to a global, so that they are not dead. For s16 the operand is the accumulator, for the
     same reason.
     """
     lanes = target.lanes
@@ -103,7 +103,7 @@ def _burst_of_vectors(module: ir.Module, target: Target, dtypes: DTypes, accumul
     def step(x: ir.Value) -> ir.Value:
         if dtypes[0] is DType.f32:
             return dot(b, dtypes[0], x, loaded, loaded, target.isa)
-        return dot(b, dtypes[0], x if dtypes == WORDS else loaded, loaded, x, target.isa)
+        return dot(b, dtypes[0], x if dtypes == SHORTS else loaded, loaded, x, target.isa)
 
     operand, total = vector(lane_type(dtypes), lanes), value_type(dtypes[2], lanes)
     factor = ir.GlobalVariable(module, constant(operand, _FACTOR[dtypes[0]]), "factor")

@@ -11,14 +11,14 @@ DTypes: TypeAlias = tuple[DType, DType, DType]  # of src, wei, acc
 WIDENED = DType.bf16, DType.f16  # dtypes of wei that are converted to f32 when loaded, for src of f32
 
 BYTES = DType.u8, DType.s8, DType.s32
-WORDS = DType.s16, DType.s16, DType.s32  # with values of bytes: the sum of two products fits s32
+SHORTS = DType.s16, DType.s16, DType.s32  # with values of bytes: the sum of two products fits s32
 
 # (src, wei, acc) of a microkernel -> elements along k of one lane's dot product: 32 bits, except for weights converted when loaded.
 GROUPS: dict[DTypes, int] = {
     (DType.f32, DType.f32, DType.f32): 1,
     (DType.bf16, DType.bf16, DType.f32): 2,
     BYTES: 4,
-    WORDS: 2,
+    SHORTS: 2,
     **{(DType.f32, wei, DType.f32): 1 for wei in WIDENED},
 }
 

@@ -14,7 +14,7 @@ from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel import define
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine.target import Target
-from benchgraph.tir.groups import BYTES, WORDS, DTypes
+from benchgraph.tir.groups import BYTES, SHORTS, DTypes
 from tests.support.dot_products import BF16, applied, check_pairs_of_bf16
 
 
@@ -38,7 +38,7 @@ def test_words_that_hold_bytes_are_multiplied_exactly(isa: Isa) -> None:
     drawn = [rng.integers(-128, 256, size).astype(np.int16) for _ in range(4)]
     acc = np.arange(isa.lanes, dtype=np.int32) * 1000 - 7
     for a, b in itertools.product((*corners, *drawn), repeat=2):
-        got = applied(WORDS, isa, a, b, acc)
+        got = applied(SHORTS, isa, a, b, acc)
         np.testing.assert_array_equal(got, acc + (a.astype(np.int32) * b).reshape(-1, 2).sum(1))
 
 
@@ -103,7 +103,7 @@ def test_words_are_multiplied_by_two_instructions_a_step_whatever_is_known_of_th
 
 def test_a_step_of_words_is_a_product_and_a_sum_with_nothing_around_them() -> None:
     """Two groups of k for six rows of two vectors; of these, twelve accumulators, a broadcast and a product, there are sixteen."""
-    kernel = Kernel(6, 16, 64, src_row_stride=64, wei_row_stride=32, acc_row_stride=16, dtypes=WORDS)
+    kernel = Kernel(6, 16, 64, src_row_stride=64, wei_row_stride=32, acc_row_stride=16, dtypes=SHORTS)
     loop = loop_of(compiled_for("znver3", kernel, ISAS["avx2"]), "vpmaddwd")
     counts = {name: len([line for line in loop if line.startswith(name)]) for name in ("vpmaddwd", "vpaddd", "vpbroadcastd")}
     assert counts == {"vpmaddwd": 24, "vpaddd": 24, "vpbroadcastd": 12}

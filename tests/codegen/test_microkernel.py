@@ -24,7 +24,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import load
-from benchgraph.tir.groups import BYTES, GROUPS, WORDS, DTypes
+from benchgraph.tir.groups import BYTES, GROUPS, SHORTS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, FlatSlice, Func, Prefetch, Scope, tensor
 from tests.support.machine_code import assembly
 from tests.support.microkernels import (
@@ -53,13 +53,13 @@ WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # 
 APART = 16  # lines between streams
 STEPS = {  # the instructions of x86 that multiply: (dtypes, whether one instruction does all of it)
     (F32, True): r"vfmadd.*", (F32, False): r"mul[ps]s.*", (BF16, True): r"vdpbf16ps.*", (BF16, False): r"vfmadd.*|mul[ps]s.*",
-    (BYTES, True): r"vpdpbusd.*", (BYTES, False): r"pmaddwd.*", (WORDS, False): r"pmaddwd.*|vpdpwssd.*",
+    (BYTES, True): r"vpdpbusd.*", (BYTES, False): r"pmaddwd.*", (SHORTS, False): r"pmaddwd.*|vpdpwssd.*",
 }  # fmt: skip
 
 
 def way(dtypes: DTypes, target: Target) -> tuple[int, bool, bool]:
     """How a target multiplies such operands. Of words LLVM makes what VNNI has."""
-    return target.lanes, target.isa.has_vnni if dtypes == WORDS else is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
+    return target.lanes, target.isa.has_vnni if dtypes == SHORTS else is_native(dtypes, target.isa), target.in_tiles(dtypes[0])
 
 
 def levels(dtypes: DTypes) -> dict[str, Target]:

@@ -13,7 +13,7 @@ from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target
 from benchgraph.ops import spec
 from benchgraph.ops.quantisation.quantised_product import RECENTRE, TOTAL
-from benchgraph.tir.groups import BYTES, WORDS, DTypes
+from benchgraph.tir.groups import BYTES, SHORTS, DTypes
 from tests.gir.quantised import per_column, quantised
 from tests.support.graph_ir import gir, products, up_to
 from tests.support.targets import EMULATED_DOTS, TARGET
@@ -53,13 +53,13 @@ def test_words_hold_signed_and_unsigned_bytes_without_recentring(src: DType, wei
         b.op("MatMul", quantised(b, b.input((4, 8), src), 0.25, 3), per_column(b, b.constant((8, 2), wei), 2))
 
     g = up_to(gir(build), "dead-op", IN_WORDS)
-    assert products(g) == [WORDS]
+    assert products(g) == [SHORTS]
     assert not any(isinstance(op, Op) and op.kind == RECENTRE for op in g.nodes)
     (total,) = (op for op in g.nodes if isinstance(op, Op) and op.kind == TOTAL)
     assert g.value(total.ins[0]).dtype is wei  # as they are stored: no word has to be written for it
 
 
-@pytest.mark.parametrize(("k", "wanted"), [(33_025, WORDS), (33_026, FLOATS)])
+@pytest.mark.parametrize(("k", "wanted"), [(33_025, SHORTS), (33_026, FLOATS)])
 def test_sums_of_words_are_exact_with_u8_on_both_sides(k: int, wanted: DTypes) -> None:
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", quantised(b, b.input((1, k), DType.u8), 0.25, 0), quantised(b, b.constant((k, 2), DType.u8), 0.5, 0))
@@ -67,7 +67,7 @@ def test_sums_of_words_are_exact_with_u8_on_both_sides(k: int, wanted: DTypes) -
     assert products(up_to(gir(build), "dead-op", IN_WORDS)) == [wanted]
 
 
-@pytest.mark.parametrize(("n", "wanted"), [(1, BYTES), (2, WORDS)])
+@pytest.mark.parametrize(("n", "wanted"), [(1, BYTES), (2, SHORTS)])
 def test_one_column_stays_in_bytes_which_need_no_microkernel(n: int, wanted: DTypes) -> None:
     def build(b: GraphBuilder) -> None:
         b.op("MatMul", quantised(b, b.input((4, 8), DType.u8), 0.25, 0), quantised(b, b.constant((8, n), DType.s8), 0.5, 0))

@@ -1,6 +1,6 @@
 """The Graph IR pipeline. One file per pass (CONTRIBUTING.md, Add a pass), in the order in which they run:
 
-decompose.py              complex ops become basic ones
+decompose.py              ops without a form become ops that have one
 fold_batch.py             batch entries of few rows become rows of one product
 split_heads.py            heads in adjacent columns become a batch of products
 low_precision.py          products of quantised and bf16 operands multiply stored values

@@ -1,7 +1,7 @@
-"""decompose: complex ops become basic ones, as their rows of the op table say.
+"""decompose: ops without a form of computation of their own are replaced by ops that have one, as their rows of the op table say.
 
-%2 = SoftMax(%1) {axis=-1}   ->   %3 = ReduceMax(%1)   %4 = Subtract(%1, %3)   %5 = Exp(%4)
-                                  %6 = ReduceSum(%5)   %2 = Divide(%5, %6)
+%2 = SoftMax(%1) {axis=-1}   ->   %3 = _RowMax(%1) {axes=[1], keep_dims=true}     %4 = Subtract(%1, %3)   %5 = Exp(%4)
+                                  %6 = ReduceSum(%5) {axes=[1], keep_dims=true}   %2 = Divide(%5, %6)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchgraph.ops.spec import Call
 
 
 def decompose(g: Graph, target: Target) -> Graph:
-    """Apply rows' decompositions until only basic ops are left."""
+    """Apply rows' decompositions until every op has a form."""
     builder = Builder(g.values)
     work: list[Node] = list(reversed(g.nodes))
     done: list[Node] = []

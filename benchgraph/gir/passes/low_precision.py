@@ -4,7 +4,7 @@
 %5 = TypeCast(%1: s8)   %6 = Multiply(%5, sb[N])                       ->    %9 = Subtract(%8, za * sum of %1 over K)
 %7: f32 = MatMul(%4, %6)                                                     %7 = Multiply(TypeCast(%9), sa * sb)
 
-in words                                                               ->    %8: s32 = MatMul(TypeCast(%0): s16, TypeCast(%1): s16)
+in s16                                                                 ->    %8: s32 = MatMul(TypeCast(%0): s16, TypeCast(%1): s16)
 
 %2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
 few rows: %3 = TypeCast(%1: bf16 or f16)            %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%2, %1)
@@ -14,7 +14,8 @@ Scales and zero points may differ from row to row of src and from column to colu
 between an operand and its product move stored values instead; padding inserts the zero point where that is one known number, else 0.
 Convolutions are products of windows too, if the elements that they sum over are adjacent; zero points of their weights would need sums over
 windows of src, which nothing computes. A cast to bf16 between scaling and product is left out: its rounding is no part of the result. Dead
-ops are removed here, since a second reader in f32 would keep other passes from the operand. ops/quantised_product.py has the arithmetic.
+ops are removed here, since a second reader in f32 would keep other passes from the operand. ops/quantisation/quantised_product.py has the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from benchgraph.ops.spatial import beside_channel
 from benchgraph.ops.spec import Computes, LayoutOp, Role
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.unit_steps import unit_steps
-from benchgraph.tir.groups import BYTES, WEI_GROUPS, WIDENED, WORDS, DTypes
+from benchgraph.tir.groups import BYTES, SHORTS, WEI_GROUPS, WIDENED, DTypes
 
 _STORED = (DType.u8, DType.s8)
 
@@ -106,12 +107,12 @@ def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:
 
 
 def _integers(p: Product, target: Target, *, is_plain: bool) -> DTypes | None:
-    """The dtypes of a product of stored bytes: bytes, or words that hold them. None where that would take longer than f32. is_plain: rows
-    by one matrix. With one column it is a GEMV, which multiplies bytes on every machine with words."""
+    """The dtypes of a product of stored bytes: bytes, or s16 that hold them. None where that would take longer than f32. is_plain: rows
+    by one matrix. With one column it is a GEMV, which multiplies bytes on every machine that multiplies s16."""
     is_column = is_plain and p.call.outs[0].shape[-1] == 1
     if target.multiplies(DType.u8) or (is_column and target.multiplies(DType.s16)):
         return BYTES
-    return WORDS if target.multiplies(DType.s16) else None
+    return SHORTS if target.multiplies(DType.s16) else None
 
 
 def has_single_channels(p: Product) -> bool:

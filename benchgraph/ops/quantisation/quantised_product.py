@@ -2,7 +2,7 @@
 
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
-Dot products take u8 times s8, or words (16 bits). Words hold bytes of either sign; otherwise an operand of the other sign is recentred: its
+Dot products take u8 times s8, or s16, which holds bytes of either sign; otherwise an operand of the other sign is recentred: its
 stored value and its zero point are both shifted by 128. All sums are exact. If padding around or between the elements of src is 0, since
 za is not known yet, za * colsum(b) becomes za * (ones x b), with ones where there are elements.
 
@@ -29,7 +29,7 @@ from benchgraph.ops.spec.call import Array, Call
 from benchgraph.ops.spec.forms import Elementwise, Reduction
 from benchgraph.ops.steps import as_dtype
 from benchgraph.tir.build import binary, cast, type_of
-from benchgraph.tir.groups import WORDS, DTypes
+from benchgraph.tir.groups import SHORTS, DTypes
 from benchgraph.tir.ir import BinOp, Const, Expr
 
 MIDDLE = 128  # between the ranges of u8 and s8
@@ -52,19 +52,19 @@ class Quantised:
 
 def is_exact(k: int, dtypes: DTypes) -> bool:
     """Whether sums over k products fit s32. Words may hold u8 on both sides."""
-    return k * 255 * (255 if dtypes == WORDS else MIDDLE) < 2**31
+    return k * 255 * (255 if dtypes == SHORTS else MIDDLE) < 2**31
 
 
 def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over: tuple[int, ...], dtypes: DTypes) -> int:
     """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the summed axes of wei,
-    counted from the end; k alone if wei has zero points. dtypes: BYTES or WORDS.
+    counted from the end; k alone if wei has zero points. dtypes: BYTES or SHORTS.
     """
     a, za = _converted(d, src if src.ones is None else replace(src, zero=None), dtypes[0])
     b, zb = _converted(d, wei, dtypes[1])
     out = product.outs[0]
     acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
     if za is not None:
-        columns = _total(d, wei.stored if dtypes == WORDS else b, over)
+        columns = _total(d, wei.stored if dtypes == SHORTS else b, over)
         if zb is not None:
             both = d.op("Multiply", zb, d.const(product.ins[0].shape[-1], DType.s32))
             columns = d.op("Subtract", columns, both)
@@ -74,7 +74,7 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over:
         seen = d.op(product.kind, ones, b, attrs=product.attrs, shape=(1, *out.shape[1:]), dtype=DType.s32)
         acc = d.op("Subtract", acc, d.op("Multiply", seen, as_dtype(d, src.zero, DType.s32)))
     if zb is not None:
-        rows = _total(d, src.stored if dtypes == WORDS else a, (-1,))
+        rows = _total(d, src.stored if dtypes == SHORTS else a, (-1,))
         acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
     dst = as_dtype(d, acc, DType.f32)
     scales = [as_dtype(d, scale, DType.f32) for scale in (*src.scales, *wei.scales)]
