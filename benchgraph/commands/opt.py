@@ -168,7 +168,7 @@ def _parsed(text: str, name: str) -> tuple[str, tuple[Any, ...]]:
     if not word and _LLVM.match(text):
         raise ParseError("the text is LLVM IR, which comes after all passes", where=name, fix="name the Tensor IR before it (*-tir.txt)")
     if not word:
-        Tokens(text, "an IR's text", r".", name).fail("'graph(' of Graph IR, or 'func' of Tensor IR")
+        Tokens(text, "an IR's text", r".", name).syntax_error("'graph(' of Graph IR, or 'func' of Tensor IR")
     ir = (parse_gir(text, name),) if word.startswith("graph") else parse_tir(text, name)
     with within(name):
         for x in ir:

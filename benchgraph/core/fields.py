@@ -46,7 +46,7 @@ def read_fields(tokens: Tokens, record: type, end: str, without: Collection[str]
     while not tokens.accept(end):
         tokens.accept(",")
         if tokens.kind != "word" or tokens.next not in kinds:
-            tokens.fail(f"'{end}' or a field of {record.__name__}: 'name=value'", hint=did_you_mean(tokens.next, kinds))
+            tokens.syntax_error(f"'{end}' or a field of {record.__name__}: 'name=value'", hint=did_you_mean(tokens.next, kinds))
         name = tokens.take("word", "a field")
         tokens.expect("=")
         values[name] = _value(tokens, kinds[name])
@@ -66,7 +66,7 @@ def read_record(tokens: Tokens, record: type, end: str) -> Any:
     values = read_fields(tokens, record, end)
     for f in fields(cast(Any, record)):
         if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
-            tokens.refuse(f"{record.__name__} has no field '{f.name}' here", start, f"write '{f.name}=...'")
+            tokens.semantic_error(f"{record.__name__} has no field '{f.name}' here", start, f"write '{f.name}=...'")
     return record(**values)
 
 
@@ -82,7 +82,7 @@ def _value(tokens: Tokens, kind: Any) -> Any:
         same = options[1:] == (...,)
         kinds = iter(options)
         made = tokens.listed(lambda: _value(tokens, options[0] if same else next(kinds, options[-1])), "]")
-        return made if same or len(made) == len(options) else tokens.fail(f"{len(options)} values in the list, not {len(made)}")
+        return made if same or len(made) == len(options) else tokens.syntax_error(f"{len(options)} values in the list, not {len(made)}")
     if issubclass(kind, Enum):
         return tokens.choose({str(member.value): member for member in kind}, f"one of {', '.join(str(m.value) for m in kind)}")
     if is_dataclass(kind):

@@ -1,4 +1,5 @@
-"""The text of an IR as tokens: the base of every IR's parser, with errors that show the line, and attribute values both ways."""
+"""The text of an IR as tokens: the base of every IR's parser, with errors that show the line, and printing and parsing of attribute
+values."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _TOKEN = r"""(?P<skip>\s+COMMENT)
   | (?P<string>"(?:[^"\\\n]|\\.)*")
   | (?P<number>0x[0-9a-f]*|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)
   | (?P<word>[A-Za-z_]\w*)
-  | (?P<mark>MARKS)"""
+  | (?P<punctuator>PUNCTUATORS)"""
 _NONFINITE = {"inf": math.inf, "nan": math.nan}
 BOOLEANS = {"false": False, "true": True}
 
@@ -34,30 +35,30 @@ def print_value(value: AttrValue) -> str:
 class Tokens:
     """tokens: (kind, text, offset) of each; at: the index of the next one. Methods read what they are named after, or raise ParseError.
 
-    language: of the text, for messages. marks: a regular expression of the marks; unless '#' is one, it begins a comment. name: of the
+    language: of the text, for messages. punctuators: a regular expression; unless '#' is one of them, it begins a comment. name: of the
     file, or ''.
     """
 
-    def __init__(self, text: str, language: str, marks: str, name: str = "") -> None:
+    def __init__(self, text: str, language: str, punctuators: str, name: str = "") -> None:
         self.text, self.name, self.at = text, name, 0
         self.tokens: list[tuple[str, str, int]] = []
-        comment = "" if "#" in marks else r"|\#.*"
-        pattern, pos = re.compile(_TOKEN.replace("COMMENT", comment).replace("MARKS", marks), re.VERBOSE), 0
+        comment = "" if "#" in punctuators else r"|\#.*"
+        pattern, pos = re.compile(_TOKEN.replace("COMMENT", comment).replace("PUNCTUATORS", punctuators), re.VERBOSE), 0
         while pos < len(text):
             token = pattern.match(text, pos)
             if token is None:
-                self.fail(f"a token of {language}", pos)
+                self.syntax_error(f"a token of {language}", pos)
             if token.lastgroup != "skip":
                 self.tokens.append((str(token.lastgroup), token[0], pos))
             pos = token.end()
         self.tokens.append(("end", "the end of the text", len(text)))
 
-    def fail(self, expected: str, offset: int | None = None, hint: str = "") -> NoReturn:
+    def syntax_error(self, expected: str, offset: int | None = None, hint: str = "") -> NoReturn:
         """Raise a ParseError that shows the line with a caret under the offset (default: the next token)."""
-        self.refuse(f"expected {expected}{f' ({hint})' if hint else ''}", offset)
+        self.semantic_error(f"expected {expected}{f' ({hint})' if hint else ''}", offset)
 
-    def refuse(self, what: str, offset: int | None = None, fix: str = "") -> NoReturn:
-        """Raise a ParseError about text that is well-formed (default: the next token) but not allowed."""
+    def semantic_error(self, what: str, offset: int | None = None, fix: str = "") -> NoReturn:
+        """Raise a ParseError about text (default: the next token) whose syntax is right, but not its content."""
         pos = self.tokens[self.at][2] if offset is None else offset
         start = self.text.rfind("\n", 0, pos) + 1
         line = self.text[start:].split("\n", 1)[0]
@@ -67,7 +68,7 @@ class Tokens:
 
     @property
     def kind(self) -> str:
-        """Of the next token: string, number, word, mark or end."""
+        """Of the next token: string, number, word, punctuator or end."""
         return self.tokens[self.at][0]
 
     @property
@@ -81,7 +82,7 @@ class Tokens:
 
     def peek(self, text: str) -> bool:
         kind, word, _ = self.tokens[self.at]
-        return word == text and kind in ("mark", "word")
+        return word == text and kind in ("punctuator", "word")
 
     def accept(self, text: str) -> bool:
         if self.peek(text):
@@ -91,10 +92,10 @@ class Tokens:
 
     def expect(self, text: str) -> None:
         if not self.accept(text):
-            self.fail(f"'{text}'")
+            self.syntax_error(f"'{text}'")
 
     def key(self, word: str) -> bool:
-        """Consumes `word=` when it comes next."""
+        """Consumes `word=` if the word is next; an error where no "=" follows it."""
         if not self.accept(word):
             return False
         self.expect("=")
@@ -103,7 +104,7 @@ class Tokens:
     def take(self, kind: str, expected: str) -> str:
         next_kind, text, _ = self.tokens[self.at]
         if next_kind != kind:
-            self.fail(expected)
+            self.syntax_error(expected)
         self.at += 1
         return text
 
@@ -112,7 +113,7 @@ class Tokens:
         word = self.take("word", expected)
         if word not in known:
             self.at -= 1
-            self.fail(expected, hint=did_you_mean(word, known))
+            self.syntax_error(expected, hint=did_you_mean(word, known))
         return known[word]
 
     def boolean(self) -> bool:
@@ -123,12 +124,12 @@ class Tokens:
         if self.kind == "number" and self.next.isdigit():
             return sign * int(self.take("number", expected))
         self.at = start
-        return self.fail(expected)
+        return self.syntax_error(expected)
 
     def at_number(self, further: int = 0) -> bool:
         """Whether the token that is `further` after the next one is a number or its sign."""
         kind, text, _ = self.tokens[self.at + further]
-        return kind == "number" or text in _NONFINITE or (kind, text) == ("mark", "-")
+        return kind == "number" or text in _NONFINITE or (kind, text) == ("punctuator", "-")
 
     def number(self) -> int | float:
         sign = -1 if self.accept("-") else 1
@@ -145,14 +146,14 @@ class Tokens:
             return str(json.loads(text))
         except json.JSONDecodeError:
             self.at -= 1
-            self.fail("a string with JSON's escapes")
+            self.syntax_error("a string with JSON's escapes")
 
     def listed(self, item: Callable[[], T], closing: str) -> tuple[T, ...]:
-        """Items between commas up to the closing mark, which is consumed."""
+        """Comma-separated items up to the closing punctuator, which is consumed."""
         items: list[T] = []
         while not self.accept(closing):
             if items and not self.accept(","):
-                self.fail(f"',' or '{closing}'")
+                self.syntax_error(f"',' or '{closing}'")
             items.append(item())
         return tuple(items)
 
@@ -171,4 +172,4 @@ class Tokens:
             return tuple(float(n) for n in numbers) if any(isinstance(n, float) for n in numbers) else numbers
         if self.kind == "word":
             return self.boolean()
-        return self.fail("a value: true, false, a number, a string or a list of numbers")
+        return self.syntax_error("a value: true, false, a number, a string or a list of numbers")

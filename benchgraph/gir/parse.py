@@ -52,8 +52,8 @@ class _Parser(Tokens):
         settings = read_fields(self, Graph, "{", GRAPH_SYNTAX)
         nodes = list[Node]()
         while not self.accept("return"):
-            if self.kind != "mark" or self.next != "%":
-                self.fail("a value: '%1: dtype[dims] = ...', or 'return'")
+            if self.kind != "punctuator" or self.next != "%":
+                self.syntax_error("a value: '%1: dtype[dims] = ...', or 'return'")
             nodes += self.line()
         outs, open_layouts = list[int](), list[tuple[int, Layout | None]]()
         while not outs or self.accept(","):
@@ -62,10 +62,10 @@ class _Parser(Tokens):
                 open_layouts.append((outs[-1], self.wanted()))
         self.expect("}")
         if self.kind != "end":
-            self.fail("nothing after the closing '}'")
+            self.syntax_error("nothing after the closing '}'")
         for id, offset in self.mentioned.items():
             if id not in self.declared:
-                self.refuse(f"no value is called %{id}", offset, "declare it where it is made: '%1: f32[4,8] = ...'")
+                self.semantic_error(f"no value is called %{id}", offset, "declare it where it is made: '%1: f32[4,8] = ...'")
         settled = {*ins, *outs} - {id for id, _ in open_layouts}
         values = tuple(self.completed(id, is_border=id in settled) for id in sorted(self.declared))
         return Graph(values, tuple(nodes), ins, tuple(outs), tuple(open_layouts), **settings)
@@ -84,7 +84,7 @@ class _Parser(Tokens):
         if self.accept("any"):
             self.expect("layout")
             return None
-        return self.layout() or self.fail("'any layout' or a layout such as Ba64b")
+        return self.layout() or self.syntax_error("'any layout' or a layout such as Ba64b")
 
     def layout(self) -> Layout | None:
         """The layout whose tag comes next, if one does."""
@@ -115,9 +115,11 @@ class _Parser(Tokens):
         made = _Declared(Value(id, dtype, shape, layout, constness, strides), offset, has_constness, has_strides)
         before = self.declared.setdefault(id, made)
         if replace(before.value, literal=None, view=None) != made.value:
-            self.refuse(f"%{id} was declared otherwise before", offset, "make both declarations the same")
+            self.semantic_error(f"%{id} was declared otherwise before", offset, "make both declarations the same")
         if layout.rank != len(shape):
-            self.refuse(f"the layout {layout} is of {layout.rank} dims, %{id} has {len(shape)}", offset, "write a letter for each dim")
+            self.semantic_error(
+                f"the layout {layout} is of {layout.rank} dims, %{id} has {len(shape)}", offset, "write a letter for each dim"
+            )
         return id
 
     def line(self) -> list[Node]:
@@ -136,7 +138,7 @@ class _Parser(Tokens):
         self.expect("=")
         offset, word = self.offset, self.take("word", "an op: 'Kind(%1, %2)', 'const', 'reads' or 'writes'")
         if word in ("const", "reads", "writes") and untyped:
-            self.fail("': dtype[dims]'", untyped)
+            self.syntax_error("': dtype[dims]'", untyped)
         if word == "const":
             self.change(outs[0], literal=self.literal(self.declared[outs[0]].value))
             return []
@@ -146,7 +148,7 @@ class _Parser(Tokens):
         self.expect("(")
         ins = self.listed(self.mention, ")")
         if self.is_kind(word, offset, must_be=not untyped):
-            return [Op(word, ins, tuple(outs), self.attrs(word))] if not untyped else self.fail("': dtype[dims]'", untyped)
+            return [Op(word, ins, tuple(outs), self.attrs(word))] if not untyped else self.syntax_error("': dtype[dims]'", untyped)
         settings = read_fields(self, FusedOp, "{", FUSED_SYNTAX)
         stages = list[Stage]()
         while not self.accept("}"):
@@ -168,7 +170,7 @@ class _Parser(Tokens):
             content = raw(self.element(), v.dtype) * size
         if len(content) != v.dtype.nbytes(size):
             fix = "write one number for all elements, a list of all in [], or their bytes after 0x"
-            self.refuse(f"%{v.id} has {size} elements, {v.dtype.nbytes(size)} bytes; here are {len(content)} bytes", offset, fix)
+            self.semantic_error(f"%{v.id} has {size} elements, {v.dtype.nbytes(size)} bytes; here are {len(content)} bytes", offset, fix)
         return Literal(v.dtype, v.shape, content)
 
     def element(self) -> float:
@@ -193,7 +195,7 @@ class _Parser(Tokens):
             spec(word)
         except NoSuchOpKind as bad:
             if must_be:
-                self.refuse(bad.what, offset, bad.fix or "'benchgraph ops' lists the kinds")
+                self.semantic_error(bad.what, offset, bad.fix or "'benchgraph ops' lists the kinds")
             return False
         return True
 
@@ -218,8 +220,8 @@ class _Parser(Tokens):
         ops, anchors = list[Op](), list[Anchor]()
         while not self.accept("}"):
             if not self.peek("%"):
-                self.fail("an op, or '}'")
-            (op,) = self.line() or (self.fail("an op"),)
+                self.syntax_error("an op, or '}'")
+            (op,) = self.line() or (self.syntax_error("an op"),)
             assert isinstance(op, Op)
             ops.append(op)
             self.expect("at")

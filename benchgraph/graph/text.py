@@ -114,7 +114,7 @@ class _Parser(Tokens):
         while not self.accept("}"):
             ops.append(self.op())
         if self.kind != "end":
-            self.fail("nothing after the closing '}'")
+            self.syntax_error("nothing after the closing '}'")
         return Graph(tuple(ops), engine, fpmath, apply_to_int, version, inputs, outputs)
 
     def op(self) -> Op:
@@ -144,7 +144,7 @@ class _Parser(Tokens):
         id = self.integer("a tensor id")
         if not self.accept(":"):
             if id not in self.seen:
-                self.fail(f"': dtype[dims]', for tensor {id} has not been described", start)
+                self.syntax_error(f"': dtype[dims]', for tensor {id} has not been described", start)
             return self.seen[id]
         dtype = self.choose({d.value: d for d in GRAPH_DTYPES}, "a data type")
         self.expect("[")

@@ -119,13 +119,15 @@ class _Parser(Tokens):
     def named(self, name: str, offset: int) -> ir.Tensor | ir.Var:
         if name not in self.scope:
             near = did_you_mean(name, self.scope)
-            self.refuse(f"no tensor or loop variable is called '{name}' here", offset, near or "declare it by 'alloc', or as a parameter")
+            self.semantic_error(
+                f"no tensor or loop variable is called '{name}' here", offset, near or "declare it by 'alloc', or as a parameter"
+            )
         return self.scope[name]
 
     def tensor_at(self) -> ir.Tensor:
         offset = self.offset
         t = self.named(self.take("word", "a tensor"), offset)
-        return t if isinstance(t, ir.Tensor) else self.fail("a tensor, not a loop variable", offset)
+        return t if isinstance(t, ir.Tensor) else self.syntax_error("a tensor, not a loop variable", offset)
 
     # -- statements
 
@@ -148,10 +150,10 @@ class _Parser(Tokens):
 
     def statement(self) -> ir.Stmt:
         word = self.next
-        if word in self.statements and word not in self.scope and self.kind in ("mark", "word"):
+        if word in self.statements and word not in self.scope and self.kind in ("punctuator", "word"):
             self.at += 1
             return self.statements[word]()
-        return self.store() if self.kind == "word" else self.fail("a statement, or '}'")
+        return self.store() if self.kind == "word" else self.syntax_error("a statement, or '}'")
 
     def loop(self, kind: ir.LoopKind) -> ir.For:
         for word in kind.value.split()[1:]:
@@ -205,7 +207,7 @@ class _Parser(Tokens):
         start, extents = self.offset, self.extents()
         names = ("m", "n", "k", *map(batch_axis, range(len(extents) - 3)))
         if set(extents) != set(names):
-            self.fail(f"the extents of {', '.join(names) if len(extents) > 3 else 'm, n and k'}", start)
+            self.syntax_error(f"the extents of {', '.join(names) if len(extents) > 3 else 'm, n and k'}", start)
         (src, wei, acc), batch = BRGEMM_AXES, names[3:]
         dst = self.slice(acc)
         accumulates = self.accept("+=")
@@ -239,7 +241,7 @@ class _Parser(Tokens):
     def pack(self, *, is_transpose: bool) -> ir.Pack:
         start, extents = self.offset, self.extents()
         if set(extents) != set(PACK_AXES):
-            self.fail("the extents of k and n", start)
+            self.syntax_error("the extents of k and n", start)
         dst = self.slice(PACK_AXES)
         self.expect("=")
         return ir.Pack(self.slice(PACK_AXES), dst, **extents, transposes=is_transpose)
@@ -277,7 +279,7 @@ class _Parser(Tokens):
             if least <= SUM and self.accept(":+"):
                 lanes = self.integer("lanes")
                 e = ir.Ramp(e, self.integer("a step") if self.accept("*") else 1, lanes)
-            op = _OPERATORS.get(self.next) if self.kind in ("mark", "word") else None
+            op = _OPERATORS.get(self.next) if self.kind in ("punctuator", "word") else None
             if op is None or PRECEDENCE[op] < least:
                 return e
             self.at += 1
@@ -314,9 +316,9 @@ class _Parser(Tokens):
         args = self.listed(self.expr, ")")
         calls = _CALLS | {word: (1, partial(ir.Broadcast, lanes=int(word[1:])))} if _LANES.fullmatch(word) else _CALLS
         if word not in calls:
-            self.fail("a function", offset, did_you_mean(word, [*calls, *_DTYPES]))
+            self.syntax_error("a function", offset, did_you_mean(word, [*calls, *_DTYPES]))
         count, make = calls[word]
-        return make(*args) if len(args) == count else self.fail(f"{word} of {count} operands, not {len(args)}", offset)
+        return make(*args) if len(args) == count else self.syntax_error(f"{word} of {count} operands, not {len(args)}", offset)
 
     def converted(self, dtype: DType) -> ir.Expr:
         """`s32(3)` is a constant, `s32(x)` and `s32((3))` are casts."""
