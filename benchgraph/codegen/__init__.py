@@ -20,7 +20,7 @@ post_ops.py             its post-ops
 amx.py                  the batch-reduce GEMM, on tile registers (AMX)
 tile_plan.py            how it splits rows, columns and k into tiles
 tile_registers.py       instructions and shapes of tile registers
-pack.py                 weights to column panels
+pack.py                 packs a matrix in B panels, in groups along k
 transpose.py            transposing copies
 shuffles.py             interleaving and transposition of vectors
 """

@@ -38,13 +38,14 @@ def products(func: Func, target: Target) -> dict[int, MicrokernelCall]:
 
 
 def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mapping[str, ir.Function]) -> Iterator[ir.Module]:
-    """Modules that define them, unless they are in `defined`, each as soon as it is complete. A family of kernels shares a module."""
-    families = dict[str, list[Kernel]]()
+    """Modules that define them, unless they are in `defined`, each as soon as it is complete. Kernels of one shared name are in one
+    module."""
+    by_shared_name = dict[str, list[Kernel]]()
     for kernel in wanted:
-        families.setdefault(kernel.shared_name, []).append(kernel)
+        by_shared_name.setdefault(kernel.shared_name, []).append(kernel)
     module = ir.Module(name, defined)
-    for shared_name in families.values():
-        for kernel in shared_name:
+    for kernels_of_name in by_shared_name.values():
+        for kernel in kernels_of_name:
             microkernel.define(module, kernel, target)
         if module.instructions >= MODULE_INSTRUCTIONS:
             yield module

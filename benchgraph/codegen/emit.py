@@ -70,7 +70,7 @@ def _module(func: Func, target: Target, calls: Calls) -> ir.Module:
 
 
 def _attributes(func: Func) -> tuple[str, ...]:
-    """Of func and its tasks. One that runs once is not optimised, which takes LLVM a fifth of the time (docs/measurements/codegen.md).
+    """Of func and its tasks. Init runs rarely, so it is not optimised: LLVM then takes a fifth of the time (docs/measurements/codegen.md).
     Packing and products are functions of their own, and are always optimised."""
     return ("nounwind", "noinline", "optnone") if func.runs_once else ("nounwind",)
 

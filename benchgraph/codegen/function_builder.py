@@ -73,8 +73,8 @@ def memories(module: ir.Module, func: Func) -> dict[str, ir.Memory]:
 
 @dataclass(frozen=True)
 class Call:
-    """function(pointers to these elements, integers, loop variables, values of registers). shapes: of the tile registers, if the task sets
-    them."""
+    """function(pointers to these elements, integers, loop variables, values of registers). shapes: the configuration of tile registers that
+    the task must load; None for functions that use none."""
 
     function: ir.Function
     pointers: tuple[tuple[Tensor, Expr], ...]
@@ -207,12 +207,12 @@ class FunctionBuilder:
     def _store_non_temporal(self, t: Tensor, at: ir.Value, stored: ir.Value) -> None:
         """Non-temporal stores write whole cache lines, and the alignment of a user's tensor is known at run time only.
 
-        Floats narrower than 32 bits are hidden from LLVM 22 as words: it drops the non-temporal hint of a vector of bfloat or half.
+        Floats narrower than 32 bits pass through empty assembly as i64: LLVM 22 drops the non-temporal hint of a vector of bfloat or half.
         """
         b, self.has_non_temporal_stores = self.builder, True
         if t.dtype.is_float and t.dtype.bits < I32.width and self.target.lanes == LINE_LANES:
-            words = ir.VectorType(I64, LINE_BYTES * 8 // I64.width)
-            stored = b.asm(ir.FunctionType(words, [words]), "", "=v,0", [b.bitcast(stored, words)])
+            integers = ir.VectorType(I64, LINE_BYTES * 8 // I64.width)
+            stored = b.asm(ir.FunctionType(integers, [integers]), "", "=v,0", [b.bitcast(stored, integers)])
         within = b.and_(b.ptrtoint(self.bases[_base(t)], I64), I64(LINE_BYTES - 1))
         with b.if_else(b.icmp_signed("==", within, I64(0))) as (aligned, otherwise):
             with aligned:
@@ -233,7 +233,7 @@ class FunctionBuilder:
         return call(self.builder, name, type, [where, I32(_align(t)), self._mask(mask, lanes), constant(type, 0)], self.memory(t))
 
     def _strided_load(self, t: Tensor, at: ir.Value, stride: int, lanes: int, mask: ir.Value | None) -> ir.Value:
-        """Every stride-th unit, by shuffles of dense loads: four times faster than a gather."""
+        """Every stride-th unit, by shuffles of dense loads, which are faster than a gather."""
         b, reach = self.builder, (lanes - 1) * stride + 1
         if mask is not None:
             wide = [-(-i // stride) if i < reach else lanes for i in range(lanes * stride)]  # units before a lane have its mask

@@ -45,9 +45,9 @@ class Kernel:
     Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
     Columns of wei are a group of elements along k apart; wei_row_stride is the distance of groups. src_col_stride is 1 for groups of more
-    than one element. prefetches: what is prefetched by the way. post_ops: applied to acc, which is not stored then. tiles_configured: the
-    caller has set the shapes of the tile registers. reads_past_k: src is of integers, and may be read to the end of the group that k ends
-    in, whatever is there.
+    than one element. prefetches: memory that is prefetched into L2 while the kernel runs. post_ops: applied to acc, which is not stored
+    then. tiles_configured: the caller has set the shapes of the tile registers. reads_past_k: src is of integers, and may be read to the
+    end of the group that k ends in, whatever is there.
     """
 
     m: int
@@ -90,7 +90,7 @@ class Kernel:
             *(p.name for p in self.prefetches),
             "" if self.post_ops is None else self.post_ops.name,
             "_tiles" * self.tiles_configured,
-            "_more" * self.reads_past_k,
+            "_past_k" * self.reads_past_k,
         )
         return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
 
@@ -101,7 +101,8 @@ class Kernel:
 
     @property
     def shared_name(self) -> str:
-        """Equal for kernels that may share their code, which takes the first axis of the batch as an argument (`microkernel.define`)."""
+        """The name of the code that kernels share if they differ only in the first axis of the batch, which is its argument
+        (`microkernel.define`)."""
         return replace(self, batch=self.batch[1:]).name
 
     @property
@@ -113,8 +114,8 @@ class Kernel:
 def canonicalise(kernel: Kernel) -> Kernel:
     """The same product with fewer batch axes, so that more products share a kernel.
 
-    An axis of the batch that continues along the next one, or along k, is merged with it. Where k is 1, the last axis becomes k. An axis is
-    not merged with a k that ends within a group.
+    An axis of the batch whose strides make it contiguous with the next axis, or with k, is merged with it, unless k ends within a group.
+    Where k and the group are 1, the last axis becomes k. With post-ops acc is not stored, so that acc_row_stride is 0.
     """
     axes: list[BatchAxis] = []
     for axis in (a for a in kernel.batch if a[0] > 1):

@@ -46,7 +46,7 @@ def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
         return known
     function, builder = _new_function(module, kernel.name, kernel)
     if kernel.batch:
-        builder.call(_define_family(module, kernel, target), [*function.args, *map(I64, kernel.batch[0])], tail=True)
+        builder.call(_define_shared(module, kernel, target), [*function.args, *map(I64, kernel.batch[0])], tail=True)
     else:
         _emitter(kernel, target)(builder, kernel, target).emit(function.args)
     builder.ret_void()
@@ -90,7 +90,7 @@ def _unroll_factor(kernel: Kernel, panels: Panels, target: Target) -> int:
     return max(groups if kernel.m <= panels.rows and groups <= SIDE_BY_SIDE else min(groups, 2), 1)
 
 
-def _define_family(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
+def _define_shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """The function void (`Kernel.arguments`, i64 extent, i64 src stride, i64 wei stride) of this kernel, for any first axis of the batch.
 
     The layers of a network often differ in that axis alone, and LLVM takes as long for a kernel as for all the code around it.

@@ -16,7 +16,7 @@ from benchgraph.codegen.kernel import BatchAxis, Kernel, PrefetchStream
 from benchgraph.codegen.post_ops import PostOpEmitter
 from benchgraph.machine.target import LINE_BYTES, Target
 
-# (src, wei, carried) -> carried: the state of the prefetches, then what else the loops carry
+# (src, wei, carried) -> carried: values that loops carry: of each prefetch stream the next address (and the steps left of a part), then acc
 ReduceEntry: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
 
 SRC, WEI, ACC = 0, 1, 2

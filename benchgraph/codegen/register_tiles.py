@@ -1,4 +1,4 @@
-"""How a microkernel splits its columns into panels of vectors and its rows into register tiles.
+"""How a microkernel splits its columns into register panels, a few vectors wide, and its rows into register tiles.
 
 docs/measurements/microkernel.md has the measurements behind it.
 """
@@ -18,7 +18,7 @@ from benchgraph.tir.groups import DTypes
 
 @dataclass(frozen=True)
 class Panels:
-    """`count` neighbouring column panels of `columns` columns and `vectors` vectors, the last of which may be partly used.
+    """`count` neighbouring register panels of `columns` columns and `vectors` vectors, the last of which may be partly used.
 
     rows: the most rows of a register tile; the tiles are even_split(m, rows).
     """
@@ -43,7 +43,8 @@ def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
 def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, has_partial_vector: bool = False) -> int:
     """The most rows of a register tile this many vectors wide.
 
-    Accumulators take up to three quarters of the registers, less where a step needs more than a quarter, or the last vector a mask. Rows of
+    Accumulators take up to three quarters of the registers, less where a step needs more than a quarter, where the mask of a partial vector
+    counts too (on AVX2 it is in a vector register). Rows of
     src that fall in the same sets of L1 are at most as many as it has ways.
     """
     each, others = registers(dtypes, target.isa)
@@ -52,7 +53,7 @@ def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: i
 
 
 def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_stride: int, reloads_wei: bool = False) -> tuple[Panels, ...]:
-    """How n is split into column panels of whole vectors, left to right.
+    """How n is split into register panels of whole vectors, left to right.
 
     m: rows of src, src_row_stride elements apart. reloads_wei: L1 does not keep wei from one tile of rows to the next.
     """

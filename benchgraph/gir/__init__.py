@@ -30,7 +30,7 @@ row_blocks.py           rows of a task, blocks of scores, one nest or two
 l2_blocking.py          batch entries that share weights while L2 holds them
 packed_blocks.py        the size of a block of weights that is packed on the fly
 anchors.py              where post-ops run: the anchor cost table
-task_grid.py            rows and columns of a lone product as tasks
+task_grid.py            rows and columns of a nest's only product as tasks
 search_space.py         every legal choice, for tuning
 
 passes/                 one file per pass, and the PIPELINE

@@ -1,8 +1,9 @@
-"""Rows and columns of a lone product as tasks: the grid with the least data movement, MPN x NPN in the Graph Compiler paper's words.
+"""Rows and columns of the only product of a nest as tasks: the grid with the least data movement, MPN x NPN in the Graph Compiler paper's
+words.
 
-With tasks of whole rows every core reads all weights; with tasks of single panels each reads a part of them, but all rows of src. Cores
-take tasks in order, panel by panel, so one with fewer panels than a row of blocks keeps its rows and streams its panels. Measurements:
-docs/measurements/task-grid.md.
+With tasks of whole rows every core reads all weights; with tasks of single panels each reads a part of them, but all rows of src. Tasks are
+ordered by blocks of rows, and by panels within them; a core whose share is less than all panels of a block of rows reads that block of src
+once, and each of its panels once. Measurements: docs/measurements/task-grid.md.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ TOLERANCE = 0.05  # costs that differ by less are equal: the grid with the most 
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """mb: rows of a task. split_n: each panel is a task. cost: of one core, in weighted bytes or rows times vectors."""
+    """mb: rows of a task. split_n: each panel is a task. cost: of one core, in weighted bytes (anchors.py) or rows times vectors."""
 
     mb: int
     split_n: bool
     cost: float
 
 
-def cut_rows_of_short_sums(p: Product, block: RowBlock, target: Target) -> RowBlock:
-    """The rows of a task of a lone product, cut evenly if its sums are short."""
+def split_rows_of_short_sums(p: Product, block: RowBlock, target: Target) -> RowBlock:
+    """The rows of a task of a product that is alone in its nest, split evenly if its sums have few terms: the prefetcher of a core that
+    writes a tall block fetches the rows below from the core that writes those (docs/measurements/task-grid.md)."""
     most = table(target).rows_of_short_sums
     if not p.is_row_wise or prod(p.reduced) > table(target).short_sum_terms or block.mb <= most:
         return block

@@ -1,4 +1,4 @@
-"""What every Graph IR graph satisfies. A violation is a bug of the compiler, and names the op."""
+"""What every Graph IR graph satisfies. A violation is a bug of the compiler, and names the op or value."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check(g: Graph, op: Op, written: _Written) -> None:
         if not written.has(v):
             raise GirError(f"{op.kind} reads %{v} before it is written", where="Graph IR", shown=print_gir(g))
         if not g.value(v).is_constant and (constant := next((out for out in op.outs if g.value(out).is_constant), None)) is not None:
-            raise GirError(f"{op.kind} makes the constant %{constant} of %{v}, which is none", where="Graph IR", shown=print_gir(g))
+            raise GirError(f"{op.kind} makes the constant %{constant} of %{v}, which is not constant", where="Graph IR", shown=print_gir(g))
     for v in op.outs:
         view = g.value(v).view
         if view is not None and not view.inverse:

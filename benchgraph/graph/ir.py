@@ -156,4 +156,4 @@ class Graph:
         return replace(self, ops=tuple(replace(op, inputs=ins, outputs=outs) for op, ins, outs in sides))
 
 
-END = "End"  # marks its input as an output of the graph; not an operation
+END = "End"  # marks its input as an output of the graph; computes nothing

@@ -10,7 +10,7 @@ verdict.py              compares outputs with the reference: right, wrong, or pr
 saved_failures.py       --save-failures: a folder per failed case
 implementations.py      what each contender ran on; --check-ref-impl
 localise.py             the first wrong op of a case, alone or within its partition
-framework_check.py      the same through the framework layer
+framework_check.py      compares outputs of the framework layer with the reference
 latency.py              the overhead of the framework layer at batch 1 (python -m)
 built.py                compiles a contender's graph and binds it to memory
 timing.py               mode P: measures contenders, interleaved
@@ -27,7 +27,7 @@ outputs.py              destinations of results
 standard_streams.py     standard output and error that fail
 interrupt.py            signals that end a run
 isolate.py              --jobs: cases in worker processes
-worker.py               a worker process
+worker.py               a worker process, and its parent's handle of it: deadlines, kill
 command_words.py        the words after commands
 ab/                     two versions, checked and timed against each other
 """

@@ -1,4 +1,5 @@
-"""A case's journey, in order: read and override, cut, compile, fill, bind, execute, compare, result. Modes P and S time it: timing.py.
+"""The steps of a case, in order: read and override, partition, compile, fill, bind, execute, compare, result. Modes P and S
+time it: timing.py.
 
 Data flows through the partitions as it will in use. Each partition is compared on the data that it really received, so that the first
 wrong one is named; with several partitions the graph's outputs are also compared with the reference of the whole graph. A mistake or a

@@ -1,4 +1,4 @@
-"""A graph cut into partitions and compiled: what modes I, R, C and P share."""
+"""Partitions a graph and compiles the partitions, for all modes that compile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Mode S: exactly one execution per policy, for simulators and tracers, where whatever is not the case is in the way.
+"""Mode S: exactly one execution per contender, for simulators and tracers, which should see only the case itself.
 
-Nothing is warmed up, no input is written, no roof is measured. The partitions are called one by one with a look at the clock between, so
-that the one execution says how long each took. Constants are computed in it, as in every first execution.
+Nothing is warmed up, no input is written, no peak is measured. The partitions are timed one by one, so that the one
+execution says how long each took. Constants are computed in it, as in every first execution.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchgraph.results.result import PolicyTiming, Result, Status, Timing
 
 
 def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], bench: Bench) -> Result:
-    """Execute the graph once for every contender. Raises what cut and compile raise, InvalidArguments for several streams."""
+    """Execute the graph once for every contender. Raises what partitioning and compiling raise, InvalidArguments for several streams."""
     settings = problem.globals
     threads = threads_per_stream(settings.num_streams, current().cores, is_single=True)
     outcomes, counts, timings = Outcomes(problem, contenders), dict[str, int](), list[PolicyTiming]()
@@ -49,7 +49,7 @@ def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], be
 
 @phase("execute")
 def _once(graph: Graph, contender: Contender, partitions: tuple[Partition, ...], bench: Bench, cold: str, threads: int) -> PolicyTiming:
-    """Build for one contender, execute it once, and let its memory go."""
+    """Build for one contender, execute it once, and free its memory."""
     built = build(graph, contender, partitions, [{t.id: allocate(t) for t in graph.inputs}])
     if (cache := cold_cache(cold)).is_made:
         bench.evict(cache.victims(built.whole.data, built.whole.chain), cache.tlb_bytes, threads)()

@@ -48,7 +48,7 @@ def enduring(name: Literal["stdout", "stderr"]) -> Iterator[None]:
 
 
 def _enduring(stream: TextIO) -> TextIO:
-    """A tolerant wrapper of the stream; the stream itself if it is no file of the system's, or tolerant already."""
+    """A tolerant wrapper of the stream; the stream itself if it is not a file of the system, or tolerant already."""
     if not isinstance(stream, io.TextIOWrapper) or type(_raw(stream)) is not io.FileIO:
         return stream
     stream.flush()

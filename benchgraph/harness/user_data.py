@@ -55,7 +55,7 @@ def _read(place: str) -> dict[str, Array]:
     except OSError as bad:
         raise InvalidArguments(f"cannot be read: {bad.strerror or bad}", where=where, fix=f"give a file ({', '.join(SUFFIXES)})") from bad
     except (ValueError, EOFError, KeyError, AttributeError, BadZipFile, safetensors.SafetensorError) as bad:
-        what = f"is no file of arrays: {str(bad).splitlines()[0] if str(bad) else type(bad).__name__}"
+        what = f"is not a file of arrays: {str(bad).splitlines()[0] if str(bad) else type(bad).__name__}"
         raise InvalidArguments(what, where=where, fix=f"give one that numpy or safetensors wrote ({', '.join(SUFFIXES)})") from bad
 
 

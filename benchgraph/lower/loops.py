@@ -1,7 +1,7 @@
 """Nests without a tunable op: pointwise chains, softmax, reductions, layout ops.
 
-Kept axes are the parallel tasks. Without reductions the loops follow the memory that is written, and the innermost axes that are contiguous
-in every tensor are one long axis, cut into chunks:
+Iterations over the axes that are not reduced are the parallel tasks. Without reductions the loops follow the memory that is written, and
+the innermost axes that are contiguous in every tensor are one long axis, split into chunks:
 
     parallel for outer axes: parallel for c in ceil(n / chunk): for i in min(chunk, n - c * chunk): dst[..] = f(src[..])
 
@@ -26,13 +26,11 @@ from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, on
 from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
 # docs/measurements/lowering.md has the measurements behind these.
-TASKS = 16  # of a nest at least, where its chunks can be that small: threads then have nearly equal shares
-LANES = 16  # a task of a reduction across rows has a multiple of these columns
-MOST_COLUMNS = 768  # of such a task, as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py)
-# The instructions on a vector of a conversion and its store: repeating it is cheaper than storing the result. Values that depend on their
-# row are not worth it.
-CONVERSION = 3
-PARTS = 8  # a nest that writes a part of a tensor is parallel from so much smaller on: threads are awake for the other parts
+TASKS = 16  # of a nest at least, where its chunks can be that small: up to 16 threads then have nearly equal shares
+LANES = 16  # a task that reduces columns (over rows) has a multiple of so many columns
+MOST_COLUMNS = 768  # of such a task: as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py)
+CONVERSION = 3  # instructions on a vector of a conversion and its store: up to so many are repeated rather than stored
+PARTS = 8  # a nest that writes a part of a tensor may be smaller by this factor: threads still spin after the nests of the other parts
 
 
 class LoopNest:

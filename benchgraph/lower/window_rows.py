@@ -1,7 +1,7 @@
 """One row of windows along x: taps are unrolled in the interior of x, and loops under conditions at its borders.
 
-In the interior every tap counts; all taps are one expression, and x is a loop of affine indices. At the borders the loops over taps are
-outside of the one over x, which only conditions on x itself are inside of:
+In the interior every tap reads src; all taps are one expression, and x is a loop of affine indices. At the borders, where some taps are
+padding, loops over taps surround the loop over x, and only conditions on x stay inside it:
 
     parallel for the other axes of dst:
       if these axes are in their interiors:
@@ -9,12 +9,12 @@ outside of the one over x, which only conditions on x itself are inside of:
         for x in interior: dst[x] = finish(tap_0 op tap_1 op ...); post-ops
         [last x]
       else:
-        acc[x] = init;  for taps: if it counts: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
+        acc[x] = init;  for taps: if it reads src: for x: acc[x] = acc[x] op tap;  dst[x] = finish(acc[x]); post-ops
 
-Where taps depend on x // 2 or x % 2, even and odd x are two rows, and indices are affine in each. Where they depend on x // 21, the row is
-gathered first, and post-ops run over it in vectors. Taps whose indices are clamped to src have no conditions and are unrolled everywhere;
-in the interior of x they are read unclamped along x. An average divides by the number of elements in its window, which differs only at the
-borders, where minima and maxima of indices are not known:
+Where taps depend on x // 2 or x % 2, even and odd x are two rows, and indices are affine in each. Where indices stay non-affine (x // 21),
+a loop of gathers stores the reduced values of the row in a temporary, and post-ops run over it in vectors. Taps whose indices are clamped
+to src have no conditions and are unrolled everywhere; in the interior of x they are read unclamped along x. An average divides by the
+number of elements in its window, which differs only at the borders, where minima and maxima of indices are not known:
 
     1 / max(0, min(4*i + 5, 200) - max(4*i - 1, 0))    ->    where 1 <= i < 49: 1 / 6
 """
@@ -60,7 +60,8 @@ class WindowRow:
         anywhere = seq(begin, middle, end)
         if prod(nest.taps) > nest.storage.machine.unrolled_taps or not has_interior:
             is_known = nest.interior_condition(self.known_clamps)
-            return anywhere if is_known is None else If(is_known, anywhere, anywhere)  # simplify makes more of the first branch
+            # Both branches are equal, but simplify knows in the first that the clamps are resolved.
+            return anywhere if is_known is None else If(is_known, anywhere, anywhere)
         inside = seq(begin, self._unrolled(*interior[nest.x_axis], nest.tap), end)
         is_interior = nest.interior_condition(interior)
         return inside if is_interior is None else If(is_interior, inside, anywhere)
@@ -75,7 +76,7 @@ class WindowRow:
         nest, storage, count = self.nest, self.nest.storage, Const(end - first)
         q = storage.var("x")
         at = self._index(add(q, first))
-        values = [tap(at, place).value for place, _ in self._counting_taps]
+        values = [tap(at, place).value for place, _ in self._taps_on_src]
         reduced = reduce(nest.combine, values) if values else nest.init
         if nest.has_affine_taps or not nest.has_post_ops:
             return For(q, count, nest.store(at, reduced))
@@ -112,19 +113,19 @@ class WindowRow:
         return self.nest.ranges_with((*zip(tap, self.nest.taps, strict=True), (self._q, self.count)))
 
     @cached_property
-    def _counting_taps(self) -> list[tuple[Indices, list[Expr]]]:
-        """The taps that count somewhere in this row, each with its undecided conditions; one symbolic tap if they are too many to unroll.
-        Clamped taps count everywhere, even those that are never on src unclamped."""
+    def _taps_on_src(self) -> list[tuple[Indices, list[Expr]]]:
+        """The taps that read src somewhere in this row, each with its undecided conditions; one tap with variables for its position if they
+        are too many to unroll. Clamped taps read src everywhere, even those that are never on src unclamped."""
         if prod(self.nest.taps) > self.nest.storage.machine.unrolled_taps:
             boxes: Iterator[Indices] = iter([tuple(self.nest.storage.var("k") for _ in self.nest.taps)])
         else:
             boxes = (tuple(map(Const, tap)) for tap in product(*map(range, self.nest.taps)))
-        counting = []
+        on_src = []
         for tap in boxes:
             when = [simplify_expr(c, self._ranges(tap)) for c in self.nest.interior_tap(self._index(self._q), tap).conditions]
             if self.nest.window.unclamped is not None or all(constant(c) != 0 for c in when):
-                counting.append((tap, [c for c in when if constant(c) in (None, 0)]))
-        return counting
+                on_src.append((tap, [c for c in when if constant(c) in (None, 0)]))
+        return on_src
 
     @property
     def known_clamps(self) -> list[Interval]:
@@ -144,7 +145,7 @@ class WindowRow:
         sizes = [self.count if axis == self.nest.x_axis else extent for axis, extent in enumerate(self.nest.dst.shape)]
         intervals = [(0, size) for size in sizes]
         axes = self.nest.index(self._q)
-        for tap, when in self._counting_taps:
+        for tap, when in self._taps_on_src:
             for form in (form for condition in when for form in as_non_negative(condition)):
                 axis, first, end = interval_of(form, axes, sizes, self._ranges(tap))
                 intervals[axis] = (max(intervals[axis][0], first), min(intervals[axis][1], end))
@@ -162,7 +163,7 @@ def interval_of(form: Linear, axes: Indices, sizes: list[int], ranges: Ranges) -
 
 
 def as_non_negative(condition: Expr) -> list[Linear]:
-    """Linear forms that are all >= 0 exactly where the condition holds; for a condition that is not linear, one that is never."""
+    """Linear forms that are all >= 0 exactly where the condition holds; for a non-linear condition the constant -1, which is never >= 0."""
     match condition:
         case Binary(BinOp.lt, a, b) | Binary(BinOp.gt, b, a):
             return [linear(b).minus(linear(a)).plus(Linear({}, -1))]

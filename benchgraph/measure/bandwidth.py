@@ -1,10 +1,10 @@
 """How fast all threads read memory of a given size, from whichever cache holds it.
 
 Every thread loads its own contiguous part of a buffer in whole vectors, repeatedly, and combines them by exclusive-or. Bytes are counted
-once per load. There are no stores, so no lines are read to be overwritten or written back: the result is the read bandwidth, an upper bound
-for any mix with writes. Repetition brings the data into the smallest cache that holds them, so the buffer's size determines the level: a
-few KB are read from L1, some hundred from L2, several times the last level from memory. With the size of a case, this is the roof for
-executions on hot caches; memory's is the roof for cold ones.
+once per load. Nothing is stored to the buffer, so no lines are read to be overwritten or written back: the result is the read bandwidth, an
+upper bound for any mix with writes. Repetition brings the data into the smallest cache that holds them, so the buffer's size determines the
+level: a few KB are read from L1, some hundred from L2, several times the last level from memory. Measured at a case's working-set size, it
+bounds executions on hot caches; measured beyond all caches, executions on cold ones.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from benchgraph.runtime.code import Code
 from benchgraph.runtime.jit import jit
 from benchgraph.runtime.memory import aligned, mapped
 
-LOADS = 8  # vectors in flight: two loads per cycle, and each exclusive-or waits for the one before it in its chain
-MEMORY_FACTOR = 4  # STREAM's rule: a buffer of four last-level caches leaves nothing of one turn for the next
+LOADS = 8  # independent chains of exclusive-ors, so that no load waits for the result of another
+MEMORY_FACTOR = 4  # STREAM's rule: a buffer of four last-level caches leaves nothing of one pass for the next
 
 
 class BandwidthProbe:
@@ -69,7 +69,7 @@ declare void @{parallel}(ptr, ptr, i64)
 
 define internal void @burst(ptr %region, i64 %begin, i64 %end, i64 %thread) {{
 entry:
-  %turns = load i64, ptr %region
+  %passes = load i64, ptr %region
   %share.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 1
   %share = load i64, ptr %share.at
   %buffer.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 2
@@ -80,23 +80,23 @@ entry:
   %from = getelementptr i8, ptr %buffer, i64 %first
   %shares = sub i64 %end, %begin
   %bytes = mul i64 %shares, %share
-  br label %turn
-turn:
-  %t = phi i64 [0, %entry], [%t.next, %turned]
+  br label %pass
+pass:
+  %t = phi i64 [0, %entry], [%t.next, %passed]
 {outer_phis}
   br label %line
 line:
-  %i = phi i64 [0, %turn], [%i.next, %line]
+  %i = phi i64 [0, %pass], [%i.next, %line]
 {inner_phis}
   %at = getelementptr i8, ptr %from, i64 %i
 {loads}
   %i.next = add i64 %i, {step}
   %more = icmp slt i64 %i.next, %bytes
-  br i1 %more, label %line, label %turned
-turned:
+  br i1 %more, label %line, label %passed
+passed:
   %t.next = add i64 %t, 1
-  %again = icmp slt i64 %t.next, %turns
-  br i1 %again, label %turn, label %done
+  %again = icmp slt i64 %t.next, %passes
+  br i1 %again, label %pass, label %done
 done:
 {sum}
   %offset = mul i64 %begin, {line_bytes}
@@ -105,9 +105,9 @@ done:
   ret void
 }}
 
-define void @run(i64 %turns, i64 %share, i64 %threads, ptr %buffer, ptr %sums) {{
+define void @run(i64 %passes, i64 %share, i64 %threads, ptr %buffer, ptr %sums) {{
   %region = alloca {{i64, i64, ptr, ptr}}
-  store i64 %turns, ptr %region
+  store i64 %passes, ptr %region
   %share.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 1
   store i64 %share, ptr %share.at
   %buffer.at = getelementptr {{i64, i64, ptr, ptr}}, ptr %region, i64 0, i32 2
@@ -143,8 +143,8 @@ def _code(threads: int, target: Target, runtime: str | None) -> Code:
         step=LOADS * vector,
         line_bytes=LINE_BYTES,
         last=LOADS - 1,
-        outer_phis="\n".join(f"  %o{k} = phi {type} [zeroinitializer, %entry], [%y{k}, %turned]" for k in each),
-        inner_phis="\n".join(f"  %x{k} = phi {type} [%o{k}, %turn], [%y{k}, %line]" for k in each),
+        outer_phis="\n".join(f"  %o{k} = phi {type} [zeroinitializer, %entry], [%y{k}, %passed]" for k in each),
+        inner_phis="\n".join(f"  %x{k} = phi {type} [%o{k}, %pass], [%y{k}, %line]" for k in each),
         loads="\n".join(loads),
         sum="\n".join(f"  %z{k} = xor {type} {f'%z{k - 1}' if k else 'zeroinitializer'}, %y{k}" for k in each),
     )

@@ -11,7 +11,7 @@ from benchgraph.core.progress import report_progress
 from benchgraph.library.protocol import Chain
 
 MIN_SAMPLE_S = 20e-3  # long enough to make cache contents left by other samplers, and the clock's resolution, negligible
-AGREEING = 3  # consecutive samples that must last so long to end the calibration
+AGREEING = 3  # consecutive samples that must each last MIN_SAMPLE_S to end the calibration
 LEAST_ROUNDS = 5  # benchdnn's
 
 
@@ -86,7 +86,7 @@ S = TypeVar("S", Hot, Called)
 
 
 def calibrate(chain: Chain, clock: Callable[[], float], streams: int = 1) -> Hot:
-    """Execute once to warm up (which computes constants), then choose as many executions as a sample of MIN_SAMPLE_S takes."""
+    """Execute once to warm up (which computes constants), then double the executions of a sample until it lasts MIN_SAMPLE_S."""
     chain.run(1)
     return _lasting(Hot(chain, 1, clock, streams))
 

@@ -34,7 +34,7 @@ def _existing(path: Path, where: str) -> str:
     if exists(path) and path.is_dir():
         path = path / SONAME
     if not is_file(path):
-        what = f"{path} is no file" if exists(path) or os.path.islink(path) else f"there is no file {path}"
+        what = f"{path} is not a file" if exists(path) or os.path.islink(path) else f"there is no file {path}"
         raise InvalidArguments(what, where=where, fix=f"give the path of {SONAME}")
     return str(path.resolve().parent / path.name)
 

@@ -109,7 +109,7 @@ class OneDnn:
     def caller(
         self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Callable[[], None] | None:
-        """None: no Python program runs in its process."""
+        """None: a Python program here cannot call the library, which is in another process, on its own arrays."""
         return None
 
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
@@ -219,7 +219,7 @@ class Chain:
         return ()
 
     def run(self, times: int) -> float:
-        """Execute all steps in order, so many times. Returns the seconds of the native loop, measured there.
+        """Execute all steps in order, so many times. Returns the seconds of the native loop, measured in oneDNN's process.
 
         Before the first time, each of several steps is executed on its own, to fill the values between them.
         """

@@ -16,10 +16,10 @@ A point of an integer or boolean tensor passes when it is equal. After inexact a
 at most max(1/1024, rtol) of all, or one: sums that differ in their last bits occasionally fall on different sides of a tie.
 
 A graph with bf16 or f16 between its ops has two right results, and ties and cancellation have several (accepted_results.py). So have rows
-that declare it for values beyond f32 (OpSpec.in_f32), such as the squares of a norm of 1e19. Subnormal bf16 numbers may be flushed to 0 by
-any arithmetic, including exact ops (evaluate.InF32).
+that declare it for values beyond f32 (Semantics.f32_alternatives), such as the squares of a norm of 1e19. Subnormal bf16 numbers may be
+flushed to 0 by any arithmetic, including exact ops (evaluate.InF32).
 
-Zeros prove little. An output that passes but has more zeros than the op that made it should produce is mistrusted (OpSpec.zero_limit).
+Zeros prove little. An output that passes but has more zeros than the op that made it should produce is mistrusted (Testing.zero_limit).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Disturbance(Protocol):
 
 @dataclass
 class InF32:
-    """Results that f32 arithmetic may give instead of the reference (OpSpec.in_f32), one variant at a time.
+    """Results that f32 arithmetic may give instead of the reference (Semantics.f32_alternatives), one variant at a time.
 
     Instructions that multiply bf16 or convert to it flush subnormal numbers to 0: in operands of products, and in all computed results.
     Layout ops keep them. which: the variant, the last one for rows with fewer. count: the largest number of variants of a row; known

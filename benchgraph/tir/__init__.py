@@ -23,7 +23,7 @@ Analyses and rewriting that passes share
     def_before_use.py    whether elements are stored before they are loaded
     aliasing.py          which tensors may share memory
     cost.py              estimated time of a statement
-    tasks.py             parallel loops cut into tasks
+    tasks.py             rewrites parallel loops: as serial copies, as one task's iterations
     unrolling.py         copies of a loop's body
     vector_loops.py      which loops can be vectorised, and their expressions in vectors
     transposition.py     loops that transpose a matrix

@@ -101,7 +101,7 @@ def position(i: Expr) -> Linear:
 
 
 def extent(a: Access, dim: int, inner: frozenset[str]) -> Extent:
-    """The elements of a dim that an access touches over all values of the variables named `inner`, all others fixed."""
+    """The indices of a dim that an access touches over all values of the variables named `inner`, all others fixed."""
     base, moving = position(a.index[dim]).split(inner)
     lo, hi = linear_bounds(moving, a.ranges)
     return Linear(base.terms), base.constant + lo + a.spans[dim][0], base.constant + hi + a.spans[dim][1]
@@ -111,8 +111,8 @@ def is_partitioned(accesses: Sequence[Access], var: str, inner: frozenset[str]) 
     """Whether accesses (all of one tensor) with two different values of var never touch the same element.
 
     That holds if along some dim every access has an index var*c + base + x, with one c and base for all and x in a window of less than c.
-    Terms that are multiples of m are ignored if all values of var stay within m, as in columns of panels by rows: no*16 + i*64 + 0..15,
-    no in 4. inner: the variables defined inside the loop on var.
+    Larger terms that are multiples of some m are ignored if var*c + window stays less than m, as in columns of panels by rows:
+    no*16 + i*64 + 0..15, where no < 4. inner: the variables defined inside the loop on var.
     """
     return any(_partitions(accesses, dim, var, inner) for dim in range(len(accesses[0].index)))
 

@@ -1,7 +1,8 @@
 """Tensor IR: functions, statements and expressions over scalars, vectors and N-d tensors. Frozen values; no names from numpy or LLVM.
 
 A function's parameters are tensors (pointers at run time). Temporaries are declared by `Alloc`, whose scope is the rest of the innermost
-block that holds it. Loops run 0 <= var < extent in steps of one. Vectors have `lanes` > 1 and `Ramp` for an index. Defined by interpret.py.
+block that holds it. Loops run 0 <= var < extent in steps of one. Vectors have `lanes` > 1 and `Ramp` for an index. interpret.py defines the
+semantics.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class Select:
 
 @dataclass(frozen=True)
 class Random:
-    """Word number `index` of the stream of seed and offset (core/philox.py), less 2**31: every number of s32. Its operands are of s64."""
+    """The u32 number `index` of the Philox sequence of seed and offset (core/philox.py) minus 2**31, uniform over s32. Operands are of
+    s64."""
 
     index: Expr
     seed: Expr
@@ -228,7 +230,7 @@ class FlatSlice:
 @dataclass(frozen=True)
 class Prefetch:
     """A hint that `lines` cache lines of a parameter from index on will soon be read, or written; and as many at `count` offsets `stride`
-    elements apart. They may be beyond its end."""
+    elements apart. Prefetched lines may lie past the end of the parameter."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
@@ -322,7 +324,8 @@ class InplacePair:
 class Func:
     """One compiled function.
 
-    params: in call order, disjoint but for the pairs in `inplace`. runs_once: per executable, so that short code is better than fast code.
+    params: in call order, disjoint but for the pairs in `inplace`. runs_once: it is init, which runs once for
+    each set of weights, so that short code is better than fast code.
     shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
     """
 

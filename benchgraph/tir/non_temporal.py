@@ -12,9 +12,10 @@ from benchgraph.tir.visit import loads, map_children, tensors, walk, written
 
 
 def map_nests_with_large_results(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:
-    """The body of f with each outermost loop replaced by change(loop, names of its results that nothing reads and no cache holds).
+    """The body of f with each outermost loop replaced by change(loop, names of its results that are worth storing past the caches).
 
-    If the caches hold all parameters of f, change(body, no names) instead.
+    These are results that nothing in f reads, of loops that access more memory than the caches hold. If the caches hold all parameters of
+    f, the result is change(body, frozenset()).
     """
     machine = table(target)
     cached_bytes = min(target.llc_bytes * (machine.llc_factor if target.cores > 1 else 1), machine.llc_most_bytes)

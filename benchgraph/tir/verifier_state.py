@@ -17,8 +17,8 @@ class VerifyError(BenchgraphError):
 
 @dataclass(frozen=True)
 class VerifierState:
-    """Tensors in scope by name; ranges of loop variables, and names of those that attain every value of theirs; whether the statement is
-    conditional, and in a parallel loop."""
+    """Tensors in scope by name; ranges of loop variables, and names of those whose loop runs over all of its range; whether the statement
+    is conditional, and in a parallel loop."""
 
     func: Func
     tensors: dict[str, Tensor]
@@ -31,7 +31,7 @@ class VerifierState:
         if t.name in self.tensors:
             fail(where, self, f"the name {t.name} is declared twice in one scope")
         if len(t.shape) != len(t.strides) or any(d < 0 for d in t.shape):
-            fail(where, self, f"{t.name} has shape {t.shape} and strides {t.strides}")
+            fail(where, self, f"{t.name} has shape {t.shape} and strides {t.strides}: they must be of one length, extents not negative")
         if t.scope is Scope.register and (t.shape or t.lanes < 1):
             fail(where, self, f"the register {t.name} must have shape () and at least one lane")
         if t.scope is not Scope.register and t.lanes != 1:

@@ -47,7 +47,8 @@ class _WeightState:
 
 
 class WeightEpoch:
-    """states: each partition step with the present weights. Immutable; a change makes the next epoch."""
+    """The time during which the weights do not change. states: each partition step with these weights. Immutable; a change makes the
+    next."""
 
     def __init__(
         self,

@@ -114,7 +114,8 @@ _POWERS: Mapping[float, Callable[..., LogicalTensor]] = {2: unary("Square"), 0.5
 
 
 def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
-    """In PyTorch a root is sqrt in f32 and bf16, NaN of -inf and -0 of -0, as Pow with beta 0.5; in f16 it is pow's, inf and 0."""
+    """PyTorch computes x**0.5 by sqrt in f32 and bf16 (NaN for -inf, -0 for -0), as the library's Pow does with beta 0.5, but by pow in f16
+    (inf for -inf, 0 for -0)."""
     if src.dtype is DType.f16 and abs(exponent) == 0.5:
         inverse = d.op("Pow", src, beta=-0.5)
         return inverse if exponent < 0 else d.op("Reciprocal", inverse)
@@ -123,7 +124,7 @@ def _pow(d: Draft, src: LogicalTensor, exponent: float) -> LogicalTensor:
 
 
 def reduction(kind: str) -> Row:
-    """dst = src without the axes of dim, all of them if there is none."""
+    """dst = src reduced along dim; along all axes if there is no dim."""
 
     def row(
         d: Draft, src: LogicalTensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: torch.dtype | None = None

@@ -17,7 +17,7 @@ from benchgraph.gir.load_balance import MOST_IDLE
 from benchgraph.gir.product import Product
 from benchgraph.gir.row_blocks import RowBlock
 from benchgraph.gir.search_space import row_blocks
-from benchgraph.gir.task_grid import TOLERANCE, TaskGrid, cut_rows_of_short_sums, packed_task_grid, task_grid
+from benchgraph.gir.task_grid import TOLERANCE, TaskGrid, packed_task_grid, split_rows_of_short_sums, task_grid
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops import spec, with_defaults
@@ -59,10 +59,10 @@ def test_products_that_l2_holds_keep_whole_rows(m: int, k: int, n: int) -> None:
 def test_rows_of_short_sums_are_cut_evenly(usual: int, rows: int, batch: tuple[int, ...]) -> None:
     """Stores are so fast there that prefetches ahead of a tall block take lines from another core."""
     found = RowBlock(usual, "so")
-    cut = cut_rows_of_short_sums(matmul(512, table(TARGET).short_sum_terms, 512, batch=batch), found, TARGET)
+    cut = split_rows_of_short_sums(matmul(512, table(TARGET).short_sum_terms, 512, batch=batch), found, TARGET)
     assert cut.mb == rows
     assert (cut is found) == (rows == usual)
-    assert cut_rows_of_short_sums(matmul(512, table(TARGET).short_sum_terms + 1, 512, batch=batch), found, TARGET) is found
+    assert split_rows_of_short_sums(matmul(512, table(TARGET).short_sum_terms + 1, 512, batch=batch), found, TARGET) is found
 
 
 def test_batch_entries_with_the_same_weights_are_whole_tasks_of_many_rows() -> None:

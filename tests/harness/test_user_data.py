@@ -126,9 +126,9 @@ def test_integers_are_not_rounded() -> None:
     ("file", "content", "says"),
     [
         ("gone.npz", None, "cannot be read: No such file or directory"),
-        ("torn.npz", b"PK\x03\x04torn", "is no file of arrays"),
-        ("torn.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}", "is no file of arrays"),
-        ("empty.npz", b"", "is no file of arrays"),
+        ("torn.npz", b"PK\x03\x04torn", "is not a file of arrays"),
+        ("torn.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}", "is not a file of arrays"),
+        ("empty.npz", b"", "is not a file of arrays"),
     ],
 )
 def test_broken_files_are_one_line(file: str, content: bytes | None, says: str) -> None:
@@ -142,7 +142,7 @@ def test_broken_files_are_one_line(file: str, content: bytes | None, says: str) 
 
 def test_objects_are_never_unpickled() -> None:
     np.savez("data.npz", allow_pickle=True, **{"0": np.array([{}, 1], object)})
-    with pytest.raises(InvalidArguments, match="is no file of arrays: Object arrays cannot be loaded"):
+    with pytest.raises(InvalidArguments, match="is not a file of arrays: Object arrays cannot be loaded"):
         bound("data.npz")
 
 

@@ -133,7 +133,7 @@ class Phi(Value):
 
 class Block:
     """A basic block. known: values of instructions without side effects, by their text, here and in blocks that dominate it. read: values
-    of reads, by memory and text; a write removes those that it may overlap."""
+    already loaded, by memory and text of the load; a write removes those that it may overlap."""
 
     def __init__(self, function: Function, name: str) -> None:
         self.function, self.name, self.ref = function, name, f"%{quoted(name)}"

@@ -4,7 +4,9 @@
     %2 = StaticTranspose(%1)             ->     %2 = StaticTranspose(%1)  constant
     %3 = MatMul(%0, %2)                         %3 = MatMul(%0, %2)
 
-Init sees the weight buffers at the first execution only and keeps its results (paper: constant weight preprocess).
+Init runs once for each set of weight addresses and generations (runtime/constants.py), and its results are kept (paper: constant weight
+preprocess). Outputs of the graph stay variable; keep-compressed makes the decompression of large weights variable again; copies that later
+passes make of constants, as packed weights, are constants (`build.copied`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 %2: f32[M,N] = MatMul(%0, %1)          ->     %2: f32[M,N] = MatMul(%5, %6)
 
 Sums stay in f32. Constant weights are rounded by init, other operands once for all products that read them. The mode does not concern
-operands that were narrow before: f16, or integers with a scale for each of several groups of K. Operands stay that low-precision would
-leave in f32 if they were bf16, and those with too few rows or columns to pay for loading, rounding and storing each element.
+operands that were narrow before: f16, or integers with a scale for each of several groups of K. Left alone are operands that
+low-precision would convert back to f32 if they were bf16, and products of so few rows or columns that rounding costs more than it saves
+(`rounded_uses` of the machine table; constant weights need no rows).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import acc_axes, k_group, product
 from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, has_one_matrix, live_columns, rows_per_task, score_block, wait_for_weights
-from benchgraph.gir.task_grid import cut_rows_of_short_sums, packed_task_grid, task_grid
+from benchgraph.gir.task_grid import packed_task_grid, split_rows_of_short_sums, task_grid
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
@@ -53,7 +53,7 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
     works, waits = works_on_rows and not reduces_rows, wait_for_weights(g, products, target)
     block = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works, waits=waits)
     if alone is not None and not works_on_rows:
-        block = cut_rows_of_short_sums(alone, block, target)
+        block = split_rows_of_short_sums(alone, block, target)
     block = _in_whole_groups(g, node, block, rows[-1]) if forced is None else RowBlock(forced.mb, FORCED)
     stages = [_with_parameters(g, node, stage, block, target) for stage in node.stages]
     if flash is not None and scores is not None:

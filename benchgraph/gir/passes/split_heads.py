@@ -1,14 +1,14 @@
 """split-heads: heads that are adjacent columns of a product become a batch of products, where rows are reduced head by head.
 
-%2: [M,H*N] = MatMul(%0, %1)                          %4: [H,M,N] = MatMul(%0, %1 with its heads apart)
-%3: [M,H,N] = StaticReshape(%2)                       %5 = SoftMax(%4)
-%4: [H,M,N] = StaticTranspose(%3)             ->      %8: [H,J,N] = MatMul(%6, %5)
-%5 = SoftMax(%4)                                      %9 = %8 with its heads together
-%7: [M,H*N] = %5, heads together again
-%9: [J,H*N] = MatMul(%6, %7)
+%2: [M,H*N] = MatMul(%0, %1: [K,H*N])                 %a: [H,K,N] = StaticTranspose(StaticReshape(%1))
+%3: [M,H,N] = StaticReshape(%2)                       %4: [H,M,N] = MatMul(%0, %a)
+%4: [H,M,N] = StaticTranspose(%3)             ->      %5 = SoftMax(%4)
+%5 = SoftMax(%4)                                      %b: [H,J,N] = MatMul(%6, %5)
+%7: [M,H*N] = StaticReshape(StaticTranspose(%5))      %9: [J,H*N] = StaticReshape(StaticTranspose(%b))
+%9: [J,H*N] = MatMul(%6: [J,M], %7)
 
-An example is attention with one set of keys for the queries of all heads. A row of the wide product is not a row of the softmax, so all
-scores of a batch entry would have to be stored before the softmax begins; now product and softmax have the same rows.
+An example is multi-query attention (MQA), with one set of keys for the queries of all heads. A row of the wide product is not a row of the
+softmax, so all scores of a batch entry would have to be stored before the softmax begins; now product and softmax have the same rows.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _step(g: Graph, op: Node) -> Step | None:
 
 
 def _splits_heads(g: Graph, steps: Steps, shape: Shape, wide: Shape) -> bool:
-    """Whether one end of the steps, of this shape, has the heads that are adjacent in the other, wide end as a dim."""
+    """Whether the steps map between `shape`, [*B, H, M, n], and `wide`, [*B, M, H*n]."""
     if len(shape) != len(wide) + 1 or shape[-3] == 1:
         return False
     at, is_first = any_element(shape), g.value(steps[0].src).shape == shape

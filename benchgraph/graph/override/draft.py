@@ -94,7 +94,7 @@ def _laid_out(draft: Draft, op: Op, position: int, t: LogicalTensor, ins: tuple[
 
 
 def _refitted(draft: Draft, op: Op, ins: tuple[LogicalTensor, ...], attrs: Attrs) -> tuple[tuple[LogicalTensor, ...], Attrs]:
-    """Inputs and attributes after the row's adjustment (`OpSpec.refit`). Raises InvalidArguments."""
+    """Inputs and attributes after the row's adjustment (`Schema.refit`). Raises InvalidArguments."""
     row = ops.spec(op.kind)
     if row.schema.refit is None or not all(t.has_known_shape for t in op.inputs):
         return ins, attrs

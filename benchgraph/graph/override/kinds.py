@@ -18,7 +18,7 @@ UNARY, BINARY = 1, 2
 def with_kinds(graph: Graph, kinds: Mapping[int, str]) -> Graph:
     """The graph with these ops replaced or removed, by op id.
 
-    A kind can replace another of its family (`OpSpec.family`); inputs, outputs and attributes stay. `undef` removes an op: its output is
+    A kind can replace another of its family (`Schema.family`); inputs, outputs and attributes stay. `undef` removes an op: its output is
     replaced by its input, of two by the computed one. Raises InvalidArguments for an op that does not exist, a kind of another family, and
     an op that cannot be removed.
     """

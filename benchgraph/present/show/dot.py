@@ -16,7 +16,7 @@ def dot(picture: Picture) -> str:
     lines += [f'  op{op.id} [label={_quoted(*picture.lines(op))} fillcolor="{colour(op.partition)}"];' for op in picture.boxes]
     for i, block in enumerate(picture.repeated_blocks):
         ops = " ".join(f"op{id};" for id in block.ids)
-        lines.append(f'  subgraph cluster_fold{i} {{ label={_quoted(str(block))}; color="{LINE}"; fontcolor="{LINE}"; {ops} }}')
+        lines.append(f'  subgraph cluster_repeated{i} {{ label={_quoted(str(block))}; color="{LINE}"; fontcolor="{LINE}"; {ops} }}')
     for w in picture.wires:
         begin = f"op{w.source}" if w.source is not None else f"in{w.id}"
         if w.source is None:

@@ -1,11 +1,12 @@
 """plan-buffers: temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones.
 
     alloc a: f32[64] shared            ->  shared arena, 512 bytes: a at 0, b at 256, c at 0
-    ... last use of a                      ... last use of a
-    alloc b, alloc c                       (the declarations are gone)
+    alloc b ... last use of a              ... last use of a
+    alloc c ... uses of b and c            (the declarations are gone)
 
 A buffer is live from its first to its last use, during all of a loop if it is declared outside and used inside. Operands of a microkernel
-are live until the statement after it that uses its result. Registers are not laid out.
+are live until the statement after it that uses its result, as attach-post-ops may run that statement as its post-ops. Registers are not
+laid out.
 """
 
 from __future__ import annotations
