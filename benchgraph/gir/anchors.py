@@ -3,7 +3,7 @@
 Cost of an anchor = bytes that the post-ops move there, weighted by the cache level that their working set fits (paper: working set and
 total accesses). For a task of mb rows and N columns in tiles of nb:
 
-    anchor   working set   accesses of a pointwise chain    extra, when a row reduction reads the result
+    anchor   working set   accesses of a pointwise chain    extra, when a reduction along rows reads it
     tile     mb x nb       one read, one write of mb x N    one more read of mb x N
     rows     mb x N        one read, one write of mb x N    none: the chain reduces while it writes
 """

@@ -16,12 +16,12 @@ The GEMM template (products):
     interleaved_epilogue.py  post-ops that interleave columns
     pack_on_the_fly.py       weights that are packed block by block in the nest
     l2_blocking.py           weights that stay in L2 part by part
-    row_reduction.py         products that reduce over the nest's rows
+    split_k.py               products that reduce over the nest's rows (split-K)
     gemm.py                  the template
     flash_attention.py       two products and a softmax in one pass
 Nests without a product:
     loop_order.py            the order of loops, and axes that are one loop
-    split_reduction.py       reductions of everything, or of all axes but the last, as tasks
+    parallel_reduction.py    reductions of everything, or of all axes but the last, as tasks
     loops.py                 pointwise chains, softmax, reductions, layout ops
 Windows (pooling, depthwise convolution, interpolation):
     window_nest.py           a window's taps at an index of dst

@@ -2,7 +2,7 @@
 
     parallel for b in batch:
       [batch anchor: pack weights that are not constant]
-      [reductions over all rows begin: row_reduction.py]
+      [reductions over all rows begin: split_k.py]
       parallel for mo in M / mb:
         for each stage:
           for no in N / nb:
@@ -29,7 +29,7 @@ from benchgraph.lower.microkernel import Microkernel
 from benchgraph.lower.pack_on_the_fly import PackOnTheFly
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
-from benchgraph.lower.row_reduction import RowReduction
+from benchgraph.lower.split_k import SplitKProduct
 from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block
 from benchgraph.tir.build import in_blocks, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
@@ -48,7 +48,7 @@ class GemmNest:
         task, stages, parameters = self.task, self.node.stages, self.node.parameters
         if parameters is not None and parameters.l2_parts > 1:
             return L2Blocking(self.kernel, self.epilogue, stages[-1]).emit()
-        reductions = [RowReduction(self.kernel, self.epilogue, stage) for stage in stages if stage.reduces_rows]
+        reductions = [SplitKProduct(self.kernel, self.epilogue, stage) for stage in stages if stage.reduces_rows]
         kind = LoopKind.serial if reductions else LoopKind.parallel
         body: Stmt = For(task.row_block, Const(-(-task.m // task.mb)), seq(self._task(), *(r.add_task() for r in reductions)), kind)
         body = seq(*(r.clear() for r in reductions), body, *(r.finish() for r in reductions))

@@ -6,7 +6,7 @@ the innermost axes that are contiguous in every tensor are one long axis, split 
     parallel for outer axes: parallel for c in ceil(n / chunk): for i in min(chunk, n - c * chunk): dst[..] = f(src[..])
 
 Reductions that keep no axis, or only the last, have no parallel tasks of that kind: there, parts of the one row are tasks, or partial sums
-(split_reduction.py).
+(parallel_reduction.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
 from benchgraph.lower.panel_packing import PanelPacking
+from benchgraph.lower.parallel_reduction import ParallelReductionRegion, ReductionTasks
 from benchgraph.lower.region import Collapsed, Region, Span
-from benchgraph.lower.split_reduction import Split, SplitRegion
 from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block, unravel
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.build import Loop, add, block_size, in_blocks, mul, nest, one_block
@@ -75,9 +75,9 @@ class LoopNest:
         is_reduced = inner in self.domain.reduced
         kept = () if is_reduced else self.order.kept_axes(inner)
         contiguous = kept if len(kept) > 1 or inner < last else ()
-        split = Split.of(self.domain, inner, collapsed, self.machine, is_shared=self._shares_input())
+        split = ReductionTasks.of(self.domain, inner, collapsed, self.machine, is_shared=self._shares_input())
         if split is not None:
-            return SplitRegion(self.storage, self.domain, split, contiguous, self.order.private).emit(self.node.ops)
+            return ParallelReductionRegion(self.storage, self.domain, split, contiguous, self.order.private).emit(self.node.ops)
         outer = self._outer(inner, *kept)
         stored = self._size((*kept, *self.domain.reduced)) if outer and kept and self.order.stores_private_elements else 0
         if contiguous or stored > self.machine.stored_vectors * LANES:  # by all columns together, for a second pass

@@ -4,7 +4,7 @@
                                                        acc = brgemm(s[k/2, :, 0:2], wei[k:+2]), batch 16
 
 Each group of k is a batch entry of the microkernel, which keeps its sums in registers over the whole batch. An example of such a src are
-attention scores, which a nest has made row by row, in the gradients of keys and values, which reduce over these rows (row_reduction.py).
+attention scores, which a nest has made row by row, in the gradients of keys and values, which reduce over these rows (split_k.py).
 """
 
 from __future__ import annotations

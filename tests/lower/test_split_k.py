@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower.row_reduction import RowReduction
+from benchgraph.lower.split_k import SplitKProduct
 from benchgraph.lower.storage import ZERO
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
@@ -82,21 +82,21 @@ def test_weight_gradients_are_not_fused() -> None:
 
 
 def test_missing_clear_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RowReduction, "clear", lambda self: seq())
+    monkeypatch.setattr(SplitKProduct, "clear", lambda self: seq())
     with pytest.raises(AssertionError):
         assert_right(built())
 
 
 def test_adding_the_wrong_rows_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    add_task = RowReduction.add_task
+    add_task = SplitKProduct.add_task
 
-    def add_first_task(self: RowReduction) -> object:
+    def add_first_task(self: SplitKProduct) -> object:
         task, self.task = self.task, replace(self.task, row_block=ZERO)
         try:
             return add_task(self)
         finally:
             self.task = task
 
-    monkeypatch.setattr(RowReduction, "add_task", add_first_task)
+    monkeypatch.setattr(SplitKProduct, "add_task", add_first_task)
     with pytest.raises(AssertionError):
         assert_right(built(queries=128))

@@ -23,7 +23,7 @@ from benchgraph.tir.build import f32, seq
 from benchgraph.tir.ir import Brgemm, Const, Expr, Stmt
 
 
-class RowReduction:
+class SplitKProduct:
     """One such stage of a nest."""
 
     def __init__(self, kernel: Microkernel, epilogue: Epilogue, stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Split reductions, of everything or of all axes but the last: sums per channel with channels last, a loss, the gradient of one slope.
+"""Parallel reductions, of everything or of all axes but the last: sums per channel with channels last, a loss, the gradient of one slope.
 
     parallel for t in tasks:                              partial sums of a task
       part[t, :] = 0
@@ -6,8 +6,8 @@
     for t in tasks: for c in C: acc[c] += part[t, c]
     parallel for t in tasks: for r ..: for c in C: dst[..] = (x[..] - mean[c]) * acc[c]
 
-Where columns are reduced, too, a part is one number. Axes that all accesses step through evenly are then one row, cut into tasks. The tasks
-follow from the shape alone, and their parts are added in order: a result's bits do not depend on threads.
+Where columns are reduced, too, a part is one number. Axes that all accesses step through evenly are then one row, split into tasks. The
+tasks follow from the shape alone, and their parts are added in order: a result's bits do not depend on threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_INSTRUCTIONS = FUNCTION
 
 
 @dataclass(frozen=True)
-class Split:
+class ReductionTasks:
     """How the elements of a reduction become tasks. rows: the axes that number rows; without any, the one row is split. columns: the axes
     that are a row, as one loop. per_task: rows, or else columns, of a task. keeps_columns: whether columns are not reduced."""
 
@@ -43,7 +43,9 @@ class Split:
     keeps_columns: bool
 
     @classmethod
-    def of(cls, domain: Domain, inner: int, collapsed: Collapsed, machine: MachineTable, *, is_shared: bool = False) -> Split | None:
+    def of(
+        cls, domain: Domain, inner: int, collapsed: Collapsed, machine: MachineTable, *, is_shared: bool = False
+    ) -> ReductionTasks | None:
         """None where more axes are kept than the columns, along `inner`, or where there is not enough work for several tasks. inner,
         collapsed: see Region. is_shared: another nest reads the same input, and merge-blocks may fuse the two loops."""
         extents = domain.extents
@@ -65,10 +67,12 @@ class Split:
         return cls(row_axes, column_axes, per_task, bool(kept)) if rows > per_task else None
 
 
-class SplitRegion(Region):
+class ParallelReductionRegion(Region):
     """A region of one row and one column, with its own loops around the phases. contiguous, private: see Region."""
 
-    def __init__(self, storage: Storage, domain: Domain, split: Split, contiguous: tuple[int, ...], private: frozenset[int]) -> None:
+    def __init__(
+        self, storage: Storage, domain: Domain, split: ReductionTasks, contiguous: tuple[int, ...], private: frozenset[int]
+    ) -> None:
         task, row, column = (storage.var(stem) for stem in ("task", "r", "i"))
         extents, rank = domain.extents, len(domain.extents)
         columns: Loop = (column, Const(prod(extents[axis] for axis in split.columns)))

@@ -11,7 +11,7 @@ import pytest
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.build import GraphBuilder
-from benchgraph.lower import split_reduction
+from benchgraph.lower import parallel_reduction
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.build import constant, f32, seq, type_of
@@ -143,14 +143,14 @@ def test_shared_inputs_are_cut_finer() -> None:
 @pytest.mark.parametrize("build", [backward(EVEN), training(EVEN), backward((8, 32, 32, 64)), backward(EVEN, DType.bf16)])
 def test_temporaries_hold_only_partial_sums(build: Build) -> None:
     """The second pass recomputes values of the first."""
-    assert main(build).shared_bytes <= 4 * 64 * (2 * split_reduction.MOST_TASKS + 16)
+    assert main(build).shared_bytes <= 4 * 64 * (2 * parallel_reduction.MOST_TASKS + 16)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_partial_sums_have_cache_lines_of_their_own(name: str) -> None:
     """Cores that write to the same line would wait for it."""
     f = lowered(CASES[name]).main
-    small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * split_reduction.MOST_TASKS)
+    small = (s.tensor for s in walk(f.body) if isinstance(s, Alloc) and prod(s.tensor.shape) <= 16 * parallel_reduction.MOST_TASKS)
     parts = [t for t in small if len(t.shape) == 2 and t.shape[0] > 1]
     assert parts
     assert all(t.dtype.nbytes(t.shape[-1]) == LINE_BYTES for t in parts)
@@ -210,14 +210,14 @@ def test_small_nests_are_serial() -> None:
 
 @pytest.mark.parametrize("fault", ["a part that is not added", "a part that begins elsewhere"])
 def test_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, is_lost = split_reduction.SplitRegion.finish, fault == "a part that is not added"
+    finish, is_lost = parallel_reduction.ParallelReductionRegion.finish, fault == "a part that is not added"
 
-    def broken(self: split_reduction.SplitRegion) -> Stmt:
+    def broken(self: parallel_reduction.ParallelReductionRegion) -> Stmt:
         for phase, parts in self.parts.items():
             stores = ((first, added) for first, added in parts if isinstance(first, Store))
             self.parts[phase] = [(first, seq()) if is_lost else (replace(first, value=f32(1.0)), added) for first, added in stores]
         return finish(self)
 
-    monkeypatch.setattr(split_reduction.SplitRegion, "finish", broken)
+    monkeypatch.setattr(parallel_reduction.ParallelReductionRegion, "finish", broken)
     columns = 20 + len(fault)  # another shape for each fault, because compiled code is cached
     assert not matches_reference(op("ReduceSum", (3, 53, 41, columns), axes=[0, 1, 2]))
