@@ -1,7 +1,8 @@
-"""Finds the fastest of many choices: all are measured in heats, the best again in a final, interleaved with each other.
+"""Finds the fastest of many choices: all are measured in groups, the best of all groups once more together.
 
-A heat is small enough for its packed weights to fit into memory. All of its times are relative to that of the schedule's own choice, in
-case the machine is slower during one heat. The winner of many noisy heats looks better than it is, so only the final's times are reported.
+Samples are interleaved. A group is small enough for its packed weights to fit into memory. Its times are relative to that of the schedule's
+own choice, which every group includes, in case the machine is slower during one group. The fastest of many noisy samples looks better than
+it is, so only the times of the last comparison are reported.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from benchgraph.core.progress import report_progress
 from benchgraph.library.protocol import Chain
 from benchgraph.measure.sampling import Rounds, interleave, seconds
 
-HEAT, FINALISTS = 24, 6
-HEAT_ROUNDS = 3
-HEAT_SAMPLE_S, FINAL_SAMPLE_S = 2e-3, 10e-3
+GROUP, BEST = 24, 6
+GROUP_ROUNDS = 3
+GROUP_SAMPLE_S, LAST_SAMPLE_S = 2e-3, 10e-3
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A choice and its samples in the final: seconds per execution."""
+    """A choice and its samples in the last comparison: seconds per execution."""
 
     choice: Forced
     samples: tuple[float, ...]
@@ -44,7 +45,7 @@ class Measured:
 class SearchResult:
     """chosen: the schedule's choice. best: of all, by the minimum; chosen itself if nothing is faster. tried: how many, including chosen.
 
-    peaks: FLOP/s, sampled interleaved with the final.
+    peaks: FLOP/s, sampled interleaved with the last comparison.
     """
 
     chosen: Measured
@@ -69,7 +70,7 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Searcher:
-    """chain: compiles a choice. clock: seconds. peak: the machine's present FLOP/s. rounds: of the final."""
+    """chain: compiles a choice. clock: seconds. peak: the machine's present FLOP/s. rounds: of the last comparison."""
 
     chain: Callable[[Forced], Chain]
     clock: Callable[[], float]
@@ -81,18 +82,18 @@ class Searcher:
         others = [c for c in legal if c != chosen]
         self.rng.shuffle(others)
         scores = dict[Forced, float]()
-        heats = list(_chunks(others, HEAT))
-        for number, heat in enumerate(heats, 1):
-            scores |= self._heat(chosen, heat, f"heat {number} of {len(heats)}")
-        finalists = sorted(scores, key=lambda c: scores[c])[:FINALISTS]
-        *measured, peaks = self._samples([chosen, *finalists], FINAL_SAMPLE_S, self.rounds, "the final", [self.peak])
-        finalists_measured = [Measured(c, s) for c, s in zip([chosen, *finalists], measured, strict=True)]
-        return SearchResult(finalists_measured[0], min(finalists_measured, key=lambda m: m.min_s), len(others) + 1, peaks)
+        groups = list(_chunks(others, GROUP))
+        for number, group in enumerate(groups, 1):
+            scores |= self._measure_group(chosen, group, f"group {number} of {len(groups)}")
+        best = sorted(scores, key=lambda c: scores[c])[:BEST]
+        *measured, peaks = self._samples([chosen, *best], LAST_SAMPLE_S, self.rounds, "the best", [self.peak])
+        best_measured = [Measured(c, s) for c, s in zip([chosen, *best], measured, strict=True)]
+        return SearchResult(best_measured[0], min(best_measured, key=lambda m: m.min_s), len(others) + 1, peaks)
 
-    def _heat(self, chosen: Forced, heat: Sequence[Forced], name: str) -> dict[Forced, float]:
+    def _measure_group(self, chosen: Forced, group: Sequence[Forced], name: str) -> dict[Forced, float]:
         """Minima relative to that of the schedule's choice."""
-        own, *rest = self._samples([chosen, *heat], HEAT_SAMPLE_S, HEAT_ROUNDS, name)
-        return {c: min(samples) / min(own) for c, samples in zip(heat, rest, strict=True)}
+        own, *rest = self._samples([chosen, *group], GROUP_SAMPLE_S, GROUP_ROUNDS, name)
+        return {c: min(samples) / min(own) for c, samples in zip(group, rest, strict=True)}
 
     def _samples(
         self, choices: Sequence[Forced], lasting_s: float, rounds: int, name: str, more: Sequence[Callable[[], float]] = ()

@@ -25,7 +25,7 @@ from benchgraph.machine.target import current
 from benchgraph.machine.tuning import Finding, findings, store
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tune.search import FINALISTS, HEAT, Measured, Searcher, SearchResult
+from benchgraph.tune.search import BEST, GROUP, Measured, Searcher, SearchResult
 
 PEAK = 1e11
 Cost = Callable[[Forced], float]
@@ -64,7 +64,7 @@ def space(count: int) -> list[Forced]:
     return [Forced("f32:f32 1x8x8x8 constant", mb, 1) for mb in range(1, count + 1)]
 
 
-@pytest.mark.parametrize("count", [1, 2, HEAT, HEAT + 1, HEAT + 2, 5 * HEAT + 3])
+@pytest.mark.parametrize("count", [1, 2, GROUP, GROUP + 1, GROUP + 2, 5 * GROUP + 3])
 def test_every_choice_is_measured_and_the_best_is_found(count: int) -> None:
     every = space(count)
     best, chosen = every[count // 2], every[0]
@@ -84,13 +84,13 @@ def test_the_schedules_choice_is_the_best_if_nothing_is_faster() -> None:
     assert sum(sum(c.runs) > 0 for c in made.values()) == 40
 
 
-def test_a_machine_that_slows_down_between_heats_changes_nothing() -> None:
-    """Later heats are ten times as slow; the best of an early one is not among the best by time, but by its ratio."""
+def test_a_machine_that_slows_down_between_groups_changes_nothing() -> None:
+    """Later groups are ten times as slow; the best of an early one is not among the best by time, but by its ratio."""
     clock, made, slow = Clock(), list[Forced](), 1.0
 
     def chain(choice: Forced) -> Chain:
         nonlocal slow
-        slow = 10.0 if len(made) > 2 * HEAT else 1.0
+        slow = 10.0 if len(made) > 2 * GROUP else 1.0
         made.append(choice)
         return Chain(clock, slow * 1e-3 * (0.5 if choice.mb == 77 else 1.0 + choice.mb / 1000))
 
@@ -102,7 +102,7 @@ def test_the_final_has_few_and_the_schedules_own() -> None:
     s, made = searcher(lambda c: 1e-3 * c.mb)
     s.search(space(60)[59], space(60))
     calls = sorted(len(c.runs) for c in made.values())
-    assert len([n for n in calls if n > calls[0]]) == FINALISTS + 1
+    assert len([n for n in calls if n > calls[0]]) == BEST + 1
 
 
 # ---- what there is to choose from -----------------------------------------------------------------------------------
