@@ -1,6 +1,6 @@
-"""Checks the subject of a commit message, whose file is the argument: `room: what changed`, imperative, at most 72 characters.
+"""Checks the subject of a commit message, whose file is the argument: `package: what changed`, imperative, at most 72 characters.
 
-A room is a folder of the package, or of the project. `(NFC)` ends the subject of a change that keeps behaviour as it is.
+A package is a folder of the package, or of the project. `(NFC)` ends the subject of a change that keeps behaviour as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LONGEST = 72
 PLACES = ("ci", "cli", "compile", "docs", "drivers", "explain", "inputs", "reports", "tests")
 
 
-def rooms() -> set[str]:
+def packages() -> set[str]:
     return {p.parent.name for p in (ROOT / "benchgraph").glob("*/__init__.py")} | set(PLACES)
 
 
@@ -24,12 +24,12 @@ def fault(subject: str) -> str:
         return ""
     if len(subject) > LONGEST:
         return f"the subject has {len(subject)} characters, {LONGEST} at most; move the rest to the body"
-    room, colon, what = subject.partition(": ")
-    if not colon or room not in rooms():
-        return f"the subject must begin with one room and a colon: {', '.join(sorted(rooms()))}"
+    package, colon, what = subject.partition(": ")
+    if not colon or package not in packages():
+        return f"the subject must begin with one package and a colon: {', '.join(sorted(packages()))}"
     first = what.split(" ")[0]
     if what.endswith(".") or not re.fullmatch(r"[\w`'\"(-].*", what):
-        return "after the room comes what changed, without a full stop"
+        return "after the package comes what changed, without a full stop"
     if re.fullmatch(r"(add|fix|remove|rename|move|change|make|use|delete|update)(s|ed|d|es|ing)", first):
         return f"write the imperative: '{re.sub('(s|ed|d|es|ing)$', '', first)}', not '{first}'"
     return ""

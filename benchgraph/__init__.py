@@ -19,14 +19,14 @@ The packages, in the order in which data flows through them:
     peers       other programs likewise: another checkout of benchgraph
     reference   float64 numpy: data, reference results, comparison
     measure     peaks, bandwidth, caches, samples
-    results     what a run leaves behind, and its JSON
+    results     what a run produces, and its JSON
     options     from a command line to problems
     harness     from problems to results: running, checking, timing
-    analysis    what saved results say
+    analysis    evaluates saved results
     present     tables, drawings, pages
     fuzz, tune  random graphs; schedules against each other
-    commands    the commands beside a run
-    compile.py  the compiler on one screen      cli.py  the command line
+    commands    the commands besides running cases
+    compile.py  the compiler in one file        cli.py  the command line
 """
 
 from typing import TYPE_CHECKING

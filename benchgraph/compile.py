@@ -1,4 +1,4 @@
-"""The compiler on one screen: partition -> Graph IR -> Tensor IR -> LLVM IR -> executable."""
+"""The compiler in one file: partition -> Graph IR -> Tensor IR -> LLVM IR -> executable."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.support.architecture import MAY_IMPORT, ROOT, quoted, rows, section
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Rooms that a file imports from."""
+    """Packages that a file imports from."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = (
             [node.module or ""]
@@ -41,30 +41,30 @@ def files() -> list[tuple[str, Path]]:
     found = []
     for path in sorted(ROOT.rglob("*.py")):
         relative = path.relative_to(ROOT)
-        room = next((str(relative) for room in MAY_IMPORT if room == str(relative)), relative.parts[0].removesuffix(".py"))
-        if room != "__init__" and relative.parts[0] != "_data":
-            found.append((room, path))
+        package = next((str(relative) for package in MAY_IMPORT if package == str(relative)), relative.parts[0].removesuffix(".py"))
+        if package != "__init__" and relative.parts[0] != "_data":
+            found.append((package, path))
     return found
 
 
 def test_every_room_is_in_the_table() -> None:
-    assert {room for room, _ in files()} == set(MAY_IMPORT)
+    assert {package for package, _ in files()} == set(MAY_IMPORT)
 
 
 def test_imports_run_one_way() -> None:
     wrong = [
         f"{path.relative_to(ROOT)} imports {target}"
-        for room, path in files()
+        for package, path in files()
         for target in imports(path)
-        if target not in {room, "core", "machine", "__version__"} | MAY_IMPORT[room]
+        if target not in {package, "core", "machine", "__version__"} | MAY_IMPORT[package]
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_the_table_has_no_cycle() -> None:
     done: set[str] = set()
-    while left := {room for room in MAY_IMPORT if room not in done}:
-        ready = {room for room in left if MAY_IMPORT[room] <= done}
+    while left := {package for package in MAY_IMPORT if package not in done}:
+        ready = {package for package in left if MAY_IMPORT[package] <= done}
         assert ready, f"cycle among {left}"
         done |= ready
 
@@ -100,9 +100,9 @@ def test_the_index_of_a_room_names_every_file(package: str) -> None:
 
 
 def test_the_package_docstring_lists_the_rooms() -> None:
-    rooms = {p.name for p in ROOT.iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    packages = {p.name for p in ROOT.iterdir() if p.is_dir() and (p / "__init__.py").exists()}
     listed = {word.rstrip(",") for line in (benchgraph.__doc__ or "").splitlines() if line.startswith("    ") for word in line.split()[:2]}
-    assert rooms <= listed
+    assert packages <= listed
 
 
 def test_drivers_and_reports_are_not_imported_by_name() -> None:
@@ -111,7 +111,7 @@ def test_drivers_and_reports_are_not_imported_by_name() -> None:
 
 
 def test_llvmlite_stays_where_machine_code_is_made() -> None:
-    outside = [p for room, p in files() if room not in ("codegen", "runtime", "measure")]
+    outside = [p for package, p in files() if package not in ("codegen", "runtime", "measure")]
     assert not [str(p) for p in outside if "import llvmlite" in p.read_text() or "from llvmlite" in p.read_text()]
 
 
@@ -134,7 +134,7 @@ def test_the_pipelines_are_told_by_their_docstrings_in_order(title: str, pipelin
 
 
 def test_files_that_the_documents_name_are_there() -> None:
-    """From the project's root, from the package, from the room that the document is about, or, as links, from its folder."""
+    """From the project's root, from the package, from the package that the document is about, or, as links, from its folder."""
     top = ROOT.parent
     for doc in [top / "README.md", top / "CONTRIBUTING.md", *(top / "docs").glob("*.md")]:
         named = [name for both in re.findall(r"`([\w/]+\.(?:py|md))`|\]\(([\w/.]+)\)", doc.read_text()) for name in both if name]

@@ -24,9 +24,9 @@ def test_a_good_subject_passes(good: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ("fold constants", "must begin with one room"),
-        ("gir, tir: fold constants", "must begin with one room"),
-        ("kitchen: fold constants", "must begin with one room"),
+        ("fold constants", "must begin with one package"),
+        ("gir, tir: fold constants", "must begin with one package"),
+        ("kitchen: fold constants", "must begin with one package"),
         ("gir: fold constants.", "without a full stop"),
         ("gir: added a pass", "write the imperative: 'add', not 'added'"),
         ("gir: " + "x" * 68, "73 characters, 72 at most"),

@@ -440,14 +440,14 @@ def test_another_digest_finds_nothing(kept: Store, monkeypatch: pytest.MonkeyPat
 
 
 def test_all_that_compiles_is_digested() -> None:
-    rooms, todo = set[str](), ["compile"]
+    packages, todo = set[str](), ["compile"]
     while todo:
-        room = todo.pop()
-        rooms.add(room)
-        todo += [r for r in (*MAY_IMPORT[room], "core") if r not in rooms]
+        package = todo.pop()
+        packages.add(package)
+        todo += [r for r in (*MAY_IMPORT[package], "core") if r not in packages]
     root = Path(benchgraph.__file__).parent
     files = {path.split("/")[0].removesuffix(".py") for path, *_ in source_digest._files(root)}
-    assert rooms <= files
+    assert packages <= files
     assert "harness" not in files
 
 
@@ -502,8 +502,8 @@ def test_what_compiles_reads_nothing_besides_its_arguments() -> None:
     root, readers = Path(benchgraph.__file__).parent, {"open", "read_text", "read_bytes", "config", "getenv", "loadtxt", "fromfile"}
     found = [
         f"{path.relative_to(root)}:{node.lineno}"
-        for room in ("ops", "partition", "gir", "lower", "tir", "codegen")
-        for path in (root / room).rglob("*.py")
+        for package in ("ops", "partition", "gir", "lower", "tir", "codegen")
+        for path in (root / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in readers
     ]

@@ -1,4 +1,4 @@
-"""What all rooms share: data types, logical tensors, errors, configuration, the loop that runs passes.
+"""What all packages share: data types, logical tensors, errors, configuration, the loop that runs passes.
 
 version.py         version of the package, where and when it was loaded
 dtypes.py          data types

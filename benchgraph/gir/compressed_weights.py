@@ -1,4 +1,5 @@
-"""Compressed weights (weight-only quantisation): init packs them in panels of their own dtype, and the product decompresses them.
+"""Compressed weights (weight-only quantisation): init packs them in panels of their own dtype (s4 and u4 as s8
+and u8), and the product decompresses them.
 
 %3: f32[K,N] = TypeCast(%1: s8[K,N] constant)           %5: s8[K,N] Ba64b = Reorder(%1)  constant
 %4 = MatMul(%0, %3)                              ->     %3: f32[K,N] Ba64b = TypeCast(%5)

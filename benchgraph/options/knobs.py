@@ -171,7 +171,7 @@ class Globals:
         "[LABEL=]NAME[:PLACE][,...]",
         "the library under test: benchgraph (default), or another checkout or commit of it, PLACE; or onednn: PLACE is its file, else "
         "BENCHGRAPH_ONEDNN, an installed wheel, the system's. "
-        "Others after it run on the same data: mode C says who is right where they differ, mode P measures them in turns",
+        "Others after it run on the same data: mode C says who is right where they differ, mode P measures them interleaved",
     )
     threads: int = _machine(0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads")
     isa: str = _machine(

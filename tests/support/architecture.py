@@ -28,8 +28,8 @@ def quoted(cell: str) -> list[str]:
 
 
 MAY_IMPORT = {
-    quoted(room)[0] if "/" in room else quoted(room)[0].removesuffix(".py"): set(quoted(others))
-    for room, others in rows("## Who may import whom")
+    quoted(package)[0] if "/" in package else quoted(package)[0].removesuffix(".py"): set(quoted(others))
+    for package, others in rows("## Who may import whom")
 } | {
     "core": set(),
     "__main__": {"cli"},
