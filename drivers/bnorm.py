@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchgraph.options.problem import Driver
 
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
-from ._norm import INERT, WAYS, Flags, NormShape, flags, parse_batch, refused, shifted
+from ._norm import INERT, WAYS, Flags, NormShape, flags, parse_batch, refused, scaled, shifted
 from ._options import Strides, check_direction, descriptor, direction, dtype_of, minibatch, one_dtype, strides, tag
 
 if TYPE_CHECKING:
@@ -75,16 +75,24 @@ def _inferred(d: Draft, knobs: Knobs, x: LogicalTensor) -> LogicalTensor:
 
 
 def _trained(d: Draft, knobs: Knobs, x: LogicalTensor) -> LogicalTensor:
-    """By the batch's statistics, which are results, and so are the running ones: the op always has them."""
-    names = ["mean", "variance", *(name for flag, name in (("C", "scale"), ("H", "shift")) if flag in knobs.flags)]
-    is_late = names[2:] == ["shift"]
-    ins = [_per_channel(d, name, knobs) for name in names[: 2 if is_late else 4]]
+    """By the batch's statistics, which are results, and so are the running ones: the op always has them. A scale or a shift alone is an op
+    of its own: oneDNN's library takes none without the other."""
+    is_affine = "C" in knobs.flags and "H" in knobs.flags
+    names = ("mean", "variance", "scale", "shift")[: 4 if is_affine else 2]
+    ins = [_per_channel(d, name, knobs) for name in names]
     t = d.b.outs("BatchNormForwardTraining", x, *ins, dtypes=(None,) * 5, epsilon=knobs.case.eps, data_format="NCX")[0]
-    return shifted(d, t, _per_channel(d, "shift", knobs, beside=True)) if is_late else t
+    if not is_affine and "C" in knobs.flags:
+        t = scaled(d, t, _per_channel(d, "scale", knobs, beside=True))
+    if not is_affine and "H" in knobs.flags:
+        t = shifted(d, t, _per_channel(d, "shift", knobs, beside=True))
+    return t
 
 
 def _backward(d: Draft, knobs: Knobs, src: Arg, dst: Arg) -> None:
     """dst stands for the workspace of a fused ReLU: its gradient is that of the normalisation's result where dst is above 0."""
+    from benchgraph.core.attrs import Attrs
+    from benchgraph.core.dtypes import DType
+
     from ._draft import QUANTISED
 
     given = knobs.flags
@@ -97,13 +105,16 @@ def _backward(d: Draft, knobs: Knobs, src: Arg, dst: Arg) -> None:
         d.write(diff_dst, _named("diff_src1", src))
         if src.dtype not in QUANTISED:  # else what is written is another tensor
             d.b.end(diff_dst)
-    names = ["mean", "variance", *(["scale"] if "C" in given else [])]
-    ins = [_per_channel(d, name, knobs) for name in names]
-    # outputs are in a row: the gradient of a shift comes with that of a scale
-    wanted = 3 if "H" in given else 2 if "C" in given else 1
-    dtypes = (None,) * (wanted if knobs.dir == "BWD_DW" else 1)
-    outs = d.b.outs("BatchNormTrainingBackward", x, diff_dst, *ins, dtypes=dtypes, epsilon=knobs.case.eps, data_format="NCX")
+    stats = [_per_channel(d, name, knobs) for name in ("mean", "variance")]
+    scale = [_per_channel(d, "scale", knobs)] if "C" in given else []
+    # the op makes the gradients of scale and shift together
+    dtypes = (None,) * (3 if knobs.dir == "BWD_DW" and scale else 1)
+    attrs = Attrs(epsilon=knobs.case.eps, data_format="NCX")
+    outs = d.b.append("BatchNormTrainingBackward", (x, diff_dst, *stats, *scale), attrs, dtypes)
     d.write(outs[0], _named("diff_src", src))
+    if knobs.dir == "BWD_DW" and "H" in given and not scale:
+        (t,) = d.alike(diff_dst, result=DType.f32)
+        d.b.op("ReduceSum", t, axes=(0, *range(2, len(src.shape))), keep_dims=False)
 
 
 def _per_channel(d: Draft, name: str, knobs: Knobs, *, beside: bool = False) -> LogicalTensor:
