@@ -27,7 +27,7 @@ from benchgraph.harness.buffers import last_uses, memory_needed
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of, failure
 from benchgraph.harness.implementations import judged, with_implementations
 from benchgraph.harness.inputs import inputs_of
-from benchgraph.harness.partitioning import WrongCount, compile_all, described, partition_graph
+from benchgraph.harness.partitioning import WrongCount, compile_all, described, partition_graph, partition_notes
 from benchgraph.harness.saved_failures import save_evidence, save_unrun
 from benchgraph.harness.simulate import simulate
 from benchgraph.harness.timing import measure
@@ -156,7 +156,8 @@ def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Re
             compiled = compile_all(partitions, c.library, c.spec.policy)
             ops = tuple(tuple(op.id for op in p.ops) for p in partitions)
             counts, ops_by_label = result.n_partitions | {c.label: len(ops)}, result.partitions | {c.label: ops}
-            result = replace(result, n_partitions=counts, partitions=ops_by_label)
+            notes = (*result.notes, *partition_notes(c.label, partitions))
+            result = replace(result, n_partitions=counts, partitions=ops_by_label, notes=notes)
             result = with_implementations(result, c.label, [x.implementations for x in compiled])
             verdict = Verdict()
             if mode is not Mode.init:

@@ -61,6 +61,11 @@ def compile_all(partitions: Sequence[Partition], library: Library, policy: str) 
         return library.compile_all(partitions)
 
 
+def partition_notes(label: str, partitions: Iterable[Partition]) -> list[str]:
+    """What the library of this label says about its partitions."""
+    return [f"{label}: {p.note}" for p in partitions if p.note]
+
+
 def described(status: Status, graph: Graph) -> Result:
     """A result that says how much there is to compute and to move."""
     return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))

@@ -30,7 +30,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.inputs import inputs_of
-from benchgraph.harness.partitioning import described, flops, partition_graph, traffic
+from benchgraph.harness.partitioning import described, flops, partition_graph, partition_notes, traffic
 from benchgraph.machine.cpu_affinity import pinned
 from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import arithmetic
@@ -96,7 +96,8 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
         cold_cache=settings.cold_cache,
         num_streams=session.streams,
     )
-    return replace(result, warnings=(*notes, *distrust(result)), outcomes=tuple(outcomes.all))
+    notes += [note for c, parts in partitions.items() for note in partition_notes(c.label, parts)]
+    return replace(result, warnings=(*notes, *distrust(result)), notes=tuple(session.notes), outcomes=tuple(outcomes.all))
 
 
 def _built(
@@ -122,7 +123,7 @@ def _built(
 class _Session:
     """How a case is measured, and what the roofs were meanwhile. threads: of all streams together; bandwidths: by bytes read.
 
-    peaks: of f32; arithmetic_peaks: of the graph's own arithmetic, where that is another one.
+    peaks: of f32; arithmetic_peaks: of the graph's own arithmetic, where that is another one. notes: of what was measured.
     """
 
     bench: Bench
@@ -134,11 +135,13 @@ class _Session:
     arithmetic: str
     arithmetic_peaks: list[float] = field(default_factory=list)
     peaks: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     bandwidths: dict[int, list[float]] = field(default_factory=dict)
 
     @phase("execute")
     def measure(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:
         """On as many processors as threads. nbytes: what the whole graph must move."""
+        self.notes += [f"{b.label}: {note}" for b in built for note in b.whole.chain.notes]
         with pinned(self.threads):
             return self._in_rounds(built, nbytes, budget_s)
 

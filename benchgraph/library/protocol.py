@@ -90,3 +90,7 @@ class Chain(Protocol):
     @property
     def constants(self) -> Sequence[NDArray[np.generic]]:
         """The library's memory that every execution reads: what it computes, at the latest at the first one, from constant inputs."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What results say about the chain, a line each."""

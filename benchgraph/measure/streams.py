@@ -77,6 +77,11 @@ class Streams:
     def constants(self) -> Sequence[Array]:
         return [array for chain in self._chains for array in chain.constants]
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """Of one chain: they are alike."""
+        return self._chains[0].notes
+
     def run(self, times: int) -> None:
         """Raises, when all have finished, what one of them raised."""
         for orders in self._orders:

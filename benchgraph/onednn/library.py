@@ -218,6 +218,10 @@ class Chain:
     def constants(self) -> Sequence[Array]:
         return ()
 
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
     def run(self, times: int) -> float:
         """Execute all steps in order, so many times. Returns the seconds of the native loop, measured in oneDNN's process.
 

@@ -26,7 +26,7 @@ class Partition:
 
     kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False. engine_kind and
     the math mode are the graph's. blockable: ids of the outputs that only products read (blocked_borders.py).
-    options: how it is to be compiled.
+    options: how it is to be compiled. note: what results say about it, '' for nothing: that its ops are executed by numpy, and why.
     """
 
     id: int
@@ -40,6 +40,7 @@ class Partition:
     fpmath_apply_to_int: bool | None = None
     blockable: tuple[int, ...] = ()
     options: Options = DEFAULT_OPTIONS
+    note: str = ""
 
     @property
     def is_supported(self) -> bool:

@@ -271,6 +271,10 @@ class Chain:
     def constants(self) -> Sequence[Array]:
         return [buffer for bound in self._bounds for buffer in bound.constants]
 
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
 
 def chain(bounds: Sequence[object]) -> Chain:
     """A Chain of Bounds of this library. Raises InvalidArguments for anything else."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class FakeLibrary:
     """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile. slowness: factor of all times.
 
     wrong: ids of ops whose results are off by 0, 1 or 2, if they are alone in a partition only with alone_too.
+    note: of its partitions; with one, its chains have a note too.
     log: the ops of every execution of a bound partition; events: executions of chains and evictions, in order; threads: at every compile.
     """
 
@@ -97,9 +98,11 @@ class FakeLibrary:
     implementations: tuple[Implementation, ...] = ()
     wrong: frozenset[int] = frozenset()
     alone_too: bool = True
+    note: str = ""
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
-        return tuple(partition(graph, 100 + i, ops, self.unsupported) for i, ops in enumerate(cut(graph, policy)))
+        made = [partition(graph, 100 + i, ops, self.unsupported) for i, ops in enumerate(cut(graph, policy))]
+        return tuple(replace(p, note=self.note) for p in made)
 
     def compile(self, partition: Partition) -> Compiled:
         if not partition.is_supported:
@@ -183,6 +186,7 @@ class Chain:
 
     def __post_init__(self) -> None:
         self.constants = [np.zeros(1) for _ in self.steps]
+        self.notes = [f"{len(self.steps)} steps"] if self.library.note else []
 
     def run(self, times: int) -> None:
         ops = " + ".join(" ".join(op.kind for op in step.compiled.partition.ops) for step in self.steps)

@@ -142,6 +142,10 @@ class Chain(Remote):
     def constants(self) -> Sequence[Array]:
         return ()
 
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
     def run(self, times: int) -> float:
         """Execute all steps in order, so many times. Returns the seconds of the native call, measured there."""
         wait_until_idle()
