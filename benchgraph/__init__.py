@@ -6,6 +6,7 @@ The packages, in the order in which data flows through them:
     machine     rates, costs and cache shares of machines, as data
     ops         the op table: one row per op kind
     graph       the API graph: JSON, text, shape inference, overrides
+    importers   other people's files as cases
     partition   which ops are compiled together
     gir         Graph IR and its passes
     lower       Graph IR -> Tensor IR: templates and anchors

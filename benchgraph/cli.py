@@ -44,6 +44,7 @@ ANSWERS = LOOK_BACK | {
     "explain": "explain.run",
     "compile-times": "compile_times.run",
     "localise": "localise.run",
+    "import": "import_.run",
 }
 MEASURE = ("tune", "ab", "bisect")  # commands that measure, and print while they do
 NEED_BENCH = ("show", "explain", "localise")

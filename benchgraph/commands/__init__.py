@@ -6,6 +6,7 @@ listing.py        list: batch files, drivers, reports, policies
 ops.py            ops: the op table
 show.py           show: the partitioned graph
 explain.py        explain: the compiler's decisions
+import_.py        import: a verbose log as a batch file
 opt.py            opt: passes over the text of an IR
 compile_times.py  compile-times: cold and warm
 tune.py           tune: measures schedule parameters

@@ -83,6 +83,17 @@ COMMANDS: dict[str, Command] = {
         "if an op is wrong.",
         chooses=True,
     ),
+    "import": Command(
+        "a verbose log of oneDNN as a batch file, with where its time went",
+        "LOG -o DIR",
+        (
+            ("-o, --output DIR", "the folder for the batch file, the table of times, and the graphs that it needs"),
+            ("--replay FILE", "a JSON report of the batch in mode P: its times beside the log's, and shares of its machine's roof"),
+        ),
+        ("import torch.log -o torch", "import torch.log -o torch --replay=out.json"),
+        "LOG is what a program prints with ONEDNN_VERBOSE=1, or benchgraph with BENCHGRAPH_VERBOSE=1, or benchdnn's output with its repro "
+        "lines; other lines may stand between. docs/import.md has the details.",
+    ),
     "opt": Command(
         "passes over the text of an IR",
         "--pipeline PASS[,PASS...] FILE|- [OPTIONS]",

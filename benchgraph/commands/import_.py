@@ -1,0 +1,113 @@
+"""`benchgraph import LOG -o DIR`: a verbose log as a batch file and a table of where its time went."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchgraph.core.errors import BenchgraphError, UsageError, within
+from benchgraph.core.files import read_text
+from benchgraph.core.formats import counted
+from benchgraph.graph.ir import Graph
+from benchgraph.harness.command_words import need_no_options, own_options
+from benchgraph.harness.outputs import need_folder
+from benchgraph.harness.partitioning import flops, traffic
+from benchgraph.importers.batch_file import batch_file, reasons
+from benchgraph.importers.graph_lines import Dumps
+from benchgraph.importers.log_cases import Case, Work, cases_of, line_beside_files
+from benchgraph.importers.verbose_file import Log, read_log
+from benchgraph.measure.arithmetic import arithmetic
+from benchgraph.options.argv import parse as parse_words
+from benchgraph.options.batch import tokenize
+from benchgraph.present.logged_times import NO_REPLAY, Replay, logged_times
+from benchgraph.present.progress import progress_line
+from benchgraph.results.json_report import parse, unwritable, write
+
+OPTIONS = ("-o", "--output", "--replay")
+BATCH, TIMES = "batch", "times.txt"
+SHOWN = 12  # rows of a table on the terminal
+
+
+@dataclass(frozen=True)
+class Request:
+    log: Path
+    folder: Path
+    replay: str = ""
+
+
+def run(given: Sequence[str]) -> str:
+    """Write the folder. Returns the summary. Raises UsageError for words, BenchgraphError for files that cannot be read or written."""
+    request = read(given)
+    replay = _replay(request.replay) if request.replay else NO_REPLAY
+    need_folder(request.folder, f"import: --output={request.folder}")
+    with progress_line():
+        log = read_log(request.log)
+        cases = cases_of(log, Dumps(request.log.parent), work_of)
+    for case in cases:
+        if case.file:
+            _copy(case.file, request.folder)
+    write(str(request.folder / BATCH), batch_file(request.log.name, log, cases))
+    write(str(request.folder / TIMES), logged_times(log, cases, replay) + "\n")
+    return "\n\n".join([logged_times(log, cases, replay, SHOWN), _summary(request, log, cases)])
+
+
+def read(given: Sequence[str]) -> Request:
+    """Raises UsageError."""
+    rest = list[str]()
+    own = {option.replace("--output", "-o"): value for option, value in own_options("import", OPTIONS, given, rest)}
+    need_no_options("import", rest, OPTIONS)
+    if len(rest) != 1:
+        raise UsageError(f"{len(rest)} logs are named", where="import", fix="name one file")
+    if "-o" not in own:
+        raise UsageError("no folder is named", where="import", fix="add -o DIR, where the batch file goes")
+    return Request(Path(rest[0]), Path(own["-o"]), own.get("--replay", ""))
+
+
+def work_of(graph: Graph) -> Work:
+    return Work(flops(graph.ops), traffic(graph), arithmetic(graph))
+
+
+def _replay(file: str) -> Replay:
+    """The times of a JSON report in mode P, by the line of the case. Raises BenchgraphError."""
+    try:
+        results, _ = parse(read_text(Path(file)))
+    except OSError as bad:
+        raise UsageError(f"cannot read it: {bad.strerror}", where=f"import: --replay={file}", fix="name a JSON report") from bad
+    except BenchgraphError as bad:
+        raise bad.inside(f"import: --replay={file}") from bad
+    timed = [case for case in results.cases if case.result.timings]
+    if not timed:
+        raise UsageError("it has no times", where=f"import: --replay={file}", fix="run the batch with --mode=P --report=json:FILE")
+    seconds = dict[str, float]()
+    for case in timed:
+        with within(f"import: --replay={file}"):
+            words = [word.text for word in tokenize(case.repro, "a repro line")]
+            seconds |= {line_beside_files(p): case.result.timings[0].timing.median_s for p in parse_words(words).problems}
+    return Replay(results.machine, seconds)
+
+
+def _copy(file: Path, folder: Path) -> None:
+    """A dump into the folder, where the batch file names it."""
+    target = folder / file.name
+    try:
+        if not (target.exists() and target.samefile(file)):
+            shutil.copyfile(file, target)
+    except OSError as bad:
+        raise unwritable(bad, str(target)) from bad
+
+
+def _summary(request: Request, log: Log, cases: Sequence[Case]) -> str:
+    """How many lines became what, and why others did not."""
+    good = [case for case in cases if not case.error]
+    lines = [f"{request.log}: {counted(log.lines, 'line')}, of which {log.others} are of other programs and {log.remarks} are remarks"]
+    lines += [f"  {counted(count, 'line')} not expressed: {reason}" for reason, count in reasons(cases).items()]
+    lines += [f"  line {broken.line} cannot be read: {broken.reason}" for broken in log.broken[:SHOWN]]
+    if log.broken_count > SHOWN:
+        lines.append(f"  {log.broken_count - SHOWN} more lines cannot be read")
+    times = request.folder / TIMES
+    lines.append(f"{counted(len(good), 'case')} in {request.folder / BATCH}, all times in {times}")
+    if good:
+        lines.append(f"next: benchgraph --mode=P --batch={request.folder / BATCH}")
+    return "\n".join(lines)
