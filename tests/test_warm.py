@@ -491,7 +491,7 @@ def test_mode_p_says_which_compile_times_are_of_warm_starts(kept: Store, tmp_pat
     for name in ("first.json", "second.json"):
         arguments = ["--mode=P", "--fix-times-per-prb=1", f"--report=json:{tmp_path / name}", "--graph", f"--case={INPUTS / 'mlp.json'}"]
         assert CliRunner().invoke(main, arguments).exit_code == 0
-        (case,) = parse((tmp_path / name).read_text())[0].cases
+        (case,) = parse((tmp_path / name).read_text()).cases
         found.append({t.policy: t.is_warm for t in case.result.timings})
     assert set(found[0].values()) == {False}
     assert set(found[1].values()) == {True}

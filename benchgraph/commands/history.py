@@ -58,7 +58,7 @@ def _add(database: Database, file: Path, commit: str) -> Answer:
     except OSError as bad:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"history: --add={file}", fix="name another one") from bad
     try:
-        results = parse(text)[0]
+        results = parse(text)
         origin = results.origin or Origin(report.uid_of(text), written)
         if commit:
             origin = replace(origin, commit=full(commit), is_dirty=False)

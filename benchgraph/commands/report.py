@@ -44,7 +44,7 @@ def _run(file: str) -> ResultSet:
     except OSError as bad:
         raise BenchgraphError(f"cannot read the file: {bad.strerror}", where=file, fix="name a JSON report") from bad
     with within(file):
-        results = parse(text)[0]
+        results = parse(text)
     if cut := cut_short(file, text, results):
         warn(cut)
     return results

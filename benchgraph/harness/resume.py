@@ -37,8 +37,8 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     except OSError as bad:
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
     with within(f"--resume={file}"):
-        results, made_by = parse(text)
-    if other := _differences(results.machine, made_by, machine):
+        results = parse(text)
+    if other := _differences(results.machine, results.source, machine):
         fix = "run the cases anew into another file"
         raise InvalidArguments(f"its results come from elsewhere: {other}", where=f"--resume={file}", fix=fix)
     left = defaultdict[str, deque[CaseResult]](deque)

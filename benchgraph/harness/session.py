@@ -103,7 +103,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
     screen.rest()
     by_index = {case.index: case for case in (*begun.held, *ran)}
     cases, elapsed_s = tuple(by_index[p.index] for p in line.problems if p.index in by_index), bench.clock() - started
-    results = ResultSet(line.globals.mode, machine, cases, elapsed_s, begun.origin, len(line.problems))
+    results = ResultSet(line.globals.mode, machine, cases, elapsed_s, begun.origin, len(line.problems), line.shard)
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
     with awaiting("the reports to be written"), progress_line():
         reported = _report(line.globals, results, out)

@@ -56,7 +56,7 @@ def begin(line: CommandLine, machine: Machine | None, reports: GrowingReports) -
         from benchgraph.analysis.history.recording import Recording
 
         recording = Recording(line.globals.history, origin)
-    begun = ResultSet(line.globals.mode, machine, resumed, 0.0, origin, len(line.problems))
+    begun = ResultSet(line.globals.mode, machine, resumed, 0.0, origin, len(line.problems), line.shard)
     reports.open(line.globals, begun)
     if recording:
         reports.open_one(recording.files, begun)

@@ -16,6 +16,7 @@ silently:
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from benchgraph.options.parsers import shell_word, text
 from benchgraph.options.plugins import contradicts, load_driver, load_report, names
 from benchgraph.options.problem import TRIGGER, Driver, Problem
 from benchgraph.results.mode import Mode
+from benchgraph.results.result import Shard
 
 CONTROLS = ("--driver", "--batch", "--reset")
 MATCH = "--match"
@@ -43,7 +45,8 @@ class CommandLine:
     """The parsed command line.
 
     problems: those that --match and --shard select out of `planned`. globals: the global state at the end (reports, summary, verbosity: of
-    the whole run). notes: remarks on options without effect. case: how to name a case for the last driver.
+    the whole run). notes: remarks on options without effect. case: how to name a case for the last driver. shard: None where --shard
+    leaves nothing out.
     """
 
     problems: tuple[Problem, ...]
@@ -51,6 +54,7 @@ class CommandLine:
     planned: int = 0
     notes: tuple[str, ...] = ()
     case: str = f"{TRIGGER} FILE"
+    shard: Shard | None = None
 
 
 def parse(words: Sequence[str], *, default: str = "", command: str = "") -> CommandLine:
@@ -62,12 +66,16 @@ def parse(words: Sequence[str], *, default: str = "", command: str = "") -> Comm
     state = _State(default, command)
     state.feed([Word(w) for w in words], ())
     settings = Globals(**{name: values[0] for name, values in state.globals.items()})
-    planned, problems = 0, list[Problem]()
+    planned, problems, left = 0, list[Problem](), list[Problem]()  # left: to other shards
     for pending in state.pending_cases():
         expanded = _expanded(pending, planned)
         planned += len(expanded)
-        problems += (p for p in expanded if _is_chosen(p, pending.match))
-    return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()), state.case)
+        for p in expanded:
+            part, parts = p.globals.shard
+            is_ours = p.index % parts == part - 1
+            if (is_ours or settings.shard != Globals().shard) and _matches(p, pending.match):
+                (problems if is_ours else left).append(p)
+    return CommandLine(tuple(problems), settings, planned, tuple(state.notes.values()), state.case, _shard(settings, problems, left))
 
 
 State = dict[str, tuple[Any, ...]]  # field of a knob set -> alternatives: one, unless the knob is a product axis
@@ -302,11 +310,19 @@ def _expanded(pending: _PendingCase, first: int) -> list[Problem]:
     return problems
 
 
-def _is_chosen(problem: Problem, match: str) -> bool:
-    """Whether --shard and --match select a problem. match: the filter of batch files, applied besides the command line's."""
-    part, parts = problem.globals.shard
+def _shard(settings: Globals, ours: Sequence[Problem], left: Sequence[Problem]) -> Shard | None:
+    """Which part of all chosen cases is ours. None if it is all of them, or --shard is not the same for all cases."""
+    whole = sorted((*ours, *left), key=lambda p: p.index)
+    if settings.shard == Globals().shard or any(p.globals.shard != settings.shard for p in whole):
+        return None
+    lines = "\n".join(f"{p.index} {p.repro}" for p in whole)
+    return Shard(*settings.shard, len(whole), hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()[:16])
+
+
+def _matches(problem: Problem, match: str) -> bool:
+    """Whether --match selects a problem. match: the filter of batch files, applied besides the command line's."""
     try:
-        return problem.index % parts == part - 1 and all(matches(each, problem.repro) for each in (problem.globals.match, match) if each)
+        return all(matches(each, problem.repro) for each in (problem.globals.match, match) if each)
     except InvalidArguments as bad:
         raise UsageError(bad.what, where=MATCH, fix=bad.fix) from bad
 

@@ -47,6 +47,7 @@ from benchgraph.results.result import (
     PolicyTiming,
     Result,
     ResultSet,
+    Shard,
     Status,
     Timing,
     summary,
@@ -76,8 +77,9 @@ def head(results: ResultSet) -> str:
     machine = None if results.machine is None else _machine(results.machine)
     origin = {} if results.origin is None else {"origin": asdict(results.origin)}
     planned = {"planned": results.planned} if results.planned else {}
-    mode = results.mode.value
-    return json.dumps({"schema_version": SCHEMA_VERSION, "mode": mode, "source": source(), **planned, **origin, "machine": machine})
+    shard = {} if results.shard is None else {"shard": asdict(results.shard)}
+    identity = {"schema_version": SCHEMA_VERSION, "mode": results.mode.value, "source": results.source or source()}
+    return json.dumps({**identity, **planned, **shard, **origin, "machine": machine})
 
 
 def line(c: CaseResult) -> str:
@@ -169,8 +171,8 @@ def _partition(p: PartitionTiming, r: Result) -> Json:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> tuple[ResultSet, str]:
-    """Reads what `render` wrote; also returns its `source`. If the end of the document is missing, returns the cases before the cut.
+def parse(text: str) -> ResultSet:
+    """Reads what `render` wrote. If the end of the document is missing, returns the cases before the cut.
 
     Raises ParseError for anything else, or an unknown version of the schema.
     """
@@ -183,12 +185,15 @@ def parse(text: str) -> tuple[ResultSet, str]:
         if not isinstance(document["cases"], list):
             raise TypeError("cases are a list")
         cases = tuple(map(_valid_case, document["cases"], count()))
-        for what, part in (("machine", machine), ("origin", origin)):
+        shard = Shard(**document["shard"]) if "shard" in document else None
+        for what, part in (("machine", machine), ("origin", origin), ("shard", shard)):
             if part is not None:
                 validate(what, part)
         _need_number(document.get("elapsed_s", 0.0))
         elapsed_s, planned = document.get("elapsed_s", 0.0), int(document.get("planned", 0))
-        return ResultSet(Mode(document["mode"]), machine, cases, elapsed_s, origin, planned), document["source"]
+        if not isinstance(document["source"], str):
+            raise TypeError("source is a digest")
+        return ResultSet(Mode(document["mode"]), machine, cases, elapsed_s, origin, planned, shard, document["source"])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as bad:
         raise ParseError("not a JSON report of benchgraph", fix="give a file that --report=json:FILE wrote") from bad
 

@@ -301,8 +301,22 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """Which part of a run: --shard=part/parts. cases: how many all parts have; batch: a digest of their repro lines, equal in all parts."""
+
+    part: int
+    parts: int
+    cases: int
+    batch: str
+
+
+@dataclass(frozen=True)
 class ResultSet:
-    """A run. machine, origin: None if it is empty or they were not looked up. planned: how many cases it has, done or not; 0 if unknown."""
+    """A run. machine, origin: None if it is empty or they were not looked up. planned: how many cases it has, done or not; 0 if unknown.
+
+    shard: None for a whole run. source: a digest of the source code that ran it (json_report.source), '' for the present code; runs of
+    different code may have equal results.
+    """
 
     mode: Mode
     machine: Machine | None
@@ -310,6 +324,8 @@ class ResultSet:
     elapsed_s: float
     origin: Origin | None = None
     planned: int = 0
+    shard: Shard | None = None
+    source: str = field(default="", compare=False)
 
     @property
     def counts(self) -> Counter[Status]:

@@ -11,12 +11,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from benchgraph.core.errors import ParseError
 from benchgraph.core.printable import quoted
-from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, Timing
+from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, Shard, Timing
 
 _REMEDY = "measure anew with --report=json:FILE"
 
 
-def validate(what: str, part: CaseResult | Machine | Origin) -> None:
+def validate(what: str, part: CaseResult | Machine | Origin | Shard) -> None:
     """Raise ParseError, which begins with `what`, for a value of the wrong type, or a number that is out of range."""
     for problem in (*_mistyped(type(part), part, ""), *_impossible(part)):
         raise ParseError(f"{what}: {problem}", fix=_REMEDY)
@@ -55,7 +55,7 @@ def _hints(kind: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((f.name, hints[f.name]) for f in fields(kind))
 
 
-def _impossible(part: CaseResult | Machine | Origin) -> Iterator[str]:
+def _impossible(part: CaseResult | Machine | Origin | Shard) -> Iterator[str]:
     """Numbers of the right type but out of range."""
     if isinstance(part, CaseResult):
         yield from _not_finite("elapsed_s", [part.elapsed_s, *part.phases.values()])
@@ -67,6 +67,9 @@ def _impossible(part: CaseResult | Machine | Origin) -> Iterator[str]:
         yield from _not_positive("microkernel", part.microkernel.values())
         if left := part.microkernel.keys() - part.peak_flops_1_thread.keys():
             yield f"peak_flops_1_thread lacks {min(left)}, which microkernel has"
+    elif isinstance(part, Shard):
+        if not (1 <= part.part <= part.parts and part.cases >= 0):
+            yield f"part {part.part} of {part.parts}, of {part.cases} cases"
     else:
         yield from _not_finite("started", [part.started])
 

@@ -23,7 +23,7 @@ def case(ran: tuple[Implementation, ...], *words: str) -> tuple[CaseResult, str]
     """The saved result of a case, and what the run printed."""
     bench = fake_bench(FakeLibrary(Clock(), implementations=ran))
     done = CliRunner().invoke(main, [*words, "--report=json:out.json", *CASE], obj=bench)
-    return parse(Path("out.json").read_text())[0].cases[0], done.output
+    return parse(Path("out.json").read_text()).cases[0], done.output
 
 
 @pytest.fixture(autouse=True)

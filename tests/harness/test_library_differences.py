@@ -211,7 +211,7 @@ def test_the_summary_counts_which_libraries_are_right() -> None:
 
 def test_outcomes_are_read_back_from_the_file() -> None:
     result = run(right(), off(0.5))
-    kept, _ = parse(render(ResultSet(Mode.correctness, None, (CaseResult(0, "--graph", 0.0, result),), 0.0)))
+    kept = parse(render(ResultSet(Mode.correctness, None, (CaseResult(0, "--graph", 0.0, result),), 0.0)))
     expected = (ContenderOutcome(OURS, Status.PASSED), ContenderOutcome(THEIRS, Status.FAILED, result.outcomes[1].reason))
     assert kept.cases[0].result.outcomes == expected
     assert kept.cases[0].result.differences == result.differences

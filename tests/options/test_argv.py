@@ -1,5 +1,6 @@
 """The command line: the state that each case sees, and errors."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.harness.command_words import select_cases
 from benchgraph.options.argv import parse
 from benchgraph.results.mode import Mode
+from benchgraph.results.result import Shard
 
 
 def repros(*words: str) -> list[str]:
@@ -220,6 +222,24 @@ def test_match_and_shard_leave_cases_out_and_keep_their_numbers() -> None:
     assert [chosen(f"--shard={i}/3") for i in (1, 2, 3)] == [[0, 3, 6], [1, 4, 7], [2, 5]]
     assert chosen("--match=a.json", "--shard=2/2") == [1, 3]
     assert parse(["--match=zzz", "--graph", "--case=a.json"]).planned == 1
+
+
+def test_shards_of_one_run_know_that_they_are() -> None:
+    def shard(*words: str) -> Shard | None:
+        return parse([*words, "--graph", "--mb=1,2,3,4", "--case=a.json", "--case=b.json"]).shard
+
+    first, second = shard("--shard=1/3"), shard("--shard=2/3")
+    assert first is not None
+    assert second is not None
+    assert (first.part, first.parts, first.cases) == (1, 3, 8)
+    assert second == replace(first, part=2)
+    chosen = shard("--shard=1/3", "--match=mb=[23].*b.json")
+    assert chosen is not None
+    assert (chosen.cases, chosen.batch != first.batch) == (2, True)
+    assert [shard(), shard("--shard=1/1")] == [None, None]
+    other = shard("--shard=1/3", "--seed=2")
+    assert other is not None
+    assert other.batch != first.batch
 
 
 def test_options_without_effect_are_accepted_with_one_remark() -> None:

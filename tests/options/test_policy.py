@@ -135,7 +135,7 @@ def test_results_and_repro_lines_contain_the_options(tmp_path: Path, monkeypatch
     words = ["--graph", "--mode=P", "--fix-times-per-prb=2", "--policy=fused,fused:no-coarse", f"--report=json:{file}"]
     html = tmp_path / "out.html"
     assert CliRunner().invoke(main, [*words, MLP]).exit_code == 0
-    (case,) = read_results(file.read_text())[0].cases
+    (case,) = read_results(file.read_text()).cases
     assert [t.policy for t in case.result.timings] == ["fused", "fused:no-coarse"]
     assert "--policy=fused,fused:no-coarse" in case.repro
     assert "policy" not in split(case.repro).identity

@@ -12,18 +12,36 @@ import pytest
 from benchgraph.core.errors import ParseError
 from benchgraph.results import json_report
 from benchgraph.results.json_report import GrowingReport, parse, render, source, write_whole
-from benchgraph.results.result import Machine, ResultSet
+from benchgraph.results.result import Machine, ResultSet, Shard
 from tests.support.result_sets import CASES, MACHINE, MEASURED, RESULTS
 
 
 @pytest.mark.parametrize("results", [RESULTS, replace(RESULTS, cases=()), replace(RESULTS, machine=None)], ids=["all", "none", "nowhere"])
 def test_written_reports_are_read_back(results: ResultSet) -> None:
-    assert parse(render(results)) == (results, source())
+    assert parse(render(results)) == results
 
 
 def test_a_machine_without_peaks_is_read_back() -> None:
     plain = replace(RESULTS, machine=Machine("c", 1, "avx2", {}))
-    assert parse(render(plain)) == (plain, source())
+    assert parse(render(plain)) == plain
+
+
+def test_what_other_code_ran_stays_its_own() -> None:
+    assert parse(render(RESULTS)).source == source()
+    assert parse(render(replace(RESULTS, source="0123"))).source == "0123"
+
+
+def test_a_shard_is_read_back() -> None:
+    shard = replace(RESULTS, shard=Shard(2, 3, 8, "d1ge5t"))
+    assert parse(render(shard)) == shard
+
+
+@pytest.mark.parametrize("part", [0, 4])
+def test_a_shard_that_cannot_be_is_refused(part: int) -> None:
+    document = json.loads(render(replace(RESULTS, shard=Shard(2, 3, 8, "d1ge5t"))))
+    document["shard"]["part"] = part
+    with pytest.raises(ParseError, match=r"^shard: part .*; measure anew with --report=json:FILE"):
+        parse(json.dumps(document))
 
 
 def test_a_case_is_a_line() -> None:
@@ -36,7 +54,7 @@ def test_every_cut_leaves_the_cases_before_it() -> None:
     ends = [text.index(line) + len(line.removesuffix(",")) for line in text.splitlines()[1:-1]]
     for at in range(len(text.splitlines()[0]), len(text)):
         whole = sum(end <= at for end in ends)
-        assert parse(text[:at])[0].cases == CASES[:whole], text[:at][-20:]
+        assert parse(text[:at]).cases == CASES[:whole], text[:at][-20:]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +77,7 @@ def test_a_report_of_version_2_is_read() -> None:
     del document["machine"]["memory_bandwidth"]
     for case in document["cases"]:
         del case["bandwidth_samples"], case["cold_cache"], case["num_streams"], case["arithmetic"], case["arithmetic_samples"]
-    found, _ = parse(json.dumps(document))
+    found = parse(json.dumps(document))
     before = replace(MEASURED, bandwidth_samples={}, cold_cache="none", num_streams=1)
     assert found == replace(RESULTS, machine=replace(MACHINE, memory_bandwidth=0.0), cases=(replace(CASES[0], result=before), *CASES[1:]))
 
@@ -68,13 +86,13 @@ def test_a_report_of_version_3_has_shares_of_the_f32_peak() -> None:
     document = json.loads(render(RESULTS)) | {"schema_version": 3}
     for case in document["cases"]:
         del case["arithmetic"], case["arithmetic_samples"]
-    found, _ = parse(json.dumps(document))
+    found = parse(json.dumps(document))
     assert found == RESULTS
 
 
 def test_the_peak_of_an_arithmetic_is_kept() -> None:
     case = replace(CASES[0], result=replace(MEASURED, arithmetic="int8", arithmetic_samples=(4e9, 5e9)))
-    found, _ = parse(render(replace(RESULTS, cases=(case,))))
+    found = parse(render(replace(RESULTS, cases=(case,))))
     assert found.cases == (case,)
     assert found.cases[0].result.peak == 5e9
 

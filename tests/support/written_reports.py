@@ -28,4 +28,4 @@ def cells(markdown: str) -> list[list[str]]:
 
 def saved_cases(file: Path) -> tuple[CaseResult, ...]:
     """What a report has so far."""
-    return parse(file.read_text())[0].cases if file.exists() else ()
+    return parse(file.read_text()).cases if file.exists() else ()

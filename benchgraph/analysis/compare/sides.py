@@ -84,7 +84,7 @@ def _file(name: str) -> File:
     except OSError as bad:
         raise UsageError(f"cannot read the file: {bad.strerror}", where=f"compare: {name}", fix="name a JSON report") from bad
     try:
-        results, _ = parse(text)
+        results = parse(text)
     except BenchgraphError as bad:
         raise UsageError(bad.what, where=f"compare: {name}", fix=bad.fix or REMEDY) from bad
     return File(name, text, results, cut_short(name, text, results))

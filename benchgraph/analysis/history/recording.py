@@ -58,6 +58,6 @@ def _has_all(file: Path, results: ResultSet) -> bool:
     """Whether the file has every result; its name has the run's uid."""
     try:
         text = file.read_text(encoding="utf-8")
-        return is_whole(text) and len(parse(text)[0].cases) == len(results.cases)
+        return is_whole(text) and len(parse(text).cases) == len(results.cases)
     except (OSError, BenchgraphError):
         return False

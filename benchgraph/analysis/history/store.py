@@ -97,7 +97,7 @@ def read(database: Database, run: int) -> ResultSet:
             raise InvalidArguments(f"there is no run {run}", where=database.name)
         order = (tables.case.c.position, tables.case.c.id)
         cases = connection.execute(select(tables.case.c.document).filter_by(run_id=run).order_by(*order)).scalars().all()
-    return parse(assemble(row.head, cases, row.elapsed_s))[0]
+    return parse(assemble(row.head, cases, row.elapsed_s))
 
 
 # ---- looking back ----------------------------------------------------------------------------------------------------

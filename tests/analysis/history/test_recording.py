@@ -243,7 +243,7 @@ def test_a_full_disk_leaves_the_results_in_a_file(full: None, monkeypatch: pytes
         added = call("history", f"--add={file}", "--history=h.db")
         assert (added.output, added.exit_code) == (f"{file}: run 2 of h.db, {told} cases new there\n", 0)
     database = Database("h.db")
-    assert read(database, 2) == parse(file.read_text())[0]
+    assert read(database, 2) == parse(file.read_text())
 
 
 def test_a_full_disk_of_a_server_is_reported_too(server: Server) -> None:
@@ -285,7 +285,7 @@ def test_where_this_folder_is_full_the_results_are_kept_elsewhere(monkeypatch: p
     (file,) = kept()
     assert file.parent == Path("tmp")
     assert result.stderr.startswith(f"benchgraph: --history: h.db: gone; the results are in {Path.cwd() / file}: add them with")
-    assert len(parse(file.read_text())[0].cases) == 1
+    assert len(parse(file.read_text()).cases) == 1
 
 
 def test_where_nothing_can_be_written_the_results_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +307,7 @@ def test_a_run_that_is_killed_leaves_its_results() -> None:
 
     class Watched(FakeLibrary):
         def partitions(self, graph, policy):  # type: ignore[no-untyped-def]
-            seen.append([len(parse(f.read_text())[0].cases) for f in kept()])
+            seen.append([len(parse(f.read_text()).cases) for f in kept()])
             return super().partitions(graph, policy)
 
     call("--graph", "--history=h.db", "--seed=1,2,3", "--case=good.json", library=Watched(Clock()))
