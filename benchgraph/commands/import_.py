@@ -72,7 +72,7 @@ def work_of(graph: Graph) -> Work:
 def _replay(file: str) -> Replay:
     """The times of a JSON report in mode P, by the line of the case. Raises BenchgraphError."""
     try:
-        results, _ = parse(read_text(Path(file)))
+        results = parse(read_text(Path(file)))
     except OSError as bad:
         raise UsageError(f"cannot read it: {bad.strerror}", where=f"import: --replay={file}", fix="name a JSON report") from bad
     except BenchgraphError as bad:

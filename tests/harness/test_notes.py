@@ -16,7 +16,7 @@ from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 def result(*words: str) -> Result:
     bench = fake_bench(FakeLibrary(Clock(), note="numpy executes it"))
     CliRunner().invoke(main, [*words, "--report=json:out.json", "--graph", "--expected-n-partitions=0", "--case=mlp.json"], obj=bench)
-    return parse(Path("out.json").read_text())[0].cases[0].result
+    return parse(Path("out.json").read_text()).cases[0].result
 
 
 @pytest.fixture(autouse=True)
