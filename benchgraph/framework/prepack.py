@@ -1,4 +1,4 @@
-"""Converts the layout of weights once: for inference to the column panels that products read, for training back.
+"""Converts the layout of weights once: for inference to the B panels that products read, for training back.
 
 The library chooses the panels: a Reorder to layout any prepares an operand. Concurrent readers keep the old Store; values and version stay.
 """

@@ -109,15 +109,15 @@ def _steps(graph: Graph, refused: Mapping[int, str], policy: Policy, engine: Eng
         library.add_op(Op(max(op.id for op in graph.ops) + 1, WILDCARD, NO_ATTRS, leaving))
     library.finalize()
     own = {op.id: op for op in graph.ops}
-    cut = [p for p in library.get_partitions(policy) if any(id in own and own[id].kind != END for id in p.ops)]
-    offloaded = {id for p in cut if p.is_supported for id in p.ops}
+    partitions = [p for p in library.get_partitions(policy) if any(id in own and own[id].kind != END for id in p.ops)]
+    offloaded = {id for p in partitions if p.is_supported for id in p.ops}
     outputs = {t.id for t in graph.outputs}
 
     def is_open(t: LogicalTensor) -> bool:
         return propagates and t.id not in outputs and all(op.id in offloaded for op in graph.consumers.get(t.id, ()))
 
     steps = list[Step]()
-    for p in cut:
+    for p in partitions:
         if p.is_supported:
             d = p.description
             same, opened = Signature((replace(d, id=0), compiled_for(engine))), tuple(map(is_open, d.outputs))

@@ -104,7 +104,7 @@ class _Parser(Tokens):
         engine = self.take("word", "an engine kind such as cpu")
         self.expect("fpmath")
         self.expect("=")
-        fpmath = self.take("word", "an fpmath mode such as strict")
+        fpmath = self.take("word", "a math mode such as strict")
         apply_to_int = self.boolean() if self.key("apply_to_int") else None
         version = self.string("the version as a string") if self.key("version") else ""
         inputs = self.integers() if self.key("inputs") else None

@@ -34,7 +34,7 @@ class Contender:
 
 
 def contenders_of(problem: Problem, bench: Bench) -> tuple[Contender, ...]:
-    """Libraries are made anew, so that every case compiles cold. Raises BenchgraphError for one that is not there."""
+    """Libraries are made anew, so that every case compiles cold. Raises BenchgraphError for one that is missing."""
     libraries = {name: bench.library(name) for name in problem.globals.library}
     return tuple(Contender(spec, libraries[spec.library]) for spec in problem.globals.contender_specs)
 

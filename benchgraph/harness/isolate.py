@@ -48,7 +48,7 @@ def share_of_threads(jobs: int) -> int:
 
 
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[FinishedCase]:
-    """Run the problems in so many processes; yields each result when it is there. No process outlives the iterator."""
+    """Run the problems in so many processes; yields each result as it arrives. No process outlives the iterator."""
     memory = _memory(bench)
     crew = _WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
     starved = list[Problem]()

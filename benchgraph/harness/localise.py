@@ -42,7 +42,7 @@ class Place:
 
 
 def localise(problem: Problem, graph: Graph, library: Library, policy: str) -> Place:
-    """Raises what the library raises for a partition that it cannot compile under the case's own policy."""
+    """Raises the library's errors for a partition that it cannot compile under the case's own policy."""
     chosen, inputs = PolicyChoice.read(policy), inputs_of(problem, graph)
     steps = [s for s in library.partitions(graph, Policy.one_op_each) if any(op.kind != END for op in s.ops)]
     live, right, unrun = dict(inputs), 0, list[Op]()

@@ -27,7 +27,8 @@ from benchgraph.results.result import PolicyTiming, Result, Status, Timing
 
 
 def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], bench: Bench) -> Result:
-    """Execute the graph once for every contender. Raises what partitioning and compiling raise, InvalidArguments for several streams."""
+    """Execute the graph once for every contender. Raises errors of partitioning and compiling; InvalidArguments for several
+    streams."""
     settings = problem.globals
     threads = threads_per_stream(settings.num_streams, current().cores, is_single=True)
     outcomes, counts, timings = Outcomes(problem, contenders), dict[str, int](), list[PolicyTiming]()

@@ -134,7 +134,7 @@ class RemoteProcess(Child):
 
 
 class Remote:
-    """An object in the process, by number; destroyed there with this one."""
+    """An object in the process, by number; destroyed in the process with this one."""
 
     def __init__(self, process: RemoteProcess, number: int) -> None:
         self.process, self.number = process, number

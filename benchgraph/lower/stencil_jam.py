@@ -131,8 +131,8 @@ class _StencilJam:
 def _even_parts(first: int, end: int, most: int) -> list[range]:
     """As few parts of at most so many as possible, of nearly equal size."""
     count = -(-(end - first) // most)
-    cuts = [first + (end - first) * i // count for i in range(count + 1)] if count else []
-    return [range(a, b) for a, b in pairwise(cuts)]
+    bounds = [first + (end - first) * i // count for i in range(count + 1)] if count else []
+    return [range(a, b) for a, b in pairwise(bounds)]
 
 
 @dataclass(frozen=True)

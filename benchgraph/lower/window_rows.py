@@ -51,12 +51,12 @@ class WindowRow:
     def lower(self) -> Stmt:
         nest, interior = self.nest, self.interior
         has_interior = all(first < end for first, end in interior)
-        cuts = (0, *interior[nest.x_axis], self.count)
+        bounds = (0, *interior[nest.x_axis], self.count)
         if nest.window.unclamped is not None:
-            cuts = cuts if has_interior else (0, 0, 0, self.count)
+            bounds = bounds if has_interior else (0, 0, 0, self.count)
             taps = (nest.tap, nest.interior_tap, nest.tap)
-            return seq(*(self._unrolled(first, end, tap) for (first, end), tap in zip(pairwise(cuts), taps, strict=True)))
-        begin, middle, end = (self._tap_by_tap(first, end) for first, end in pairwise(cuts))
+            return seq(*(self._unrolled(first, end, tap) for (first, end), tap in zip(pairwise(bounds), taps, strict=True)))
+        begin, middle, end = (self._tap_by_tap(first, end) for first, end in pairwise(bounds))
         anywhere = seq(begin, middle, end)
         if prod(nest.taps) > nest.storage.machine.unrolled_taps or not has_interior:
             is_known = nest.interior_condition(self.known_clamps)

@@ -7,7 +7,7 @@ encode.py        encodes our graph as messages
 library.py       OneDnn, the Library in this process, which the harness uses
 client.py        the handle of oneDNN's process
 server.py        that process, which imports neither numpy nor LLVM
-session.py       oneDNN loaded there, with its objects by number
+session.py       oneDNN loaded in that process, with its objects by number
 capi.py          declarations of the C API
 memory.py        buffers of that process
 verbose_log.py   names of implementations, from its verbose log

@@ -37,7 +37,7 @@ class Process(RemoteProcess):
     """A running oneDNN. A dead one stays dead: `process` starts another."""
 
     def __init__(self, path: str, threads: int, log: str = "") -> None:
-        """log: the value of ONEDNN_VERBOSE there, instead of ours."""
+        """log: the value of ONEDNN_VERBOSE in that process, instead of ours."""
         self.path, self.threads = path, threads
         super().__init__(Program(SERVER), os.getpid(), path, threads, where=WHERE, env=process_environment(path, threads, log))
         try:

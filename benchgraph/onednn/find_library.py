@@ -51,7 +51,7 @@ def _in_wheels() -> Iterator[Path]:
 
 
 def process_environment(path: str, threads: int, log: str = "") -> dict[str, str]:
-    """The environment of a process that loads this file and runs on so many threads. log: ONEDNN_VERBOSE there, if it is not ours.
+    """The environment of a process that loads this file and runs on so many threads. log: its ONEDNN_VERBOSE, if it is not ours.
 
     Idle OpenMP threads spin briefly (SPIN), libraries beside the file are found, as wheels without a run path need, and a SYCL build gets
     the OpenCL runtime beside it.

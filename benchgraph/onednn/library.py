@@ -121,7 +121,8 @@ class OneDnn:
 
 
 class Compiled:
-    """A compiled partition. open: ids of outputs whose layout oneDNN may choose if only oneDNN reads them."""
+    """A compiled partition. free_layouts: ids of outputs whose layout oneDNN may choose, if only partitions of
+    the same graph read them."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class Compiled:
 
 
 class Bound:
-    """A compiled partition on arrays of ours; each call copies them there and back."""
+    """A compiled partition on arrays of ours; each call copies them to oneDNN's process and back."""
 
     def __init__(self, compiled: Compiled, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
         self.compiled, self.inputs, self.outputs = compiled, inputs, outputs
@@ -159,7 +160,7 @@ class Bound:
         self._buffers: list[Buffer] = []
 
     def __call__(self) -> None:
-        """Execute once. Outputs are copied there too, so that elements that are not written keep their values."""
+        """Execute once. Outputs are copied to it too, so that elements that are not written keep their values."""
         run = self.compiled.process
         self._buffers = [buffer_for(run, array, max(placed.nbytes, t.nbytes)) for t, array, placed in self._ports]
         for buffer, (t, array, _) in zip(self._buffers, self._ports, strict=True):
@@ -171,7 +172,8 @@ class Bound:
 
 
 class Chain:
-    """Bound steps as one loop there. Several are compiled again, with layout any between them, and share memory by memory_plan.py."""
+    """Bound steps as one loop in oneDNN's process. Several are compiled again, with layout any between them, and share memory by
+    memory_plan.py."""
 
     def __init__(self, process: Process, steps: Sequence[Bound]) -> None:
         self._process = process

@@ -1,6 +1,7 @@
-"""Messages between this process and oneDNN's. Plain values: the other side imports none of our IR.
+"""Messages between this process and oneDNN's. Plain values: oneDNN's process imports none of our IR.
 
-Requests name a method of session.Session and its arguments (library/remote.py). Objects of oneDNN stay there, and are identified by number.
+Requests name a method of session.Session and its arguments (library/remote.py). Objects of oneDNN stay in its process, and are identified
+by number.
 """
 
 from __future__ import annotations

@@ -147,30 +147,30 @@ def build(module: fx.GraphModule, constant: frozenset[int], engine: Engine, poli
 
 
 def _summary(draft: Draft, steps: Sequence[Step], seconds: float) -> Summary:
-    cut = [dict.fromkeys(draft.owner[id] for id in step.partition.ops) for step in steps if isinstance(step, PartitionStep)]
-    ours = {n for nodes in cut for n in nodes if not draft.is_view(n)}
+    nodes_of_partitions = [dict.fromkeys(draft.owner[id] for id in step.partition.ops) for step in steps if isinstance(step, PartitionStep)]
+    ours = {n for nodes in nodes_of_partitions for n in nodes if not draft.is_view(n)}
     theirs = [step.node for step in steps if isinstance(step, NodeStep)]
     return Summary(
         tuple(n.name for n in draft.module.graph.nodes if n in ours),
         {n.name: draft.reasons[n] for n in theirs if n in draft.reasons},
-        tuple(tuple(n.name for n in nodes) for nodes in cut),
+        tuple(tuple(n.name for n in nodes) for nodes in nodes_of_partitions),
         seconds,
     )
 
 
-def _steps(draft: Draft, cut: Sequence[Partition], engine: Engine) -> CompiledSteps | dict[str, str]:
+def _steps(draft: Draft, partitions: Sequence[Partition], engine: Engine) -> CompiledSteps | dict[str, str]:
     """The steps in order; or the nodes that the library cannot compile, and why."""
-    for p in cut:
+    for p in partitions:
         nodes = [draft.owner[id] for id in p.ops if id in draft.owner]
         if not p.is_supported and any(n not in draft.reasons for n in nodes):
             return {n.name: p.reason for n in nodes}
-    ours = [p for p in cut if p.is_supported and not all(draft.is_view(draft.owner[id]) for id in p.ops)]
-    for p in cut:
+    ours = [p for p in partitions if p.is_supported and not all(draft.is_view(draft.owner[id]) for id in p.ops)]
+    for p in partitions:
         if p.is_supported and p not in ours:
             _alias_views(draft, p)
     compiling = _Compiling(draft, ours, engine)
     steps = list[Step]()
-    for p in cut:
+    for p in partitions:
         if p in ours:
             try:
                 steps.append(compiling.step(p))

@@ -1,8 +1,8 @@
 """The table: ATen op -> ops of the library.
 
-A row is a function of a draft and of the op's arguments by name (`self` is src): tensors are logical tensors, other arguments are as in the
-FX graph. It appends ops and returns their results, or raises Unmapped with the reason why PyTorch runs the node. It need not check what the
-library's rows check (dtypes, attributes, shapes): `Draft.op` does.
+A row, which translates one ATen op, is a function of a draft and of the op's arguments by name (`self` is src): tensors are logical
+tensors, other arguments are as in the FX graph. It appends ops and returns their results, or raises Unmapped with the reason why PyTorch
+runs the node. It need not check what the library's rows check (dtypes, attributes, shapes): `Draft.op` does.
 
 NaN behaves as in PyTorch. The library's ReLU, Maximum and Minimum drop NaN as oneDNN does, unless our attribute propagate_nan is set, as
 the rows here do; its other ops keep NaN.

@@ -84,7 +84,7 @@ def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, cuts: Cuts, targ
 
 
 def _conversions(g: Graph, node: FusedOp, target: Target) -> int:
-    """How often each block is made. A lone product has as many rows in a task as it needs."""
+    """How often each block is made. The only product of a nest has as many rows in a task as it needs."""
     kernels = [s for s in node.stages if s.ops[0].lowering.is_contraction]
     rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
     is_tiled = len(kernels) == 1 and not any(isinstance(op.lowering.form, Reduction) for op in node.ops)

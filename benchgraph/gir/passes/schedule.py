@@ -151,7 +151,7 @@ def _in_score_blocks(stage: Stage, flash: FlashAttention, block: ScoreBlock) -> 
     return replace(stage, anchors=anchors, parameters=replace(p, score_columns=block.columns, why=why))
 
 
-# ---- lone products ---------------------------------------------------------------------------------------------------
+# ---- nests of one product --------------------------------------------------------------------------------------------
 
 
 def _fits_grid(stages: list[Stage]) -> bool:
@@ -168,8 +168,8 @@ def _is_tiled(stage: Stage) -> bool:
 
 
 def _on_grid(g: Graph, node: FusedOp, forced: Forced | None, target: Target) -> Stage:
-    """The last stage, a lone product whose post-ops all run on its tiles: with L2 blocking, or on a grid of tasks, or with its columns
-    spread over tasks where there are too few blocks of rows."""
+    """The last stage, the nest's only product, whose post-ops all run on its tiles: with L2 blocking, or on a grid of tasks, or with its
+    columns spread over tasks where there are too few blocks of rows."""
     stage = node.stages[-1]
     chosen = stage.parameters
     assert chosen is not None
@@ -229,8 +229,9 @@ def _prefetching(g: Graph, node: FusedOp, kernels: list[Stage], rows: Shape, col
     """The node with the inputs to prefetch: of those dense per batch entry, what the next entry reads as a whole and what the next task
     reads by rows.
 
-    Microkernel calls prefetch a line now and then, if two entries' part and a task's rows (so many f32 columns) fit into L2. What post-ops
-    read by rows is prefetched where L2 does not keep it. docs/measurements/prefetch.md, The next batch entry and the next rows.
+    Microkernel calls prefetch them, a line per few steps of K, if two entries' part and a task's rows (so many f32 columns) fit into L2.
+    What post-ops read by rows is prefetched where L2 does not keep it. docs/measurements/prefetch.md, The next batch entry and the next
+    rows.
     """
     if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores:
         return node

@@ -1,7 +1,7 @@
 """Another checkout or commit of benchgraph as a library under test: --library=benchgraph:PLACE.
 
 source.py    finds the checkout, or makes one of a commit
-server.py    runs in its process, on its package; standard library and the names listed there only
+server.py    runs in its process, on its package; standard library and the names listed in it only
 client.py    the handle of that process
 library.py   Checkout, the Library in this process, which the harness uses
 

@@ -72,11 +72,11 @@ class Checkout:
     def caller(
         self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Callable[[], None] | None:
-        """None: no Python program of ours runs there."""
+        """None: a Python program here cannot call the library in the other process."""
         return None
 
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
-        """The steps as one native call there. Raises InvalidArguments for steps of another library."""
+        """The steps as one native call in the other process. Raises InvalidArguments for steps of another library."""
         own = [s for s in steps if isinstance(s, Bound)]
         if len(own) != len(steps):
             raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
@@ -98,7 +98,7 @@ class Compiled(Remote):
 
 
 class Bound(Remote):
-    """A compiled partition on arrays of ours; each call copies them there and back."""
+    """A compiled partition on arrays of ours; each call copies them to the other process and back."""
 
     def __init__(self, compiled: Compiled, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
         process, partition, split = compiled.process, compiled.partition, len(inputs)
@@ -110,14 +110,14 @@ class Bound(Remote):
         super().__init__(process, process.ask("bind", compiled.number, numbers[:split], numbers[split:]))
 
     def put(self, written: set[int]) -> None:
-        """Copy the arrays there, except those of buffers in `written`, which is extended."""
+        """Copy the arrays to the other process, except those of buffers in `written`, which is extended."""
         for t, array, buffer in self.ports:
             if buffer.number not in written:
                 buffer.put(array, t)
                 written.add(buffer.number)
 
     def __call__(self) -> None:
-        """Execute once. Outputs are copied there too, so that elements that are not written keep their values."""
+        """Execute once. Outputs are copied to it too, so that elements that are not written keep their values."""
         self.put(set())
         self.process.ask("execute", self.number)
         for t, array, buffer in self.outputs:
@@ -125,7 +125,7 @@ class Bound(Remote):
 
 
 class Chain(Remote):
-    """Bound steps as one native call there, on buffers that stay there."""
+    """Bound steps as one native call in the other process, on buffers that stay in it."""
 
     def __init__(self, process: Process, steps: Sequence[Bound]) -> None:
         super().__init__(process, process.ask("chain", [s.number for s in steps]))
@@ -147,7 +147,7 @@ class Chain(Remote):
         return ()
 
     def run(self, times: int) -> float:
-        """Execute all steps in order, so many times. Returns the seconds of the native call, measured there."""
+        """Execute all steps in order, so many times. Returns the seconds of the native call, measured in the other process."""
         wait_until_idle()
         seconds: float = self.process.ask("run", self.number, times)
         return seconds
