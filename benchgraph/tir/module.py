@@ -9,7 +9,8 @@ from benchgraph.tir.ir import Func
 
 @dataclass(frozen=True)
 class Module:
-    """main runs on every execution; init runs once, before the first, and fills the cached constants (None: there are none)."""
+    """main runs on every execution; init runs once for each set of constant weights, before main, and fills the constants (None: there are
+    none)."""
 
     main: Func
     init: Func | None = None

@@ -1,4 +1,4 @@
-"""The task grid of a lone product: no core is idle; few rows mean split columns, many rows do not."""
+"""The task grid of the only product of a nest: no core is idle; few rows mean split columns, many rows do not."""
 
 from __future__ import annotations
 
