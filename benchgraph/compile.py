@@ -103,7 +103,7 @@ def named(executable: Executable, partition: Partition, *, took_s: float | None 
 
 
 def order(partition: Partition, target: Target | None = None, open_outputs: Collection[int] = ()) -> Order:
-    """Raises what compile_partition does, but for what the compiler finds on its way."""
+    """Raises the errors of compile_partition that can be known without compiling."""
     check_compilable(partition)
     begin = time.perf_counter()
     target = target or current()
@@ -114,8 +114,8 @@ def order(partition: Partition, target: Target | None = None, open_outputs: Coll
 
 
 def check_compilable(partition: Partition) -> None:
-    """Raises what compile_partition does for ops and dtypes without code generation, and for strides. Inputs may have any strides from 0
-    on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
+    """Raises the errors of compile_partition for ops and dtypes without code generation, and for strides. Inputs may have any strides from
+    0 on. Outputs must have room for every element: a stride steps over all dims with smaller ones."""
     if not partition.is_supported:
         raise Unimplemented(partition.reason, where=f"partition {partition.id} ({', '.join(op.label for op in partition.ops)})")
     for op in partition.ops:

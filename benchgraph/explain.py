@@ -133,8 +133,8 @@ class Explanation:
 
 
 def explain(partition: Partition, target: Target | None = None, *, with_tuning: bool = True) -> Explanation:
-    """Compile a partition as compile_partition does, but without caches, and report how. Raises what compile_partition raises. with_tuning:
-    apply the tuning file, if one is configured."""
+    """Compile a partition as compile_partition does, but without caches, and report how. Raises the errors of compile_partition.
+    with_tuning: apply the tuning file, if one is configured."""
     check_compilable(partition)
     target = target or current()
     if with_tuning:

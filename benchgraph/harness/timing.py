@@ -48,7 +48,7 @@ WHOLE_SHARE = 2 / 3  # of the time budget for whole graphs, the rest for single 
 
 
 def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], bench: Bench) -> Result:
-    """Time the graph under every contender. Raises what partitioning and compiling raise, InvalidArguments for streams that cannot be."""
+    """Time the graph under every contender. Raises errors of partitioning and compiling, and InvalidArguments for bad streams."""
     settings = problem.globals
     cold, streams, cores = cold_cache(settings.cold_cache), settings.num_streams, current().cores
     each = threads_per_stream(streams, cores, is_single=cold.is_made)

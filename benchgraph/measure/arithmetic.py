@@ -37,7 +37,7 @@ def _of(stored: set[DType], graph: Graph) -> str:
 
 
 def _stored(graph: Graph, t: LogicalTensor) -> DType:
-    """The narrowest dtype of the operand on its way through casts, (de)quantisation and data movement."""
+    """The narrowest dtype of the operand on its way through casts, (de)quantisation and layout ops."""
     narrowest = t.dtype
     while (op := graph.producers.get(t.id)) and (spec(op.kind).semantics.is_conversion or spec(op.kind).lowering.role is Role.layout_op):
         t = op.inputs[0]
