@@ -125,8 +125,8 @@ def test_a_commit_that_cannot_be_built_or_loaded_is_skipped(history: Callable[..
     done = bisect(made)
     assert done.exit_code == 1, done.output
     assert why in done.output
-    skipped = [f"{made.hash(2)}: {f'commit 2 {broken}'.strip()}", f"{made.hash(3)}: commit 3 wrong"]
-    assert "those before the last were skipped:\n  {}\n  {}\n".format(*skipped) in done.output
+    named = f"commit 2 {broken}".strip()
+    assert f"those before the last were skipped:\n  {made.hash(2)}: {named}\n  {made.hash(3)}: commit 3 wrong\n" in done.output
     elsewhere = history_beside(made, "fine", broken, "fine", "wrong", "wrong")
     assert f"the first bad commit is {elsewhere.hash(3)}" in bisect(elsewhere).output
 
