@@ -1,6 +1,7 @@
 """The commands besides running cases, one file each; `benchgraph/cli.py` calls them.
 
 help.py           --help: overview, a command, a driver
+help_page.py      a page of help
 localise.py     the first wrong op of a case
 listing.py        list: batch files, drivers, reports, policies
 ops.py            ops: the op table

@@ -6,22 +6,16 @@ here, and tests/test_help.py passes each of them to its command.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from textwrap import fill
 
-from click import HelpFormatter
-
+from benchgraph.commands.help_page import Page, Row
 from benchgraph.core.config import table
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.options.argv import CONTROLS
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.options.plugins import about, load_driver, names
-
-NARROW, WIDE = 60, 120  # least and largest width in columns
-Row = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -373,53 +367,3 @@ def _short(knob: Knob) -> Row:
 
 def _row(knob: Knob) -> Row:
     return f"{knob.option} {knob.value}".rstrip(), knob.help
-
-
-def page_width() -> int:
-    return min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
-
-
-class Page:
-    """Text as wide as the terminal, or 80 columns wide without one."""
-
-    def __init__(self) -> None:
-        self._width = page_width()
-        self._out = HelpFormatter(width=self._width)
-
-    def usage(self, *forms: str) -> None:
-        for i, form in enumerate(forms):
-            self._out.write(f"{'       ' if i else 'Usage: '}benchgraph {form}\n")
-
-    def text(self, text: str) -> None:
-        if text:
-            self._out.write_paragraph()
-            self._out.write(fill(text, self._width, break_on_hyphens=False) + "\n")  # option names contain hyphens
-
-    def rows(self, title: str, rows: Sequence[Row], *, brief: bool = False) -> None:
-        """Forms on the left, descriptions on the right. brief: one shortened line each."""
-        if not rows:
-            return
-        if title:
-            self._out.write_paragraph()
-            self._out.write(f"{title}:\n")
-        self._out.indent()
-        if brief:
-            left = max(len(form) for form, _ in rows) + 2
-            rows = [(form, _cut(text, self._width - left - 4)) for form, text in rows]
-        self._out.write_dl(rows, col_max=24)
-        self._out.dedent()
-
-    def examples(self, lines: Sequence[str]) -> None:
-        if lines:
-            self._out.write_paragraph()
-            self._out.write("Examples:\n")
-            for line in lines:
-                self._out.write(f"  benchgraph {line}\n")
-
-    def done(self) -> str:
-        return self._out.getvalue().strip("\n")
-
-
-def _cut(text: str, width: int) -> str:
-    """The text if it fits the width, else its first clause."""
-    return text if len(text) <= width else text.partition(";")[0]

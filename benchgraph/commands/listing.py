@@ -7,7 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 from textwrap import wrap
 
-from benchgraph.commands.help import page_width
+from benchgraph.commands.help_page import page_width
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.core.files import data_dir
 from benchgraph.core.passes import OFF

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchgraph.commands.help import Page
+from benchgraph.commands.help_page import Page
 from benchgraph.core import passes as core
 from benchgraph.core.errors import BenchgraphError, CompilerFault, InvalidShape, ParseError, UsageError, did_you_mean, within
 from benchgraph.core.fields import read_fields
