@@ -131,7 +131,7 @@ class Comparison:
         counts = [(kind, len(self.of(kind))) for kind in Kind]
         always = (Kind.wrong, Kind.unsupported, Kind.slower)
         found = ", ".join(f"{n} {kind.value}" for kind, n in counts if n or kind in always)
-        return f"{counted(len(self.runs), 'case')}, {counted(sum(r.is_timed for r in self.runs), 'case')} timed: {found}"
+        return f"{counted(len(self.runs), 'case')}, {sum(r.is_timed for r in self.runs)} timed: {found}"
 
     @property
     def legend(self) -> str:

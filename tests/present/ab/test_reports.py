@@ -29,7 +29,7 @@ def test_findings_are_told_by_kind_and_the_worst_come_first() -> None:
     assert found.exit_code == 1
     assert found.undecided == {3}
     assert found.summary == (
-        "7 cases, 4 cases timed: 1 wrong, 1 unsupported, 1 fell to reference implementation, 1 slower, 1 cannot tell, "
+        "7 cases, 4 timed: 1 wrong, 1 unsupported, 1 fell to reference implementation, 1 slower, 1 cannot tell, "
         "1 other implementation, 1 compile time, 1 mended, 1 faster, 1 same"
     )
 
