@@ -115,6 +115,13 @@ def test_a_match_of_a_batch_file_holds_up_to_reset_and_the_command_lines_narrows
     assert repros("--graph", batch, "--match=2") == repros("--match=2", "--graph", batch) == ["--graph --case=a2", "--graph --case=b2"]
 
 
+def test_a_problem_knows_the_innermost_batch_file_that_it_stands_in(tmp_path: Path) -> None:
+    (tmp_path / "inner").write_text("--matmul 2x3:3x4")
+    (tmp_path / "outer").write_text(f"--batch={tmp_path}/inner --reset --matmul 4x5:5x6")
+    problems = parse([f"--batch={tmp_path}/outer", "--matmul", "6x7:7x8"]).problems
+    assert [p.batch for p in problems] == ["inner", "outer", ""]
+
+
 @pytest.mark.parametrize(
     ("words", "lines"),
     [

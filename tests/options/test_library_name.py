@@ -41,3 +41,15 @@ def test_a_path_may_contain_an_equals_sign() -> None:
 def test_errors_name_the_remedy(word: str, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         libraries(word)
+
+
+def test_a_version_may_be_a_library_or_a_place_of_benchgraph() -> None:
+    assert LibraryName.of_version("onednn:/opt/lib") == LibraryName("onednn", "/opt/lib")
+    assert LibraryName.of_version("v1=benchgraph:HEAD~1") == LibraryName("benchgraph", "HEAD~1", "v1")
+    assert LibraryName.of_version("HEAD~1") == LibraryName("benchgraph", "HEAD~1")
+    assert LibraryName.of_version("v1=.") == LibraryName("benchgraph", ".", "v1")
+    assert LibraryName.of_version("../a=b") == LibraryName("benchgraph", "../a=b")
+    for word in ("v1=HEAD", "onednn", "a=onednn:/opt"):
+        assert LibraryName.of_version(str(LibraryName.of_version(word))) == LibraryName.of_version(word)
+    with pytest.raises(ValueError, match="give a library, or a commit or checkout of benchgraph"):
+        LibraryName.of_version("v1=")

@@ -134,6 +134,12 @@ def test_a_package_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         checkout_library(str(tmp_path))
 
 
+def test_one_place_under_two_labels_is_two_processes() -> None:
+    first, second, again = (checkout_library(str(ROOT), label).process for label in ("a", "b", "a"))
+    assert first is again
+    assert first.pid != second.pid
+
+
 def test_its_errors_and_its_death_cost_a_case() -> None:
     graph, library = mlp(), checkout_library(str(ROOT))
     (partition,) = library.partitions(graph, Policy.fused)
