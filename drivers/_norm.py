@@ -44,8 +44,11 @@ class Flags:
         return letter in self.letters
 
 
-def flags(known: str) -> Any:
-    """known: those of the driver. S, which older batch files have, is scale and shift, as are CH."""
+def flags(known: str, refused: str = "") -> Any:
+    """known: those of the driver; refused: those of them that always skip a case.
+
+    S, which older batch files have, is scale and shift, as are CH.
+    """
 
     def parse(word: str) -> Flags:
         given = word.replace("S", "CH")
@@ -54,7 +57,7 @@ def flags(known: str) -> Any:
             raise ValueError(f"'{wrong}' is no flag; there are {', '.join(known)}")
         return Flags("".join(letter for letter in MEANINGS if letter in given))
 
-    help = "; ".join(f"{letter}: {MEANINGS[letter]}" for letter in known)
+    help = "; ".join(f"{letter}: {MEANINGS[letter]}{' (skipped)' if letter in refused else ''}" for letter in known)
     return knob(Flags(), parse, "FLAGS[,...]", help, product=True)
 
 

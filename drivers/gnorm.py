@@ -27,7 +27,7 @@ class Knobs:
     dir: str = direction(*WAYS)
     dt: Colons = dtypes("SRC:DST")
     tag: Colons = two_tags()
-    flags: Flags = flags("GCH")
+    flags: Flags = flags("GCH", refused="G")
     mb: int = minibatch()
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()

@@ -29,7 +29,7 @@ class Knobs:
     tag: Colons = two_tags()
     stat_tag: str = one_tag("any", "layout of mean and variance")
     ss_dt: str = one_dtype("f32", "data type of scale and shift (f32)")
-    flags: Flags = flags("GCHM")
+    flags: Flags = flags("GCHM", refused="G")
     mb: int = minibatch()
     attr_scales: Quantisation = scales()
     attr_zero_points: Quantisation = zero_points()

@@ -18,7 +18,7 @@ EPS = 1 / 16
 
 @given(
     st.lists(st.integers(1, 6), max_size=3).map(tuple),
-    st.sampled_from([EPS, 0.0, 1e-5, 0.001, 0.1, 2.0, 1.5e10]),
+    st.sampled_from([EPS, 0.0, 1.23456789e-5, 0.001, 0.1, 2.0, 1.5e10]),
     st.integers(0, 4),
     st.sampled_from(["", "net:bn_n2"]),
 )
@@ -98,6 +98,11 @@ TRAINED, INFERRED, BACKWARD = "BatchNormForwardTraining", "BatchNormInference", 
         ("--lnorm --dir=BWD_DW --flags=H", "LayerNormBackward ReduceSum", 2),
         ("--gnorm --flags=CH", "GroupNorm", 3),
         ("--gnorm --flags=C --dir=FWD_I", "GroupNorm Multiply", 1),
+        ("--gnorm --flags=C --dir=FWD_I --attr-post-ops=relu", "GroupNorm Multiply ReLU", 1),
+        ("--gnorm --flags=H --dir=FWD_I --attr-post-ops=relu", "GroupNorm Add ReLU", 1),
+        ("--lnorm --flags=C --dir=FWD_I --attr-post-ops=relu", "LayerNorm Multiply ReLU", 1),
+        ("--lnorm --flags=HM --dir=FWD_I --attr-post-ops=relu", "RMSNorm Add ReLU", 1),
+        ("--bnorm --flags=C --attr-post-ops=relu", f"{TRAINED} Multiply ReLU", 5),
         ("--gnorm --dt=bf16 --flags=H --dir=FWD_I", "GroupNorm TypeCast Add TypeCast", 1),
     ],
 )
