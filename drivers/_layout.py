@@ -26,6 +26,11 @@ def check_tag(tag: str) -> str:
     return tag
 
 
+def is_of_rank(tag: str, rank: int) -> bool:
+    """Whether a tag names so many dims. One that fits every rank does not."""
+    return tag not in PLAIN and not {"x", "y"} & set(tag) and len({c for c in tag.lower() if c.isalpha()}) == rank
+
+
 def strides_of(tag: str, shape: tuple[int, ...], where: str) -> tuple[int, ...]:
     """Dense strides, in elements, that lay the dims out as the tag says.
 

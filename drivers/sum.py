@@ -98,4 +98,5 @@ def _weighted(d: Draft, t: LogicalTensor, dtype: DType, weight: float) -> Logica
 
 
 EXAMPLES = ("--sum --sdt=f32:f32:f32 --scales=1:2:0.5 8x64x56x56", "--sum --sdt=s8:u8 --ddt=f32 --scales=0.25:2 --batch=shapes_residual")
+# reals: an integer weight may be 0, and makes zeros of a source, which prove nothing
 DRIVER = Driver("sum", "a weighted sum of tensors of one shape", Knobs, build, fill="reals", inert=INERT, examples=EXAMPLES)

@@ -15,7 +15,7 @@ from benchgraph.core.config import table
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.options.argv import CONTROLS
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
-from benchgraph.options.plugins import about, load_driver, names
+from benchgraph.options.plugins import about, driver_option, load_driver, names
 
 
 @dataclass(frozen=True)
@@ -243,10 +243,10 @@ def _need_known(words: Sequence[str]) -> None:
     drivers = [load_driver(name) for name in names("drivers")]
     own = [part.split()[0] for command in COMMANDS.values() for form, _ in command.options for part in form.split(", ")]
     known = {*CONTROLS, *knobs_of(Globals), *INERT, *own, *(f"--{name}" for name in names("drivers")), "--version", "--concise"}
-    known |= {option for driver in drivers for option in (*knobs_of(driver.knobs), *driver.inert)}
+    known |= {option for driver in drivers for option in (*knobs_of(driver.knobs), *driver.inert, *driver.aliases)}
     for word in words:
         option = word.partition("=")[0].replace("_", "-")
-        if option.startswith("--") and option not in known:
+        if option.startswith("--") and option not in known and not driver_option(option):
             raise UsageError("unknown option", where=option, fix=did_you_mean(option, known) or "see 'benchgraph --help'")
 
 
@@ -255,7 +255,7 @@ def _help_after(words: Sequence[str]) -> str:
     if words and words[0] in COMMANDS:
         return of_command(words[0])
     named = [name for option, name in pairwise((*words, "")) if option == "--driver"]
-    named += [word.removeprefix("--driver=").removeprefix("--") for word in words if word.startswith("--")]
+    named += [driver_option(word) or word.removeprefix("--driver=") for word in words if word.startswith("--")]
     drivers = [name for name in named if name in names("drivers")]
     return of_driver(drivers[-1]) if drivers else overview()
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from benchgraph.core.errors import UsageError, did_you_mean
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.options.argv import CommandLine, parse
-from benchgraph.options.plugins import contradicts, names
+from benchgraph.options.plugins import contradicts, driver_option
 
 T = TypeVar("T")
 NEGATIVE = re.compile(r"-\.?\d.*")  # a negative number is a value, not an option
@@ -89,4 +89,4 @@ def _names_driver(words: Sequence[str], at: int) -> int:
     option, has_value, _ = words[at].partition("=")
     if option == "--driver":
         return 1 if has_value else 2
-    return int(option.startswith("--") and not has_value and option.removeprefix("--") in names("drivers"))
+    return int(not has_value and bool(driver_option(option)))

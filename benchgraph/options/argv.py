@@ -31,7 +31,7 @@ from benchgraph.options.batch import Lookup, Word, drivers_with, tokenize
 from benchgraph.options.knobs import INERT, Globals, Knob, knobs_of
 from benchgraph.options.matching import matches
 from benchgraph.options.parsers import shell_word, text
-from benchgraph.options.plugins import contradicts, load_driver, load_report, names
+from benchgraph.options.plugins import contradicts, driver_option, load_driver, load_report, names
 from benchgraph.options.problem import TRIGGER, Driver, Problem
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import Shard
@@ -142,6 +142,7 @@ class _State:
             word = rest.popleft()
             option, given, value = word.text.partition("=")
             option = option.replace("_", "-") if option.startswith("--") else option
+            option = self.driver.aliases.get(option, option) if self.driver else option
             if option == "--reset":
                 self.knobs, self.match = {}, ""
             elif option == "-v" or (option.startswith("-v") and option[2:].isdecimal()):
@@ -150,8 +151,8 @@ class _State:
                 self._set(Word("--concise", word.where), "true", nest)
             elif not word.text.startswith("-") and self.driver is not None and not self.driver.reads_files:  # a descriptor
                 self._set(Word(TRIGGER, word.where), word.text, nest)
-            elif option.removeprefix("--") in names("drivers") and option.startswith("--") and not given:
-                self._choose(option.removeprefix("--"), word)
+            elif (driver := driver_option(option)) and not given:
+                self._choose(driver, word)
             else:
                 self._check_known(option, word)
                 self._set(Word(option, word.where), value if given else self._next_value(word, rest), nest)
@@ -179,7 +180,7 @@ class _State:
             raise UsageError("a word that is not an option", where=where, fix=fix)
         if self._is_of_driver(option) and not self.driver:
             raise UsageError("this option belongs to a driver", where=where, fix="name the driver first, as in '--driver graph'")
-        if option.removeprefix("--") in names("drivers"):
+        if driver_option(option):
             raise UsageError("a driver takes no value", where=where, fix=f"write '{option} --case=FILE'")
         if owners := [f"--{d}" for d in names("drivers") if self.driver and option in knobs_of(load_driver(d).knobs)]:
             raise UsageError("unknown option", where=where, fix=f"it is one of {', '.join(owners)}")

@@ -24,6 +24,12 @@ def names(folder: str) -> list[str]:
     return sorted(p.stem for p in data_dir(folder).glob("*.py") if not p.stem.startswith("_"))
 
 
+def driver_option(option: str) -> str:
+    """The driver that an option chooses, as --matmul does; '' if it is none. In its name _ and - are one."""
+    name = option.removeprefix("--").replace("-", "_")
+    return name if option.startswith("--") and name in names("drivers") else ""
+
+
 @cache
 def _load(folder: str, name: str) -> ModuleType:
     """A plugin as a module of the package benchgraph_<folder>, which also has modules shared by plugins (`from ._shapes import ...`)."""

@@ -44,7 +44,8 @@ class Driver:
     fit the case, CannotExpress if no op expresses it. expected(knobs): the number of partitions that the fused policy should make, 0 for no
     check. loops: fields with alternatives in the order of loop nesting, outermost first; others follow in order of declaration. fill: the
     default of --fill. inputs: its folder under inputs/, by default its name. run(problem, graph): replaces what the mode does with a case.
-    inert: options of benchdnn's driver without effect here, and why. examples: lines for --help, without `benchgraph`.
+    inert: options of benchdnn's driver without effect here, and why. aliases: older names of options, with - for _. examples: lines for
+    --help, without `benchgraph`.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Driver:
     inputs: str = ""
     run: Callable[[Problem, Graph], Result] | None = None
     inert: Mapping[str, str] = field(default_factory=dict, hash=False)
+    aliases: Mapping[str, str] = field(default_factory=dict, hash=False)
     examples: tuple[str, ...] = ()
 
     @property

@@ -33,6 +33,8 @@ SHAPES = {
     "sum": "4x8",
     "prelu": "4x8:1x8",
     "shuffle": "4x8",
+    "sdpa": "1x2x4x8:1x2x8x6:1x2x6x4",
+    "gated_mlp": "4x8x6",
 }
 ALL = tuple(SHAPES)
 
@@ -80,6 +82,10 @@ TAKEN = [
     ("--sdt=f32:f32,s8:u8:f32 --ddt=f32,bf16 --stag=abx --dtag=undef --scales=1,0.5", ("sum",)),
     ("--dir=FWD_D,FWD_I,BWD_DW --sdt=f32:f32,bf16:f32 --stag=abx:any,axb:axb", ("prelu",)),
     ("--dir=FWD_D,BWD_D --dt=f32,s8 --tag=abx,axb --axis=0,1 --group=1,4", ("shuffle",)),
+    ("--dir=FWD_I,FWD_D,BWD_D --mask=none,buffer,buffer_1d,causal:top_left --scale=mul,div --mdt=f32,f16 --kv_head_number=0,2", ("sdpa",)),
+    ("--dt=f16,f32:f16:f16:f32 --qtag=abx,acbd --ktag=abdc --vtag=any --dtag=acbd --mask_type=buffer_2d --scale_type=none", ("sdpa",)),
+    ("--dt=f16:u4:u4:u4:f16 --wtag=ba --attr-scales=wei:per_dim_01:f16:2x1+wei_up:common:2+wei_down:per_dim_1", ("gated_mlp",)),
+    ("--stag=abc --wtag=cab --dtag=abc,abx --activation=swish,gelu_erf,gelu_tanh --mb=0,3", ("gated_mlp",)),
     ("--sdt=f32:f32,bf16:f32 --ddt=f32 --stag=abx:any,axb:any --dtag=any --strides=::", ("binary",)),
 ]  # fmt: skip
 SKIPPED = [
