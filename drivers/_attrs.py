@@ -83,12 +83,12 @@ class PostOps:
 
 
 def scales() -> Any:
-    help = "scales of quantised arguments: common:X, or per_oc, per_dim_N: 1/4, 1/2, 1 in turn"
+    help = "scales of quantised arguments: common:X, or per_oc, per_dim_N: 1/4, 1/2, 1 in turn; of GROUPS: data"
     return knob(Quantisation(), _quantisation(real), "ARG:POLICY[:X][:DT[:GROUPS]][+...][,...]", help, product=True)
 
 
 def zero_points() -> Any:
-    help = "zero points of quantised arguments: common:N, or per_dim_N: 1, 2, 3 in turn"
+    help = "zero points of quantised arguments: common:N, or per_dim_N: 1, 2, 3 in turn; of GROUPS: data"
     return knob(Quantisation(), _quantisation(integer), "ARG:POLICY[:N][:DT[:GROUPS]][+...][,...]", help, product=True)
 
 

@@ -138,6 +138,10 @@ class Draft:
             what = f"scales along dim {found[0]} and zero points along dim {found[1]} of one argument"
             raise CannotExpress(what, where="--attr-scales, --attr-zero-points", fix="give both along one dim")
         number, point = float((scale and scale.number) or 1), int((zero_point and zero_point.number) or 0)
+        low, high = arg.dtype.range
+        if not low <= point <= high:
+            what = f"a zero point is of the data type of {arg.name}, and {arg.dtype.value} has no {point}"
+            raise CannotExpress(what, where=f"--attr-zero-points={zero_point}", fix=f"give {low:g} to {high:g}")
         if not axes:
             attrs = Attrs(qtype="per_tensor", scales=(number,))
             return attrs.updated(zps=(point,)) if point else attrs

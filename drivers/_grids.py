@@ -63,7 +63,7 @@ def dequantised(b: GraphBuilder, t: LogicalTensor, arg: Arg, scale: Entry | None
     """The tensor less its zero points, times its scales, in the data type of these. Raises CannotExpress, InvalidShape."""
     grids = {grid for entry, option in ((scale, SCALES), (point, POINTS)) if (grid := _grid(entry, arg, option))}
     if len(grids) > 1:
-        what = f"scales and zero points of {arg.name} in different groups"
+        what = f"no op has scales and zero points of {arg.name} in different groups"
         raise CannotExpress(what, where=f"{SCALES}={scale}, {POINTS}={point}", fix="give both the same policy and groups")
     grid = next(iter(grids), None)
     shape = grid.numbers(arg.shape) if grid else (1,)

@@ -125,7 +125,7 @@ def build(knobs: Knobs) -> Graph:
     wei = Arg("wei", problem.shapes[1], types[1], knobs.wtag, "--wtag", channels=rank - 1, given=own[1])
     dst = Arg("dst", shape, types[2], knobs.dtag, "--dtag", channels=rank - 1, given=own[2])
     d = Draft(knobs.attr_scales, knobs.attr_zero_points, knobs.attr_fpmath)
-    src = d.read(Arg("src", problem.shapes[0], types[0], knobs.stag, "--stag", given=own[0]))
+    src = d.read(Arg("src", problem.shapes[0], types[0], knobs.stag, "--stag", channels=rank - 1, given=own[0]))
     ins = d.alike(src, d.read(wei, constant=wei.is_free))
     bias = [d.read(bias_of(knobs, shape), constant=wei.is_free)] if knobs.bia_dt != "undef" else []
     if all(b.dtype is ins[0].dtype for b in bias):

@@ -35,6 +35,7 @@ SHAPES = {
     "shuffle": "4x8",
     "sdpa": "1x2x4x8:1x2x8x6:1x2x6x4",
     "gated_mlp": "4x8x6",
+    "resampling": "mb2ic4_ih8oh5",
 }
 ALL = tuple(SHAPES)
 
@@ -85,6 +86,7 @@ TAKEN = [
     ("--dir=FWD_I,FWD_D,BWD_D --mask=none,buffer,buffer_1d,causal:top_left --scale=mul,div --mdt=f32,f16 --kv_head_number=0,2", ("sdpa",)),
     ("--dt=f16,f32:f16:f16:f32 --qtag=abx,acbd --ktag=abdc --vtag=any --dtag=acbd --mask_type=buffer_2d --scale_type=none", ("sdpa",)),
     ("--dt=f16:u4:u4:u4:f16 --wtag=ba --attr-scales=wei:per_dim_01:f16:2x1+wei_up:common:2+wei_down:per_dim_1", ("gated_mlp",)),
+    ("--dir=FWD_D,FWD_I,BWD_D --sdt=f32,u8 --ddt=f32,s8 --tag=abx,nhwc --alg=nearest,resampling_linear --mb=0,3", ("resampling",)),
     ("--stag=abc --wtag=cab --dtag=abc,abx --activation=swish,gelu_erf,gelu_tanh --mb=0,3", ("gated_mlp",)),
     ("--sdt=f32:f32,bf16:f32 --ddt=f32 --stag=abx:any,axb:any --dtag=any --strides=::", ("binary",)),
 ]  # fmt: skip
@@ -112,6 +114,7 @@ SKIPPED = [
     ("--grouped=0:3:1,0,3", ("matmul",), "a product has one matrix for all rows of a batch entry"),
     ("--oflag=s8s8_comp:1+zp_comp:3", ("reorder",), "a tensor of oneDNN Graph carries nothing but its elements"),
     ("--cross-engine=cpu2gpu", ("reorder",), "there is one engine, the CPU"),
+    ("--dt=u8:s8:u8 --attr-zero-points=src:common:1+dst:common:-2", ("matmul",), "and u8 has no -2; give 0 to 255"),
     ("--dt=f8_e4m3:f8_e4m3:f32 --attr-scales=wei:per_ocic:f32:4x1", ("matmul",), "no attribute holds numbers for groups of 4x1"),
     ("--dt=u8:s8:u8 --attr-scales=dst:per_tensor:f16:1x2", ("matmul",), "no attribute holds numbers for groups of 1x2"),
     ("--dt=u8:s8:u8 --attr-scales=dst:per_tensor", ("matmul",), "per_tensor of dst, which has 2 dims, is not one dim"),
