@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 
 # Commands that print an answer -> a function of their words in benchgraph/commands. Those that look back at earlier runs return the exit
 # code too, and any error of theirs is a refusal.
-LOOK_BACK = {"compare": "compare.run", "history": "history.history", "regressions": "history.regressions", "report": "report.report"}
+LOOK_BACK = {
+    "compare": "compare.run",
+    "history": "history.history",
+    "regressions": "history.regressions",
+    "merge": "merge.run",
+    "render": "render.run",
+}
 ANSWERS = LOOK_BACK | {
     "list": "listing.listing",
     "ops": "ops.ops",
@@ -103,6 +109,8 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     if text is not None:
         click.echo(text)
         ctx.exit()
+    if words[0] == "report":
+        ctx.exit(_refused(UsageError("no such command", where="report", fix="it is 'benchgraph render FILE --report=html:PAGE'")))
     if words[0] not in COMMANDS and not words[0].startswith("-") and (near := did_you_mean(words[0], COMMANDS)):
         ctx.exit(_refused(UsageError("no such command", where=words[0], fix=near)))
     use_one_thread()

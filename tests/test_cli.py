@@ -224,7 +224,7 @@ NO_FOLDER, SAYS = "cannot write the file: Not a directory; name another one", "-
         ("show --case=good.json --format=svg -o x.dot", 2, f"{SAYS} dot; write '--format=dot'"),
         ("show --case=good.json -o x.json", 2, f"{SAYS} json, and console is what it gets; name it otherwise"),
         ("explain --case=good.json -o x.html", 2, f"{SAYS} html, and console is what it gets; name it otherwise"),
-        ("report good.json -o good.json", 2, f"{SAYS} json, and html is what it gets; name it otherwise"),
+        ("merge good.json -o x.html", 2, f"{SAYS} html, and json is what it gets; name it otherwise"),
         ("tune --case=good.json --store=good.json/x", 2, f"{{0}}: {NO_FOLDER}"),
         ("fuzz --count=1 -o good.json", 2, f"--output={{0}}: {NO_FOLDER}"),
         ("compare a.json b.json --report=csv:good.json/x", 2, f"{{0}}: {NO_FOLDER}"),

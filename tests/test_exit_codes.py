@@ -51,7 +51,8 @@ FOLLOWED = {
     "bisect": {2: ["HEAD~1"]},
     "history": {0: ["--history=h.db"], 2: ["--case"]},
     "regressions": {0: ["--history=h.db"], 2: ["--history"]},
-    "report": {0: ["a.json"], 2: ["absent.json"]},
+    "render": {0: ["a.json"], 2: ["absent.json"]},
+    "merge": {0: ["1.json", "2.json"], 2: ["1.json"]},
 }
 
 
@@ -59,7 +60,8 @@ FOLLOWED = {
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with reports of one case, and of another one."""
     monkeypatch.chdir(tmp_path)
-    for name, words in (("a.json", [CASE, "--mb=2", CASE]), ("less.json", [CASE])):
+    two = [CASE, "--mb=2", CASE]
+    for name, words in (("a.json", two), ("less.json", [CASE]), ("1.json", ["--shard=1/2", *two]), ("2.json", ["--shard=2/2", *two])):
         assert CliRunner().invoke(main, ["--mode=L", "--graph", f"--report=json:{name}", *words]).exit_code == 0
     assert CliRunner().invoke(main, ["--mode=L", "--graph", "--history=h.db", CASE]).exit_code == 0
     return tmp_path

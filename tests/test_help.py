@@ -39,7 +39,8 @@ WORK = {
     "compile-times": "benchgraph.commands.compile_times._in_new_process",
     "show": "benchgraph.options.problem.Problem.graph",
     "compare": "benchgraph.commands.compare.read",
-    "report": "benchgraph.commands.report._run",
+    "render": "benchgraph.commands.render._run",
+    "merge": "benchgraph.commands.merge.read",
     "tune": "benchgraph.options.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
     "ab": "benchgraph.commands.ab.sides",
@@ -51,6 +52,7 @@ VALUES = {
     "REGEX": "mlp",
     "SHARE": "5%",
     "P[,P...]": "fused",
+    "NAME[:FILE]": "csv",
     "console|markdown|csv[:FILE]": "csv",
     "console|markdown|json|html[:FILE]": "json",
     "REF": "HEAD",
@@ -64,7 +66,8 @@ VALUES = {
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
     "tune": ["--matmul", "4x8:8x6"],
-    "compare": ["a.json", "b.json"], "report": ["a.json"], "ab": ["HEAD~1", "."], "opt": ["--pipeline=simplify", "graph.txt"],
+    "compare": ["a.json", "b.json"],
+    "render": ["a.json"], "merge": ["a.json"], "ab": ["HEAD~1", "."], "opt": ["--pipeline=simplify", "graph.txt"],
     "bisect": ["v1", "HEAD", "--case=mlp.json", "--build=make", "--library=onednn:lib", "--repository=."],
 }  # fmt: skip
 
@@ -199,7 +202,22 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     "command",
-    ["show", "explain", "localise", "opt", "compile-times", "tune", "fuzz", "compare", "ab", "bisect", "report", "history", "regressions"],
+    [
+        "show",
+        "explain",
+        "localise",
+        "opt",
+        "compile-times",
+        "tune",
+        "fuzz",
+        "compare",
+        "ab",
+        "bisect",
+        "render",
+        "merge",
+        "history",
+        "regressions",
+    ],
 )
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""

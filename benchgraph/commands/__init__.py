@@ -16,5 +16,6 @@ ab.py             ab: two versions, measured
 bisect.py         bisect: the commit that made a case slower or wrong
 compare.py        compare: two sets of saved results
 history.py        history and regressions
-report.py         report: a page
+render.py         render: saved results as any report
+merge.py          merge: the shards of a run
 """

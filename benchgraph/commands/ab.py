@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from benchgraph.analysis.ab.comparison import Comparison
 from benchgraph.analysis.ab.judge import LAUNCHES, Plan
@@ -15,15 +14,13 @@ from benchgraph.harness.ab.cases import cases, need_versions
 from benchgraph.harness.ab.contest import Contest, contested
 from benchgraph.harness.ab.sides import sides
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.command_reports import need_places, report_of, write_reports
 from benchgraph.harness.command_words import own_options, parsed_value
 from benchgraph.harness.isolate import run_isolated
 from benchgraph.harness.machine import describe
-from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.options.parsers import one_of, positive, share
-from benchgraph.options.plugins import contradicts
+from benchgraph.options.parsers import positive, share
 from benchgraph.present.ab import json, markdown, page, table
 from benchgraph.present.progress import progress_line
-from benchgraph.results.json_report import write
 
 REPORTS: dict[str, Callable[[Comparison], str]] = {
     "console": table.render,
@@ -60,7 +57,7 @@ def read_words(given: Sequence[str]) -> Request:
     request = Request((old, new))
     for option, value in own_options("ab", OPTIONS, given[2:], request.rest):
         if option == "--report":
-            request.reports.append(parsed_value("ab", option, value, _report))
+            request.reports.append(parsed_value("ab", option, value, report_of(REPORTS)))
         elif option == "--threshold":
             request.threshold = parsed_value("ab", option, value, share)
         elif option == "--launches":
@@ -72,14 +69,6 @@ def read_words(given: Sequence[str]) -> Request:
     return request
 
 
-def _report(word: str) -> tuple[str, str]:
-    name, _, file = word.partition(":")
-    one_of(*REPORTS)(name)
-    if other := contradicts(name, file):
-        raise ValueError(f"the file's name says {other}; give it another one")
-    return name, "" if file == STDOUT else file
-
-
 def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
     """Compare two versions, and report. Returns the exit code: 1 if something got worse.
 
@@ -87,9 +76,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     """
     request = read_words(given)
     line = cases("ab", request.rest, BUDGET_MS, CASES)
-    for name, file in request.reports:
-        if file:
-            need_file(Path(file), f"ab: --report={name}:{file}")
+    need_places("ab", request.reports)
     old, new = sides("ab", *request.versions, bench)
     need_versions("ab", line.problems, (old, new), bench)
     for note in line.notes:
@@ -100,10 +87,9 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     with progress_line("runs", total, is_measuring=True) as step:
         contest = Contest(old, new, bench, max(line.globals.jobs, 1), run_isolated, step)
         found = contested(contest, line.problems, request.threshold, plan, machine)
-    reports = REPORTS | {"console": partial(table.render, is_verbose=line.globals.verbose > 0)}
-    for name in [name for name, file in request.reports if not file] or ["console"]:
-        say(reports[name](found).rstrip("\n"))
-    for name, file in (r for r in request.reports if r[1]):
-        write(file, reports[name](found), where=f"ab: --report={name}:{file}")
-        say(f"{name} report: {file}")
+    forms = REPORTS | {"console": partial(table.render, is_verbose=line.globals.verbose > 0)}
+    if all(file for _, file in request.reports):
+        request.reports.insert(0, ("console", ""))
+    for text in write_reports("ab", request.reports, lambda name: forms[name](found)):
+        say(text)
     return found.exit_code

@@ -179,11 +179,24 @@ COMMANDS: dict[str, Command] = {
         "It takes as many launches as the answer needs, and says how many. docs/ab.md says what is claimed.",
         chooses=True,
     ),
-    "report": Command(
-        "saved results as a page for a browser",
-        "A.json [B.json ...] [-o FILE]",
-        (("-o, --output FILE", "the page (default report.html); - is standard output"),),
-        ("report A.json", "report A.json B.json -o report.html"),
+    "render": Command(
+        "saved results as any report: a page, a table, JUnit",
+        "A.json [B.json ...] [OPTIONS]",
+        (("--report NAME[:FILE]", "as in a run (default html:report.html); - is standard output; may be repeated"),),
+        ("render A.json --report=junit:junit.xml --report=markdown", "render A.json B.json --report=html:report.html"),
+        "Only html takes several runs, and puts them on one page.",
+    ),
+    "merge": Command(
+        "the shards of one run as one report",
+        "A.json B.json ... [OPTIONS]",
+        (
+            _OUTPUT,
+            ("--incomplete", "shards may be missing"),
+            ("--other-machine", "shards may be of different machines, unless they are timed"),
+            ("--other-code", "shards may be of different commits and library versions"),
+        ),
+        ("merge shard-*.json -o out.json", "merge 1.json 3.json --incomplete -o out.json"),
+        "Shards are reports of one command line with --shard=1/N to --shard=N/N.",
     ),
     "history": Command(
         "the runs that --history keeps, or a case over time",
@@ -290,7 +303,7 @@ def overview() -> str:
     page.examples(EXAMPLES)
     page.text(
         "More: --DRIVER --help, COMMAND --help, --help=all (every option), help env (variables). "
-        "Exit code 0: nothing failed, 1: something did, 2: a line that cannot be understood."
+        "Exit code 0: nothing failed, 1: something did, 2: refused."
     )
     return page.done()
 

@@ -29,5 +29,6 @@ interrupt.py            signals that end a run
 isolate.py              --jobs: cases in worker processes
 worker.py               a worker process, and its parent's handle of it: deadlines, kill
 command_words.py        the words after commands
+command_reports.py      --report of commands
 ab/                     two versions, checked and timed against each other
 """

@@ -7,5 +7,6 @@ roofline.py    arithmetic intensity and shares of the machine's peaks
 sketch.py      the part of a graph that its drawing needs
 exit_codes.py  the meaning of exit codes
 json_report.py the JSON report: written, also case by case, and read
+saved.py       reads a JSON report from its file
 validate.py    checks values read from a JSON report
 """

@@ -69,5 +69,6 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
         "something did",
         f"{WORDS}, or the database cannot be used",
     ),
-    "report": _meanings("written", "never", f"{WORDS}, or files cannot be read or written"),
+    "render": _meanings("written", "never", f"{WORDS}, or files cannot be read or written"),
+    "merge": _meanings("written", "never", f"{WORDS}, or files cannot be read or written, or are no shards of one run"),
 }

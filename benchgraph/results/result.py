@@ -287,6 +287,11 @@ class Machine:
     memory_bandwidth: float = 0.0
     host: str = ""
 
+    @property
+    def kind(self) -> dict[str, str]:
+        """What two machines have in common whose times may be put together or compared, by its name for messages."""
+        return {"CPU": self.cpu, "cores": str(self.cores), "threads": str(self.threads), "instruction set": self.isa}
+
 
 @dataclass(frozen=True)
 class Origin:

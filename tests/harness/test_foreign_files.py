@@ -52,7 +52,7 @@ def test_a_history_in_memory_is_refused(url: str) -> None:
     assert done.output == "benchgraph: --history=:memory:: a history in memory ends with the run; name a file\n"
 
 
-@pytest.mark.parametrize("words", [("report", "deep.json"), ("compare", "deep.json", "deep.json"), ("history", "--add=deep.json")])
+@pytest.mark.parametrize("words", [("render", "deep.json"), ("compare", "deep.json", "deep.json"), ("history", "--add=deep.json")])
 def test_json_that_is_nested_too_deep_is_no_report(words: tuple[str, ...]) -> None:
     Path("deep.json").write_text("[" * 200_000)
     done = run(*words)
@@ -150,7 +150,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for() -> None:
     Path("link").symlink_to("fifo")
     commands = [
         ("compare", "fifo", "fifo"),
-        ("report", "fifo"),
+        ("render", "fifo"),
         ("history", "--history=h.db", "--add=fifo"),
         *((option, *CASE) for option in ("--tuning=fifo", "--resume=fifo", "--resume=link", "--report=json:fifo", "--report=csv:fifo")),
     ]
@@ -163,7 +163,9 @@ def test_a_named_pipe_is_refused_and_not_waited_for() -> None:
 
 def test_a_pipe_that_a_shell_gives_is_read_and_written() -> None:
     assert run("--mode=I", "--report=json:a.json", *CASE).exit_code == 0
-    script = '"$0" -m benchgraph history --history=h.db --add=<(cat a.json) && "$0" -m benchgraph report a.json -o >(cat >/dev/null)'
+    script = (
+        '"$0" -m benchgraph history --history=h.db --add=<(cat a.json) && "$0" -m benchgraph render a.json --report=html:>(cat >/dev/null)'
+    )
     done = subprocess.run(["bash", "-c", script, sys.executable], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "run 1 of h.db, 1 of 1 cases new there" in done.stdout
@@ -189,7 +191,7 @@ def test_saved_times_that_cannot_be_are_refused(samples: list[object]) -> None:
     for timing in document["cases"][0]["timings"].values():
         timing["samples_s"] = samples
     Path("b.json").write_text(json.dumps(document))
-    for words in (("compare", "a.json", "b.json"), ("report", "b.json"), ("history", "--history=h.db", "--add=b.json")):
+    for words in (("compare", "a.json", "b.json"), ("render", "b.json"), ("history", "--history=h.db", "--add=b.json")):
         told = run(*words)
         assert (told.exit_code, told.output.count("\n")) == (2, 1), told.output
         assert "b.json: case 0 (" in told.output

@@ -109,7 +109,7 @@ def test_a_library_for_another_machine_says_so() -> None:
     "words",
     [
         *((option, *CASE) for option in ("--resume=", "--report=csv:", "--tuning=", "--dump-dir=", "--library=onednn:")),
-        *(("compare", "", ""), ("report", ""), ("history", "--history="), ("history", "--add=")),
+        *(("compare", "", ""), ("render", ""), ("merge", ""), ("history", "--history="), ("history", "--add=")),
         *(("show", *CASE, "-o="), ("tune", *CASE, "--store=")),
     ],
     ids=" ".join,

@@ -265,7 +265,7 @@ def test_a_report_of_an_interrupted_run_has_a_remark_until_it_is_complete() -> N
             return super().partitions(graph, policy)
 
     told = "out.json: cut short after 2 cases; run the rest with --resume=out.json"
-    commands = (("report", "out.json"), ("compare", "out.json", "out.json"), ("history", "--history=h.db", "--add=out.json"))
+    commands = (("render", "out.json"), ("compare", "out.json", "out.json"), ("history", "--history=h.db", "--add=out.json"))
     result, _ = run(*WORDS, "--report=json:out.json", library=Interrupted(Clock()))
     assert result.exit_code == 130
     assert [told in CliRunner().invoke(main, words).output for words in commands] == [True] * 3

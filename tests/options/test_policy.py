@@ -141,7 +141,7 @@ def test_results_and_repro_lines_contain_the_options(tmp_path: Path, monkeypatch
     assert "policy" not in split(case.repro).identity
     again = parse(split_quoted(case.repro)).problems[0].globals
     assert again.policies == ("fused", "fused:no-coarse")
-    assert CliRunner().invoke(main, ["report", str(file), "-o", str(html)]).exit_code == 0
+    assert CliRunner().invoke(main, ["render", str(file), f"--report=html:{html}"]).exit_code == 0
     assert "fused:no-coarse" in html.read_text()
     compared = CliRunner().invoke(main, ["compare", str(file), str(file), "--report=csv"])
     assert ",fused:no-coarse," in compared.output

@@ -113,8 +113,7 @@ def check(a: Side, b: Side, *, other_machine: bool) -> None:
 def _differences(a: Machine | None, b: Machine | None) -> str:
     if a is None or b is None:
         return "an unknown one"
-    pairs = {"CPU": (a.cpu, b.cpu), "cores": (a.cores, b.cores), "threads": (a.threads, b.threads), "instruction set": (a.isa, b.isa)}
-    return ", ".join(f"{what} {x} and {y}" for what, (x, y) in pairs.items() if x != y)
+    return ", ".join(f"{what} {value} and {b.kind[what]}" for what, value in a.kind.items() if value != b.kind[what])
 
 
 def notes(a: Side, b: Side) -> Iterator[str]:
