@@ -51,7 +51,13 @@ def _onednn(place: str, label: str) -> Library:
     return onednn_library(place, label)
 
 
-LIBRARIES: dict[str, Callable[[str, str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn}
+def _primitives(place: str, label: str) -> Library:
+    from benchgraph.onednn.primitives import primitives_library
+
+    return primitives_library(place, label)
+
+
+LIBRARIES: dict[str, Callable[[str, str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn, "onednn:primitives": _primitives}
 
 
 def _library(name: str) -> Library:

@@ -13,6 +13,7 @@ memory.py        buffers of that process
 verbose_log.py   names of implementations, from its verbose log
 dispatch.py      why a reference implementation runs
 memory_plan.py   which intermediate values share memory
+primitives/      another library of the same files: a graph as primitives, without the Graph API
 
 oneDNN has a process of its own, so that two thread runtimes never share one, and a crash in it costs one case.
 """

@@ -22,9 +22,12 @@ SPIN = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "1"}
 _OPENCL = "libintelocl.so"  # the Intel OpenCL CPU runtime, needed by the CPU engine of a SYCL build
 
 
-def find(path: str = "") -> str:
-    """The file to load: path, BENCHGRAPH_ONEDNN, that of a wheel, else SONAME, which the loader searches. InvalidArguments if missing."""
-    for named, where in ((path, f"--library=onednn:{path}"), (config().onednn, "BENCHGRAPH_ONEDNN")):
+def find(path: str = "", kind: str = "onednn") -> str:
+    """The file to load: path, BENCHGRAPH_ONEDNN, that of a wheel, else SONAME, which the loader searches. InvalidArguments if missing.
+
+    kind: of the library that the path was given for.
+    """
+    for named, where in ((path, f"--library={kind}:{path}"), (config().onednn, "BENCHGRAPH_ONEDNN")):
         if named:
             return _existing(Path(os.path.expanduser(named)), where)  # keeps ~user of an unknown user
     return next((str(file) for file in _in_wheels()), SONAME)

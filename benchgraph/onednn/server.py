@@ -15,6 +15,7 @@ from contextlib import suppress
 from multiprocessing.reduction import recv_handle
 
 from benchgraph.core.child_process import attach
+from benchgraph.onednn.primitives.session import PrimitiveSession
 from benchgraph.onednn.session import Refused, Session
 
 
@@ -25,7 +26,7 @@ def main(pipe: int, parent: int, path: str, threads: int) -> None:
     with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         loop = connection.recv()
         try:
-            session = Session(path, threads, loop, lambda: recv_handle(connection))
+            session = PrimitiveSession(path, threads, loop, lambda: recv_handle(connection))
         except Refused as bad:
             connection.send(("refusal", bad.status, bad.what, bad.fix))
             return

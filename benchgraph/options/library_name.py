@@ -39,6 +39,7 @@ class LibraryKind:
 KINDS = {
     "benchgraph": LibraryKind(("fused", "post_ops", "one_op_each"), place="a checkout or commit", has_options=True),
     "onednn": LibraryKind(("fused", "one_op_each"), place="the path of a library file"),
+    "onednn:primitives": LibraryKind(("post_ops",), place="the path of a library file"),
 }
 
 

@@ -1,0 +1,68 @@
+"""What oneDNN's process does with primitives: a Session with four more requests."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from ctypes import c_void_p
+
+from benchgraph.core.wait_idle import wait_until_idle
+from benchgraph.onednn.primitives import capi
+from benchgraph.onednn.primitives.builder import Builder
+from benchgraph.onednn.primitives.executable import BoundProgram, Executable
+from benchgraph.onednn.primitives.handles import Objects
+from benchgraph.onednn.primitives.messages import Built, Program
+from benchgraph.onednn.session import Refused, Session
+
+
+class PrimitiveSession(Session):
+    def __init__(self, path: str, threads: int, loop: bytes, receive: Callable[[], int]) -> None:
+        super().__init__(path, threads, loop, receive)
+        capi.declare(self._lib)
+
+    def accepts(self, program: Program) -> str:
+        """'' if oneDNN has implementations for all its primitives, else the first call that it refuses, and its status."""
+        objects = Objects(self._lib, self._engine)
+        try:
+            Builder(objects, program, is_trial=True).build()
+        except Refused as bad:
+            return f"{bad.what}: {bad.status}"
+        finally:
+            objects.close()
+        return ""
+
+    def build(self, program: Program) -> Built:
+        """Create its primitives. The time is that of these calls."""
+        executable = Executable(self._lib, self._engine, program)
+        return executable.message(self._keep(executable))
+
+    def bind(self, executable: int, buffers: dict[int, int]) -> int:
+        """buffers: numbers of the borders' buffers, by value."""
+        built: Executable = self.object(executable)
+        try:
+            return self._keep(built.bind({value: self.object(number) for value, number in buffers.items()}))
+        except OSError as bad:
+            raise Refused("out_of_memory", "no memory for the values between primitives") from bad
+
+    def run_program(self, bound: int, times: int) -> float:
+        """Execute a bound program so many times, in one native call. Returns its seconds; before the first time, constants are prepared.
+
+        When this returns, idle threads sleep.
+        """
+        program: BoundProgram = self.object(bound)
+        if not program.is_prepared:
+            self._executed(program.once, program.n_once, 1)
+            program.is_prepared = True
+        seconds = self._executed(program.always, program.n_always, times)
+        wait_until_idle()
+        return seconds
+
+    def _executed(self, table: ctypes.Array[c_void_p], count: int, times: int) -> float:
+        execute = ctypes.cast(self._lib.dnnl_primitive_execute, c_void_p)
+        wait = ctypes.cast(self._lib.dnnl_stream_wait, c_void_p)
+        started = time.perf_counter()
+        status = self._loop(execute, wait, self._stream, ctypes.addressof(table), count, times)
+        seconds = time.perf_counter() - started
+        self._check(status, "executing the primitives")
+        return seconds
