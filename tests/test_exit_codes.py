@@ -42,6 +42,7 @@ FOLLOWED = {
     "show": {0: [CASE], 1: ["--case=absent.json"], 2: ["--format=png", CASE]},
     "explain": {0: [CASE], 1: ["--case=absent.json"], 2: ["-o"]},
     "localise": {0: [CASE], 1: ["--case=absent.json"], 2: []},
+    "import": {0: ["torch.log", "-o", "out"], 1: ["absent.log", "-o", "out"], 2: ["torch.log"]},
     "opt": {0: ["--list"], 1: ["--pipeline=decompose", "absent.txt"], 2: ["--pipeline=fold", "graph.txt"]},
     "compile-times": {1: ["--case=absent.json"], 2: []},
     "tune": {1: [CASE, "--rounds=1"], 2: []},
@@ -64,6 +65,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, words in (("a.json", two), ("less.json", [CASE]), ("1.json", ["--shard=1/2", *two]), ("2.json", ["--shard=2/2", *two])):
         assert CliRunner().invoke(main, ["--mode=L", "--graph", f"--report=json:{name}", *words]).exit_code == 0
     assert CliRunner().invoke(main, ["--mode=L", "--graph", "--history=h.db", CASE]).exit_code == 0
+    (tmp_path / "torch.log").write_text("0:PASSED __REPRO: --matmul 4x8:8x6\n")
     return tmp_path
 
 

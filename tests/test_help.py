@@ -41,6 +41,7 @@ WORK = {
     "compare": "benchgraph.commands.compare.read",
     "render": "benchgraph.commands.render._run",
     "merge": "benchgraph.commands.merge.read",
+    "import": "benchgraph.commands.import_.read_log",
     "tune": "benchgraph.options.problem.Problem.graph",
     "fuzz": "benchgraph.cli.run_line",
     "ab": "benchgraph.commands.ab.sides",
@@ -65,7 +66,7 @@ VALUES = {
 }
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
-    "tune": ["--matmul", "4x8:8x6"],
+    "tune": ["--matmul", "4x8:8x6"], "import": ["torch.log", "-o", "out"],
     "compare": ["a.json", "b.json"],
     "render": ["a.json"], "merge": ["a.json"], "ab": ["HEAD~1", "."], "opt": ["--pipeline=simplify", "graph.txt"],
     "bisect": ["v1", "HEAD", "--case=mlp.json", "--build=make", "--library=onednn:lib", "--repository=."],
@@ -221,7 +222,7 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
 )
 def test_no_option_of_a_command_is_left_out(command: str) -> None:
     """Every option that the command's module names stands in its help."""
-    name = {"list": "listing", "regressions": "history"}.get(command, command.replace("-", "_"))
+    name = {"list": "listing", "regressions": "history", "import": "import_"}.get(command, command.replace("-", "_"))
     source = (Path(inspect.getfile(topic)).parent / f"{name}.py").read_text()
     code = source if command not in ("history", "regressions") else source.partition(f"def {command}(")[2].partition("\n\n\ndef ")[0]
     found = set(re.findall(r'"(--[a-z-]+|-o)"', code)) - {"--driver", "--graph"}

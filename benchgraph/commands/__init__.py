@@ -2,7 +2,7 @@
 
 help.py           --help: overview, a command, a driver
 help_page.py      a page of help
-localise.py     the first wrong op of a case
+localise.py       the first wrong op of a case
 listing.py        list: batch files, drivers, reports, policies
 ops.py            ops: the op table
 show.py           show: the partitioned graph

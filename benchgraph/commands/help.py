@@ -78,7 +78,7 @@ COMMANDS: dict[str, Command] = {
         chooses=True,
     ),
     "import": Command(
-        "a verbose log of oneDNN as a batch file, with where its time went",
+        "a verbose log of oneDNN as a batch file; where its time went",
         "LOG -o DIR",
         (
             ("-o, --output DIR", "the folder for the batch file, the table of times, and the graphs that it needs"),

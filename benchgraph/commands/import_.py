@@ -40,10 +40,10 @@ class Request:
 def run(given: Sequence[str]) -> str:
     """Write the folder. Returns the summary. Raises UsageError for words, BenchgraphError for files that cannot be read or written."""
     request = read(given)
-    replay = _replay(request.replay) if request.replay else NO_REPLAY
-    need_folder(request.folder, f"import: --output={request.folder}")
     with progress_line():
         log = read_log(request.log)
+        replay = _replay(request.replay) if request.replay else NO_REPLAY
+        need_folder(request.folder, f"import: --output={request.folder}")
         cases = cases_of(log, Dumps(request.log.parent), work_of)
     for case in cases:
         if case.file:

@@ -16,7 +16,9 @@ SCALE, ZERO_POINT = "0.25", "1"  # where the log has a mask alone
 # What changes nothing for a case here: see `inert` of the drivers
 SILENT = ("attr-scratchpad", "attr-acc-mode", "attr-deterministic")
 KEPT = ("attr-fpmath", "attr-rounding-mode", "attr-precomputed-reductions")  # as they are
+OLD_NAMES = {"attr-fpmath_mode": "attr-fpmath", "attr-zp": "attr-zero-points", "post_ops": "attr-post-ops"}
 FLOATS = ("f32", "bf16", "f16")
+BOUNDED_RELU = "eltwise_bounded_relu"  # until 2.x: clip from 0 to alpha
 _FAMILY = re.compile(r"^(?:eltwise|binary)_")
 _BLOCKED = re.compile(r"[A-Z0-9]")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?\*?")
@@ -27,7 +29,8 @@ def attributes(event: Event) -> Iterator[str]:
     scales = list[str]()
     for word in event.fields.attributes.split():
         name, _, value = word.partition(":")
-        value = value.strip("'").replace(";", "+").strip("+")
+        name = OLD_NAMES.get(name, name)
+        value = value.replace("'", "").replace(";", "+").strip("+")
         if name in SILENT or not value:
             continue
         if name in KEPT:
@@ -36,9 +39,9 @@ def attributes(event: Event) -> Iterator[str]:
             scales += (_entry(part, SCALE) for part in _of_reorder(event, value).split("+"))
         elif name == "attr-oscale":
             scales.append(_entry(f"{'src' if event.fields.primitive == 'reorder' else 'wei'}:{value}", SCALE))
-        elif name in ("attr-zero-points", "attr-zp"):
+        elif name == "attr-zero-points":
             yield f"--attr-zero-points={'+'.join(_entry(part, ZERO_POINT) for part in value.split('+'))}"
-        elif name in ("attr-post-ops", "post_ops"):
+        elif name == "attr-post-ops":
             yield f"--attr-post-ops={'+'.join(_post_op(part) for part in value.split('+'))}"
         elif name == "attr-dropout":
             yield "--attr-dropout=0.5"  # its probability is an argument of the execution
@@ -73,6 +76,8 @@ def _entry(text: str, number: str) -> str:
 def _post_op(text: str) -> str:
     """Of binary post-ops and prelu the mask gets its name, and a layout that strides cannot say is left to the library."""
     name, *args = text.split(":")
+    if name == BOUNDED_RELU:
+        return f"clip:0:{args[0] if args else '0'}"
     is_binary = name.startswith("binary_")
     at = 1 if is_binary else 0
     if (is_binary or name == "prelu") and len(args) > at:

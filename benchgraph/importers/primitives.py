@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchgraph.importers.attributes import attributes
+from benchgraph.importers.attributes import BOUNDED_RELU, attributes
 from benchgraph.importers.descriptors import ANY, CHANNELS_LAST, ROW_MAJOR, Event, Inexpressible, Memory
 
 Part: TypeAlias = Callable[[Event], Iterator[str]]
@@ -28,6 +28,7 @@ DIRECTIONS = {
     "backward_weights": "BWD_W",
 }
 WITH_BIAS = {"FWD_D": "FWD_B", "FWD_I": "FWD_B", "BWD_W": "BWD_WB"}
+_PRODUCT_OF_1 = re.compile(r"(?:b(?P<b>\d+))?m(?P<m>\d+)n(?P<n>\d+)k(?P<k>\d+)")
 _SOURCE = re.compile(r"src_?\d*")
 
 
@@ -179,6 +180,18 @@ def algorithm(family: str) -> Part:
     return part
 
 
+def eltwise_algorithm(event: Event) -> Iterator[str]:
+    """With its numbers; bounded_relu and gelu are names of 1.x and 2.x."""
+    name = event.auxiliary.get("alg", "")
+    if name == BOUNDED_RELU:
+        yield from ("--alg=clip", f"--beta={event.auxiliary.get('alpha', '0')}")
+    elif name == "eltwise_gelu":
+        yield "--alg=gelu_tanh"
+    else:
+        yield from algorithm("eltwise_")(event)
+        yield from numbers("alpha", "beta")(event)
+
+
 def numbers(*names: str) -> Part:
     """Numbers of an algorithm; a log has 0 for those that it does not take."""
 
@@ -204,6 +217,15 @@ def sources(event: Event) -> tuple[Memory, ...]:
     if not found:
         raise Inexpressible("the line describes no src")
     return found[:2] if event.fields.primitive == "binary" else found
+
+
+def product_shapes(event: Event) -> str:
+    """SRC:WEI[:DST]; 1.x has b1408m52n64k52."""
+    found = _PRODUCT_OF_1.fullmatch(event.fields.problem)
+    if found is None:
+        return event.fields.problem
+    batch = f"{found['b']}x" if found["b"] else ""
+    return f"{batch}{found['m']}x{found['k']}:{batch}{found['k']}x{found['n']}"
 
 
 def _direction(event: Event) -> str:
@@ -248,11 +270,11 @@ _DDT = dtypes(_DST, option="--ddt")
 _SOURCES = (of_sources("--sdt", lambda m: m.dtype), _DDT)
 
 PRIMITIVES: dict[str, Primitive] = {
-    "matmul": Primitive("matmul", (*_OPERANDS, _OPERAND_STRIDES, bias_of_product)),
+    "matmul": Primitive("matmul", (*_OPERANDS, _OPERAND_STRIDES, bias_of_product), product_shapes),
     "convolution": Primitive("conv", (direction_with_bias, *_OPERANDS, _OPERAND_STRIDES, algorithm("convolution_"))),
     "deconvolution": Primitive("deconv", (direction_with_bias, *_OPERANDS, algorithm("deconvolution_"))),
     "inner_product": Primitive("ip", (direction_with_bias, *_OPERANDS)),
-    "eltwise": Primitive("eltwise", (direction, _SAME, _TAG, algorithm("eltwise_"), numbers("alpha", "beta"))),
+    "eltwise": Primitive("eltwise", (direction, _SAME, _TAG, eltwise_algorithm)),
     "binary": Primitive("binary", (*_SOURCES, of_sources("--stag", free), _DTAG, binary_strides, algorithm("binary_"))),
     "softmax": Primitive("softmax", (direction, _SDT_DDT, _STAG, _DTAG, algorithm(""), auxiliary("axis"))),
     "logsoftmax": Primitive("softmax", (direction, _SDT_DDT, _STAG, constant("--alg=logsoftmax"), auxiliary("axis"))),

@@ -7,7 +7,6 @@ inside which another one begins, bytes that are no text. All other lines are a p
 from __future__ import annotations
 
 import errno
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -83,7 +82,7 @@ def read_log(path: Path) -> Log:
         with path.open("rb") as file:
             log = _Reader(str(path)).read(file)
     except (OSError, ValueError) as bad:
-        reason = os.strerror(bad.errno) if isinstance(bad, OSError) and bad.errno else str(bad)
+        reason = bad.strerror if isinstance(bad, OSError) else str(bad)
         fix = "name a file" if getattr(bad, "errno", 0) != errno.EACCES else "make it readable"
         raise InvalidArguments(f"cannot read it: {reason}", where=str(path), fix=fix) from bad
     if not log.logged and not log.broken:

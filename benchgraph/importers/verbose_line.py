@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 MARK = re.compile(r"(?:onednn|dnnl|mkldnn|benchgraph)(?:_graph)?_verbose,")
 _HEAD = re.compile(
-    r"(?P<mark>\w+_verbose),(?:v\d+,)?(?:\d{6,}\.\d+,)?(?:(?P<component>primitive|graph|ukernel|common|profile|api|rt)\b,)?"
+    r"(?P<mark>\w+_verbose),(?:v\d+,)?+(?:\d{6,}\.\d+,)?+(?:(?P<component>primitive|graph|ukernel|common|profile|api|rt),)?+"
     r"(?P<operation>[^,]+),(?P<rest>.*)"
 )
 EXECUTED, CREATED = "exec", "create"
