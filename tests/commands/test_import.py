@@ -15,6 +15,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.options.argv import parse
 from benchgraph.results.json_report import write
 from benchgraph.results.mode import Mode
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 V1 = "onednn_verbose,v1,primitive,exec,cpu,"
 MATMUL = f"{V1}matmul,jit:a,undef,src:f32:a:blocked:ab::f0 wei:f32:a:blocked:ab::f0 dst:f32:a:blocked:ab::f0,,,32x64:64x16,{{}}\n"
@@ -70,8 +71,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(main, list(words), obj=Bench())
+def run(*words: str, code: int = 0, bench: Bench | None = None) -> str:
+    done = CliRunner().invoke(main, list(words), obj=bench or Bench())
     assert done.exit_code == code, done.output
     return done.output
 
@@ -106,7 +107,7 @@ def test_a_replay_stands_beside_the_log_with_shares_of_the_roof() -> None:
     from benchgraph.results.json_report import render
 
     run("import", "torch.log", "-o", "out")
-    run("--mode=P", "--max-ms-per-prb=1", "--batch=out/batch", "--report=json:out.json")
+    run("--mode=P", "--batch=out/batch", "--report=json:out.json", bench=fake_bench(FakeLibrary(Clock())))
     results = parse_report(Path("out.json").read_text())
     assert (results.mode, results.machine is not None) == (Mode.performance, True)
     assert results.machine is not None
