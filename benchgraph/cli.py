@@ -110,7 +110,9 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         click.echo(text)
         ctx.exit()
     if words[0] == "report":
-        ctx.exit(_refused(UsageError("no such command", where="report", fix="it is 'benchgraph render FILE --report=html:PAGE'")))
+        from benchgraph.commands.render import words_of_report
+
+        words = ("render", *words_of_report(words[1:]))
     if words[0] not in COMMANDS and not words[0].startswith("-") and (near := did_you_mean(words[0], COMMANDS)):
         ctx.exit(_refused(UsageError("no such command", where=words[0], fix=near)))
     use_one_thread()

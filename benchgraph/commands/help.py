@@ -227,8 +227,6 @@ USED_MOST: dict[str, Row] = {  # option -> its value and description, on one lin
     "--policy": ("NAMES", "fused (default), post_ops, one_op_each"),
     "--threads": ("N", "of compiled code; default: one per core"),
     "--library": ("NAMES", "benchgraph, onednn, or both beside each other"),
-    "--match": ("REGEX", "only cases whose repro line has it"),
-    "--jobs": ("N", "processes side by side: a crash costs one case"),
     "--report": ("NAME[:FILE]", "json, html, csv, junit, markdown; - is stdout"),
 }
 EXAMPLES = (

@@ -77,5 +77,6 @@ def test_errors_are_one_line(words: list[str], message: str) -> None:
 
 
 def test_its_former_name_names_it() -> None:
-    done = CliRunner().invoke(main, ["report", "a.json"])
-    assert (done.stderr, done.exit_code) == ("benchgraph: report: no such command; it is 'benchgraph render FILE --report=html:PAGE'\n", 2)
+    done = CliRunner().invoke(main, ["report", "a.json", "-o", "page.html"])
+    assert done.stderr == "benchgraph: 'report' is called 'render' now: benchgraph render a.json --report=html:page.html\n"
+    assert (done.exit_code, Path("page.html").exists()) == (0, True)
