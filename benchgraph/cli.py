@@ -110,7 +110,7 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
         click.echo(text)
         ctx.exit()
     if words[0] == "report":
-        from benchgraph.commands.render import words_of_report
+        from benchgraph.commands.former_names import words_of_report
 
         words = ("render", *words_of_report(words[1:]))
     if words[0] not in COMMANDS and not words[0].startswith("-") and (near := did_you_mean(words[0], COMMANDS)):

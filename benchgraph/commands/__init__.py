@@ -18,4 +18,5 @@ compare.py        compare: two sets of saved results
 history.py        history and regressions
 render.py         render: saved results as any report
 merge.py          merge: the shards of a run
+former_names.py   words of commands under their former names
 """

@@ -38,15 +38,6 @@ def run(given: Sequence[str]) -> tuple[str, int]:
         return "\n".join(said), 0
 
 
-def words_of_report(given: Sequence[str]) -> list[str]:
-    """The words of `benchgraph report A.json... -o PAGE`, which this command was before; with a warning."""
-    rest = list[str]()
-    pages = [value for _, value in own_options("report", ("--output", "-o"), given, rest, form=" FILE", barred="--")]
-    reports = [f"--report={JOINED}:{page}" for page in pages]
-    warn(f"'report' is called 'render' now: benchgraph render {' '.join([*rest, *reports])}")
-    return [*rest, *reports]
-
-
 def _run(file: str) -> ResultSet:
     begin_item(file)
     results, cut = read(file)
