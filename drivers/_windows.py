@@ -56,6 +56,16 @@ class Dim:
 
 
 @dataclass(frozen=True)
+class PoolDim(Dim):
+    """One spatial dim of a pool, whose last windows may lie in the padding altogether, as its first ones may."""
+
+    def outputs(self) -> tuple[int, int]:
+        """The padding behind may be as long as a window, or as that in front."""
+        least, most = super().outputs()
+        return least, max(most, (self.i + self.p + max(self.p, self.window) - self.window) // self.s + 1)
+
+
+@dataclass(frozen=True)
 class TransposedDim(Dim):
     """One spatial dim of a transposed convolution: windows of the output, one for each element of the input."""
 

@@ -10,7 +10,7 @@ from benchgraph.options.problem import CannotExpress, Driver
 from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
 from ._options import INERT, Colons, algorithm, check_direction, descriptor, direction, dtype_of, dtypes, minibatch, tag
 from ._sizes import MB, Grammar, read_named, spelt_words
-from ._windows import NAMES, Dim, read_dims, spelt_dims
+from ._windows import NAMES, Dim, PoolDim, read_dims, spelt_dims
 
 if TYPE_CHECKING:
     from benchgraph.core.attrs import Attrs
@@ -45,7 +45,7 @@ def parse(text: str) -> PoolShape:
     """Read a descriptor. Raises ValueError saying what is wrong, at which character or size, and how to mend it."""
     named = read_named(text, GRAMMAR)
     ic = named.need("ic", "channels")
-    return PoolShape(named.sizes.get("mb", MB), ic, read_dims(named), named.title)
+    return PoolShape(named.sizes.get("mb", MB), ic, read_dims(named, PoolDim), named.title)
 
 
 @dataclass(frozen=True)

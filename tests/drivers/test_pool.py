@@ -7,13 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import CannotExpress
 from benchgraph.reference import evaluate
-from tests.drivers.problems import graph, kinds, problem, shapes
-from tests.drivers.test_conv import dims
+from tests.drivers.problems import graph, kinds, problem, shapes, shared
 
-POOL = load_driver("pool")
+W = shared("windows")
+
+
+@st.composite
+def dims(draw: st.DrawFn) -> object:
+    """A spatial dim that fits, with any output its input allows."""
+    i, k, s, d = draw(st.integers(1, 12)), draw(st.integers(1, 5)), draw(st.integers(1, 4)), draw(st.integers(0, 2))
+    window = (k - 1) * (d + 1) + 1
+    bare = W.PoolDim(i, 1, k, s, draw(st.integers(max(0, (window - i + 1) // 2), window)), d)
+    least, most = bare.outputs()
+    return W.PoolDim(i, draw(st.integers(least, most)), k, s, bare.p, d)
 
 
 def parsed(text: str):  # type: ignore[no-untyped-def]
@@ -36,6 +44,8 @@ def test_what_is_printed_is_read_again_and_built(mb: int, ic: int, spatial: list
         ("mb96ic768_ih17oh17_kh3sh1ph1n\"googlenet_v3:mixed_4\"", 'mb96_ic768_ih17oh17kh3ph1_n"googlenet_v3:mixed_4"'),
         ("ic3ih8kh2sh2", "mb2_ic3_ih8oh4kh2sh2ph0"),
         ("ic3ih8oh8kh3", "mb2_ic3_ih8oh8kh3ph1"),
+        ("ic16_ih10oh6kh3sh2ph0", "mb2_ic16_ih10oh6kh3sh2ph0"),
+        ("ic2_ih16oh3kh16sh16ph16", "mb2_ic2_ih16oh3kh16sh16ph16"),
         ("ic3id8ih6iw4kd2kh2kw3", "mb2_ic3_id8od7kd2pd0_ih6oh5kh2ph0_iw4ow2kw3pw0"),
     ],
 )  # fmt: skip
@@ -53,6 +63,7 @@ def test_sizes_that_are_left_out_follow_from_the_others(text: str, full: str) ->
             "at character 4: no size is called 'oc'; there are mb, ic, and ih, oh, kh, sh, ph, dh with their like for d and w",
         ),
         ("ic3ih8kh3ph", "at character 10: ph has no number; write phN"),
+        ("ic3ih10oh7kh3sh2ph0", "oh7 does not follow from ih10 kh3 sh2 dh0 ph0; give it 4 to 6, or leave it out"),
         ("ic3", "no spatial size is given; write at least ihN and khN"),
     ],
 )
