@@ -74,28 +74,26 @@ class _Attention:
 
     def _backward(self) -> None:
         d, op = self.d, self.d.b.op
-        q, k, v = d.read(self.q), d.read(self.k), d.read(self.v)
-        dst, diff_dst = d.read(self.dst), d.read(replace(self.dst, name="diff_dst"))
+        q, k, v, dst, diff_dst = d.alike(*(d.read(arg) for arg in (self.q, self.k, self.v, self.dst, replace(self.dst, name="diff_dst"))))
         scores, scale = self._scores(q, k)
         statistics = d.b.input((*scores.known_shape[:-1], 1))
         p = op("Exp", op("Subtract", scores, statistics))
-        diff_v = self._product(p, diff_dst, transpose_a=True)
-        diff_p = self._product(diff_dst, v, transpose_b=True)
-        correction = op("ReduceSum", d.cast(op("Multiply", *d.alike(dst, diff_dst)), DType.f32), axes=(-1,), keep_dims=True)
+        self._gradient(self.v, d.cast(p, v.dtype), diff_dst, transpose_a=True)
+        diff_p = op("MatMul", diff_dst, v, dtype=DType.f32, transpose_b=True)
+        correction = op("ReduceSum", op("Multiply", dst, diff_dst, dtype=DType.f32), axes=(-1,), keep_dims=True)
         diff_scores = self._scaled(op("Multiply", p, op("Subtract", diff_p, correction)), scale)
-        diff_q = self._product(diff_scores, k, transpose_b=True)
-        diff_k = self._product(q, diff_scores, transpose_a=True)
-        for t, arg in ((diff_q, self.q), (diff_k, self.k), (diff_v, self.v)):
-            if t.known_shape != arg.shape:  # of all heads that share them
-                t = op("ReduceSum", t, axes=(-3,), keep_dims=True)
-            d.write(t, replace(arg, name=f"diff_{arg.name}"))
+        diff_scores = d.cast(diff_scores, q.dtype)
+        self._gradient(self.q, diff_scores, k, transpose_b=True)
+        self._gradient(self.k, q, diff_scores, transpose_a=True)
 
-    def _product(self, a: LogicalTensor, b: LogicalTensor, *, transpose_a: bool = False, transpose_b: bool = False) -> LogicalTensor:
-        """A product in f32 of a value of f32 and an argument, whose data type the value gets, in either order."""
-        dtype = b.dtype if a.dtype is DType.f32 else a.dtype
-        return self.d.b.op(
-            "MatMul", self.d.cast(a, dtype), self.d.cast(b, dtype), dtype=DType.f32, transpose_a=transpose_a, transpose_b=transpose_b
-        )
+    def _gradient(self, arg: Arg, a: LogicalTensor, b: LogicalTensor, *, transpose_a: bool = False, transpose_b: bool = False) -> None:
+        """A product, summed over the heads that share the argument, as its gradient."""
+        is_shared = arg.shape[-3:-2] != self.q.shape[-3:-2]
+        dtype = arg.dtype if arg.dtype is a.dtype and not is_shared else DType.f32
+        t = self.d.b.op("MatMul", a, b, dtype=dtype, transpose_a=transpose_a, transpose_b=transpose_b)
+        if is_shared:
+            t = self.d.b.op("ReduceSum", t, axes=(-3,), keep_dims=True)
+        self.d.write(t, replace(arg, name=f"diff_{arg.name}"))
 
     def _scores(self, q: LogicalTensor, k: LogicalTensor) -> tuple[LogicalTensor, LogicalTensor]:
         """The scores with scale and mask, and the scale."""
