@@ -100,10 +100,10 @@ def inverse(order: Dims) -> Dims:
 
 
 class Builder:
-    """Builds one program. is_trial: primitive descriptors only, to learn whether oneDNN accepts them."""
+    """Builds one program."""
 
-    def __init__(self, objects: Objects, program: Program, *, is_trial: bool = False) -> None:
-        self.objects, self.program, self.is_trial = objects, program, is_trial
+    def __init__(self, objects: Objects, program: Program) -> None:
+        self.objects, self.program = objects, program
         self.order, self.values = Order(), dict[int, Value]()
         self.factors = list[tuple[Storage, Factors, int]]()
         self.storages = list[Storage]()
@@ -330,7 +330,7 @@ class Builder:
         self._append(descriptor, "reorder", [(capi.SRC, src, source), (capi.DST, dst, target)], once=once)
 
     def _append(self, descriptor: int, name: str, arguments: list[tuple[int, int, Storage]], *, once: bool) -> None:
-        primitive = 0 if self.is_trial else self.objects.primitive(descriptor, name)
+        primitive = self.objects.primitive(descriptor, name)
         self.implementations[self.place].append((name, self.objects.implementation(descriptor)))
         now = len(self.order.always)
         for _, _, storage in arguments:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
-from ctypes import c_void_p
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_int, c_void_p
 
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.onednn.primitives import capi
@@ -22,10 +23,11 @@ class PrimitiveSession(Session):
         capi.declare(self._lib)
 
     def accepts(self, program: Program) -> str:
-        """'' if oneDNN has implementations for all its primitives, else the first call that it refuses, and its status."""
+        """'' if oneDNN creates all its primitives, else the first call that it refuses, and its status."""
         objects = Objects(self._lib, self._engine)
         try:
-            Builder(objects, program, is_trial=True).build()
+            with self._cold():
+                Builder(objects, program).build()
         except Refused as bad:
             return f"{bad.what}: {bad.status}"
         finally:
@@ -34,7 +36,8 @@ class PrimitiveSession(Session):
 
     def build(self, program: Program) -> Built:
         """Create its primitives. The time is that of these calls."""
-        executable = Executable(self._lib, self._engine, program)
+        with self._cold():
+            executable = Executable(self._lib, self._engine, program)
         return executable.message(self._keep(executable))
 
     def bind(self, executable: int, buffers: dict[int, int]) -> int:
@@ -57,6 +60,17 @@ class PrimitiveSession(Session):
         seconds = self._executed(program.always, program.n_always, times)
         wait_until_idle()
         return seconds
+
+    @contextmanager
+    def _cold(self) -> Iterator[None]:
+        """Inside the block, no primitive comes from oneDNN's cache of them, where an earlier request may have left it."""
+        kept = c_int()
+        self._check(self._lib.dnnl_get_primitive_cache_capacity(byref(kept)), "asking for the primitive cache's capacity")
+        self._check(self._lib.dnnl_set_primitive_cache_capacity(0), "switching the primitive cache off")
+        try:
+            yield
+        finally:
+            self._check(self._lib.dnnl_set_primitive_cache_capacity(kept), "switching the primitive cache on")
 
     def _executed(self, table: ctypes.Array[c_void_p], count: int, times: int) -> float:
         execute = ctypes.cast(self._lib.dnnl_primitive_execute, c_void_p)
