@@ -92,7 +92,7 @@ def test_blocked_products(graph: Graph, parts: int, groups: int) -> None:
     assert (found.l2_parts, found.entry_groups) == (parts, groups)
     assert not groups or found.panels_first
     assert not found.prefetch or parts == 1
-    assert ("parts" in {r.parameter for r in found.why}, "prefetch" in {r.parameter for r in found.why}) == (parts > 1, found.prefetch)
+    assert ("l2_parts" in {r.parameter for r in found.why}, "prefetch" in {r.parameter for r in found.why}) == (parts > 1, found.prefetch)
 
 
 def test_weights_that_fit_l2_are_not_cut() -> None:

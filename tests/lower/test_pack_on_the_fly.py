@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.options import Options
-from benchgraph.core.tensor import LogicalTensor
+from benchgraph.core.tensor import LogicalTensor, PropertyType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import load_inputs
@@ -106,7 +106,7 @@ class Constants(GraphBuilder):
     """Make every input but src a constant."""
 
     def input(self, *args: Any, **options: Any) -> LogicalTensor:
-        return self.constant(*args, **options) if self._tensors else super().input(*args, **options)
+        return super().input(*args, **options, **({"property_type": PropertyType.constant} if self._tensors else {}))
 
 
 def graph(name: str, m: int, groups: int, group: int, n: int, *, constant: bool = False) -> Graph:
