@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from benchgraph.cli import main
 from tests.drivers.problems import assert_refused, assert_round_trip, evaluated, graph, kinds, problem, shapes
 
 
@@ -22,6 +24,9 @@ def test_the_repro_line_makes_the_problem_again(options: str) -> None:
 
 def test_the_driver_may_be_spelt_with_a_hyphen() -> None:
     assert problem("--gated-mlp", "5x8x12").repro == "--gated_mlp 5x8x12"
+    spelt = [CliRunner().invoke(main, [f"--{name}", "--help"]) for name in ("gated-mlp", "gated_mlp")]
+    assert spelt[0].exit_code == 0
+    assert spelt[0].output == spelt[1].output
 
 
 @pytest.mark.parametrize(
