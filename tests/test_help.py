@@ -207,6 +207,7 @@ def test_every_option_of_a_command_is_understood(command: str, monkeypatch: pyte
         "show",
         "explain",
         "localise",
+        "import",
         "opt",
         "compile-times",
         "tune",

@@ -165,6 +165,11 @@ EXPRESSED = {  # version and what is shown -> the line, what it becomes
         f"{V1}sum,simple:any,undef,src:f32::blocked:abcd::f0 src:f32::blocked:abcd::f0 dst:f32:a:blocked:abcd::f0,,,4x8x10x10,23.6",
         "--sum --sdt=f32:f32 --ddt=f32 --dtag=any 4x8x10x10",
     ),
+    "3.13, resampling": (
+        f"{V1}resampling,jit:avx10_1_512,forward_inference,src:f32::blocked:acdb::f0 dst:f32:a:blocked:acdb::f0,attr-scratchpad:user,"
+        "alg:resampling_linear,mb2ic33_ih7oh14_iw9ow13,0.12",
+        "--resampling --dir=FWD_I --tag=axb --alg=linear mb2ic33_ih7oh14_iw9ow13",
+    ),
     "3.13, prelu": (
         f"{V1}prelu,jit_uni,forward_training,data:f32::blocked:acb::f0 wei:f32:a:blocked:acb::f0,attr-scratchpad:user,,"
         "4x33x5:1x33x1,0.08",
@@ -243,8 +248,9 @@ def test_what_no_driver_means_has_a_reason(tmp_path: Path) -> None:
 
 
 def test_every_driver_of_primitives_has_a_row() -> None:
-    """A new driver needs a row of the table; those of files, frameworks and random graphs have no primitive."""
-    assert set(names("drivers")) - {row.driver for row in PRIMITIVES.values()} == {"framework", "fuzz", "graph"}
+    """A new driver needs a row of the table; those of files, frameworks, random and whole graphs have no primitive."""
+    without = {"framework", "fuzz", "gated_mlp", "graph", "sdpa"}
+    assert set(names("drivers")) - {row.driver for row in PRIMITIVES.values()} == without
 
 
 def test_a_driver_that_is_not_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
