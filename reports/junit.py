@@ -7,7 +7,8 @@ As Jenkins' schema (junit-10.xsd of its xUnit plugin) has it, which GitLab and t
     SKIPPED, LISTED                               <skipped>
     MISTRUSTED                                    a pass that says why in its <system-out>; benchdnn does not count it as failed either
 
-The name of a test is its repro line, the class benchgraph.<driver>.<folders of the case>.
+The name of a test is its repro line, the class benchgraph.<driver>.<folders of the case>. A suite has the host and the start of the run,
+and as properties its commit, mode, wall time, machine, library versions and peaks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from benchgraph.options.repro import split
 from benchgraph.results.result import CaseResult, ResultSet, Status
@@ -32,9 +34,10 @@ def render(results: ResultSet) -> str:
     for case in results.cases:
         suites.setdefault(split(case.repro).driver, []).append(case)
     root = ET.Element("testsuites", {"name": "benchgraph", **_counts(results.cases)})
+    where_and_when = dict(_where_and_when(results))
     for driver, cases in suites.items():
         kinds = [_outcome(c.result.status) for c in cases]
-        suite = ET.SubElement(root, "testsuite", {"name": _text(driver or "benchgraph"), **_counts(cases)})
+        suite = ET.SubElement(root, "testsuite", {"name": _text(driver or "benchgraph"), **where_and_when, **_counts(cases)})
         suite.set("skipped", str(kinds.count("skipped")))
         found = ET.SubElement(suite, "properties")
         for name, value in _properties(results):
@@ -42,6 +45,14 @@ def render(results: ResultSet) -> str:
         suite.extend(_case(c) for c in cases)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _where_and_when(results: ResultSet) -> Iterator[tuple[str, str]]:
+    """The host, and the start of the run in UTC, as the schema has it: without a zone."""
+    if results.machine is not None and results.machine.host:
+        yield "hostname", _text(results.machine.host)
+    if results.origin is not None:
+        yield "timestamp", datetime.fromtimestamp(results.origin.started, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _counts(cases: Sequence[CaseResult]) -> dict[str, str]:
@@ -63,7 +74,14 @@ def _properties(results: ResultSet) -> Iterator[tuple[str, str]]:
     yield "mode", results.mode.value
     if results.cut:
         yield "cut_short", results.cut
+    if (origin := results.origin) is not None:
+        yield "run", origin.uid
+        if origin.commit:
+            yield from {"commit": origin.commit, "uncommitted_changes": str(origin.is_dirty).lower()}.items()
+    if results.elapsed_s:
+        yield "elapsed_s", _seconds(results.elapsed_s)
     if (m := results.machine) is not None:
+        yield from ((f"machine.{name}", text) for name, text in m.identity.items())
         yield from {"cpu": m.cpu, "cores": str(m.cores), "threads": str(m.threads), "isa": m.isa}.items()
         yield from ((f"version.{name}", version) for name, version in m.versions.items())
         yield from ((f"peak_gflops.{dtype}", f"{peak / 1e9:.6g}") for dtype, peak in m.peak_flops.items())

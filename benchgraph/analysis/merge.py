@@ -100,7 +100,7 @@ def _need_one_kind(a: Part, b: Part, allowed: Allowed) -> None:
 def _machine_differences(a: Machine | None, b: Machine | None) -> str:
     if a is None or b is None:
         return "" if a is b else "an unknown one"
-    return _differences(a.kind, b.kind)
+    return a.difference(b)
 
 
 def _code_differences(a: ResultSet, b: ResultSet) -> str:
@@ -124,19 +124,19 @@ def _machine(machines: Sequence[Machine | None]) -> Machine | None:
     known = [m for m in machines if m is not None]
     if len(known) < len(machines):
         return None
-    versions = {name: _joined(m.versions.get(name, "none") for m in known) for name in dict.fromkeys(n for m in known for n in m.versions)}
     return replace(
         known[0],
         cpu=_joined(m.cpu for m in known),
         cores=min(m.cores for m in known),
         isa=_joined(m.isa for m in known),
-        versions=versions,
+        versions=_joined_by_name(m.versions for m in known),
         threads=min(m.threads for m in known),
         peak_flops=_best(m.peak_flops for m in known),
         peak_flops_1_thread=_best(m.peak_flops_1_thread for m in known),
         microkernel=_best(m.microkernel for m in known),
         memory_bandwidth=max(m.memory_bandwidth for m in known),
         host=_joined(m.host for m in known),
+        identity=_joined_by_name(m.identity for m in known),
     )
 
 
@@ -150,6 +150,11 @@ def _best(rates: Iterable[dict[str, float]]) -> dict[str, float]:
 def _joined(texts: Iterable[str]) -> str:
     """The text that all have, or all of them."""
     return " + ".join(dict.fromkeys(texts))
+
+
+def _joined_by_name(texts: Iterable[dict[str, str]]) -> dict[str, str]:
+    all_texts = list(texts)
+    return {name: _joined(of_one.get(name, "none") for of_one in all_texts) for name in dict.fromkeys(n for t in all_texts for n in t)}
 
 
 def _origin(origins: Sequence[Origin | None]) -> Origin | None:

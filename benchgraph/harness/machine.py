@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from benchgraph.core.config import override
 from benchgraph.core.progress import report_progress
 from benchgraph.harness.bench import Bench, Probe
+from benchgraph.machine.identity import identity
 from benchgraph.machine.target import cpu_name, current, host
 from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
@@ -29,7 +30,7 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         versions |= {label: version} if version else {}
     with override(**{name: value for name in ("threads", "isa") if (value := getattr(settings, name)) != getattr(Globals(), name)}):
         target = current()
-        facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores, host=platform.node())
+        facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores, host=platform.node(), identity=identity())
         if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])

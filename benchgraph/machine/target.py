@@ -19,8 +19,8 @@ from benchgraph.machine import cpu_affinity
 from benchgraph.machine.table import table
 
 __all__ = [
-    "ISAS", "LINE_BYTES", "PAGE_BYTES", "TILE_ROWS", "Isa", "Target", "cpu_name", "current", "host", "last_level_bytes", "missing",
-    "on_line",
+    "ISAS", "LINE_BYTES", "PAGE_BYTES", "TILE_ROWS", "Isa", "Target", "caches", "cpu_info", "cpu_name", "current", "host",
+    "last_level_bytes", "missing", "on_line",
 ]  # fmt: skip
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
@@ -117,7 +117,7 @@ def missing(isa: Isa) -> tuple[str, ...]:
 
 
 @cache
-def _cpu_info() -> Mapping[str, str]:
+def cpu_info() -> Mapping[str, str]:
     """What Linux tells of the first CPU; nothing elsewhere."""
     info = Path("/proc/cpuinfo")
     first = info.read_text().split("\n\n", 1)[0] if info.exists() else ""
@@ -127,7 +127,7 @@ def _cpu_info() -> Mapping[str, str]:
 @cache
 def _cpu_flags() -> frozenset[str]:
     """What this CPU has, by Linux's names, and this process may use."""
-    flags = frozenset(_cpu_info().get("flags", "").split())
+    flags = frozenset(cpu_info().get("flags", "").split())
     return flags if "amx_tile" not in flags or _may_use_tiles() else flags - {"amx_tile", "amx_bf16", "amx_int8"}
 
 
@@ -139,11 +139,11 @@ def _may_use_tiles() -> bool:
 
 def cpu_name() -> str:
     """What the processor calls itself."""
-    return _cpu_info().get("model name") or platform.processor() or platform.machine()
+    return cpu_info().get("model name") or platform.processor() or platform.machine()
 
 
 @cache
-def _caches() -> Mapping[int, int]:
+def caches() -> Mapping[int, int]:
     """Bytes of what holds data, by level; every warm start asks."""
     folder, found = "/sys/devices/system/cpu/cpu0/cache", dict[int, int]()
     for index in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -179,9 +179,9 @@ def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(cpu_affinity.allowed_cpus()) or os.cpu_count() or 1
-    l1_bytes, l2_bytes = _caches().get(1, 32 << 10), _caches().get(2, 1 << 20)
-    vendor, family = _cpu_info().get("vendor_id", ""), int(_cpu_info().get("cpu family", "0"))
-    machine = Target(isa, l1_bytes, l2_bytes, cores, llc_bytes=max(_caches().values(), default=0), vendor=vendor, family=family)
+    l1_bytes, l2_bytes = caches().get(1, 32 << 10), caches().get(2, 1 << 20)
+    vendor, family = cpu_info().get("vendor_id", ""), int(cpu_info().get("cpu family", "0"))
+    machine = Target(isa, l1_bytes, l2_bytes, cores, llc_bytes=max(caches().values(), default=0), vendor=vendor, family=family)
     return _at(isa, machine)
 
 

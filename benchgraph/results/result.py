@@ -266,13 +266,17 @@ class FinishedCase:
     err: str = ""
 
 
+HARDWARE = ("cpuid", "caches", "hypervisor")  # of Machine.identity
+
+
 @dataclass(frozen=True)
 class Machine:
     """The machine that a run was measured on.
 
     peak_flops: arithmetic -> operations/s of all threads, peak_flops_1_thread: of one; microkernel: the single-thread rate of our GEMM
     microkernel on microkernel_shape; memory_bandwidth: bytes/s of all threads reading from memory; all measured, and empty or 0 when
-    nothing was timed. host: its name, '' when unknown.
+    nothing was timed. host: its name, '' when unknown. identity: what tells it from others whose CPU has the same name
+    (machine/identity.py); empty in reports of early versions.
     """
 
     cpu: str
@@ -286,10 +290,32 @@ class Machine:
     microkernel_shape: str = "256x256x256"
     memory_bandwidth: float = 0.0
     host: str = ""
+    identity: dict[str, str] = field(default_factory=dict)
 
     @property
-    def kind(self) -> dict[str, str]:
-        """What two machines have in common whose times may be put together or compared, by its name for messages."""
+    def hardware(self) -> dict[str, str]:
+        """The part of the identity that stays when the system is updated."""
+        return {name: text for name, text in self.identity.items() if name in HARDWARE}
+
+    @property
+    def system(self) -> dict[str, str]:
+        """The other part: microcode and kernel."""
+        return {name: text for name, text in self.identity.items() if name not in HARDWARE}
+
+    @property
+    def full_name(self) -> str:
+        """The CPU's name, and what tells it from others of that name."""
+        return f"{self.cpu} ({', '.join(self.hardware.values())})" if self.hardware else self.cpu
+
+    def difference(self, other: Machine) -> str:
+        """Why times of the two can neither be put together nor compared, as `what this and other`; '' if they can. What one of them does
+        not know makes no difference.
+        """
+        ours, others = ({**m._plain, **m.hardware} for m in (self, other))
+        return ", ".join(f"{what} {ours[what]} and {others[what]}" for what in ours if what in others and ours[what] != others[what])
+
+    @property
+    def _plain(self) -> dict[str, str]:
         return {"CPU": self.cpu, "cores": str(self.cores), "threads": str(self.threads), "instruction set": self.isa}
 
 

@@ -91,7 +91,7 @@ def test_tiles_are_given_back() -> None:
 def test_a_process_that_may_not_use_tiles_stays_below(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux refuses where a signal stack of the process is too small for them, and hypervisors may."""
     tiles = {"amx_tile", "amx_bf16", "amx_int8"}
-    monkeypatch.setattr(target, "_cpu_info", lambda: {"flags": " ".join(("avx2", *tiles))})
+    monkeypatch.setattr(target, "cpu_info", lambda: {"flags": " ".join(("avx2", *tiles))})
     for granted in (0, -1):
         monkeypatch.setattr(ctypes, "CDLL", lambda _, granted=granted: type("Libc", (), {"syscall": lambda self, *args: granted})())
         assert target._cpu_flags.__wrapped__() == {"avx2", *(tiles if granted == 0 else ())}

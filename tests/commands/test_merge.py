@@ -102,7 +102,8 @@ def test_a_shard_that_was_cut_short_is_said_and_resumed() -> None:
 
 # ---- what is no run --------------------------------------------------------------------------------------------------
 
-HERE = replace(MACHINE, host="a")
+ZEN_3, ZEN_4 = ({"cpuid": f"AuthenticAMD 25-{model}-1", "kernel": "Linux 6.1"} for model in (1, 17))
+HERE = replace(MACHINE, host="a", identity=ZEN_3)
 PARTS = tuple(
     replace(
         RESULTS,
@@ -141,6 +142,7 @@ OTHER_MACHINE = "run all shards on machines of one kind, or say --other-machine"
         (called(part=1), "shard 1/3 is in both 1 and 2", "leave one of them out"),
         (called(part=3), "shard 3/3 is in both 2 and 3", "leave one of them out"),
         (on(cpu="Other CPU"), "different machines: CPU Test CPU and Other CPU in 1 and 2", OTHER_MACHINE),
+        (on(identity=ZEN_4), "different machines: cpuid AuthenticAMD 25-1-1 and AuthenticAMD 25-17-1 in 1 and 2", OTHER_MACHINE),
         (on(threads=4), "different machines: threads 2 and 4 in 1 and 2", OTHER_MACHINE),
         (replace(PARTS[1], machine=None), "different machines: an unknown one in 1 and 2", OTHER_MACHINE),
         (on(versions={"python": "3.12"}), "different code: python 3.11 and 3.12 in 1 and 2", OTHER_CODE),

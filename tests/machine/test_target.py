@@ -101,7 +101,7 @@ def test_a_host_lacks_nothing_of_its_own_level() -> None:
 
 @pytest.mark.parametrize(("vendor", "keeps_up"), [("AuthenticAMD", True), ("GenuineIntel", False), (None, False)])
 def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
+    monkeypatch.setattr(target, "cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
     assert table(host.__wrapped__()).l2_loads_keep_up == keeps_up
 
 
@@ -115,7 +115,7 @@ def test_whose_cores_keep_up(vendor: str | None, keeps_up: bool, monkeypatch: py
     ],
 )
 def test_to_whose_cores_one_stream_comes_as_fast(info: dict[str, str], one_stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "_cpu_info", lambda: info)
+    monkeypatch.setattr(target, "cpu_info", lambda: info)
     assert table(host.__wrapped__()).one_stream_is_fast == one_stream
 
 
@@ -130,7 +130,7 @@ def test_to_whose_cores_one_stream_comes_as_fast(info: dict[str, str], one_strea
     ],
 )
 def test_where_words_in_pairs_stand_for_bytes(vendor: str | None, isa: str, pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "_cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
+    monkeypatch.setattr(target, "cpu_info", lambda: {} if vendor is None else {"vendor_id": vendor})
     monkeypatch.setattr(target, "missing", lambda _: ())
     monkeypatch.setattr(target, "host", host.__wrapped__)
     with override(isa=isa):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchgraph.options.plugins import load_report
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})
 WRONG = Accuracy("partition 0 (single)", 5, "f32", 64, 3, 0.5, 0.25, 2.0, 0.125, 0.0, "fused")
@@ -33,7 +33,7 @@ RESULTS = ResultSet(Mode.correctness, MACHINE, CASES, 2.0)
 # element -> (required attributes, optional ones, children)
 SCHEMA = {
     "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
-    "testsuite": ({"name", "tests", "failures", "errors"}, {"time", "skipped"}, {"properties", "testcase"}),
+    "testsuite": ({"name", "tests", "failures", "errors"}, {"time", "skipped", "hostname", "timestamp"}, {"properties", "testcase"}),
     "properties": (set(), set(), {"property"}),
     "property": ({"name", "value"}, set(), set()),
     "testcase": ({"name"}, {"time", "classname"}, {"skipped", "error", "failure", "system-out"}),
@@ -114,8 +114,19 @@ def test_classes_are_drivers_and_folders() -> None:
 def test_properties_are_the_machine_and_versions() -> None:
     found = {p.get("name"): p.get("value") for p in document()[1].findall("properties/property")}
     machine = {"cpu": "Test CPU", "cores": "4", "threads": "2", "isa": "avx2", "version.python": "3.11", "peak_gflops.f32": "16"}
-    assert found == {"mode": "C", **machine}
-    assert len(document(replace(RESULTS, machine=None)).findall("testsuite[1]/properties/property")) == 1
+    assert found == {"mode": "C", "elapsed_s": "2.000000", **machine}
+    assert len(document(replace(RESULTS, machine=None)).findall("testsuite[1]/properties/property")) == 2
+
+
+def test_a_suite_has_the_host_the_start_and_the_commit() -> None:
+    virtual = replace(MACHINE, host="runner-7", identity={"cpuid": "AuthenticAMD 25-17-1", "kernel": "Linux 6.1"})
+    run = replace(RESULTS, machine=virtual, origin=Origin("u1d", 1e9, "c0ffee", is_dirty=True))
+    for suite in document(run):
+        assert (suite.get("hostname"), suite.get("timestamp")) == ("runner-7", "2001-09-09T01:46:40")
+        found = {p.get("name"): p.get("value") for p in suite.findall("properties/property")}
+        assert (found["run"], found["commit"], found["uncommitted_changes"]) == ("u1d", "c0ffee", "true")
+        assert (found["machine.cpuid"], found["machine.kernel"]) == ("AuthenticAMD 25-17-1", "Linux 6.1")
+    assert "timestamp" not in document()[0].attrib
 
 
 def test_times_are_told() -> None:

@@ -31,6 +31,14 @@ def test_what_other_code_ran_stays_its_own() -> None:
     assert parse(render(replace(RESULTS, source="0123"))).source == "0123"
 
 
+def test_a_machine_of_an_early_version_has_no_identity() -> None:
+    known = replace(RESULTS, machine=replace(MACHINE, identity={"cpuid": "AuthenticAMD 25-17-1", "kernel": "Linux 6.1"}))
+    assert parse(render(known)) == known
+    document = json.loads(render(known))
+    del document["machine"]["identity"]
+    assert parse(json.dumps(document)) == RESULTS
+
+
 def test_a_shard_is_read_back() -> None:
     shard = replace(RESULTS, shard=Shard(2, 3, 8, "d1ge5t"))
     assert parse(render(shard)) == shard

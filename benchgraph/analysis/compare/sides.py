@@ -113,7 +113,7 @@ def check(a: Side, b: Side, *, other_machine: bool) -> None:
 def _differences(a: Machine | None, b: Machine | None) -> str:
     if a is None or b is None:
         return "an unknown one"
-    return ", ".join(f"{what} {value} and {b.kind[what]}" for what, value in a.kind.items() if value != b.kind[what])
+    return a.difference(b)
 
 
 def notes(a: Side, b: Side) -> Iterator[str]:
@@ -130,7 +130,7 @@ def notes(a: Side, b: Side) -> Iterator[str]:
 
 
 def _versions(a: Sequence[File], b: Sequence[File]) -> Iterator[str]:
-    one, other = ([f.results.machine.versions for f in side if f.results.machine] for side in (a, b))
+    one, other = ([{**m.versions, **m.system} for f in side if (m := f.results.machine)] for side in (a, b))
     for name in dict.fromkeys(name for versions in (*one, *other) for name in versions):
         before, after = ("/".join(dict.fromkeys(v.get(name, "none") for v in side)) for side in (one, other))
         if before != after:

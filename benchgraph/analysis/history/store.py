@@ -52,7 +52,7 @@ def _insert_run(connection: Connection, results: ResultSet, machine: Machine, or
             commit_id=_plain(origin.commit),
             is_dirty=origin.is_dirty,
             mode=results.mode.value,
-            versions=json.dumps(machine.versions),
+            versions=json.dumps({**machine.versions, **machine.system}),
             elapsed_s=results.elapsed_s,
             head=head(results),
         )
@@ -61,9 +61,14 @@ def _insert_run(connection: Connection, results: ResultSet, machine: Machine, or
 
 
 def _machine(connection: Connection, machine: Machine) -> int:
-    same = {"cpu": machine.cpu, "cores": machine.cores, "threads": machine.threads, "isa": machine.isa}
-    row = connection.execute(select(tables.machine.c.id).filter_by(**same)).scalar()
-    return row if row is not None else _key(connection.execute(tables.machine.insert().values(**same)).inserted_primary_key)
+    """The number of the machine. One of which only the CPU's name was known is this one from now on: it is the only one of that name."""
+    same = {"cores": machine.cores, "threads": machine.threads, "isa": machine.isa}
+    for cpu in dict.fromkeys((machine.full_name, machine.cpu)):
+        row = connection.execute(select(tables.machine.c.id).filter_by(cpu=cpu, **same)).scalar()
+        if row is not None:
+            connection.execute(tables.machine.update().filter_by(id=row).values(cpu=machine.full_name))
+            return int(row)
+    return _key(connection.execute(tables.machine.insert().values(cpu=machine.full_name, **same)).inserted_primary_key)
 
 
 def _insert_case(connection: Connection, run: int, c: CaseResult) -> None:

@@ -26,7 +26,7 @@ machine = Table(
     "history_machine",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("cpu", String, nullable=False),
+    Column("cpu", String, nullable=False),  # with what tells it from others of that name, where that is known
     Column("cores", Integer, nullable=False),
     Column("threads", Integer, nullable=False),
     Column("isa", String, nullable=False),

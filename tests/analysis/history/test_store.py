@@ -60,7 +60,7 @@ def test_the_order_of_appending_does_not_matter(url: str, tmp_path: Path) -> Non
     made = [run(i, {"a": {"fused": 0.1 + i}, f"b{i}": {"fused": 0.5}}) for i in range(4)]
     seen = []
     for where, order in ((url, made), (str(tmp_path / "other.db"), made[::-1])):
-        database = Database(where)
+        database = Database(url)
         for results in order:
             append(database, results)
         started = {r.id: r.started for r in runs(database)}
@@ -166,3 +166,17 @@ def test_readers_and_writers_do_not_wait_for_each_other(url: str, monkeypatch: p
         assert connection.execute(count).scalar() == 1
         append(Database(url), WHOLE)
         assert [r.id for r in runs(Database(url))] == [2, 1]  # the older one was added later
+
+
+def test_a_machine_that_says_what_it_is_goes_on_with_its_history(url: str) -> None:
+    """Another one of the same name, which says so too, does not."""
+    first, second, third, fourth = (run(n, {"a": {"fused": 1.0}}) for n in range(4))
+    assert first.machine is not None
+    milan, genoa = (replace(first.machine, identity={"cpuid": f"AuthenticAMD 25-{model}-1", "kernel": "6"}) for model in (1, 17))
+    updated = replace(milan, identity=milan.identity | {"kernel": "7"})
+    database = Database(url)
+    for each, machine in ((first, first.machine), (second, milan), (third, genoa), (fourth, updated)):
+        append(database, replace(each, machine=machine))
+    assert [r.machine for r in runs(database)] == [1, 1, 2, 1]
+    assert [r.versions.get("kernel", "") for r in runs(database)] == ["", "6", "6", "7"]
+    assert [name.partition(",")[0] for name in machines(database).values()] == [milan.full_name, genoa.full_name]

@@ -1,0 +1,72 @@
+"""What tells machines apart whose CPUs have one name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchgraph.machine import identity as asked
+from benchgraph.results.result import Machine
+
+EPYC = {
+    "vendor_id": "AuthenticAMD",
+    "cpu family": "25",
+    "model": "17",
+    "stepping": "1",
+    "microcode": "0xa101144",
+    "flags": "avx2 hypervisor",
+}
+
+
+@pytest.fixture
+def dmi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(asked, "DMI", tmp_path)
+    monkeypatch.setattr(asked, "cpu_info", lambda: EPYC)
+    monkeypatch.setattr(asked, "caches", lambda: {1: 32 << 10, 3: 32 << 20, 2: 1 << 20})
+    monkeypatch.setattr(asked.platform, "release", lambda: "6.1.0")
+    monkeypatch.setattr(asked.platform, "system", lambda: "Linux")
+    return tmp_path
+
+
+def test_a_virtual_machine_has_the_name_of_its_type(dmi: Path) -> None:
+    (dmi / "sys_vendor").write_text("Amazon EC2\n")
+    (dmi / "product_name").write_text("c7a.xlarge\n")
+    assert asked.identity() == {
+        "cpuid": "AuthenticAMD 25-17-1",
+        "caches": "L1 32K, L2 1M, L3 32M",
+        "hypervisor": "Amazon EC2 c7a.xlarge",
+        "microcode": "0xa101144",
+        "kernel": "Linux 6.1.0",
+    }
+
+
+def test_a_hypervisor_may_have_no_name_and_there_may_be_none(dmi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked.identity()["hypervisor"] == "unnamed"
+    monkeypatch.setattr(asked, "cpu_info", lambda: EPYC | {"flags": "avx2"})
+    assert asked.identity()["hypervisor"] == "none"
+
+
+def test_what_the_system_does_not_tell_is_left_out(dmi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked, "cpu_info", dict)
+    monkeypatch.setattr(asked, "caches", dict)
+    assert asked.identity() == {"kernel": "Linux 6.1.0"}
+
+
+def machine(**identity: str) -> Machine:
+    return Machine("AMD EPYC Processor", 4, "avx2", {}, identity=identity)
+
+
+def test_two_virtual_machines_of_one_name_are_told_apart() -> None:
+    milan, genoa = machine(cpuid="AuthenticAMD 25-1-1", caches="L3 32M"), machine(cpuid="AuthenticAMD 25-17-1", caches="L3 32M")
+    assert milan.difference(genoa) == "cpuid AuthenticAMD 25-1-1 and AuthenticAMD 25-17-1"
+    assert genoa.full_name == "AMD EPYC Processor (AuthenticAMD 25-17-1, L3 32M)"
+
+
+def test_an_update_of_the_system_makes_no_other_machine() -> None:
+    assert machine(cpuid="x", kernel="Linux 6.1", microcode="0x1").difference(machine(cpuid="x", kernel="Linux 6.2", microcode="0x2")) == ""
+
+
+def test_what_one_of_them_does_not_know_makes_no_difference() -> None:
+    assert machine().difference(machine(cpuid="x")) == machine(cpuid="x").difference(machine()) == ""
+    assert machine().full_name == "AMD EPYC Processor"
