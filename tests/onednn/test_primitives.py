@@ -41,6 +41,13 @@ graph engine=cpu fpmath=strict {
 }
 """.replace("ATTRS", 'strides=[1,1], dilations=[1,1], pads_begin=[0,0], data_format="NCX", weights_format="OIX"')
 
+HOST_SCALAR = """
+graph engine=cpu fpmath=strict {
+  %3: f32[4,8] = MatMul#0(%0: f32[4,16], %1: f32[16,8])
+  %4: f32[4,8] = Divide#1(%3, %2: f32[] host_scalar)
+}
+"""
+
 ROWS = """
 graph engine=cpu fpmath=strict {
   %3: f32[2,4,16] = LayerNorm#0(%0: f32[2,4,16], %1: f32[16] constant, %2: f32[16] constant) {keep_stats=false}
@@ -109,7 +116,11 @@ def test_most_kinds_have_a_primitive_for_some_sample(real: OneDnnPrimitives) -> 
     assert lacking <= {"GroupNorm", "Select", "RMSNorm"}  # newer than 3.2
 
 
-@pytest.mark.parametrize("source", [MLP, QUANTISED, QUANTISED.replace("%1: s8", "%1: u8"), SWISH, COPIES, TWO_CONVOLUTIONS, WITH_NUMPY])
+U8_WEIGHTS = QUANTISED.replace("%1: s8", "%1: u8")
+PATTERNS = MLP, QUANTISED, U8_WEIGHTS, SWISH, COPIES, HOST_SCALAR, ROWS, TWO_CONVOLUTIONS, WITH_NUMPY
+
+
+@pytest.mark.parametrize("source", PATTERNS)
 def test_patterns_agree_with_the_reference(real: OneDnnPrimitives, source: str) -> None:
     result = checked(real, parse_graph(source))
     assert result.status in (Status.PASSED, Status.MISTRUSTED), result.reason
@@ -131,6 +142,10 @@ def test_quantised_products_are_integer_primitives(real: OneDnnPrimitives) -> No
     (part,) = real.partitions(parse_graph(QUANTISED), Policy.post_ops)
     assert part.kind == "matmul"
     assert all("ref" not in i.name for i in real.compile(part).implementations)
+
+
+def test_host_scalars_are_operands(real: OneDnnPrimitives) -> None:
+    assert kinds(real, parse_graph(HOST_SCALAR)) == ["matmul"]
 
 
 def test_layouts_flow_from_one_primitive_to_the_next(real: OneDnnPrimitives) -> None:

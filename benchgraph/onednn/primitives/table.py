@@ -96,6 +96,4 @@ def encode(step: Step, target: Target) -> tuple[Item, ...]:
     for entry, dtype in ((DTYPES[t.dtype.value], t.dtype) for t in tensors if t.dtype.value in DTYPES):
         if entry.since > target.version:
             raise NoPrimitive(f"{dtype.value} needs oneDNN {'.'.join(map(str, entry.since))}")
-    if any(t.is_host_scalar for t in tensors):
-        raise NoPrimitive("an operand is a host scalar")
     return family.encode(step, target)
