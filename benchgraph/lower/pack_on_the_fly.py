@@ -18,7 +18,7 @@ from math import ceil
 from typing import TypeAlias
 
 from benchgraph.gir.domain import domain_of
-from benchgraph.gir.ir import Stage
+from benchgraph.gir.ir import Cut, Stage
 from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import Accumulator, ColumnBody
 from benchgraph.lower.microkernel import KRange, Microkernel
@@ -105,7 +105,7 @@ class PackOnTheFly:
         spans = [Span(Const(extent), tile=max(extent, 1)) for extent in domain.extents]
         for cut, outer, count, tile in zip(maker.cuts, (ko, so), (size, width), (self.ks, self.ns), strict=True):
             if cut is not None:
-                spans[cut.axis] = Span(Const(count // cut.unit), outer, tile // cut.unit)
+                spans[cut.axis] = _span(cut, outer, count, tile)
         return Region(storage, domain, tuple(spans)).emit(maker.ops)
 
     def _pack(self, packing: PanelPacking, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
@@ -119,3 +119,8 @@ class PackOnTheFly:
             return self._by_panels(so, width, lambda column_block, columns: packing.panel(batch, column_block, columns, k, count))
 
         return in_blocks(size, SIDE_BY_SIDE, self.task.storage.var("r"), rows)
+
+
+def _span(cut: Cut, outer: Expr, count: int, tile: int) -> Span:
+    """`count` indices of a loop from outer * tile on, as indices of the axis that it cuts."""
+    return Span(Const(count // cut.unit), outer, tile // cut.unit)
