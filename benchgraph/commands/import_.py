@@ -1,4 +1,4 @@
-"""`benchgraph import LOG -o DIR`: a verbose log as a batch file and a table of where its time went."""
+"""`benchgraph import FILE -o DIR`: a verbose log as a batch file and a table of where its time went, or an ONNX model as a graph case."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from benchgraph.core.errors import BenchgraphError, UsageError, within
 from benchgraph.core.files import read_text
 from benchgraph.core.formats import counted
-from benchgraph.graph.ir import Graph
+from benchgraph.core.printable import printable
+from benchgraph.graph import Graph, save
 from benchgraph.harness.command_words import need_no_options, own_options
 from benchgraph.harness.outputs import need_folder
 from benchgraph.harness.partitioning import flops, traffic
 from benchgraph.importers.batch_file import batch_file, reasons
 from benchgraph.importers.graph_lines import Dumps
 from benchgraph.importers.log_cases import Case, Work, cases_of, line_beside_files
+from benchgraph.importers.onnx.model import read_onnx
 from benchgraph.importers.verbose_file import Log, read_log
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.options.argv import parse as parse_words
 from benchgraph.options.batch import tokenize
+from benchgraph.options.parsers import shell_word
 from benchgraph.present.logged_times import NO_REPLAY, Replay, logged_times
 from benchgraph.present.progress import progress_line
 from benchgraph.results.json_report import parse, unwritable, write
 
 OPTIONS = ("-o", "--output", "--replay")
 BATCH, TIMES = "batch", "times.txt"
+MODEL, GRAPH, DATA = ".onnx", "graph.json", "data.npz"
 SHOWN = 12  # rows of a table on the terminal
 
 
 @dataclass(frozen=True)
 class Request:
-    log: Path
+    file: Path
     folder: Path
     replay: str = ""
 
@@ -40,17 +46,44 @@ class Request:
 def run(given: Sequence[str]) -> str:
     """Write the folder. Returns the summary. Raises UsageError for words, BenchgraphError for files that cannot be read or written."""
     request = read(given)
+    return _model(request) if request.file.suffix == MODEL else _log(request)
+
+
+def _log(request: Request) -> str:
     with progress_line():
-        log = read_log(request.log)
+        log = read_log(request.file)
         replay = _replay(request.replay) if request.replay else NO_REPLAY
         need_folder(request.folder, f"import: --output={request.folder}")
-        cases = cases_of(log, Dumps(request.log.parent), work_of)
+        cases = cases_of(log, Dumps(request.file.parent), work_of)
     for case in cases:
         if case.file:
             _copy(case.file, request.folder)
-    write(str(request.folder / BATCH), batch_file(request.log.name, log, cases))
+    write(str(request.folder / BATCH), batch_file(request.file.name, log, cases))
     write(str(request.folder / TIMES), logged_times(log, cases, replay) + "\n")
     return "\n\n".join([logged_times(log, cases, replay, SHOWN), _summary(request, log, cases)])
+
+
+def _model(request: Request) -> str:
+    """A graph, the data of its constants, and a batch file that runs the one with the other."""
+    if request.replay:
+        raise UsageError("a model has no times", where="import: --replay", fix="leave it out")
+    with progress_line():
+        model = read_onnx(request.file)
+        need_folder(request.folder, f"import: --output={request.folder}")
+    data = request.folder / DATA
+    try:
+        save(model.graph, request.folder / GRAPH)
+        with data.open("wb") as file:
+            np.savez(file, allow_pickle=False, **{str(id): array for id, array in model.data.items()})
+    except OSError as bad:
+        raise unwritable(bad, str(request.folder)) from bad
+    line = f"--data={shell_word(str(data))} --graph --expected-n-partitions=0 --case={GRAPH}"
+    write(str(request.folder / BATCH), f"# From {printable(request.file.name)} by `benchgraph import`\n{line}\n")
+    size = sum(array.nbytes for array in model.data.values())
+    made = f"{counted(len(model.graph.ops), 'op')}, {counted(len(model.data), 'constant')} of {size / 1e6:.3g} MB"
+    ports = [f"  {name}: tensor {id}" for name, id in (*model.inputs.items(), *model.outputs.items())]
+    batch = request.folder / BATCH
+    return "\n".join([f"{request.file}: {made}", *map(printable, ports[:SHOWN]), f"next: benchgraph --batch={batch}"])
 
 
 def read(given: Sequence[str]) -> Request:
@@ -59,7 +92,7 @@ def read(given: Sequence[str]) -> Request:
     own = {option.replace("--output", "-o"): value for option, value in own_options("import", OPTIONS, given, rest)}
     need_no_options("import", rest, OPTIONS)
     if len(rest) != 1:
-        raise UsageError(f"{len(rest)} logs are named", where="import", fix="name one file")
+        raise UsageError(f"{len(rest)} files are named", where="import", fix="name one log or model")
     if "-o" not in own:
         raise UsageError("no folder is named", where="import", fix="add -o DIR, where the batch file goes")
     return Request(Path(rest[0]), Path(own["-o"]), own.get("--replay", ""))
@@ -101,7 +134,7 @@ def _copy(file: Path, folder: Path) -> None:
 def _summary(request: Request, log: Log, cases: Sequence[Case]) -> str:
     """How many lines became what, and why others did not."""
     good = [case for case in cases if not case.error]
-    lines = [f"{request.log}: {counted(log.lines, 'line')}, of which {log.others} are of other programs and {log.remarks} are remarks"]
+    lines = [f"{request.file}: {counted(log.lines, 'line')}, of which {log.others} are of other programs and {log.remarks} are remarks"]
     lines += [f"  {counted(count, 'line')} not expressed: {reason}" for reason, count in reasons(cases).items()]
     lines += [f"  line {broken.line} cannot be read: {broken.reason}" for broken in log.broken[:SHOWN]]
     if log.broken_count > SHOWN:

@@ -1,4 +1,4 @@
-"""Other people's files as cases: logs of programs that use oneDNN become batch files.
+"""Other people's files as cases: logs of programs that use oneDNN become batch files, and ONNX models graphs.
 
 verbose_line.py    a line of a verbose log: its fields, by the versions of oneDNN
 verbose_file.py    a log, read as a stream: equal lines counted, their times added up
@@ -8,4 +8,5 @@ primitives.py      the table of primitives: how each becomes a line of its drive
 graph_lines.py     executed partitions, and the dumps that hold their graphs
 log_cases.py       what a log becomes: cases in order, and what cannot be one, each with its times
 batch_file.py      the cases as a batch file
+onnx/              ONNX models as graphs
 """

@@ -135,11 +135,12 @@ def test_graphs_of_partitions_are_copied_beside_the_batch(here: Path) -> None:
 
 
 REFUSED = {
-    "no log": (["-o", "out"], 2, "import: 0 logs are named; name one file"),
+    "no log": (["-o", "out"], 2, "import: 0 files are named; name one log or model"),
     "no folder": (["torch.log"], 2, "import: no folder is named; add -o DIR"),
     "an option": (["torch.log", "--out=x"], 2, "import: --out: unknown option; did you mean '--output'?"),
     "no file": (["absent.log", "-o", "out"], 1, "absent.log: cannot read it: No such file or directory; name a file"),
     "no folder there": (["torch.log", "-o", "torch.log"], 2, "import: --output=torch.log: cannot write the file"),
+    "a replay of a model": (["m.onnx", "-o", "out", "--replay=a.json"], 2, "import: --replay: a model has no times; leave it out"),
     "no report": (["torch.log", "-o", "out", "--replay=absent.json"], 2, "import: --replay=absent.json: cannot read it"),
     "no JSON": (["torch.log", "-o", "out", "--replay=torch.log"], 1, "import: --replay=torch.log: "),
 }

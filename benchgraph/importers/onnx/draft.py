@@ -1,0 +1,128 @@
+"""A graph in the making: values by their names in the model, constants with their data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from benchgraph.core.arrays import Array
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import BenchgraphError, Unimplemented
+from benchgraph.core.tensor import LogicalTensor, Shape
+from benchgraph.graph import GraphBuilder
+
+DTYPES = {np.dtype(np.float32): DType.f32, np.dtype(np.bool_): DType.boolean}
+REQUIRED: Any = object()
+
+
+class Unmapped(Unimplemented):
+    """A node that no op of the library, nor a few of them, mean."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the model. inputs: names, '' for one that is left out."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The node in messages: its name, else what it makes."""
+        return f"node {self.name or self.outputs[0]!r} ({self.kind})"
+
+    def get(self, name: str, default: Any = REQUIRED) -> Any:
+        """An attribute. Raises Unmapped for one that is missing."""
+        if name not in self.attrs and default is REQUIRED:
+            raise Unmapped(f"it has no attribute {name}")
+        return self.attrs.get(name, default)
+
+    def has(self, i: int) -> bool:
+        return i < len(self.inputs) and bool(self.inputs[i])
+
+
+Row: TypeAlias = Callable[["Draft", Node], LogicalTensor]
+
+
+class Draft:
+    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id."""
+
+    def __init__(self) -> None:
+        self.b = GraphBuilder()
+        self.known = dict[str, Array]()
+        self.data = dict[int, Array]()
+        self._tensors = dict[str, LogicalTensor]()
+
+    def define(self, name: str, t: LogicalTensor) -> None:
+        self._tensors[name] = t
+
+    def is_known(self, name: str) -> bool:
+        return name in self.known
+
+    def tensor(self, node: Node, i: int) -> LogicalTensor:
+        """Input i of a node as a tensor: a value of the graph, or a constant with its data. Raises Unmapped for one that is not there."""
+        if not node.has(i):
+            raise Unmapped(f"it has no input {i}")
+        return self.named(node.inputs[i])
+
+    def named(self, name: str) -> LogicalTensor:
+        if name not in self._tensors:
+            self._tensors[name] = self.literal(self.known[name])
+        return self._tensors[name]
+
+    def tensors(self, node: Node) -> tuple[LogicalTensor, ...]:
+        """All inputs."""
+        return tuple(self.tensor(node, i) for i in range(len(node.inputs)) if node.has(i))
+
+    def array(self, node: Node, i: int, default: Array | None = None) -> Array:
+        """Input i of a node, if it does not depend on the model's inputs. Raises Unmapped."""
+        if not node.has(i):
+            if default is None:
+                raise Unmapped(f"it has no input {i}")
+            return default
+        if node.inputs[i] not in self.known:
+            raise Unmapped(f"input {i}, {node.inputs[i]!r}, is known at run time alone")
+        return self.known[node.inputs[i]]
+
+    def integers(self, node: Node, i: int) -> tuple[int, ...]:
+        return tuple(int(x) for x in np.ravel(self.array(node, i)))
+
+    def scalar(self, node: Node, i: int, default: float) -> float:
+        """Raises Unmapped for an array of several elements."""
+        found = self.array(node, i, np.asarray(default))
+        if found.size != 1:
+            raise Unmapped(f"input {i} has {found.size} elements; the library's attribute is one number")
+        return float(found.reshape(()))
+
+    def literal(self, value: Any) -> LogicalTensor:
+        """A constant. Raises Unmapped for data that are neither f32 nor boolean; Python's numbers are f32."""
+        array = np.asarray(value, None if isinstance(value, np.ndarray) else np.float32)
+        if array.dtype not in DTYPES:
+            raise Unmapped(f"a constant of {array.dtype}; the library computes f32 here")
+        t = self.b.constant(array.shape, DTYPES[array.dtype])
+        self.data[t.id] = array
+        return t
+
+    def op(self, kind: str, *ins: LogicalTensor, **attrs: Any) -> LogicalTensor:
+        """Append an op. Raises Unmapped for what its row does not take."""
+        try:
+            return self.b.op(kind, *ins, **attrs)
+        except BenchgraphError as bad:
+            raise Unmapped(bad.what, where=bad.where, fix=bad.fix) from bad
+
+
+def shape_of(t: LogicalTensor) -> Shape:
+    return t.known_shape
+
+
+def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from the front. Raises Unmapped for one that is not there."""
+    if any(not -rank <= a < rank for a in axes):
+        raise Unmapped(f"axes {tuple(axes)} of {rank} dims")
+    return tuple(sorted(a % rank for a in axes))

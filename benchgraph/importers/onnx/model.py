@@ -1,0 +1,168 @@
+"""An ONNX file read and turned into a graph, node by node.
+
+What does not depend on the model's inputs (shapes, exported arithmetic on constants) is computed by onnx's own reference. Everything else
+must have a row: a model with nodes that have none is refused, with the kinds of all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchgraph.core.arrays import Array
+from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, within
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.graph import Graph
+from benchgraph.importers.onnx.draft import DTYPES, Draft, Node, Unmapped
+from benchgraph.importers.onnx.rows import ROWS
+
+OLDEST = 13  # opset
+SHAPE = "Shape"  # of any value: sizes are known
+DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Model:
+    """data: arrays of the graph's constants, by tensor id. inputs, outputs: names in the file -> tensor ids."""
+
+    graph: Graph
+    data: Mapping[int, Array]
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+
+
+def read_onnx(path: Path) -> Model:
+    """Raises BenchgraphError for a file that cannot be read, and for a model that cannot be expressed."""
+    onnx = need_onnx()
+    with within(str(path)):
+        try:
+            proto = onnx.load_model(str(path))
+        except OSError as bad:
+            raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
+        except Exception as bad:  # protobuf's and onnx's errors have no class in common
+            raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
+        return model_of(proto)
+
+
+def need_onnx() -> Any:
+    """Raises Unavailable unless the extra is installed."""
+    try:
+        import onnx
+        import onnx.reference
+    except ImportError as bad:
+        raise Unavailable("reading ONNX models needs the package onnx", fix="pip install 'benchgraph[onnx]'") from bad
+    return onnx
+
+
+def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
+    """given: inputs that are constants. Raises BenchgraphError."""
+    onnx = need_onnx()
+    opset = _opset(proto, onnx)
+    if proto.functions:
+        import onnx.inliner
+
+        proto = onnx.inliner.inline_local_functions(proto)
+    d, graph = Draft(), proto.graph
+    d.known |= {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    d.known |= given or {}
+    inputs = {v.name: _input(d, v, onnx) for v in graph.input if v.name not in d.known}
+    nodes = [_node(n, onnx) for n in graph.node]
+    _need_rows(d, nodes, opset)
+    for node, own in zip(nodes, graph.node, strict=True):
+        if all(name in d.known for name in node.inputs if name):
+            _compute(d, node, own, opset, onnx)
+            continue
+        if node.kind == SHAPE:
+            sizes = d.named(node.inputs[0]).known_shape
+            d.known[node.outputs[0]] = np.asarray(sizes[node.get("start", 0) : node.get("end", None)], np.int64)
+            continue
+        with within(node.label):
+            d.define(node.outputs[0], ROWS[node.kind](d, node))
+    outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
+    return Model(_finished(d, outputs), d.data, {name: t.id for name, t in inputs.items()}, {name: t.id for name, t in outputs.items()})
+
+
+def _opset(proto: Any, onnx: Any) -> int:
+    """Raises Unmapped for an opset that is too old or too new, and for domains of others."""
+    versions = {o.domain: o.version for o in proto.opset_import}
+    opset = next((versions[domain] for domain in DOMAINS if domain in versions), 0)
+    newest = onnx.defs.onnx_opset_version()
+    if not OLDEST <= opset <= newest:
+        fix = f"convert it to opset {OLDEST} or newer" if opset < OLDEST else "install a newer onnx, or export it for an older opset"
+        raise Unmapped(f"opset {opset}, where {OLDEST} to {newest} are read", fix=fix)
+    return int(opset)
+
+
+def _need_rows(d: Draft, nodes: list[Node], opset: int) -> None:
+    """Raise Unmapped that counts all kinds without a row, but for nodes that are computed beforehand."""
+    known, missing = set(d.known), Counter[str]()
+    for node in nodes:
+        if node.kind == SHAPE or all(name in known for name in node.inputs if name):
+            known.update(node.outputs)
+        elif node.kind not in ROWS:
+            missing[node.kind] += 1
+    if missing:
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in missing.most_common())
+        raise Unmapped(f"{sum(missing.values())} of {len(nodes)} nodes have no row: {kinds}", fix="cut them out, or export without them")
+
+
+def _input(d: Draft, value: Any, onnx: Any) -> LogicalTensor:
+    """Raises Unmapped for an input that is no f32 or boolean tensor of known sizes."""
+    with within(f"input {value.name!r}"):
+        kind = value.type.tensor_type
+        if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
+            raise Unmapped("it is no tensor of a known rank")
+        dtype = DTYPES.get(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        if dtype is None:
+            raise Unmapped(f"its data type is {onnx.TensorProto.DataType.Name(kind.elem_type)}, not FLOAT", fix="export it in f32")
+        sizes = kind.shape.dim
+        if unknown := [dim.dim_param or "?" for dim in sizes if not dim.HasField("dim_value")]:
+            raise Unmapped(f"sizes without a number: {', '.join(unknown)}", fix="export it with fixed sizes")
+        t = d.b.input(tuple(dim.dim_value for dim in sizes), dtype)
+        d.define(value.name, t)
+        return t
+
+
+def _node(own: Any, onnx: Any) -> Node:
+    attrs = {a.name: onnx.helper.get_attribute_value(a) for a in own.attribute}
+    kind = own.op_type if own.domain in DOMAINS else f"{own.domain}.{own.op_type}"
+    return Node(kind, tuple(own.input), tuple(own.output), attrs, own.name)
+
+
+def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
+    """Compute a node whose inputs are known. Raises Unmapped where onnx's reference cannot."""
+    with within(node.label):
+        try:
+            run = onnx.reference.ReferenceEvaluator(own, opsets={"": opset})
+            results = run.run(None, {name: d.known[name] for name in node.inputs if name})
+        except Exception as bad:  # whatever its numpy code raises
+            raise Unmapped(f"it cannot be computed beforehand: {_first_line(bad)}") from bad
+        d.known |= {name: np.asarray(x) for name, x in zip(node.outputs, results, strict=False) if name}
+
+
+def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor]) -> LogicalTensor:
+    """The tensor of an output; one that is an input or a constant is copied, so that an op makes it. Raises Unmapped."""
+    with within(f"output {name!r}"):
+        try:
+            t = d.named(name)
+        except KeyError:
+            raise Unmapped("no node makes it") from None
+        return d.op("Reorder", t) if t.id in d.data or any(t.id == i.id for i in inputs.values()) else t
+
+
+def _finished(d: Draft, outputs: Mapping[str, LogicalTensor]) -> Graph:
+    """The graph, with an End for outputs that ops read as well."""
+    graph = d.b.graph()
+    ends = {t.id for t in outputs.values()} - {t.id for t in graph.outputs}
+    for t in {t.id: t for t in outputs.values() if t.id in ends}.values():
+        d.b.end(t)
+    return d.b.graph()
+
+
+def _first_line(bad: Exception) -> str:
+    return next(iter(str(bad).splitlines()), type(bad).__name__)

@@ -1,0 +1,167 @@
+"""ONNX models as graphs. Without the extra `onnx` all but one of these tests are skipped."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchgraph.cli import main
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.importers.onnx.model import model_of, read_onnx
+from benchgraph.importers.onnx.rows import ROWS
+from benchgraph.reference import evaluate
+from tests.importers.onnx_nodes import outcomes, table
+
+DOC = Path(__file__).parents[2] / "docs" / "measurements" / "onnx-node-tests.md"
+
+
+def test_without_the_extra_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(BenchgraphError, match=r"needs the package onnx; pip install 'benchgraph\[onnx\]'"):
+        read_onnx(Path("model.onnx"))
+
+
+def built(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], data: dict[str, Any] | None = None, **more: Any) -> Any:
+    """A model. inputs: sizes by name, or (sizes, data type)."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    h, floats = onnx.helper, onnx.TensorProto.FLOAT
+    given = [
+        h.make_tensor_value_info(n, s[1] if isinstance(s, tuple) else floats, s[0] if isinstance(s, tuple) else s)
+        for n, s in inputs.items()
+    ]
+    made = [h.make_tensor_value_info(n, floats, None) for n in outputs]
+    constants = [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in (data or {}).items()]
+    graph = h.make_graph(nodes, "g", given, made, constants)
+    return h.make_model(graph, **{"opset_imports": [h.make_opsetid("", 18)], **more})
+
+
+def node(kind: str, ins: str, outs: str, **attrs: Any) -> Any:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    return onnx.helper.make_node(kind, ins.split(), outs.split(), **attrs)
+
+
+def network() -> Any:
+    """Convolution, pooling, a reshape by computed sizes, and a product; two results, of which one is read as well."""
+    rng = np.random.default_rng(0)
+    f32 = {"w": (4, 3, 3, 3), "fc": (16, 5), "b": (5,)}
+    data = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in f32.items()}
+    data |= {"zero": np.array([0]), "rest": np.array([-1])}
+    nodes = [
+        node("Conv", "x w", "c", pads=[1, 1, 1, 1]),
+        node("Relu", "c", "r"),
+        node("MaxPool", "r", "p", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+        node("Shape", "p", "sizes"),
+        node("Gather", "sizes zero", "batch"),
+        node("Concat", "batch rest", "flat", axis=0),
+        node("Reshape", "p flat", "q"),
+        node("Gemm", "q fc b", "y"),
+    ]
+    return built(nodes, {"x": [2, 3, 4, 4]}, ["y", "r"], data)
+
+
+def test_a_network_agrees_with_onnx() -> None:
+    proto = network()
+    model = model_of(proto)
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    from onnx.reference import ReferenceEvaluator
+
+    got = evaluate(model.graph, {**model.data, model.inputs["x"]: x})
+    for name, want in zip(("y", "r"), ReferenceEvaluator(proto).run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(got[model.outputs[name]], want, rtol=1e-4, atol=1e-5)
+    assert [op.kind for op in model.graph.ops] == ["Convolution", "ReLU", "MaxPool", "StaticReshape", "MatMul", "Add", "End"]
+
+
+def test_an_imported_model_runs_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    monkeypatch.chdir(tmp_path)
+    onnx.save(network(), "net.onnx")
+    done = CliRunner().invoke(main, ["import", "net.onnx", "-o", "net"])
+    assert "net.onnx: 7 ops, 3 constants" in done.stdout, done.output
+    Path("net.onnx").unlink()
+    done = CliRunner().invoke(main, ["--batch=net/batch"])
+    assert "passed:1" in done.stdout, done.output
+    assert "--data=net/data.npz" in done.stdout
+
+
+def test_functions_of_the_model_are_inlined() -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
+    function = onnx.helper.make_function("own", "Twice", ["a"], ["z"], [node("Add", "a a", "z")], opsets[:1])
+    proto = built([node("Twice", "x", "y", domain="own")], {"x": [4]}, ["y"], opset_imports=opsets, functions=[function])
+    assert [op.kind for op in model_of(proto).graph.ops] == ["Add"]
+
+
+def test_a_result_that_is_an_input_is_copied() -> None:
+    assert [op.kind for op in model_of(built([node("Identity", "x", "y")], {"x": [4]}, ["y"])).graph.ops] == ["Reorder"]
+
+
+def refused() -> dict[str, tuple[Any, str]]:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    relu = [node("Relu", "x", "y")]
+    return {
+        "an old opset": (built(relu, {"x": [4]}, ["y"], opset_imports=[onnx.helper.make_opsetid("", 9)]), "opset 9, where 13 to"),
+        "a future opset": (built(relu, {"x": [4]}, ["y"], opset_imports=[onnx.helper.make_opsetid("", 999)]), "install a newer onnx"),
+        "a free size": (built(relu, {"x": ["n", 4]}, ["y"]), "input 'x': sizes without a number: n"),
+        "no sizes": (built(relu, {"x": None}, ["y"]), "input 'x': it is no tensor of a known rank"),
+        "another type": (built(relu, {"x": ([4], onnx.TensorProto.FLOAT16)}, ["y"]), "its data type is FLOAT16, not FLOAT"),
+        "no rows": (
+            built([node("Erf", "x", "a"), node("Erf", "a", "b"), node("Sin", "b", "y")], {"x": [4]}, ["y"]),
+            "3 of 3 nodes have no row: Erf (2), Sin (1)",
+        ),
+        "another domain": (built([node("Relu", "x", "y", domain="com.example")], {"x": [4]}, ["y"]), "com.example.Relu (1)"),
+        "an attribute at run time": (
+            built([node("Clip", "x l", "y", name="clip6")], {"x": [4], "l": []}, ["y"]),
+            "node 'clip6' (Clip): input 1, 'l', is known at run time alone",
+        ),
+        "no such value": (built(relu, {"x": [4]}, ["z"]), "output 'z': no node makes it"),
+        "shapes that do not fit": (built([node("MatMul", "x y", "z")], {"x": [2, 3], "y": [4, 5]}, ["z"]), "node 'z' (MatMul): "),
+        "a constant that cannot be computed": (
+            built([node("Reshape", "c s", "r"), *relu], {"x": [4]}, ["y", "r"], {"c": np.ones(3, np.float32), "s": np.array([2])}),
+            "node 'r' (Reshape): it cannot be computed beforehand: ",
+        ),
+    }
+
+
+def test_what_cannot_be_expressed_is_refused_with_its_place() -> None:
+    for name, (proto, message) in refused().items():
+        with pytest.raises(BenchgraphError) as caught:
+            model_of(proto)
+        assert message in caught.value.line, name
+
+
+def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    whole = network().SerializeToString()
+    (tmp_path / "torn.onnx").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "noise.onnx").write_bytes(bytes(range(256)))
+    outside = network()
+    onnx.external_data_helper.set_external_data(outside.graph.initializer[0], location="../secret")
+    outside.graph.initializer[0].ClearField("raw_data")
+    (tmp_path / "outside.onnx").write_bytes(outside.SerializeToString())
+    for name, message in (
+        ("torn", "no ONNX model"),
+        ("noise", "no ONNX model"),
+        ("outside", "no ONNX model"),
+        ("absent", "cannot read it"),
+    ):
+        with pytest.raises(BenchgraphError, match=message) as caught:
+            read_onnx(tmp_path / f"{name}.onnx")
+        assert caught.value.where == str(tmp_path / f"{name}.onnx")
+
+
+def test_every_row_agrees_with_the_node_tests_of_onnx() -> None:
+    """The table in the docs has what onnx 1.23 makes of it; a new release may add tests, and none may be wrong."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = list(outcomes())
+    assert [(o.name, o.wrong) for o in found if o.wrong] == []
+    assert {o.kind for o in found if not o.refused} == set(ROWS)
+    if onnx.__version__.startswith("1.23."):
+        assert table(found) in DOC.read_text()
