@@ -53,6 +53,7 @@ def need_onnx() -> Any:
     """Raises Unavailable unless the extra is installed."""
     try:
         import onnx
+        import onnx.inliner
         import onnx.reference
     except ImportError as bad:
         raise Unavailable("reading ONNX models needs the package onnx", fix="pip install 'benchgraph[onnx]'") from bad
@@ -64,8 +65,6 @@ def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
     onnx = need_onnx()
     opset = _opset(proto, onnx)
     if proto.functions:
-        import onnx.inliner
-
         proto = onnx.inliner.inline_local_functions(proto)
     d, graph = Draft(), proto.graph
     d.known |= {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
