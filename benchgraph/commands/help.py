@@ -84,7 +84,7 @@ COMMANDS: dict[str, Command] = {
             ("-o, --output DIR", "the folder for the batch file, the table of times, and the graphs that it needs"),
             ("--replay FILE", "a JSON report of the batch in mode P: its times beside the log's, and shares of its machine's roof"),
         ),
-        ("import torch.log -o torch --replay=out.json", "import resnet18.onnx -o resnet18"),
+        ("import torch.log -o torch", "import torch.log -o torch --replay=out.json"),
         "LOG is what a program prints with ONEDNN_VERBOSE=1, or benchgraph with BENCHGRAPH_VERBOSE=1, or benchdnn's output with its repro "
         "lines; other lines may stand between. A model becomes a graph with the data of its constants. docs/import.md has the details.",
     ),
