@@ -51,9 +51,10 @@ Row: TypeAlias = Callable[["Draft", Node], LogicalTensor]
 
 
 class Draft:
-    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id."""
+    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id. name: of ops from now on."""
 
     def __init__(self) -> None:
+        self.name = ""
         self.b = GraphBuilder()
         self.known = dict[str, Array]()
         self.data = dict[int, Array]()
@@ -72,6 +73,8 @@ class Draft:
         return self.named(node.inputs[i])
 
     def named(self, name: str) -> LogicalTensor:
+        if name not in self._tensors and name not in self.known:
+            raise Unmapped(f"no node makes {name!r}")
         if name not in self._tensors:
             self._tensors[name] = self.literal(self.known[name])
         return self._tensors[name]
@@ -112,7 +115,7 @@ class Draft:
     def op(self, kind: str, *ins: LogicalTensor, **attrs: Any) -> LogicalTensor:
         """Append an op. Raises Unmapped for what its row does not take."""
         try:
-            return self.b.op(kind, *ins, **attrs)
+            return self.b.op(kind, *ins, name=self.name, **attrs)
         except BenchgraphError as bad:
             raise Unmapped(bad.what, where=bad.where, fix=bad.fix) from bad
 

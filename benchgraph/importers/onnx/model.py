@@ -64,10 +64,11 @@ def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
     """given: inputs that are constants. Raises BenchgraphError."""
     onnx = need_onnx()
     opset = _opset(proto, onnx)
+    _check(proto, onnx)
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     d, graph = Draft(), proto.graph
-    d.known |= {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
     d.known |= given or {}
     inputs = {v.name: _input(d, v, onnx) for v in graph.input if v.name not in d.known}
     nodes = [_node(n, onnx) for n in graph.node]
@@ -80,6 +81,7 @@ def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
             sizes = d.named(node.inputs[0]).known_shape
             d.known[node.outputs[0]] = np.asarray(sizes[node.get("start", 0) : node.get("end", None)], np.int64)
             continue
+        d.name = node.name or node.outputs[0]
         with within(node.label):
             d.define(node.outputs[0], ROWS[node.kind](d, node))
     outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
@@ -95,6 +97,22 @@ def _opset(proto: Any, onnx: Any) -> int:
         fix = f"convert it to opset {OLDEST} or newer" if opset < OLDEST else "install a newer onnx, or export it for an older opset"
         raise Unmapped(f"opset {opset}, where {OLDEST} to {newest} are read", fix=fix)
     return int(opset)
+
+
+def _check(proto: Any, onnx: Any) -> None:
+    """Raise ParseError for a model that breaks ONNX's rules: nodes out of order, inputs too few, attributes of a wrong type."""
+    try:
+        onnx.checker.check_model(proto)
+    except Exception as bad:  # its errors have no class in common
+        raise ParseError(f"no valid ONNX model: {_first_line(bad)}", fix="export it again") from bad
+
+
+def _array(t: Any, onnx: Any) -> Array:
+    """The data of an initialiser. Raises ParseError."""
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(t))
+    except Exception as bad:
+        raise ParseError(f"no data of its sizes: {_first_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
 
 
 def _need_rows(d: Draft, nodes: list[Node], opset: int) -> None:
@@ -147,10 +165,7 @@ def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
 def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor]) -> LogicalTensor:
     """The tensor of an output; one that is an input or a constant is copied, so that an op makes it. Raises Unmapped."""
     with within(f"output {name!r}"):
-        try:
-            t = d.named(name)
-        except KeyError:
-            raise Unmapped("no node makes it") from None
+        t = d.named(name)
         return d.op("Reorder", t) if t.id in d.data or any(t.id == i.id for i in inputs.values()) else t
 
 
