@@ -115,12 +115,20 @@ def refused() -> dict[str, tuple[Any, str]]:
             built([node("Erf", "x", "a"), node("Erf", "a", "b"), node("Sin", "b", "y")], {"x": [4]}, ["y"]),
             "3 of 3 nodes have no row: Erf (2), Sin (1)",
         ),
-        "another domain": (built([node("Relu", "x", "y", domain="com.example")], {"x": [4]}, ["y"]), "com.example.Relu (1)"),
+        "another domain": (
+            built(
+                [node("Relu", "x", "y", domain="com.example")],
+                {"x": [4]},
+                ["y"],
+                opset_imports=[onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("com.example", 1)],
+            ),
+            "com.example.Relu (1)",
+        ),
         "an attribute at run time": (
             built([node("Clip", "x l", "y", name="clip6")], {"x": [4], "l": []}, ["y"]),
             "node 'clip6' (Clip): input 1, 'l', is known at run time alone",
         ),
-        "no such value": (built(relu, {"x": [4]}, ["z"]), "output 'z': no node makes it"),
+        "no such value": (built(relu, {"x": [4]}, ["z"]), "output 'z' is not an output of any node"),
         "shapes that do not fit": (built([node("MatMul", "x y", "z")], {"x": [2, 3], "y": [4, 5]}, ["z"]), "node 'z' (MatMul): "),
         "a constant that cannot be computed": (
             built([node("Reshape", "c s", "r"), *relu], {"x": [4]}, ["y", "r"], {"c": np.ones(3, np.float32), "s": np.array([2])}),
