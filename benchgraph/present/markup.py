@@ -59,5 +59,5 @@ def folded(title: str, body: str) -> str:
 
 def machine(m: Machine) -> str:
     peaks = [f", {dtype} peak {peak / 1e9:.0f} {unit(dtype)}" for dtype, peak in m.peak_flops.items()]
-    versions = ", ".join(f"{name} {version}" for name, version in m.versions.items())
-    return code(f"{m.cpu}, {counted(m.cores, 'core')}, {counted(m.threads, 'thread')}, {m.isa}{''.join(peaks)}; {versions}")
+    versions = ", ".join(f"{name} {version}" for name, version in {**m.versions, **m.system}.items())
+    return code(f"{m.full_name}, {counted(m.cores, 'core')}, {counted(m.threads, 'thread')}, {m.isa}{''.join(peaks)}; {versions}")

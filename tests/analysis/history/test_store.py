@@ -60,7 +60,7 @@ def test_the_order_of_appending_does_not_matter(url: str, tmp_path: Path) -> Non
     made = [run(i, {"a": {"fused": 0.1 + i}, f"b{i}": {"fused": 0.5}}) for i in range(4)]
     seen = []
     for where, order in ((url, made), (str(tmp_path / "other.db"), made[::-1])):
-        database = Database(url)
+        database = Database(where)
         for results in order:
             append(database, results)
         started = {r.id: r.started for r in runs(database)}
@@ -179,4 +179,4 @@ def test_a_machine_that_says_what_it_is_goes_on_with_its_history(url: str) -> No
         append(database, replace(each, machine=machine))
     assert [r.machine for r in runs(database)] == [1, 1, 2, 1]
     assert [r.versions.get("kernel", "") for r in runs(database)] == ["", "6", "6", "7"]
-    assert [name.partition(",")[0] for name in machines(database).values()] == [milan.full_name, genoa.full_name]
+    assert machines(database) == {1: f"{milan.full_name}, 4 cores, avx2, 2 threads", 2: f"{genoa.full_name}, 4 cores, avx2, 2 threads"}
