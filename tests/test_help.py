@@ -54,6 +54,7 @@ VALUES = {
     "SHARE": "5%",
     "P[,P...]": "fused",
     "NAME[:FILE]": "csv",
+    "console|markdown|json[:FILE]": "json",
     "console|markdown|csv[:FILE]": "csv",
     "console|markdown|json|html[:FILE]": "json",
     "REF": "HEAD",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,40 +15,58 @@ from benchgraph.analysis.run_origin import full
 from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.core.files import read_text
+from benchgraph.harness.command_reports import Wanted, need_places, report_of, write_reports
 from benchgraph.harness.command_words import need_no_options, own_options, parsed_value
 from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import Parse, pattern, share
 from benchgraph.present import history as report
+from benchgraph.present import history_json, history_markdown
 from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.result import Origin
 
+REPORTS = ("console", "markdown", "json")
 Answer: TypeAlias = tuple[str, int]  # output for the terminal, and the exit code
 
 
 def history(given: list[str]) -> Answer:
     """Lists the runs; with --case shows a case's times; with --add stores a report. Raises BenchgraphError, UsageError for the words."""
-    words = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit")
+    words, reports = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit", "--report")
     database = Database(words.get("--history") or config().history)
     if file := words.get("--add"):
         return _add(database, Path(file), words.get("--commit", ""))
     data = load(database, _filter("history", words, "--case"))
-    if "--case" not in words:
-        return report.runs(data), 0
-    if not data.series:
+    if "--case" in words and not data.series:
         fix = "'benchgraph history' lists the runs; those of mode P have times"
         raise InvalidArguments(f"no times of a case that has '{words['--case']}' in its line", where=database.name, fix=fix)
-    return report.history(data, data.changes(THRESHOLD)), 0
+    changes = data.changes(THRESHOLD)
+    if "--case" not in words:
+        forms = {"console": lambda: report.runs(data), "markdown": lambda: history_markdown.runs(data)}
+    else:
+        forms = {"console": lambda: report.history(data, changes), "markdown": lambda: history_markdown.history(data, changes)}
+    forms["json"] = lambda: history_json.render(data, changes, THRESHOLD)
+    return _reported("history", reports, forms), 0
 
 
 def regressions(given: list[str]) -> Answer:
     """Reports what got slower for good. Raises BenchgraphError, UsageError for the words."""
-    words = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold")
+    words, reports = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold", "--report")
     threshold = _value("regressions", words, "--threshold", share, THRESHOLD)
     database = Database(words.get("--history") or config().history)
     data = load(database, _filter("regressions", words, "--match"))
     changes = data.changes(threshold)
     slower = any(c.ratio > 1 and c.mended is None for of_one in changes.values() for c in of_one)
-    return report.regressions(data, changes, threshold), int(slower)
+    forms = {
+        "console": lambda: report.regressions(data, changes, threshold),
+        "markdown": lambda: history_markdown.regressions(data, changes, threshold),
+        "json": lambda: history_json.render(data, changes, threshold),
+    }
+    return _reported("regressions", reports, forms), int(slower)
+
+
+def _reported(command: str, reports: Sequence[Wanted], forms: Mapping[str, Callable[[], str]]) -> str:
+    """Write the reports, of which one on the terminal if all go to files. Raises BenchgraphError."""
+    shown = reports if any(not file for _, file in reports) else [("console", ""), *reports]
+    return "\n".join(write_reports(command, shown, lambda name: forms[name]()))
 
 
 def _add(database: Database, file: Path, commit: str) -> Answer:
@@ -71,12 +90,14 @@ def _add(database: Database, file: Path, commit: str) -> Answer:
     return message, 0
 
 
-def _words(command: str, given: list[str], *options: str) -> dict[str, str]:
-    """Option -> value. Raises UsageError."""
+def _words(command: str, given: list[str], *options: str) -> tuple[dict[str, str], list[Wanted]]:
+    """Option -> value, and the reports of --report. Raises UsageError, also for a report that cannot be written."""
     rest = list[str]()
-    values = dict(own_options(command, options, given, rest, form="=VALUE", barred="--"))
+    pairs = list(own_options(command, options, given, rest, form="=VALUE", barred="--"))
     need_no_options(command, rest, options, allows_others=False)
-    return values
+    reports = [parsed_value(command, option, value, report_of(REPORTS)) for option, value in pairs if option == "--report"]
+    need_places(command, reports)
+    return dict(pairs), reports
 
 
 def _filter(command: str, words: dict[str, str], case: str) -> SeriesFilter:

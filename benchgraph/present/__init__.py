@@ -13,6 +13,8 @@ explain.py             an explanation of the compiler's decisions
 ab/                    two versions compared as a table, Markdown, JSON, a page
 compare/               a comparison as a table, as Markdown, as CSV
 history.py             runs and changes as text
+history_markdown.py    the same as Markdown
+history_json.py        the same as JSON
 show/                  a partitioned graph as text, DOT and SVG
 page/                  results as one HTML file
 """

@@ -26,7 +26,7 @@ def uid_of(text: str) -> str:
 
 def runs(h: History) -> str:
     t = _table("run", "date", "commit", "machine")
-    for r in h.runs[max(0, h.start - 1) :]:
+    for r in h.shown:
         t.add_row(str(r.id), date(r), short(r), h.machines[r.machine])
     return "\n".join([_text(t), *_notes(h)])
 

@@ -46,6 +46,11 @@ class History:
     series: dict[Key, Series]
     git: Repository
 
+    @property
+    def shown(self) -> tuple[RunRow, ...]:
+        """The runs since `start`, and the one before them."""
+        return self.runs[max(0, self.start - 1) :]
+
     def changes(self, threshold: float) -> dict[Key, list[Change]]:
         """Changes after `start`, by series. Older runs are used to estimate the noise."""
         keys = sorted(self.series)
