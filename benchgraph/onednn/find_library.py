@@ -39,7 +39,9 @@ def _existing(path: Path, where: str) -> str:
     if not is_file(path):
         what = f"{path} is not a file" if exists(path) or os.path.islink(path) else f"there is no file {path}"
         raise InvalidArguments(what, where=where, fix=f"give the path of {SONAME}")
-    return str(path.resolve().parent / path.name)
+    target = path.resolve()
+    beside = target.parent / path.name  # SONAME, by which wheels find what lies beside it
+    return str(beside if is_file(beside) else target)
 
 
 def _in_wheels() -> Iterator[Path]:

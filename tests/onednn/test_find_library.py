@@ -72,3 +72,11 @@ def test_the_users_own_settings_stand(tmp_path: Path, monkeypatch: pytest.Monkey
     found = process_environment(SONAME, 1)
     assert (found["GOMP_SPINCOUNT"], found["LD_LIBRARY_PATH"]) == ("5", "/else")
     assert process_environment(str(file), 1)["OCL_ICD_FILENAMES"] == "mine.so"
+
+
+def test_a_link_of_another_name_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    target = tmp_path / "lib/libdnnl.so.3"
+    target.touch()
+    (tmp_path / "mine.so").symlink_to(target)
+    assert find(str(tmp_path / "mine.so")) == str(target)
