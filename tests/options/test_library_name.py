@@ -34,6 +34,7 @@ def test_a_path_may_contain_an_equals_sign() -> None:
     [
         ("onedn", "did you mean 'onednn'"),
         ("a b=torch", "choose among"),
+        ("onednn,onednn", "onednn is named twice; to compare it with itself give it labels, as in a=onednn,b=onednn"),
         ("a=onednn,a=benchgraph", "two libraries are called a: give one another label, as in new=benchgraph"),
         ("onednn,onednn=benchgraph", "two libraries are called onednn"),
     ],
