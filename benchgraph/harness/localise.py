@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from benchgraph.core.arrays import Array, elements, put
-from benchgraph.core.errors import Unimplemented
+from benchgraph.core.errors import Unavailable, Unimplemented
 from benchgraph.core.progress import report_progress
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
@@ -44,7 +44,11 @@ class Place:
 def localise(problem: Problem, graph: Graph, library: Library, policy: str) -> Place:
     """Raises the library's errors for a partition that it cannot compile under the case's own policy."""
     chosen, inputs = PolicyChoice.read(policy), inputs_of(problem, graph)
-    steps = [s for s in library.partitions(graph, Policy.one_op_each) if any(op.kind != END for op in s.ops)]
+    try:
+        parts = library.partitions(graph, Policy.one_op_each)
+    except Unavailable:  # a library with one way to partition: its partitions are as small as it can make them
+        parts = library.partitions(graph, chosen.policy)
+    steps = [s for s in parts if any(op.kind != END for op in s.ops)]
     live, right, unrun = dict(inputs), 0, list[Op]()
     for step, partition in enumerate(steps):
         report_progress("op", step, len(steps))
