@@ -20,5 +20,5 @@ def inputs_of(problem: Problem, graph: Graph) -> dict[int, Array]:
     else:
         buffers = load_inputs(graph, (fill if problem.fill == "integers" else domain)(graph, settings.seed))
     if settings.data:
-        overwrite(graph, buffers, settings.data)
+        overwrite(graph, buffers, settings.data, problem.file)
     return buffers

@@ -41,6 +41,7 @@ def need_outputs(settings: Globals) -> None:
     here = "." if config().dump else ""
     for folder, option in (
         (settings.dump_dir, f"--dump-dir={settings.dump_dir}"),
+        (settings.save_failures, f"--save-failures={settings.save_failures}"),
         (config().dump_dir, f"{PREFIX}DUMP_DIR={config().dump_dir}"),
         (here, f"{PREFIX}DUMP"),
     ):

@@ -2,7 +2,7 @@
 
     graph.json       the graph after all overrides
     inputs.npz       its inputs, by id
-    repro.txt        the case's own line, and one that needs only this folder
+    repro.txt        the case's own line, and one that needs only this folder: --batch=repro.txt runs both
     partition.json   what was wrong where it is not the whole graph: the partition, the inputs that it received,
     received.npz
     outputs.npz      what the library made of them,
@@ -29,6 +29,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
 from benchgraph.harness.verdict import Evidence
 from benchgraph.options.knobs import words
+from benchgraph.options.parsers import shell_word
 from benchgraph.options.problem import Problem
 
 
@@ -43,7 +44,7 @@ def save_graph(problem: Problem, graph: Graph, inputs: Mapping[int, Array]) -> N
         make_folder(folder)
         save(graph, folder / "graph.json")
         _save_arrays(folder / "inputs.npz", {t.id: elements(inputs[t.id], t) for t in graph.inputs if t.id in inputs})
-        (folder / "repro.txt").write_text(f"{problem.repro}\n{_replay(problem, folder, has_data=bool(inputs))}\n", encoding="utf-8")
+        (folder / "repro.txt").write_text(f"{problem.repro}\n{_replay(problem, has_data=bool(inputs))}\n", encoding="utf-8")
     except OSError as bad:
         remark(f"--save-failures: {folder} cannot be written: {bad.strerror}")
 
@@ -79,8 +80,7 @@ def _plain(array: Array) -> Array:
     return array if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1 else array.astype(np.float32)
 
 
-def _replay(problem: Problem, folder: Path, *, has_data: bool) -> str:
-    """A command line that runs the saved graph on the saved inputs as the case was run."""
-    data = str(folder / "inputs.npz") if has_data else ""
-    settings = words(replace(problem.globals, data=data))
-    return " ".join([*settings, "--graph", "--expected-n-partitions=0", f"--case={folder / 'graph.json'}"])
+def _replay(problem: Problem, *, has_data: bool) -> str:
+    """A line that runs the saved graph on the saved inputs as the case was run: in the folder, or as a batch file from anywhere."""
+    settings = words(replace(problem.globals, data="inputs.npz" if has_data else ""))
+    return " ".join(map(shell_word, [*settings, "--graph", "--expected-n-partitions=0", "--case=graph.json"]))

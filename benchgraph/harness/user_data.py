@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from zipfile import BadZipFile
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +16,7 @@ import safetensors
 from benchgraph.core.arrays import Array, put
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, did_you_mean
+from benchgraph.core.files import exists
 from benchgraph.core.printable import quoted
 from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LogicalTensor
@@ -32,31 +32,45 @@ _SAFETENSORS = {
 }  # fmt: skip
 
 
-def overwrite(graph: Graph, buffers: dict[int, Array], place: str) -> None:
-    """Write the user's data into the buffers of the graph's inputs. place: the value of --data.
+def overwrite(graph: Graph, buffers: dict[int, Array], place: str, case: Path | None = None) -> None:
+    """Write the user's data into the buffers of the graph's inputs. place: the value of --data, from the working directory, else from the
+    folder of the case's file.
 
     Raises InvalidArguments for a file that cannot be read, an array that is for no input, or one that does not fit its tensor.
     """
     tensors = {t.id: t for t in graph.inputs}
-    for id, (name, array) in _by_input(graph, _read(place), place).items():
+    for id, (name, array) in _by_input(graph, _read(place, case), place).items():
         put(buffers[id], tensors[id], _converted(array, tensors[id], f"--data={place}: {quoted(name)}"))
 
 
-def _read(place: str) -> dict[str, Array]:
+def _read(place: str, case: Path | None) -> dict[str, Array]:
     """The arrays of a file or folder, by name."""
-    path, where = Path(place).expanduser(), f"--data={place}"
+    path = Path(place).expanduser()
+    if case is not None and not exists(path) and exists(case.parent / path):
+        path = case.parent / path
+    if path.is_dir():
+        return {file.stem: array for file in sorted(path.glob("*.npy")) for array in _arrays(file, f"--data={place}: {file.name}").values()}
+    return _arrays(path, f"--data={place}")
+
+
+def _arrays(path: Path, where: str) -> dict[str, Array]:
+    """Those of one file. Raises InvalidArguments."""
+    fix = f"give one that numpy or safetensors wrote ({', '.join(SUFFIXES)})"
     try:
-        if path.is_dir():
-            return {file.stem: np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
         if path.suffix == ".safetensors":
             return dict(_safetensors(path.read_bytes()))
+        if path.suffix == ".npy":
+            return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False)}  # a false shape does not take memory
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except OSError as bad:
         raise InvalidArguments(f"cannot be read: {bad.strerror or bad}", where=where, fix=f"give a file ({', '.join(SUFFIXES)})") from bad
-    except (ValueError, EOFError, KeyError, AttributeError, BadZipFile, safetensors.SafetensorError) as bad:
-        what = f"is not a file of arrays: {str(bad).splitlines()[0] if str(bad) else type(bad).__name__}"
-        raise InvalidArguments(what, where=where, fix=f"give one that numpy or safetensors wrote ({', '.join(SUFFIXES)})") from bad
+    except MemoryError as bad:
+        raise InvalidArguments("an array in it is larger than memory", where=where, fix=fix) from bad
+    except Exception as bad:  # readers of torn files raise anything
+        why = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
+        what = "holds Python objects, or no arrays at all" if "pickle" in why else f"is not a file of arrays: {why}"
+        raise InvalidArguments(what, where=where, fix=fix) from bad
 
 
 def _safetensors(data: bytes) -> Iterator[tuple[str, Array]]:
@@ -117,7 +131,11 @@ def _converted(array: Array, t: LogicalTensor, where: str) -> Array:
             kind = "booleans" if t.dtype is DType.boolean else f"integers from {least:g} to {most:g}"
             raise InvalidArguments(f"tensor {t.id} is {t.dtype.value}, and {value} is not", where=where, fix=f"give {kind}")
     with np.errstate(over="ignore"):
-        return array.astype(t.dtype.numpy)
+        converted = array.astype(t.dtype.numpy)
+    if t.dtype.is_float and (beyond := np.isfinite(array.astype(np.float64)) & ~np.isfinite(converted.astype(np.float64))).any():
+        value, most = array[beyond].flat[0], t.dtype.range[1]
+        raise InvalidArguments(f"{value} is beyond the range of {t.dtype.value}", where=where, fix=f"keep values within {most:g}")
+    return converted
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -127,6 +127,9 @@ def compare_outputs(
             if zeros_are_from_underflow(graph, given, t, array == 0, limit):
                 share = f"{c.zero_share:.0%} of the values are too small for {t.dtype.value}, or others on the way are; {REMEDY}"
             verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {share}")
+        nan_share = float(np.mean(np.isnan(want[t.id]))) if want[t.id].dtype.kind == "f" and want[t.id].size else 0.0
+        if not verdict.reason and nan_share > limit:  # memory that is not written reads as NaN
+            verdict = replace(verdict, reason=f"{where}: tensor {t.id}: {nan_share:.0%} NaN prove little; at most {limit:.0%} are trusted")
         if not verdict.reason and is_saturated(want[t.id], t.dtype) and is_deep(whole or graph):
             verdict = replace(verdict, reason=f"{where}: tensor {t.id}: nearly all values are at the ends of {t.dtype.value}; {REMEDY}")
     return verdict

@@ -99,6 +99,7 @@ def test_narrow_floats_are_read_and_values_are_rounded() -> None:
         ("fc:weight", np.zeros((3, 4)), "no array is for an input of the graph: 'fc:weight'; did you mean 'fc:weights'"),
         ("0", np.zeros((3, 2)), r"--data=data.npz: '0': its shape is 3x2, that of tensor 0 2x3; reshape it, or set --in-shapes"),
         ("0", np.array([["a"] * 3] * 2), "it holds <U1, not numbers"),
+        ("0", np.full((2, 3), 1e300), r"'0': 1e\+300 is beyond the range of f32; keep values within 3.40282e\+38"),
     ],
 )
 def test_what_does_not_fit_is_refused(name: str, array: np.ndarray, says: str) -> None:
@@ -129,6 +130,7 @@ def test_integers_are_not_rounded() -> None:
         ("torn.npz", b"PK\x03\x04torn", "is not a file of arrays"),
         ("torn.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}", "is not a file of arrays"),
         ("empty.npz", b"", "is not a file of arrays"),
+        ("open.npy", b"\x93NUMPY\x01\x00\x10\x00{'shape': (1, 2  \n", "is not a file of arrays"),
     ],
 )
 def test_broken_files_are_one_line(file: str, content: bytes | None, says: str) -> None:
@@ -142,22 +144,26 @@ def test_broken_files_are_one_line(file: str, content: bytes | None, says: str) 
 
 def test_objects_are_never_unpickled() -> None:
     np.savez("data.npz", allow_pickle=True, **{"0": np.array([{}, 1], object)})
-    with pytest.raises(InvalidArguments, match="is not a file of arrays: Object arrays cannot be loaded"):
+    with pytest.raises(InvalidArguments, match="holds Python objects, or no arrays at all"):
         bound("data.npz")
 
 
-def test_a_failure_is_saved_and_seen_again() -> None:
+def test_a_failure_is_saved_and_seen_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _ = run("--save-failures=failed", "--seed=3", spoil=True)
-    (folder,) = Path("failed").iterdir()
+    (folder,) = Path("failed").resolve().iterdir()
     assert code == 1
     assert {p.name for p in folder.iterdir()} == {"graph.json", "inputs.npz", "repro.txt", "outputs.npz", "expected.npz"}
     with np.load(folder / "outputs.npz") as got, np.load(folder / "expected.npz") as want:
         np.testing.assert_allclose(got["4"], want["4"] + 1)
     line, replay = (folder / "repro.txt").read_text().splitlines()
     assert "--seed=3" in line
-    words = replay.split()
-    assert CliRunner().invoke(main, words, obj=fake_bench(FakeLibrary(Clock()))).exit_code == 0
-    assert CliRunner().invoke(main, words, obj=fake_bench(FakeLibrary(Clock(), spoil=lambda kind, a: a + 1))).exit_code == 1
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # the folder has all that its last line needs
+    Path("line").write_text(replay.replace("graph.json", str(folder / "graph.json")))
+    for library, want in ((FakeLibrary(Clock()), 0), (FakeLibrary(Clock(), spoil=lambda kind, a: a + 1), 1)):
+        assert CliRunner().invoke(main, ["--batch=line"], obj=fake_bench(library)).exit_code == want
+    monkeypatch.chdir(folder)
+    assert CliRunner().invoke(main, replay.split(), obj=fake_bench(FakeLibrary(Clock()))).exit_code == 0
 
 
 def test_a_wrong_partition_is_saved_with_what_it_received() -> None:
@@ -170,8 +176,30 @@ def test_a_wrong_partition_is_saved_with_what_it_received() -> None:
 
 def test_right_cases_are_not_saved_and_crashes_are() -> None:
     run("--save-failures=failed")
-    assert not Path("failed").exists()
+    assert not any(Path("failed").iterdir())
     bench = fake_bench(FakeLibrary(Clock(), fails=KeyError("bug")))
     CliRunner().invoke(main, ["--save-failures=failed", "--graph", "--case=graph.json"], obj=bench)
     (folder,) = Path("failed").iterdir()
     assert load(folder / "graph.json").ops == load("graph.json").ops
+
+
+def test_a_false_shape_in_a_header_takes_no_memory() -> None:
+    Path("data").mkdir()
+    np.save("data/0.npy", np.zeros((2, 3), np.float32))
+    content, false = bytearray(Path("data/0.npy").read_bytes()), b"(999999, 999999), }"
+    begin = content.index(b"(2, 3)")
+    content[begin : begin + len(false)] = false  # spaces follow
+    Path("data/0.npy").write_bytes(content)
+    with pytest.raises(InvalidArguments, match=r"--data=data: 0\.npy: is not a file of arrays"):
+        bound("data")
+
+
+def test_results_of_nan_alone_prove_nothing() -> None:
+    np.savez("data.npz", **{"0": np.full((2, 3), np.nan, np.float32)})
+    assert "0:MISTRUSTED (fused: partition 0 (fake): tensor 4: 100% NaN prove little" in run("--data=data.npz")[1]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_a_case_runs() -> None:
+    Path("file").touch()
+    code, output = run("--save-failures=file")
+    assert (code, "--save-failures=file" in output) == (2, True)
