@@ -30,8 +30,8 @@ class Row:
 
 
 def machine(m: Machine) -> str:
-    """The machine in lines: computer and versions, then its measured peaks."""
-    lines = [f"{computer(m.full_name, m.cores, m.isa, m.threads)}; " + ", ".join(f"{k} {v}" for k, v in {**m.versions, **m.system}.items())]
+    """The machine in lines: computer and versions, then its measured peaks. What else identifies it is in the other reports."""
+    lines = [f"{computer(m.cpu, m.cores, m.isa, m.threads)}; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
     for dtype, one in m.peak_flops_1_thread.items():
         rate = unit(dtype)
         line = f"{dtype} peak {one / 1e9:.0f} {rate}"
