@@ -45,7 +45,7 @@ pytest_plugins = ["tests.support.postgresql"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
-    parser.addoption("--commands", action="store_true", help="run the commands of the README and of docs/usage.md too: minutes")
+    parser.addoption("--commands", action="store_true", help="run the commands of the README, docs/usage.md and docs/ci.md too: minutes")
     parser.addoption(
         "--exhaustive",
         action="store_true",
