@@ -4,7 +4,7 @@
 %2 = Add(%1, %1)             ->     %4 = Multiply(%0, 1/8)     (exact, so rounding does not change)
 %4 = Divide(%0, const 8)
 
-A power of two below 2**-127 stays a divisor: f32 does not hold its reciprocal.
+A power of two stays a divisor where its reciprocal is beyond the range of its dtype (2**-128 in f32, 2**-16 in f16).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _multiply_instead(op: Op, values: dict[int, Value]) -> Op:
     if divisor is None or divisor.literal is None or not divisor.dtype.is_float:
         return op
     data = divisor.literal.array.astype(np.float64)
-    if not all(abs(frexp(x)[0]) == 0.5 for x in data.ravel()) or not is_finite(data):
+    if not all(abs(frexp(x)[0]) == 0.5 for x in data.ravel()) or not is_finite(data, divisor.dtype):
         return op
     id = max(values) + 1
     values[id] = _constant(replace(divisor, id=id), 1.0 / data)

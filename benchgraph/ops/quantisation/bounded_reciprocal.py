@@ -30,10 +30,10 @@ def bounded_reciprocal(d: Decomposer, divisor: int) -> int:
     return d.op(KIND, divisor, dtype=DType.f32)
 
 
-def is_finite(divisors: Array) -> bool:
-    """Whether f32 holds the reciprocals of all of these numbers."""
+def is_finite(divisors: Array, dtype: DType = DType.f32) -> bool:
+    """Whether the reciprocals of all of these numbers are in the range of a dtype."""
     with np.errstate(divide="ignore"):
-        return bool(np.all(np.abs(1.0 / real(divisors)) <= MOST))
+        return bool(np.all(np.abs(1.0 / real(divisors)) <= dtype.range[1]))
 
 
 def reference(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
