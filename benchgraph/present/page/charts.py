@@ -170,7 +170,7 @@ def ceilings(peaks: Mapping[str, float], factor: float) -> list[tuple[str, float
 
 def rate(value: float) -> str:
     """Billions per second, with three digits, or all before the point if there are more."""
-    return f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:.0f}"
+    return f"{value / 1e9:.3g}" if value < 999.5e9 else f"{value / 1e9:.0f}"
 
 
 def _plain(axis: Axis, ticks: LogLocator) -> None:

@@ -151,7 +151,7 @@ def test_every_ceiling_is_a_line_that_ends_within_the_picture() -> None:
 def test_close_ceilings_share_one_label() -> None:
     peaks = {"f32": 16e9, "int8": 900e9, "bf16": 17e9}
     assert ceilings(peaks, 1.3) == [("f32 peak 16 GFLOP/s, bf16 peak 17 GFLOP/s", 17e9), ("int8 peak 900 GOP/s", 900e9)]
-    assert [rate(v) for v in (2.345e9, 345.6e9, 5470e9)] == ["2.35", "346", "5470"]
+    assert [rate(v) for v in (2.345e9, 345.6e9, 999.4e9, 999.5e9, 999.7e9, 5470e9)] == ["2.35", "346", "999", "1000", "1000", "5470"]
 
 
 def test_series_of_one_colour_have_marks_of_different_shapes() -> None:
