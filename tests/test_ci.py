@@ -80,7 +80,9 @@ def test_every_command_runs(checkout: Path) -> None:
             command = line.replace("${{ matrix.shard }}", str(shard))
             command = " ".join([command, *(words for where, words in SHORTER.items() if re.search(where, command))])
             environment = os.environ | {"CI_NODE_INDEX": str(shard)}
-            done = subprocess.run(["bash", "-ec", command], cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["bash", "-ec", command], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=90
+            )
             allowed = next((codes for begin, codes in MAY_END_WITH.items() if command.startswith(begin)), {0})
             assert done.returncode in allowed, f"{command}\n{done.stdout}\n{done.stderr}"
     smoke, regressions = (json.loads((checkout / f"{name}.json").read_text()) for name in ("smoke", "regressions"))
