@@ -55,7 +55,8 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
     ),
     "ab": _meanings(
         "nothing got worse",
-        "a case became slower, wrong or unsupported, or fell to a reference implementation; or a report could not be written at the end",
+        "a case became slower, wrong or unsupported, or fell to a reference implementation; or fails on both versions or cannot be read; "
+        "or neither version could run any case; or a report could not be written at the end",
         f"{WORDS}, or a version, batch file or instruction set they name cannot be used, or a place for reports not be written",
     ),
     "bisect": _meanings(

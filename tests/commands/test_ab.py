@@ -118,9 +118,45 @@ def test_what_got_better_is_found_and_fails_nothing(ran: Ran, change: Callable[[
     assert (done.exit_code, done.output.splitlines()[-1].rpartition("unsupported, ")[2]) == (0, summary)
 
 
-def test_what_fails_on_both_is_no_finding(ran: Ran) -> None:
-    done = ab(on=bench(unsupported, unsupported))
-    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "2 cases, 0 timed: 0 wrong, 0 unsupported, 0 slower")
+NO_FILE = ["--graph", "--case=nosuch.json"]
+NOTHING = "; nothing could be compared"
+
+
+@pytest.mark.parametrize(
+    ("words", "change", "kind", "says"),
+    [
+        (NO_FILE, slower, "fails on both", "--graph --case=nosuch.json: INVALID_ARGUMENTS (nosuch.json: no such file"),
+        (["--matmul", "4x8:9x6"], slower, "fails on both", "--matmul 4x8:9x6: INVALID_ARGUMENTS (4x8:9x6: src 4x8 has K=8"),
+        (CASES[:2], wrong, "fails on both", "--matmul 4x8:8x6: FAILED ("),
+        (CASES[:2], unsupported, "not comparable", "--matmul 4x8:8x6: UNIMPLEMENTED ("),
+    ],
+)
+def test_what_neither_version_can_run_is_listed_with_the_reason(
+    ran: Ran, tmp_path: Path, words: list[str], change: Callable[[FakeLibrary], None], kind: str, says: str
+) -> None:
+    done = ab(*words, "--report=markdown:r.md", "--report=json:r.json", "--report=html:r.html", on=bench(change, change))
+    assert done.exit_code == 1, done.output
+    assert f"1 case, 0 timed: 0 wrong, 0 unsupported, 0 slower, 1 {kind}{NOTHING}" in done.output
+    assert f"{kind.capitalize()}:\n  {says}" in done.output
+    for name in ("r.md", "r.html"):
+        assert f"{kind.capitalize()} (1)" in (tmp_path / name).read_text()
+        assert says in (tmp_path / name).read_text()
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert [(f["kind"], f["is_worse"]) for f in found["findings"]] == [(kind, kind == "fails on both")]
+    assert found["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [(NO_FILE, 1, "1 fails on both, 1 same"), (["--memory-kind=buffer", *CASES[:2]], 0, "1 same, 1 skipped on both")],
+)
+def test_beside_others_a_case_that_fails_on_both_fails_and_one_that_is_skipped_is_counted(
+    ran: Ran, words: list[str], code: int, says: str
+) -> None:
+    done = ab(*CASES[:2], "--reset", *words, on=bench())
+    *_, summary = done.output.splitlines()
+    assert (done.exit_code, summary) == (code, f"2 cases, 1 timed: 0 wrong, 0 unsupported, 0 slower, {says}")
+    assert "Skipped" not in done.output
 
 
 def test_a_version_that_cannot_be_timed_leaves_the_case_open(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

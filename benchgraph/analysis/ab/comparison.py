@@ -104,7 +104,13 @@ class Comparison:
 
     @property
     def exit_code(self) -> ExitCode:
-        return ExitCode.failed if any(f.kind.is_worse for f in self.findings) else ExitCode.ok
+        is_bad = self.is_empty or any(f.kind.is_worse for f in self.findings)
+        return ExitCode.failed if is_bad else ExitCode.ok
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was compared, since neither version could run any case."""
+        return not any(r.is_timed for r in self.runs) and all(f.kind.is_of_neither for f in self.findings)
 
     def of(self, kind: Kind) -> tuple[Finding, ...]:
         return tuple(f for f in self.findings if f.kind is kind)
@@ -131,7 +137,9 @@ class Comparison:
         counts = [(kind, len(self.of(kind))) for kind in Kind]
         always = (Kind.wrong, Kind.unsupported, Kind.slower)
         found = ", ".join(f"{n} {kind.value}" for kind, n in counts if n or kind in always)
-        return f"{counted(len(self.runs), 'case')}, {sum(r.is_timed for r in self.runs)} timed: {found}"
+        n_timed = len({r.timed.case for r in self.rows if r.timed.launches})
+        nothing = "; nothing could be compared" if self.is_empty else ""
+        return f"{counted(len(self.runs), 'case')}, {n_timed} timed: {found}{nothing}"
 
     @property
     def legend(self) -> str:

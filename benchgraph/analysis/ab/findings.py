@@ -17,24 +17,33 @@ class Kind(Enum):
     unsupported = "unsupported"
     fell_to_reference = "fell to reference implementation"
     slower = "slower"
+    fails_on_both = "fails on both"
     cannot_tell = "cannot tell"
+    not_comparable = "not comparable"
     other_implementation = "other implementation"
     compile_time = "compile time"
     mended = "mended"
     faster = "faster"
     same = "same"
+    skipped_on_both = "skipped on both"
 
     @property
     def is_worse(self) -> bool:
         """Whether one of these is enough for the exit code 1."""
-        return self in (Kind.wrong, Kind.unsupported, Kind.fell_to_reference, Kind.slower)
+        return self in (Kind.wrong, Kind.unsupported, Kind.fell_to_reference, Kind.slower, Kind.fails_on_both)
+
+    @property
+    def is_of_neither(self) -> bool:
+        """Whether neither version could run the case, so that nothing of them was compared."""
+        return self in (Kind.fails_on_both, Kind.not_comparable, Kind.skipped_on_both)
 
     @property
     def is_change(self) -> bool:
         """Whether it is shown at once, rather than folded or counted."""
-        return self not in (Kind.cannot_tell, Kind.same)
+        return self not in (Kind.cannot_tell, Kind.same, Kind.skipped_on_both)
 
 
+ERRORS = {Status.FAILED, Status.UNTESTED, Status.INVALID_ARGUMENTS}  # statuses that a run fails for, though the library has the ops
 OF_VERDICT = {Verdict.regressed: Kind.slower, Verdict.improved: Kind.faster, Verdict.same: Kind.same, Verdict.unknown: Kind.cannot_tell}
 
 
@@ -58,15 +67,17 @@ class Finding:
     def __str__(self) -> str:
         where = f"{self.case}: {self.policy}" if self.policy else self.case
         times = f": {self.ratio} times as long" if self.judged and self.kind is not Kind.cannot_tell else ""
-        return f"{where}{times}: {self.before} -> {self.after}"
+        change = self.before if self.before == self.after else f"{self.before} -> {self.after}"
+        return f"{where}{times}: {change}"
 
 
 def of_status(case: str, old: Result, new: Result) -> Finding | None:
-    """What became of the status of a case: None if it is as right, as wrong or as unsupported as before."""
+    """What became of the status of a case, or why neither version ran it; None if both did."""
     was, now = _sort(old.status), _sort(new.status)
-    if was is now:
+    if was is None and now is None:
         return None
-    return Finding(now or Kind.mended, case, "", status_in_words(old), status_in_words(new))
+    kind = _of_neither(old.status, new.status) if was is now else now or Kind.mended
+    return Finding(kind, case, "", status_in_words(old), status_in_words(new))
 
 
 def is_usable(result: Result) -> bool:
@@ -79,6 +90,13 @@ def _sort(status: Status) -> Kind | None:
     if status in (Status.FAILED, Status.UNTESTED):
         return Kind.wrong
     return None if status.is_pass or status is Status.MISTRUSTED else Kind.unsupported
+
+
+def _of_neither(old: Status, new: Status) -> Kind:
+    """An error of the case, or a result that is wrong on both, is a failure; what neither supports is none."""
+    if old is Status.SKIPPED and new is Status.SKIPPED:
+        return Kind.skipped_on_both
+    return Kind.fails_on_both if {old, new} <= ERRORS else Kind.not_comparable
 
 
 def status_in_words(result: Result) -> str:

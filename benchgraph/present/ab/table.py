@@ -62,9 +62,9 @@ def shown(c: Comparison, *, is_verbose: bool) -> list[Row]:
 
 
 def listed(c: Comparison) -> list[tuple[Kind, tuple[str, ...]]]:
-    """Findings that are not in the table of times, the most important last."""
+    """Findings that are not in the table of times, the most important last; what both skip is only counted."""
     timed = (Kind.slower, Kind.faster, Kind.same, Kind.cannot_tell)
-    kinds = [kind for kind in reversed(Kind) if c.of(kind)]
+    kinds = [kind for kind in reversed(Kind) if c.of(kind) and kind is not Kind.skipped_on_both]
     found = [(kind, tuple(str(f) for f in c.of(kind) if kind not in timed or f.judged is None)) for kind in kinds]
     return [(kind, lines) for kind, lines in found if lines]
 
