@@ -231,13 +231,15 @@ def test_it_fits_a_narrow_terminal(ran: Ran, tmp_path: Path) -> None:
         ([*VERSIONS, "--report=csv", *CASES], "ab: --report: bad value 'csv'"),
         ([*VERSIONS, "--report=json:x.html", *CASES], "the file's name says html"),
         ([*VERSIONS, "--matmul"], "ab: nothing to run; add a descriptor, as"),
+        ([*VERSIONS, "--batch=empty"], "ab: nothing to run; add --case FILE"),
         ([*VERSIONS, "--match=none", *CASES], "--match and --shard leave none of 2 cases"),
         (["x=onednn:/a", "x=onednn:/b", *CASES], "ab: both versions are called x; give one another label"),
         (["onednn:", "onednn:/b", *CASES], "ab: onednn:: no version; give the path of a library file after onednn:"),
         (["no-such-commit", "onednn:/b", *CASES], "ab: no-such-commit: there is no folder no-such-commit, and no commit of that name"),
     ],
 )
-def test_words_that_cannot_be_followed_are_refused(ran: Ran, words: list[str], says: str) -> None:
+def test_words_that_cannot_be_followed_are_refused(ran: Ran, tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "empty").touch()
     done = CliRunner().invoke(main, ["ab", *words], obj=bench())
     assert done.exit_code == 2, done.output
     assert says in done.stderr

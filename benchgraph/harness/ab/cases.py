@@ -27,7 +27,7 @@ def cases(command: str, words: Sequence[str], budget_ms: int, default: Sequence[
     defaults = {"--policy": "fused", "--max-ms-per-prb": budget_ms}
     late = [f"{option}={value}" for option, value in defaults.items() if option not in given]  # after the cases: for those without one
     line = select_cases(command, [*words, *late])
-    if not line.planned and default and not given & {"--driver", *(f"--{name}" for name in names("drivers"))}:
+    if not line.planned and default and not given & {"--batch", "--driver", *(f"--{name}" for name in names("drivers"))}:
         line = select_cases(command, [*words, *default, *late])
     if not line.problems:
         what = f"--match and --shard leave none of {line.planned} cases" if line.planned else "nothing to run"
