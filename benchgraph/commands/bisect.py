@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchgraph.analysis.ab.bisection import Answer
+from benchgraph.analysis.ab.comparison import Side
 from benchgraph.analysis.ab.sequential import FEWEST
 from benchgraph.analysis.inference.verdicts import ALPHA, THRESHOLD
-from benchgraph.core.errors import UsageError
+from benchgraph.core.errors import BenchgraphError, UsageError
 from benchgraph.core.formats import counted
 from benchgraph.harness.ab.cases import cases, need_versions
 from benchgraph.harness.ab.contest import Contest
@@ -74,7 +75,7 @@ def read_words(given: Sequence[str]) -> Request:
 def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
     """Find the first bad commit, telling each that is tried. Returns the exit code: 1 if none, or not one alone, was found.
 
-    Raises UsageError for words that cannot be followed, BenchgraphError for a GOOD that cannot be used.
+    Raises UsageError for words that cannot be followed, and for a GOOD that cannot be made or loaded.
     """
     request = read_words(given)
     line = cases("bisect", request.rest, BUDGET_MS)
@@ -85,7 +86,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     for note in line.notes:
         complain(note)
     with _versions(request, repository, good) as version, progress_line("commits", len(row).bit_length() + 1) as step:
-        old = version(good)
+        old = _usable(version, good, bench)
         need_versions("bisect", line.problems, (old, old), bench)
         say(f"{counted(len(row), 'commit')} after {good} ({good.subject})")
 
@@ -99,6 +100,17 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     for text in _conclusion(bisection, found, row[-1]):
         say(text)
     return ExitCode.ok if len(found) == 1 else ExitCode.failed
+
+
+def _usable(version: Version, good: Commit, bench: Bench) -> Side:
+    """The version of GOOD, made and loaded. Raises UsageError."""
+    try:
+        side = version(good)
+        bench.library(side.word)
+    except BenchgraphError as bad:
+        fix = f"{bad.fix}, or name another commit as GOOD" if bad.fix else "name another commit as GOOD"
+        raise UsageError(f"GOOD cannot be used: {bad.what}", where=f"bisect: {good}", fix=fix, shown=bad.shown) from bad
+    return side
 
 
 @contextmanager

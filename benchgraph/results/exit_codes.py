@@ -62,7 +62,7 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
     "bisect": _meanings(
         "the first bad commit was found",
         "BAD is not bad, or cannot be told from GOOD, or commits that had to be skipped leave several",
-        f"{WORDS}, or the commits, their repository or a batch file cannot be used, or GOOD fails itself",
+        f"{WORDS}, or the commits, their repository or a batch file cannot be used, or GOOD cannot be built or loaded, or fails itself",
     ),
     "history": _meanings("printed, or added", "never", f"{WORDS}, or the database or a file cannot be used"),
     "regressions": _meanings(

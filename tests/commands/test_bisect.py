@@ -175,12 +175,32 @@ def test_commits_of_benchgraph_need_no_build(tmp_path: Path) -> None:
         (["HEAD~1", "no-such", "--repository=repository", *BUILD, *CASE], "there is no commit no-such; name commits of the repository"),
         (["HEAD", "HEAD~1", "--repository=repository", *BUILD, *CASE], "HEAD~1 does not come after HEAD; give an ancestor of BAD as GOOD"),
         (["HEAD~1", "HEAD", "--repository=repository", *BUILD, *CASE], "GOOD fails itself: FAILED"),
+        (["HEAD~1", "HEAD", "--repository=bare", *CASE], "bisect: bare: it is no git repository; run in a checkout, or name one with"),
+        (["HEAD~1", "HEAD", "--repository=absent", *CASE], "bisect: absent: there is no such folder; run in a checkout, or name one"),
+        (["HEAD~1", "HEAD", "--repository=repository", *CASE], "GOOD cannot be used: it has no benchgraph/__init__.py; give a commit of"),
+        (["HEAD~1", "HEAD", "--repository=repository", "--build=true", BUILD[1], *CASE], "GOOD cannot be used: the build leaves no lib; "),
+        (["HEAD~1", "HEAD", "--repository=repository", "--build=exit 3", BUILD[1], *CASE], "GOOD cannot be used: the build ends with 3"),
     ],
 )
-def test_words_that_cannot_be_followed_are_refused(history: Callable[..., History], words: list[str], says: str) -> None:
+def test_words_that_cannot_be_followed_are_refused(history: Callable[..., History], tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "bare").mkdir()
     history("wrong", "wrong")
     clock = Clock()
     bench = replace(fake_bench(FakeLibrary(clock)), library=lambda name: library(clock, name))
     done = CliRunner().invoke(main, ["bisect", *words], obj=bench)
     assert done.exit_code == 2, done.output
     assert says in done.stderr, done.stderr
+    assert done.stderr.startswith("benchgraph: bisect: "), done.stderr
+
+
+def test_a_good_that_does_not_load_is_refused(history: Callable[..., History]) -> None:
+    made = history("unloadable", "fine")
+    done = bisect(made)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"benchgraph: bisect: {made.hash(0)[:10]}: GOOD cannot be used: it is no library; "), done.stderr
+
+
+def test_a_folder_of_no_repository_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("benchgraph.peers.checkout.source.repositories", lambda: [tmp_path])
+    done = CliRunner().invoke(main, ["bisect", "HEAD~1", "HEAD", *CASE])
+    assert (done.exit_code, f"bisect: {tmp_path}: it is no git repository" in done.stderr) == (2, True), done.output

@@ -44,6 +44,10 @@ def repository_of(given: str, good: str, bad: str) -> Path:
     for folder in [Path(given)] if given else source.repositories():
         if resolve(good, folder) and resolve(bad, folder):
             return folder.resolve()
+    if git(folder, "rev-parse", "--git-dir") is None:
+        fix = "run in a checkout, or name one with --repository=DIR"
+        what = "it is no git repository" if folder.is_dir() else "there is no such folder"
+        raise UsageError(what, where=f"bisect: {folder}", fix=fix)
     lacking = good if not resolve(good, folder) else bad
     raise UsageError(
         f"there is no commit {lacking}", where=f"bisect: {folder}", fix="name commits of the repository, or another --repository"
