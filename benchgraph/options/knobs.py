@@ -1,4 +1,4 @@
-"""Knob sets: frozen dataclasses of options. A field is an option, its default, a product axis and a word of the repro line.
+"""Knob sets: frozen dataclasses of options. A field is an option, its default and a word of the repro line.
 
 This module and its imports stay free of numpy, so that `benchgraph --help` is quick.
 """

@@ -22,7 +22,7 @@ vectorise.py              serial loops, mostly innermost ones, run in vectors of
                           remainder
 attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
 prefetch_rows.py          one of the later loops over a row prefetches the next row
-prefetch_streams.py       a loop that reduces several long streams of memory prefetches each of them
+prefetch_streams.py       a loop that reduces several long streams of 16-bit floats prefetches each of them
 non_temporal_stores.py    results of nests that access more memory than the caches hold are stored past the caches
 serialise_short_loops.py  parallel loops that are too short to repay fork and join run on the calling thread
 """

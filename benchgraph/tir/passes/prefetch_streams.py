@@ -1,4 +1,4 @@
-"""prefetch-streams: a loop that reduces several long streams of memory prefetches each of them.
+"""prefetch-streams: a loop that reduces several long streams of 16-bit floats prefetches each of them.
 
     for k_v in 128 {                                   for k_v in 128 {
       a_v = a_v + x[k_v*32] * f32(w[j*4096 + ...])       prefetch w[j*4096 + k_v*32 + 1024] 1 lines
@@ -7,7 +7,7 @@
                                                          b_v = ...
                                                        }
 
-On machines whose hardware prefetches several streams of 16-bit floats late, as in products of few rows by column-major weights
+This pays on machines whose hardware prefetches several streams of 16-bit floats late, as in products of few rows by column-major weights
 (`stream_prefetch_bytes` of the machine table; docs/measurements/prefetch.md).
 """
 
