@@ -189,28 +189,28 @@ def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
 
 
 def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
-    rest = Linear({a: k % c for a, k in form.terms.items() if k % c}, form.constant % c)
-    kept = Linear({a: k for a, k in form.terms.items() if k % c}, form.constant % c)  # small negative coefficients kept: ranges stay narrow
-    for candidate in (kept, rest):
+    nonnegative = Linear({a: k % c for a, k in form.terms.items() if k % c}, form.constant % c)
+    as_written = Linear({a: k for a, k in form.terms.items() if k % c}, form.constant % c)  # ranges stay narrow
+    for candidate in (as_written, nonnegative):
         lo, hi = linear_bounds(candidate, ranges)
         if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
             return to_expr(_recombine(candidate.plus(Linear({}, -int(lo // c) * c)), ranges), ranges)
     # floordiv keeps the same terms, so k*c*(x // c) and k*(x % c) have the same x, and recombine.
-    common = gcd(c, kept.constant, *kept.terms.values())
+    common = gcd(c, as_written.constant, *as_written.terms.values())
     if common > 1:
-        smaller = Linear({a: k // common for a, k in kept.terms.items()}, kept.constant // common)
+        smaller = Linear({a: k // common for a, k in as_written.terms.items()}, as_written.constant // common)
         return to_expr(linear(_mod(smaller, c // common, ranges)).times(common), ranges)
-    match list(kept.terms.items()), kept.constant:
+    match list(as_written.terms.items()), as_written.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:
             return _mod(linear(x), c, ranges)
-    if split := _split_by_divisor(kept, c, ranges):  # (g*x + y) % (g*d) == g*(x % d) + y
+    if split := _split_by_divisor(as_written, c, ranges):  # (g*x + y) % (g*d) == g*(x % d) + y
         unit, upper, lower = split
         return to_expr(_recombine(lower.plus(linear(_mod(upper, c // unit, ranges)), unit), ranges), ranges)
-    return Binary(BinOp.mod, to_expr(kept, ranges), Const(c))
+    return Binary(BinOp.mod, to_expr(as_written, ranges), Const(c))
 
 
 def _split_by_divisor(form: Linear, c: int, ranges: Ranges) -> tuple[int, Linear, Linear] | None:
-    """(g, x, y) with form = g*x + y and 0 <= y < g, for the largest g < c that divides c; None if there is none."""
+    """(g, x, y) with form = g*x + y and 0 <= y < g < c, for the largest such g that is the gcd of c and a coefficient; else None."""
     for unit in sorted({gcd(k, c) for k in form.terms.values()} - {1, c}, reverse=True):
         lower = Linear({a: k for a, k in form.terms.items() if k % unit}, form.constant % unit)
         low, high = linear_bounds(lower, ranges)

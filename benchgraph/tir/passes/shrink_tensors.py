@@ -1,13 +1,13 @@
 """shrink-tensors: a temporary is declared in the innermost block that has all its uses, with the shape that one iteration needs.
 
     alloc t: f32[128,64]                    ->  parallel for mo in 4 {
-    parallel for mo in 4 {                        alloc t: f32[32,64] thread
-      brgemm t[mo*32:m, 0:n] = ...                brgemm t[0:m, 0:n] = ...
-      for i in 32 {                               for i in 32 {
-        for j in 64 {                               for j in 64 {
-          u[mo*32 + i, j] = t[mo*32 + i, j]*s         alloc u: f32 register
-          y[mo*32 + i, j] = exp(u[mo*32 + i, j])      u = t[i, j]*s
-                                                      y[mo*32 + i, j] = exp(u)
+    alloc u: f32[128,64]                          alloc t: f32[32,64] thread
+    parallel for mo in 4 {                        brgemm t[0:m, 0:n] = ...
+      brgemm t[mo*32:m, 0:n] = ...                for i in 32 {
+      for i in 32 {                                 for j in 64 {
+        for j in 64 {                                 alloc u: f32 register
+          u[mo*32 + i, j] = t[mo*32 + i, j]*s         u = t[i, j]*s
+          y[mo*32 + i, j] = exp(u[mo*32 + i, j])      y[mo*32 + i, j] = exp(u)
 
 A temporary that a block overwrites completely before a later use is split into two, as is one that only the two branches of an `if` use.
 Moving a declaration into a loop is legal if no iteration reads what another wrote. That always holds for a parallel loop; for a serial one
@@ -58,7 +58,7 @@ class _Context:
 
 def _moved(s: ir.Stmt, name: str, context: _Context) -> ir.Stmt:
     """s with the declaration of this tensor moved to where it belongs."""
-    if isinstance(s, ir.Seq):  # blocks are new for each tensor, so only their statements have memoised names
+    if isinstance(s, ir.Seq):  # rebuilt for each tensor, so tensor_names(s) would not be memoised; that of its statements is
         return _moved_in_block(s, name, context)
     if name not in visit.tensor_names(s):
         return s
@@ -128,7 +128,7 @@ def _redefinition(t: ir.Tensor, uses: Sequence[ir.Stmt], context: _Context) -> i
         before = first_undefined_use(t, uses[first:], context.ranges)
         if before is None:
             return first
-        first += before + 1  # starting in between would leave out stores and keep the undefined use
+        first += before + 1  # an earlier start would keep this undefined use, with fewer stores before it
     return None
 
 
