@@ -13,12 +13,12 @@ building_blocks.py      loops, partial vectors and prefetches for kernels
 calls.py                the functions that products and packings call, in modules of their own
 kernel.py               the description of a microkernel
 microkernel.py          the batch-reduce GEMM, on vector registers
-microkernel_base.py     what it shares with the one on tile registers
-register_tiles.py       how it splits rows and columns into register tiles
-dot.py                  its innermost step: dot products of groups along k
-post_ops.py             its post-ops
+microkernel_base.py     what the microkernels on vector registers and on tile registers share
+register_tiles.py       how the microkernel on vector registers splits rows and columns into register tiles
+dot.py                  the innermost step of that microkernel: dot products of groups along k
+post_ops.py             the post-ops of microkernels
 amx.py                  the batch-reduce GEMM, on tile registers (AMX)
-tile_plan.py            how it splits rows, columns and k into tiles
+tile_plan.py            how the microkernel on tile registers splits rows, columns and k into tiles
 tile_registers.py       instructions and shapes of tile registers
 pack.py                 packs a matrix in B panels, in groups along k
 transpose.py            transposing copies

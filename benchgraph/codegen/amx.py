@@ -15,8 +15,8 @@ padded with zeros, and multiplied like the rest: nothing beyond k is read. The s
 set, so this is done where shapes change, and once per task for all kernels that share their shapes (calls.py).
 
 Post-ops of a block run interleaved with the sums of the next one, because tile registers and vector registers have separate units. Both
-share loads and stores: a tile load waits for earlier stores, so copies are made early, and seldom. docs/measurements/microkernel.md has
-the measurements.
+use the same load and store units, and a tile load waits for earlier stores, so copies are made early, and seldom.
+docs/measurements/microkernel.md has the measurements.
 """
 
 from __future__ import annotations

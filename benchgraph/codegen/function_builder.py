@@ -257,7 +257,8 @@ class FunctionBuilder:
         if 1 < lanes <= I64.width and t.dtype.bits < I32.width and has_narrowing_stores(self.target.isa):
             on = _hide(self.builder, on)
         call(self.builder, name, VOID, [stored, where, I32(_align(t)), on], self.memory(t))
-        if contiguous and mask is not None and lanes > 1:  # a load cannot be forwarded from a masked store
+        # The processor does not forward a masked store to a load, so later loads of the same lanes get the value from here.
+        if contiguous and mask is not None and lanes > 1:
             read = [where, I32(_align(t)), mask, constant(stored.type, 0)]
             function = declare(self.builder.module, f"llvm.masked.load.{mangled(stored.type)}.p0", stored.type, [a.type for a in read])
             self.builder.record_read(self.builder.select(mask, stored, constant(stored.type, 0)), function, read, self.memory(t))
