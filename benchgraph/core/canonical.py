@@ -1,7 +1,9 @@
 """The canonical text of a frozen value, for digests: equal for equal values in every process, different for different ones.
 
-All fields of dataclasses are part of it, so new ones are too. Rows of floats are written as bytes: the digits of thousands of scales took
-most of a warm start.
+A list counts as the tuple of its elements, a set as the frozenset; 0.0 and -0.0, which are equal, have different texts.
+
+All fields of dataclasses are part of it, so new ones are too. Sequences of floats are written as bytes: the digits of thousands of scales
+took most of a warm start.
 """
 
 from __future__ import annotations

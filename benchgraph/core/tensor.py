@@ -66,7 +66,7 @@ def dense_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-HOST_SCALARS = (DType.f32, DType.s32, DType.s64)  # graph-api.md section 2.2: what a host scalar may be
+HOST_SCALARS = (DType.f32, DType.s32, DType.s64)  # what a host scalar may be in oneDNN Graph
 
 
 def reach(shape: Shape, strides: Shape) -> int:
