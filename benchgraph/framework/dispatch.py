@@ -79,7 +79,7 @@ def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
     for a in inputs:
         a.readable_store(op.label)  # raises if its memory holds another array
     names = ", ".join(f"'{a.name}'" for a in (*inputs, *dst))
-    ins = tuple(a.flat.logical(i) for i, a in enumerate(inputs))
+    ins = tuple(a.plain_desc.logical(i) for i, a in enumerate(inputs))
     declared = tuple(LogicalTensor(len(ins) + i, a.dtype) for i, a in enumerate(dst))
     made = replace(op, inputs=ins, outputs=declared)
     with within(f"arrays {names}"):
@@ -89,7 +89,7 @@ def _described(op: Op, inputs: Sequence[NDArray], dst: Sequence[NDArray]) -> Op:
         if t.known_shape != a.shape:
             what = f"its shape is {a.shape}, the op makes {t.known_shape}"
             raise InvalidShape(what, where=a.where(op.label), fix="give an array of that shape")
-    return replace(made, outputs=tuple(a.flat.logical(len(ins) + i) for i, a in enumerate(dst)))
+    return replace(made, outputs=tuple(a.plain_desc.logical(len(ins) + i) for i, a in enumerate(dst)))
 
 
 def _offload(
@@ -114,7 +114,7 @@ def _compiled(op: Op, ins: Sequence[MemoryDesc], outs: Sequence[MemoryDesc], eng
 
 def _desc_in_layout(a: NDArray, layout: Layout | None) -> MemoryDesc:
     fits = layout is not None and layout.rank == len(a.shape) and not a.dtype.is_packed
-    return describe(a.dtype, a.shape, layout) if fits else a.flat
+    return describe(a.dtype, a.shape, layout) if fits else a.plain_desc
 
 
 def _input_desc(a: NDArray, layout: Layout | None) -> MemoryDesc:

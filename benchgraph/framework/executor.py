@@ -244,7 +244,7 @@ class Executor:
     def _copied(self, id: int, value: NDArray, a: NDArray, req: OpReq, *, is_train: bool) -> NDArray:
         """The array of a deferred output, written as requested."""
         label = self._graph.producers[id].label
-        with temp_space().op(label) as scope, output(a, value.flat, req, scope, default_only=is_train) as memory:
+        with temp_space().op(label) as scope, output(a, value.plain_desc, req, scope, default_only=is_train) as memory:
             source = value.memory(scope)
             convert(source.data, source.desc, memory.data, memory.desc)
         return a

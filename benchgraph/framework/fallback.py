@@ -55,14 +55,14 @@ def fallback_compute(
     for a in inputs:
         counters().lazy_reorders += a.is_opaque
     values = tuple(a.values(scope) for a in inputs)
-    with outputs(dst, [a.flat for a in dst], reqs, scope, inputs, default_only=default_only) as memories:
+    with outputs(dst, [a.plain_desc for a in dst], reqs, scope, inputs, default_only=default_only) as memories:
         if all(req is OpReq.null for req in reqs):
             return
         with within(scope.label):
             results = (kernel or reference_kernel(op, inputs, dst))(values)
         stored = [_stored(r, a, values, scope) for r, a in zip(results, dst, strict=True)]
         for result, a, memory in zip(stored, dst, memories, strict=True):
-            store(result, memory.data, a.flat)
+            store(result, memory.data, a.plain_desc)
 
 
 def _stored(result: Values, a: NDArray, values: Sequence[Values], scope: Scope) -> Values:

@@ -23,8 +23,8 @@ Values: TypeAlias = npt.NDArray[np.generic]
 class MemoryDesc:
     """oneDNN's memory descriptor. Made by `describe`, which gives each layout one form.
 
-    The rank may differ from that of the array on the memory: row-major memory does not depend on the dims, and a grouped convolution's
-    weights are 5-d blocks of a 4-d array.
+    The rank may differ from that of the array on the memory: row-major memory of the same elements is the same for any dims, and a grouped
+    convolution's weights are 5-d blocks of a 4-d array.
     """
 
     dtype: DType
@@ -72,15 +72,16 @@ class MemoryDesc:
         return tuple(-(-d // sizes.get(axis, 1)) * sizes.get(axis, 1) for axis, d in enumerate(self.shape))
 
     @cached_property
-    def axes(self) -> tuple[int, ...]:
-        """The positions of memory's dims in the order of the axes: each axis' outer dim, then its block, if any."""
+    def by_axis(self) -> tuple[int, ...]:
+        """The transposition of the physical dims (`array`) that puts each axis' outer dim and block side by side."""
         positions = {axis: [position] for position, axis in enumerate(self.layout.order)}
         for position, (axis, _) in enumerate(self.layout.blocks, start=self.layout.rank):
             positions[axis].append(position)
         return tuple(position for axis in range(self.layout.rank) for position in positions[axis])
 
     @cached_property
-    def inside(self) -> tuple[slice, ...]:
+    def without_padding(self) -> tuple[slice, ...]:
+        """The slices that cut the padding off."""
         return tuple(map(slice, self.shape))
 
     def array(self, data: Bytes) -> Values:
@@ -115,7 +116,7 @@ def describe(dtype: DType, shape: Shape, layout: Layout | None = None) -> Memory
 
 
 def of_logical(t: LogicalTensor) -> MemoryDesc:
-    """The desc of a logical tensor. Raises InvalidArguments for strides that no layout has."""
+    """The desc of a logical tensor. Raises InvalidArguments for strides that are not row-major."""
     if t.layout_type is LayoutType.opaque:
         return describe(t.dtype, t.known_shape, LAYOUTS.layout(t.layout_id))
     if not t.is_equal(replace(t, strides=dense_strides(t.known_shape))):

@@ -26,17 +26,18 @@ _OF_NUMPY = {d.numpy: d for d in GRAPH_DTYPES if d is not DType.undef and not d.
 
 
 class NDArray:
-    """name: for messages. byte_offset: the start of the window, in bytes of the row-major chunk. reused: made by as_array.
+    """chunk: the memory. plain_desc: the row-major desc of the array's dtype and shape. name: for messages. byte_offset: the start of the
+    window, in bytes of the row-major chunk. reused: made by as_array.
 
-    Handles, in any layout, are for ops, which pass their scope: memory, try_memory, reordered to read; request.output to write. All
-    other code uses numpy, copy_from, slice, at, reshape and as_array.
+    Ops get handles, in any layout, from memory, try_memory and reordered (to read) and request.output (to write), each of which takes the
+    op's scope. All other code uses numpy, copy_from, slice, at, reshape and as_array.
     """
 
-    __slots__ = ("_window", "byte_offset", "chunk", "dtype", "flat", "name", "reused", "shape")
+    __slots__ = ("_window", "byte_offset", "chunk", "dtype", "name", "plain_desc", "reused", "shape")
 
     def __init__(self, chunk: Chunk, shape: Shape, dtype: DType, name: str = "", *, byte_offset: int = 0, reused: bool = False) -> None:
         self.chunk, self.shape, self.dtype, self.name = chunk, shape, dtype, name or "an array"
-        self.byte_offset, self.reused, self.flat = byte_offset, reused, describe(dtype, shape)
+        self.byte_offset, self.reused, self.plain_desc = byte_offset, reused, describe(dtype, shape)
         self._window: tuple[Bytes, Bytes] | None = None
 
     # ---- making ----------------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ class NDArray:
     @property
     def is_view(self) -> bool:
         """Whether the chunk may be larger than the window."""
-        return not self.reused and (self.byte_offset != 0 or self.flat.nbytes != self.chunk.storage.nbytes)
+        return not self.reused and (self.byte_offset != 0 or self.plain_desc.nbytes != self.chunk.storage.nbytes)
 
     @property
     def is_opaque(self) -> bool:
@@ -96,7 +97,7 @@ class NDArray:
     def desc(self) -> MemoryDesc:
         """The desc of its chunk; if row-major, with the array's dims."""
         desc = self.live_store().desc
-        return self.flat if desc.is_plain else desc
+        return self.plain_desc if desc.is_plain else desc
 
     @property
     def version(self) -> int:
@@ -110,21 +111,23 @@ class NDArray:
             return both_borrowed and bool(np.may_share_memory(self.window(self.readable_store()), other.window(other.readable_store())))
         if self.is_opaque:
             return True
-        return self.byte_offset < other.byte_offset + other.flat.nbytes and other.byte_offset < self.byte_offset + self.flat.nbytes
+        return (
+            self.byte_offset < other.byte_offset + other.plain_desc.nbytes and other.byte_offset < self.byte_offset + self.plain_desc.nbytes
+        )
 
     def is_same_window(self, other: NDArray) -> bool:
-        return self.chunk is other.chunk and (self.byte_offset, self.flat.nbytes) == (other.byte_offset, other.flat.nbytes)
+        return self.chunk is other.chunk and (self.byte_offset, self.plain_desc.nbytes) == (other.byte_offset, other.plain_desc.nbytes)
 
     # ---- values ----------------------------------------------------------------------------------------------------
 
     def numpy(self) -> Values:
         """The values, row-major: an independent copy. s4 and u4: a byte per element."""
-        return load(self._default(self.readable_store()), self.flat).copy()
+        return load(self._default(self.readable_store()), self.plain_desc).copy()
 
     def values(self, scope: Scope) -> Values:
         """The values for a numpy kernel: the memory itself if it is row-major, else a copy."""
         published = self.readable_store(scope.label)
-        return load(self._default(published), self.flat)
+        return load(self._default(published), self.plain_desc)
 
     def to_default(self) -> NDArray:
         """The array itself if it is row-major, else a row-major copy."""
@@ -141,9 +144,9 @@ class NDArray:
         exact = _cast(given, self.dtype)
         with self.chunk.lock:
             if self.is_view:
-                self.chunk.replaced(lambda memory: store(exact, self.part(memory), self.flat), where)
+                self.chunk.replaced(lambda memory: store(exact, self.part(memory), self.plain_desc), where)
                 return
-            desc = self.desc if self.holds(self.desc) else self.flat
+            desc = self.desc if self.holds(self.desc) else self.plain_desc
             made = self.chunk.writable(desc, where, fresh=True)
             assert made is not None, "the layout it has fits"
             store(exact.reshape(desc.shape), made.data, desc)
@@ -161,7 +164,7 @@ class NDArray:
         with self.chunk.lock:
             if self.live_store().desc.is_plain:  # with the array's own dims, since the chunk's may differ
                 published = self.readable_store()
-                self.chunk.publish(Store(published.buffer, self.flat, published.version), self.where(), written=False)
+                self.chunk.publish(Store(published.buffer, self.plain_desc, published.version), self.where(), written=False)
             return self.chunk.convert(desc, self.where())
 
     def to_default_(self) -> bool:
@@ -175,7 +178,10 @@ class NDArray:
     # ---- windows ---------------------------------------------------------------------------------------------------
 
     def slice(self, begin: int, end: int) -> NDArray:
-        """Rows begin to end - 1, sharing memory. Raises InvalidArguments for rows out of range, or that begin inside a byte."""
+        """Rows begin to end - 1, sharing memory.
+
+        Raises InvalidArguments for rows out of range, Unimplemented for s4 and u4 whose rows have an odd number of elements.
+        """
         if not self.shape or not 0 <= begin <= end <= self.shape[0]:
             what = f"rows {begin} to {end} of shape {self.shape}"
             raise InvalidArguments(what, where=self.where(), fix="give rows that there are")
@@ -191,12 +197,13 @@ class NDArray:
 
     def reshape(self, shape: Shape) -> NDArray:
         """The same elements with other dims, sharing memory. Raises InvalidShape."""
-        if prod(shape) != self.flat.elements:
+        if prod(shape) != self.plain_desc.elements:
             raise InvalidShape(f"shape {self.shape} cannot be seen as {shape}", where=self.where(), fix="keep the number of elements")
         return NDArray(self.chunk, tuple(shape), self.dtype, self.name, byte_offset=self.byte_offset)
 
     def as_array(self, shape: Shape, dtype: DType, name: str = "") -> NDArray:
-        """The memory from its beginning as another array, which owns it from now on: writing to one invalidates the other.
+        """The memory from its beginning as another array, for memory planners. They share it: after one is written, the other's values are
+        meaningless.
 
         The memory no longer grows. Raises InvalidArguments for a view and if the memory is too small.
         """
@@ -214,7 +221,7 @@ class NDArray:
         """The memory as stored in `published`, by default the published Store. Raises InvalidArguments for a view of an opaque chunk."""
         published = published or self.readable_store(scope.label)
         if published.desc.is_plain:
-            return Memory(self.flat, self.window(published), scope, self)
+            return Memory(self.plain_desc, self.window(published), scope, self)
         if self.is_view:
             what = f"it is a view of memory in layout {published.desc.layout}"
             raise InvalidArguments(what, where=self.where(scope.label), fix="use reordered(), or convert the array with to_default_()")
@@ -239,7 +246,7 @@ class NDArray:
             return memory
         temp = scope.alloc(desc, self.name)
         if self.is_view and not published.desc.is_plain:
-            convert(self._default(published), self.flat, temp.data, desc)
+            convert(self._default(published), self.plain_desc, temp.data, desc)
         else:
             mine = self.memory(scope, published)
             convert(mine.data, mine.desc, temp.data, desc)
@@ -247,12 +254,12 @@ class NDArray:
 
     def check_desc(self, desc: MemoryDesc, op: str = "") -> None:
         """Raises InvalidDataType or InvalidShape unless memory with this desc can hold this array's values."""
-        if desc is self.flat:
+        if desc is self.plain_desc:
             return
         if desc.dtype is not self.dtype:
             what = f"it is {self.dtype.value}, the op has {desc.dtype.value}"
             raise InvalidDataType(what, where=self.where(op), fix="give an array of the op's dtype")
-        if desc.elements != self.flat.elements:
+        if desc.elements != self.plain_desc.elements:
             what = f"its shape is {self.shape}, the op has {desc.shape}"
             raise InvalidShape(what, where=self.where(op), fix="give an array of the op's shape")
 
@@ -268,7 +275,7 @@ class NDArray:
 
     def holds(self, desc: MemoryDesc) -> bool:
         """Whether memory with this desc can be this array's."""
-        return desc.dtype is self.dtype and desc.elements == self.flat.elements
+        return desc.dtype is self.dtype and desc.elements == self.plain_desc.elements
 
     def window(self, published: Store) -> Bytes:
         """The window of row-major memory; the same array object while the buffer is the same."""
@@ -278,22 +285,22 @@ class NDArray:
         return window[1]
 
     def part(self, memory: Bytes) -> Bytes:
-        is_whole = self.byte_offset == 0 and self.flat.nbytes == memory.size
-        return memory if is_whole else memory[self.byte_offset : self.byte_offset + self.flat.nbytes]
+        is_whole = self.byte_offset == 0 and self.plain_desc.nbytes == memory.size
+        return memory if is_whole else memory[self.byte_offset : self.byte_offset + self.plain_desc.nbytes]
 
     def _default(self, published: Store) -> Bytes:
         """The window in row-major bytes: memory, or a copy. Raises InvalidArguments for a window beyond what an opaque chunk holds."""
         if published.desc.is_plain:
             return self.window(published)
         flat = default(published.data, published.desc)
-        if self.byte_offset + self.flat.nbytes > flat.size:
+        if self.byte_offset + self.plain_desc.nbytes > flat.size:
             what = f"it lies beyond the {published.desc} that its memory holds"
             raise InvalidArguments(what, where=self.where(), fix="write the whole array first")
         return self.part(flat)
 
     def __repr__(self) -> str:
         state = "freed" if self.chunk.is_free else "view" if self.is_view else str(self.desc.layout)
-        return f"NDArray({self.name!r}, {self.flat.dtype.value}, {self.shape}, {state})"
+        return f"NDArray({self.name!r}, {self.plain_desc.dtype.value}, {self.shape}, {state})"
 
 
 def _dtype(array: Values, name: str) -> DType:
@@ -304,7 +311,7 @@ def _dtype(array: Values, name: str) -> DType:
 
 
 def _cast(values: Values, dtype: DType) -> Values:
-    """Values in a dtype, row-major; overflow becomes infinity."""
+    """Values in a dtype. Converted values are row-major; what a float dtype does not hold becomes infinity, or NaN in f8_e4m3."""
     if values.dtype == dtype.numpy:
         return values
     with np.errstate(over="ignore", invalid="ignore"):

@@ -16,7 +16,7 @@ def load(data: Bytes, desc: MemoryDesc) -> Values:
         return unpack(data, desc.dtype, desc.shape, dense_strides(desc.shape))
     if desc.is_plain:
         return desc.array(data)
-    return np.ascontiguousarray(_by_axis(data, desc).reshape(desc.padded)[desc.inside])
+    return np.ascontiguousarray(_by_axis(data, desc).reshape(desc.padded)[desc.without_padding])
 
 
 def store(values: Values, data: Bytes, desc: MemoryDesc) -> None:
@@ -29,7 +29,7 @@ def store(values: Values, data: Bytes, desc: MemoryDesc) -> None:
         return
     if desc.padded != desc.shape:
         whole = np.zeros(desc.padded, values.dtype)
-        whole[desc.inside] = values
+        whole[desc.without_padding] = values
         values = whole
     target = _by_axis(data, desc)
     target[...] = values.reshape(target.shape)
@@ -57,4 +57,4 @@ def default(data: Bytes, desc: MemoryDesc) -> Bytes:
 
 def _by_axis(data: Bytes, desc: MemoryDesc) -> Values:
     """Memory as a view whose dims are, axis by axis, the outer dim and then the block."""
-    return desc.array(data).transpose(desc.axes)
+    return desc.array(data).transpose(desc.by_axis)

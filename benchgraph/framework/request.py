@@ -87,7 +87,7 @@ class Output:
         if not array.is_view:
             if self._default_only and not desc.is_plain:
                 return None
-            self._pending = made = chunk.writable(array.flat if desc.is_plain else desc, self._where)
+            self._pending = made = chunk.writable(array.plain_desc if desc.is_plain else desc, self._where)
             return None if made is None else Memory(desc, array.window(made) if desc.is_plain else made.data, self._scope, array)
         if not desc.is_plain:
             return None
@@ -121,7 +121,7 @@ class Output:
         counters().copies_back += 1
         array, source = self.array, self.memory
         keeps = not array.is_view and not self._default_only and array.holds(array.desc)
-        target = self._direct(array.desc if keeps else array.flat)
+        target = self._direct(array.desc if keeps else array.plain_desc)
         assert target is not None, "the layout it has fits"
         convert(source.data, source.desc, target.data, target.desc)
         self._publish()

@@ -18,7 +18,7 @@ from benchgraph.machine import target
 POISON = 0xFF  # every float format reads it as NaN
 
 
-def on_line(nbytes: int) -> int:
+def whole_lines(nbytes: int) -> int:
     """nbytes, rounded up to whole cache lines; at least one, so that every temporary has its own address."""
     return max(target.on_line(nbytes), target.LINE_BYTES)
 
@@ -93,7 +93,7 @@ class Scope:
         return self.is_open and threading.get_ident() == self._thread
 
     def check(self, what: str) -> None:
-        """Raises InvalidArguments, with `what` was attempted, unless the op is running on this thread."""
+        """Raises InvalidArguments unless the op is running on this thread. what: what was attempted."""
         if not self.is_open:
             fix = "ask the array again, inside the op that uses it"
             raise InvalidArguments(f"{what} after the op has ended", where=self.label, fix=fix)
@@ -143,7 +143,7 @@ class TempSpace:
 
     def carve(self, nbytes: int, spilled: list[Bytes]) -> Bytes:
         """The next nbytes of the buffer. The same range is the same array object, by whose identity kernels find their bindings."""
-        start, self._used = self._used, self._used + on_line(nbytes)
+        start, self._used = self._used, self._used + whole_lines(nbytes)
         self._needed = max(self._needed, self._used)
         counters().temp_bytes = max(counters().temp_bytes, self._used)
         if self._used > self.size:

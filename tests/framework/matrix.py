@@ -77,7 +77,7 @@ def descs(shape: Shape) -> tuple[MemoryDesc, ...]:
 def poisoned(a: NDArray) -> NDArray:
     """The array with NaN in its padding."""
     store = a.chunk.store("matrix")
-    if store.desc.nbytes != a.flat.nbytes:
+    if store.desc.nbytes != a.plain_desc.nbytes:
         ones = NDArray.of(np.ones(store.desc.shape, np.float32), layout=store.desc.layout)
         mask = store.desc.array(ones.chunk.store("matrix").data)
         store.desc.array(store.data)[mask == 0] = np.nan

@@ -175,7 +175,7 @@ MISUSES: list[tuple[str, Misuse, str, type[BenchgraphError]]] = [
 
 
 def _write(a: NDArray, req: OpReq, **more: bool) -> None:
-    with TempSpace().op("op 7: Copy") as scope, output(a, a.flat, req, scope, **more) as memory:
+    with TempSpace().op("op 7: Copy") as scope, output(a, a.plain_desc, req, scope, **more) as memory:
         memory.data.fill(0)
 
 
@@ -197,16 +197,16 @@ def _freed_meanwhile() -> object:
 
 def _twice(w: World) -> None:
     with TempSpace().op("op 7: Copy") as scope:
-        once = Output(w.x, w.x.flat, OpReq.null, scope)
+        once = Output(w.x, w.x.plain_desc, OpReq.null, scope)
         once.commit()
         once.commit()
 
 
 def _elsewhere(w: World) -> None:
-    op = Op(0, "ReLU", inputs=(w.x.flat.logical(0),), outputs=(w.x.flat.logical(1),))
+    op = Op(0, "ReLU", inputs=(w.x.plain_desc.logical(0),), outputs=(w.x.plain_desc.logical(1),))
     kernel = Kernel(Partition(op), op.inputs, op.outputs, Engine())
     with TempSpace().op("op 7: Copy") as scope:
-        kernel([w.packed.memory(scope)], [scope.alloc(w.x.flat)], scope)
+        kernel([w.packed.memory(scope)], [scope.alloc(w.x.plain_desc)], scope)
 
 
 def _view_of_packed(w: World) -> None:

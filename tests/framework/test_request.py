@@ -44,7 +44,7 @@ def reading_drops_the_layout_of_another_rank(patch: Patch) -> None:
     def mistaken(a: NDArray, op: str = "") -> Store:
         found = honest(a, op)
         if len(found.desc.shape) != len(a.shape):
-            a.chunk.current = Store(found.buffer, a.flat, found.version)
+            a.chunk.current = Store(found.buffer, a.plain_desc, found.version)
         return found
 
     patch.setattr(NDArray, "readable_store", mistaken)
@@ -107,7 +107,7 @@ def null_forgets_the_layout(patch: Patch) -> None:
     def mistaken(o: Output, desc: MemoryDesc, req: OpReq, *rest: object) -> tuple[Action, Memory]:
         if req is OpReq.null and not o.array.is_view:
             found = o.array.chunk.store("")
-            o.array.chunk.publish(Store(found.buffer, o.array.flat, found.version), "", written=False)
+            o.array.chunk.publish(Store(found.buffer, o.array.plain_desc, found.version), "", written=False)
         return honest(o, desc, req, *rest)  # type: ignore[arg-type]
 
     patch.setattr(Output, "_place", mistaken)

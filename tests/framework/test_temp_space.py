@@ -12,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.framework.counters import counted
 from benchgraph.framework.memory_desc import describe
-from benchgraph.framework.temp_space import TempSpace, on_line, temp_space
+from benchgraph.framework.temp_space import TempSpace, temp_space, whole_lines
 from benchgraph.machine.target import LINE_BYTES
 
 
@@ -30,8 +30,8 @@ def test_the_first_run_spills_and_the_next_does_not() -> None:
                     for n in sizes:
                         scope.alloc(f32(n))
         assert c.spills == (2 if turn == 0 else 0), "the second op finds what the first one needed"
-        assert c.temp_bytes == on_line(400) + on_line(1200)
-    assert space.size == on_line(400) + on_line(1200)
+        assert c.temp_bytes == whole_lines(400) + whole_lines(1200)
+    assert space.size == whole_lines(400) + whole_lines(1200)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -129,7 +129,7 @@ def test_an_op_that_fails_gives_its_temporaries_back() -> None:
     for _ in range(3):
         with pytest.raises(MemoryError), space.op("op") as scope:
             raise MemoryError(scope.bytes(1000))
-    assert space.size == on_line(1000)
+    assert space.size == whole_lines(1000)
     with space.op("op") as scope, counted() as c:
         scope.bytes(1000)
     assert c.spills == 0
