@@ -11,11 +11,12 @@ from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, TILE_ROWS, Target
 
-ROWS_OF_2X2_TILES = 2 * TILE_ROWS  # of four tile registers: other blocks load weights more often. docs/measurements/rows-per-task.md
+# Rows of a block of 2 x 2 acc tiles; blocks of other shapes load weights more often. docs/measurements/rows-per-task.md
+ROWS_OF_2X2_TILES = 2 * TILE_ROWS
 
 
 def column_block(p: Product, target: Target) -> int:
-    """Columns of one microkernel call, and of one packed B panel. It divides the columns of a group if there are several groups."""
+    """Columns of one microkernel call, and of one packed B panel. Where a convolution has groups it divides the columns of one."""
     if p.forced is not None:
         return p.forced.nb
     n = p.columns

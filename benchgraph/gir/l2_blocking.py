@@ -41,7 +41,7 @@ def _has_short_entries(p: Product, target: Target) -> bool:
 
 
 def l2_block_columns(p: Product, nb: int, target: Target) -> int:
-    """Columns of the panels that L2 holds at a time: whole panels of nb, at least one, in groups of even size. Groups are smaller where
+    """Columns of the panels that L2 holds at a time: whole panels of nb, at least one, in groups of equal size. Groups are smaller where
     that balances the load: of 16 panels in groups of three one of two cores gets 9, in groups of two each gets 8."""
     panels = ceil(p.columns / nb)
     most = max(int(table(target).l2_panel_group_share * target.l2_bytes) // max(_panel_bytes(p, nb), 1), 1)

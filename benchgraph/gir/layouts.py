@@ -11,7 +11,7 @@ F32_BYTES, BF16_BYTES = 4, 2
 
 
 def panel_columns(n: int, target: Target, most: int = 0) -> int:
-    """Columns of one packed B panel: at most so many, or the target's preferred width, whole vectors, panels as even as that allows.
+    """Columns of one packed B panel: at most so many, or the target's preferred width, whole vectors, panels as equal as that allows.
 
     >>> panel_columns(96, avx512_core), panel_columns(1024, avx512_core), panel_columns(13, avx512_core)
     (48, 64, 13)

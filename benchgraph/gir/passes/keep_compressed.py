@@ -6,8 +6,8 @@
 
 If init decompressed weights that no cache holds, every execution would load four bytes for what are one or two. So every execution
 decompresses them: pack-on-the-fly makes that a part of the product, and propagate-layout packs the compressed weights by init, s4 and u4 as
-s8 and u8, since nothing writes two numbers to a byte. Init still prepares scales and zero points. Measurements: docs/measurements/
-compressed-weights.md, Compressed or widened by init.
+s8 and u8, since nothing writes two numbers to a byte. Init still prepares scales and zero points. Measurements:
+docs/measurements/compressed-weights.md, Compressed or widened by init.
 
 Left alone: f16 and bf16 that few rows widen as they load it (low-precision), weights with other readers, products with so many blocks of
 rows that pack-on-the-fly would not take the conversion, and products that init computes.
@@ -51,7 +51,7 @@ def _decompression(g: Graph, op: Op, target: Target) -> tuple[Op, ...] | None:
     src = g.value(id)
     if not (ops and src.is_constant and src.dtype.bits < DType.f32.bits and g.consumers[id] == (reader,)):
         return None
-    return tuple(ops) if _can_be_packed(g, ops, is_in_place=src.shape == wei.shape) else None
+    return tuple(ops) if _can_be_packed(g, ops, keeps_shape=src.shape == wei.shape) else None
 
 
 def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
@@ -63,10 +63,10 @@ def _is_worth_it(g: Graph, op: Op, target: Target) -> bool:
     return is_main and wei.dtype is DType.f32 and has_few_rows and is_one_large_matrix(p, target)
 
 
-def _can_be_packed(g: Graph, ops: list[Op], *, is_in_place: bool) -> bool:
+def _can_be_packed(g: Graph, ops: list[Op], *, keeps_shape: bool) -> bool:
     """Whether rows of the weights are rows of the compressed ones; or whether the ops are one conversion and a transposition."""
     layout_ops = [op for op in ops if op.lowering.is_layout_op]
     shapes = [(g.value(op.ins[0]).shape, g.value(op.outs[0]).shape) for op in layout_ops]
     last_dims = [unit_steps(op.kind, op.attrs, *s, inverse=False)[-1] for op, s in zip(layout_ops, shapes, strict=True)]
     keep_columns = all(dim == len(src) - 1 for dim, (src, _) in zip(last_dims, shapes, strict=True))
-    return (is_in_place and keep_columns) or (len(ops) == 2 and layout_ops == ops[1:] and ops[0].semantics.is_conversion)
+    return (keeps_shape and keep_columns) or (len(ops) == 2 and layout_ops == ops[1:] and ops[0].semantics.is_conversion)
