@@ -2,7 +2,8 @@
 
 Reading accepts the peculiarities of the library and its reader:
 
-- `inf`, `-inf`, `nan` may be unquoted, as the library prints them; booleans are 0/1 or true/false; `fpmath_mode_apply_to_int` is a string;
+- the bare words `inf`, `-inf`, `nan`, which the library prints, and `Infinity`, `-Infinity`, `NaN` are numbers;
+- booleans are 0/1 or true/false; `fpmath_mode_apply_to_int` is a string;
 - `attrs`, `inputs`, `outputs`, `name`, the ports and every other top-level key but `graph` are optional; unknown keys are ignored;
 - INT64_MIN is an unknown dim. The library writes a shape with any unknown dim as a single INT64_MIN, so that is a shape of unknown
   rank (None). Strides with INT64_MIN, or of another rank, are unknown (None); an opaque tensor's first stride is its layout id;
@@ -73,7 +74,7 @@ def save(graph: Graph, path: str | Path) -> None:
 # ---- JSON values -> graph --------------------------------------------------------------------------------------------
 
 
-def _name(value: object) -> str:
+def _described(value: object) -> str:
     """A JSON value in messages."""
     if isinstance(value, dict):
         return "an object"
@@ -86,9 +87,9 @@ def _name(value: object) -> str:
 
 def _integer(value: object, what: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | Long):
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be an integer")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be an integer")
     if isinstance(value, Long) or not least <= value <= most:
-        raise ParseError(f"{what} is {_name(value)}", fix=f"it must be between {least} and {most}")
+        raise ParseError(f"{what} is {_described(value)}", fix=f"it must be between {least} and {most}")
     return value
 
 
@@ -98,29 +99,29 @@ def _id(value: object, what: str) -> int:
 
 def _real(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | Long):
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be a number")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be a number")
     if isinstance(value, Long) or overflows(value):
-        raise ParseError(f"{what} is {_name(value)}", fix=F32_FIX)
+        raise ParseError(f"{what} is {_described(value)}", fix=F32_FIX)
     return math.nan if value != value else float(value)  # one NaN object, so that equal graphs compare equal
 
 
 def _boolean(value: object, what: str) -> bool:
     if not isinstance(value, int) or value not in (0, 1):
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be 0, 1, false or true")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be 0, 1, false or true")
     return bool(value)
 
 
 def _string(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be a string")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be a string")
     if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):  # half a surrogate pair cannot be written to a file
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be text, which half of a surrogate pair is not")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be text, which half of a surrogate pair is not")
     return value
 
 
 def _array(value: object, what: str) -> list[object]:
     if not isinstance(value, list):
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be an array")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be an array")
     return value
 
 
@@ -130,9 +131,9 @@ def _each(read: Callable[[object, str], T], value: object, what: str) -> tuple[T
 
 def _object(value: object, what: str) -> Json:
     if not isinstance(value, dict):
-        raise ParseError(f"{what} is {_name(value)}", fix="it must be an object")
+        raise ParseError(f"{what} is {_described(value)}", fix="it must be an object")
     if isinstance(value, Doubled):
-        raise ParseError(f"{what} has the key {_name(value.key)} twice", fix="leave one of them out")
+        raise ParseError(f"{what} has the key {_described(value.key)} twice", fix="leave one of them out")
     return value
 
 
@@ -153,7 +154,7 @@ _PROPERTIES = {p.value: p for p in PropertyType}
 
 def _graph(values: object) -> Graph:
     if not isinstance(values, dict):
-        raise ParseError(f"the top level is {_name(values)}", fix='it must be an object with the key "graph"')
+        raise ParseError(f"the top level is {_described(values)}", fix='it must be an object with the key "graph"')
     data = _object(values, "the top level")
     if "graph" not in data:
         raise ParseError('there is no key "graph"', fix="it holds the array of ops")
@@ -269,7 +270,7 @@ def dumps(graph: Graph) -> str:
     lines = [f'  "{key}": {json.dumps(value)},' for key, value in head.items()]
     for key, ports in (("input_ports", graph.input_ports), ("output_ports", graph.output_ports)):
         if ports is not None:
-            lines.append(f'  "{key}": {_write(ports)},')
+            lines.append(f'  "{key}": {_value_text(ports)},')
     ops_text = ",\n".join(_op_text(op) for op in graph.ops)
     return "\n".join(["{", *lines, '  "graph": [', ops_text, "  ]", "}"]) + "\n"
 
@@ -307,12 +308,12 @@ def _typed(entry: tuple[str, AttrValue]) -> str:
     kind, value = entry
     if kind == "f32" and isinstance(value, int):
         value = float(value)
-    return f'{{"type": "{kind}", "value": {_write(value)}}}'
+    return f'{{"type": "{kind}", "value": {_value_text(value)}}}'
 
 
-def _write(value: AttrValue) -> str:
+def _value_text(value: AttrValue) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join(_write(v) for v in value)}]"
+        return f"[{', '.join(_value_text(v) for v in value)}]"
     if isinstance(value, str):
         return json.dumps(value)
     return str(int(value)) if isinstance(value, bool) else repr(value)
@@ -324,6 +325,6 @@ def _tensor_text(t: LogicalTensor) -> str:
     if t.layout_type is LayoutType.opaque:
         strides = (t.layout_id,)
     return (
-        f'{{"id": {t.id}, "dtype": "{t.dtype.value}", "shape": {_write(shape)}, "stride": {_write(strides)}, '
+        f'{{"id": {t.id}, "dtype": "{t.dtype.value}", "shape": {_value_text(shape)}, "stride": {_value_text(strides)}, '
         f'"layout_type": "{t.layout_type.value}", "property_type": "{t.property_type.value}"}}'
     )

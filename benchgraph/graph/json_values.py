@@ -87,7 +87,7 @@ def _values(text: str) -> object:
 
 
 def parse(text: str) -> object:
-    """The values; `inf` and `nan` may be unquoted, as the library prints them. Raises ParseError, with line and column."""
+    """The values; the bare words `inf` and `nan`, which the library prints, are numbers. Raises ParseError, with line and column."""
     if not text.strip():
         raise ParseError("the file is empty", fix="a graph has at least one op")
     try:
