@@ -50,19 +50,19 @@ def share_of_threads(jobs: int) -> int:
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[FinishedCase]:
     """Run the problems in so many processes; yields each result as it arrives. No process outlives the iterator."""
     memory = _memory(bench)
-    crew = _WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
-    starved = list[Problem]()
+    pool = _WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
+    out_of_memory = list[Problem]()
     try:
-        for problem, done in crew.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):
+        for problem, done in pool.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):
             if done.case.result.no_memory and jobs > 1:
-                starved.append(problem)
+                out_of_memory.append(problem)
             else:
                 yield done
-        crew.dismiss()
-        for _, done in crew.run(starved, 1, memory):
+        pool.dismiss()
+        for _, done in pool.run(out_of_memory, 1, memory):
             yield done
     finally:
-        crew.dismiss()
+        pool.dismiss()
 
 
 def _memory(bench: Bench) -> int | None:

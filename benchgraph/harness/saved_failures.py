@@ -8,7 +8,7 @@
     outputs.npz      what the library made of them,
     expected.npz     and the reference
 
-Arrays are named by tensor, and hold its elements: floats of less than 32 bits as f32, s4 and u4 as bytes.
+Arrays are named by tensor, and hold its elements: bf16 and f8 as f32, s4 and u4 as bytes.
 """
 
 from __future__ import annotations

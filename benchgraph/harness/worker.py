@@ -61,7 +61,7 @@ class Task:
     memory: int | None
 
 
-# ---- the parent's end ------------------------------------------------------------------------------------------------
+# ---- in the parent ---------------------------------------------------------------------------------------------------
 
 
 class Worker(Child):
@@ -77,7 +77,7 @@ class Worker(Child):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can get another case, according to its last message."""
+        """Whether it can get another case: no end of the process has been noticed yet."""
         return self._process.returncode is None
 
     def give(self, problem: Problem, memory: int | None) -> None:
@@ -104,10 +104,10 @@ class Worker(Child):
         """The result of its case when `receive` raised ChildLost; None if it died of another case before this one began."""
         if self.has_served and not self._began:
             return None
-        memory = lost.signal == signal.SIGKILL
-        why = "; the system may have run out of memory" if memory else ""
+        was_killed = lost.signal == signal.SIGKILL
+        why = "; the system may have run out of memory" if was_killed else ""
         when = "" if self._began else " before the case began"
-        return self._failed(f"the worker process {lost}{why}{when}", no_memory=memory)
+        return self._failed(f"the worker process {lost}{why}{when}", no_memory=was_killed)
 
     def expire(self) -> CaseResult:
         """The result of its case when the deadline has passed."""
@@ -152,7 +152,7 @@ def _timeout_s(problem: Problem) -> float:
     return TIMEOUT_S if given is None else given
 
 
-# ---- the process's end -----------------------------------------------------------------------------------------------
+# ---- in the worker ---------------------------------------------------------------------------------------------------
 
 
 def main(pipe: int, parent: int) -> None:
