@@ -65,10 +65,10 @@ class Region:
     ) -> None:
         """coords: of a region that is one point, where the caller's loops do not follow the axes; all spans are points then.
 
-        inner: the axis of the innermost loop, by default the last; another one must be reduced, or all ops `covers_all_axes`
-        (loop_order.py). collapsed: groups of axes that the loop of the last of them runs over; the others' spans are points.
-        contiguous: kept axes up to `inner` that temporaries of reductions and of `private` values store as one contiguous dim.
-        private: values that nothing outside of the region reads. most_instructions: the cost up to which later phases recompute them.
+        inner: the axis of the innermost loop, by default the last; another one must be reduced, or `covers_all_axes`
+        (loop_order.py) must hold. collapsed: groups of axes that are one loop each, that of the group's last axis; the spans of its other
+        axes are points. contiguous: kept axes up to `inner` that temporaries of reductions and of `private` values store as one contiguous
+        dim. private: values that nothing outside of the region reads. most_instructions: the cost up to which later phases recompute them.
         """
         self.storage, self.domain, self.spans = storage, domain, spans
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
@@ -141,7 +141,7 @@ class Region:
         return tuple(Coord(ZERO) if axis is None else self.coords[axis] for axis in axes)
 
     def _put(self, phase: int, axes: Axes, stmt: Stmt) -> None:
-        """Per element if the result varies along a reduced axis (without reductions, along the last one)."""
+        """Per element if the result varies along a reduced axis (without reductions, along the innermost one)."""
         varying = {a for a in axes if a is not None}
         if not varying and phase == 0 and not self.domain.reduced:
             self.before.append(stmt)
@@ -203,10 +203,12 @@ class Region:
         self._phase(phase).per_element.append(Store(acc, index, binary(form.op, Load(acc, index), value)))
 
     def _accumulator(self, out: int, at: Coords, dtype: DType, *, continues: bool) -> Element:
-        """The result itself if it has this dtype, is stored in rows and begins here; else a temporary."""
+        """The result itself if it has this dtype, is row-major, continues no earlier region, and is private or does not have several
+        contiguous axes; else a temporary."""
         v = self.storage.g.value(out)
         is_contiguous = self._has_contiguous_axes(out)
-        is_indirect = is_contiguous and len(self.contiguous) > 1  # later passes understand the one index of a temporary better
+        # The index of `out` is then made of quotients of the collapsed loop's variable; that of a temporary is the variable.
+        is_indirect = is_contiguous and len(self.contiguous) > 1
         if not continues and v.dtype is dtype and is_row_major(self.storage.g, out) and (out in self.private or not is_indirect):
             return self.storage.element(out, at)
         if is_contiguous:
