@@ -18,8 +18,7 @@ from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.library.remote import Buffer, Remote, buffer_for
 from benchgraph.onednn.client import Process
 from benchgraph.onednn.primitives import in_numpy
-from benchgraph.onednn.primitives.messages import Border, Built, Program
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import Border, Built, Program, ProgramStep
 from benchgraph.onednn.primitives.step import Step, view
 from benchgraph.partition.ir import Partition
 
@@ -39,7 +38,7 @@ class Compiled:
     partition: Partition
     step: Step
     kept: frozenset[int]
-    items: tuple[Item, ...] = ()
+    items: tuple[ProgramStep, ...] = ()
     built: Built | None = None
     remote: Remote | None = None
 
@@ -62,9 +61,9 @@ class Compiled:
 
 
 def program(
-    items: Sequence[Item], inputs: Sequence[LogicalTensor], outputs: Sequence[LogicalTensor], between: Sequence[LogicalTensor] = ()
+    items: Sequence[ProgramStep], inputs: Sequence[LogicalTensor], outputs: Sequence[LogicalTensor], between: Sequence[LogicalTensor] = ()
 ) -> Program:
-    """Items between plain tensors. between: the tensors that pass from one to another."""
+    """Steps between plain tensors. between: the tensors that pass from one to another."""
     ins = tuple(Border(t.id, view(t), is_constant=t.is_constant) for t in inputs)
     outs = tuple(Border(t.id, view(t), is_output=True) for t in outputs)
     return Program((*ins, *outs), tuple(items), tuple((t.id, view(t)) for t in between))

@@ -192,7 +192,7 @@ class Alias:
     dst: Operand
 
 
-Step: TypeAlias = Primitive | Alias
+ProgramStep: TypeAlias = Primitive | Alias
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Program:
     """between: the values between steps, as they are when they are plain; temporaries are described by the operand that makes them."""
 
     borders: tuple[Border, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     between: tuple[tuple[int, View], ...] = ()
 
 

@@ -18,7 +18,7 @@ from benchgraph.onednn.primitives.families import (
     resampling,
     softmax,
 )
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ProgramStep
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target
 from benchgraph.onednn.table import DTYPES
 from benchgraph.ops import OPS
@@ -31,7 +31,7 @@ class Family:
     """
 
     name: str
-    encode: Callable[[Step, Target], tuple[Item, ...]]
+    encode: Callable[[Step, Target], tuple[ProgramStep, ...]]
     takes_post_ops: bool = False
     takes_copies: bool = False
 
@@ -85,7 +85,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def encode(step: Step, target: Target) -> tuple[Item, ...]:
+def encode(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     """The primitives of a step. Raises NoPrimitive, which says why there are none."""
     family = FAMILIES.get(step.anchor.kind)
     if family is None:

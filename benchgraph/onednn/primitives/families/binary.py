@@ -9,8 +9,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DST, SRC, SRC_1, SRC_2
 from benchgraph.onednn.primitives.families.eltwise import FORWARD
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, Argument, Call, Int, Md, Operand, Primitive, View
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, Argument, Call, Int, Md, Operand, Primitive, ProgramStep, View
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, broadcast, operand, view
 from benchgraph.ops import spec
 from benchgraph.ops.spatial import beside_channel
@@ -22,11 +21,11 @@ SELECT = 0x1FFFC
 ALGS = {"Add": ADD, "Multiply": _MUL, "Maximum": _MAX, "Minimum": _MIN, "Divide": _DIV, "Subtract": _SUB, "GreaterEqual": _GE}
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     return (_binary(step.anchor, ALGS[step.anchor.kind], target),)
 
 
-def squared_difference(step: Step, target: Target) -> tuple[Item, ...]:
+def squared_difference(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     p = _binary(step.anchor, _SUB, target)
     return (replace(p, attrs=replace(p.attrs, post_ops=(FORWARD["Square"](NO_ATTRS),))),)
 
@@ -48,7 +47,7 @@ def _primitive(alg: int, inputs: tuple[Operand, ...], dst: LogicalTensor, target
     return Primitive("binary", call, inputs, (operand(DST, dst, is_free=True),), target.attributes)
 
 
-def select(step: Step, target: Target) -> tuple[Item, ...]:
+def select(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, dst = step.anchor, step.anchor.outputs[0]
     cond, yes, no = op.inputs
     rank = len(dst.known_shape)
@@ -70,7 +69,7 @@ def bias_view(op: Op, bias: LogicalTensor) -> View:
     return View((1,) * before + v.dims + (1,) * after, (1,) * before + v.strides + (1,) * after, v.dtype, None)
 
 
-def bias_add(step: Step, target: Target) -> tuple[Item, ...]:
+def bias_add(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, bias = op.inputs
     return (_primitive(ADD, (operand(SRC, src), operand(SRC_1, bias, bias_view(op, bias))), op.outputs[0], target),)

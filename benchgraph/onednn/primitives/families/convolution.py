@@ -11,8 +11,21 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import BIAS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, INFERENCE, SRC, TRAINING, WEIGHTS
 from benchgraph.onednn.primitives.families import fused
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, NOTHING, Argument, Call, DimList, Int, Md, Operand, Primitive, View
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import (
+    ATTR,
+    ENGINE,
+    HINT,
+    NOTHING,
+    Argument,
+    Call,
+    DimList,
+    Int,
+    Md,
+    Operand,
+    Primitive,
+    ProgramStep,
+    View,
+)
 from benchgraph.onednn.primitives.step import Step, Target, operand, permuted, view
 from benchgraph.ops.convolution.problem import has_kernel_last
 from benchgraph.ops.spatial import Windows, channel_axis, spatial_axes, spatial_dims, windows
@@ -70,7 +83,7 @@ def _data(op: Op, arg: int, t: LogicalTensor) -> Operand:
     return operand(arg, t, permuted(t, channel_first(op, t)), is_free=True)
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, sort = step.anchor, _sort(step.anchor)
     src, weights = (step.stored(t) for t in op.inputs[:2])
     v = _weights(op, weights)
@@ -94,7 +107,7 @@ def forward(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive(sort, call, tuple(inputs), (dst,), attributes.attributes, chooses_borders=True),)
 
 
-def backward_data(step: Step, target: Target) -> tuple[Item, ...]:
+def backward_data(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, sort = step.anchor, _sort(step.anchor)
     diff_dst, weights, diff_src = op.inputs[0], op.inputs[1], op.outputs[0]
     window = _window(op, diff_src, weights, diff_dst)
@@ -117,7 +130,7 @@ def _hint(sort: str, src: int, weights: int, dst: int, window: tuple[Argument, .
     return Call(f"dnnl_{sort}_forward_primitive_desc_create", (ENGINE, Int(TRAINING), Int(_DIRECT[sort]), *data, *window, ATTR))
 
 
-def backward_weights(step: Step, target: Target) -> tuple[Item, ...]:
+def backward_weights(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, sort = step.anchor, _sort(step.anchor)
     src, diff_dst, diff_weights = op.inputs[0], op.inputs[1], op.outputs[0]
     window = _window(op, src, diff_weights, diff_dst)

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from benchgraph.core.attrs import Attrs
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DIFF_DST, DIFF_SRC, DST, INFERENCE, SRC, TRAINING
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, Eltwise, Int, Md, Primitive, Real
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, Eltwise, Int, Md, Primitive, ProgramStep, Real
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, operand
 
 _RELU, _TANH, _ELU, _SQUARE, _ABS, _SQRT, _LINEAR, _SOFT_RELU, _HARD_SIGMOID, _LOGISTIC, _EXP = range(0x20, 0x2B)
@@ -60,7 +59,7 @@ def function_of(op: Op) -> Eltwise:
     return FORWARD[op.kind](op.full_attrs)
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, f = step.anchor, function_of(step.anchor)
     call = Call("dnnl_eltwise_forward_primitive_desc_create", _forward_arguments(INFERENCE, f, SRC, DST))
     return (Primitive("eltwise", call, (operand(SRC, op.inputs[0]),), (operand(DST, op.outputs[0], is_free=True),), target.attributes),)
@@ -70,7 +69,7 @@ def _forward_arguments(prop: int, f: Eltwise, src: int, dst: int) -> tuple[Argum
     return ENGINE, Int(prop), Int(f.alg), Md(src), Md(dst), Real(f.alpha), Real(f.beta), ATTR
 
 
-def backward(step: Step, target: Target) -> tuple[Item, ...]:
+def backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     """diff_src from diff_dst and src, or dst for use_dst."""
     op = step.anchor
     attrs = op.full_attrs

@@ -20,7 +20,10 @@ from benchgraph.ops import spec
 
 @dataclass
 class Fused:
-    """What the ops around a product became. inputs: further operands."""
+    """What the ops around a product became.
+
+    inputs: further operands. sums_another_dtype: whether a Sum reads dst's memory in another dtype.
+    """
 
     attributes: Attributes
     inputs: list[Operand] = field(default_factory=list)
@@ -42,8 +45,9 @@ def attributes(
     shape: Shape | None = None,
     weights_shift: int = 0,
 ) -> Fused:
-    """order: of dst's dims for the primitive; shape: its dims if they are others. channel: the axis of the graph's weights with the output
-    channels; output_channel: the dims of the primitive's. weights_shift: what is subtracted from the weights before.
+    """order: dst's dims in the order of the primitive's. shape: the primitive's dims of dst where they are not the graph's. channel: the
+    axis of output channels in the graph's weights; output_channel: the dims of them in the primitive's weights. weights_shift: what is
+    subtracted from the weights before.
 
     Raises NoPrimitive for what attributes cannot say.
     """
@@ -118,7 +122,7 @@ def _shifted(zero_points: tuple[Factors, ...], shift: int) -> tuple[Factors, ...
 
 
 def _bias(made: Fused, bias: LogicalTensor, layout: _Layout, anchor: Op) -> None:
-    """A bias argument: as long as there are channels; a matmul's has dst's dims."""
+    """The bias as an argument: one element for each channel; for a matmul with as many dims as dst."""
     if anchor.kind != "MatMul":
         made.inputs.append(operand(BIAS, bias, view(bias)))
     else:
@@ -144,11 +148,13 @@ def _append(made: Fused, step: Step, layout: _Layout) -> None:
             _sum(made, step, op, others[0], layout)
         elif selects(op):
             condition, _, other = op.inputs
-            if condition.known_shape != step.dst.known_shape:  # 3.13 accepts some that broadcast, behind another post-op, and errs
+            # oneDNN 3.13 accepts some conditions that broadcast behind another post-op, and computes wrong results.
+            if condition.known_shape != step.dst.known_shape:
                 raise NoPrimitive("a condition that broadcasts")
             _binary(made, SELECT, operand(0, other, layout.view(other)), operand(0, condition, layout.view(condition)))
         elif op.kind in ALGS:
-            is_whole = others[0].known_shape == step.dst.known_shape  # it then may lie as dst does, whatever that is
+            # An operand of dst's shape may have the layout that the primitive chooses for dst.
+            is_whole = others[0].known_shape == step.dst.known_shape
             _binary(made, ALGS[op.kind], operand(0, others[0], layout.view(others[0]), is_free=is_whole))
         else:
             _binary(made, ADD, operand(0, others[0], layout.bias(op, others[0])))
@@ -174,7 +180,7 @@ def _sum(made: Fused, step: Step, op: Op, other: LogicalTensor, layout: _Layout)
         or stored.known_shape != step.dst.known_shape
         or stored.dtype.bits != step.dst.dtype.bits
     ):
-        raise NoPrimitive("what is added is dequantised, and does not lie as dst does")
+        raise NoPrimitive("a dequantised operand that is not added, or has another shape or size of elements than dst")
     (dequantise,) = (c for c in step.folded[other.id] if _is_quantisation(c))
     (scales,), zero_points = factors(dequantise, DST)
     if scales.mask:

@@ -12,15 +12,14 @@ from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import BIAS, DST, SRC, WEIGHTS
 from benchgraph.onednn.primitives.families import fused
 from benchgraph.onednn.primitives.families.movement import REORDER
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, NOTHING, Call, Factors, Md, Operand, Primitive, View
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, NOTHING, Call, Factors, Md, Operand, Primitive, ProgramStep, View
 from benchgraph.onednn.primitives.step import Step, Target, is_dense, operand, permuted, temporary, view, with_leading
 from benchgraph.onednn.table import DTYPES
 
 _TO_S8 = 128
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, weights = (step.stored(t) for t in op.inputs[:2])
     rows = _shared_rows(step, src, weights)
@@ -38,7 +37,7 @@ def forward(step: Step, target: Target) -> tuple[Item, ...]:
     is_shifted = weights.dtype is DType.u8 and not target.multiplies_u8
     attributes = fused.attributes(step, target, None, channel, (len(shape) - 1,), shape, weights_shift=_TO_S8 if is_shifted else 0)
     second = operand(WEIGHTS, weights, weights_view, is_free=weights.is_constant)
-    shift: tuple[Item, ...] = ()
+    shift: tuple[ProgramStep, ...] = ()
     if is_shifted:
         signed = replace(view(weights), dtype=DTYPES["s8"].code)
         shifted = replace(target.attributes, zero_points=(Factors(SRC, 0, (_TO_S8,)),))

@@ -7,14 +7,13 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import ATTR_SCALES, ATTR_ZERO_POINTS, DST, MULTIPLE_SRC, SRC
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, Alias, Call, Factors, Int, Md, Mds, Primitive
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, Alias, Call, Factors, Int, Md, Mds, Primitive, ProgramStep
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, is_dense, operand, permuted, view
 
 REORDER = Call("dnnl_reorder_primitive_desc_create", (Md(SRC), ENGINE, Md(DST), ENGINE, ATTR))
 
 
-def copies(step: Step, target: Target) -> tuple[Item, ...]:
+def copies(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     """A copy, cast, quantisation or transposition, and the copies, casts and the quantisation behind it, as one reorder.
 
     Dequantize: dst = (src - zero point) * scale. Quantize: dst = round(src / scale) + zero point.
@@ -52,7 +51,7 @@ def factors(op: Op, arg: int, dim: int | None = None) -> tuple[tuple[Factors, ..
     return (Factors(arg, mask, scales),), found
 
 
-def scaled_at_runtime(step: Step, target: Target) -> tuple[Item, ...]:
+def scaled_at_runtime(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     """DynamicQuantize, DynamicDequantize: scales and zero points are operands."""
     op = step.anchor
     src, scales, *zero_points = op.inputs
@@ -71,14 +70,14 @@ def scaled_at_runtime(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive("reorder", REORDER, (operand(SRC, src), *given), (operand(DST, op.outputs[0]),), attributes),)
 
 
-def reshape(step: Step, target: Target) -> tuple[Item, ...]:
+def reshape(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     src, dst = step.anchor.inputs[0], step.anchor.outputs[0]
     if not (is_dense(src) and is_dense(dst)):
         raise NoPrimitive("src or dst is not dense")
     return (Alias(operand(SRC, src), operand(DST, dst)),)
 
 
-def concat(step: Step, target: Target) -> tuple[Item, ...]:
+def concat(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     inputs = tuple(operand(MULTIPLE_SRC + n, t) for n, t in enumerate(op.inputs))
     axis = op.full_attrs.integer("axis") % len(op.outputs[0].known_shape)

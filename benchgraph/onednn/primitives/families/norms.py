@@ -42,11 +42,11 @@ from benchgraph.onednn.primitives.messages import (
     Mds,
     Operand,
     Primitive,
+    ProgramStep,
     Real,
     RealList,
     View,
 )
-from benchgraph.onednn.primitives.messages import Step as Item
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, made, operand, permuted, reshaped, temporary, view
 
 _RMS_SINCE = (3, 11)
@@ -71,7 +71,7 @@ def _vectors(*given: tuple[int, LogicalTensor | None]) -> tuple[Operand, ...]:
 # ---- batch normalisation ---------------------------------------------------------------------------------------------
 
 
-def batch_inference(step: Step, target: Target) -> tuple[Item, ...]:
+def batch_inference(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, gamma, beta, mean, variance = op.inputs
     flags = USE_GLOBAL_STATS | USE_SCALE | USE_SHIFT
@@ -88,7 +88,7 @@ def _free(op: Op, arg: int) -> Operand:
     return replace(_data(op, arg, op.outputs[0]), is_free=True)
 
 
-def batch_training(step: Step, target: Target) -> tuple[Item, ...]:
+def batch_training(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     """The batch's statistics are the primitive's; the running ones are weighted sums."""
     op = step.anchor
     src, mean, variance, *affine = op.inputs
@@ -109,7 +109,7 @@ def _running(old: LogicalTensor, batch: LogicalTensor, new: LogicalTensor, momen
     return Primitive("sum", call, _vectors(*zip(args, (old, batch), strict=True)), _vectors((DST, new)), target.attributes)
 
 
-def batch_backward(step: Step, target: Target) -> tuple[Item, ...]:
+def batch_backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, diff_dst, mean, variance, *gamma = op.inputs
     epsilon, flags = Real(op.full_attrs.real("epsilon")), Int(USE_SCALE | USE_SHIFT if gamma else 0)
@@ -162,7 +162,7 @@ def _row_data(op: Op, arg: int, t: LogicalTensor) -> Operand:
     return operand(arg, t, view(t) if shape is None else reshaped(t, shape))
 
 
-def layer(step: Step, target: Target) -> tuple[Item, ...]:
+def layer(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, *affine = op.inputs
     _, outer = _rows(op)
@@ -181,7 +181,7 @@ def _statistic(t: LogicalTensor, outer: Shape) -> View:
     return view(t) if t.known_shape == outer else reshaped(t, outer)
 
 
-def rms(step: Step, target: Target) -> tuple[Item, ...]:
+def rms(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     if target.version < _RMS_SINCE:
         raise NoPrimitive("layer normalisation by the root mean square needs oneDNN 3.11")
     op = step.anchor
@@ -194,7 +194,7 @@ def rms(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive("layer normalization", call, inputs, (dst,), target.attributes),)
 
 
-def layer_backward(step: Step, target: Target) -> tuple[Item, ...]:
+def layer_backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, diff_dst, mean, variance, *affine = op.inputs
     _, outer = _rows(op)
@@ -214,7 +214,7 @@ def layer_backward(step: Step, target: Target) -> tuple[Item, ...]:
     )
 
 
-def group(step: Step, target: Target) -> tuple[Item, ...]:
+def group(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, *affine = op.inputs
     attrs, statistics = op.full_attrs, op.outputs[1:]

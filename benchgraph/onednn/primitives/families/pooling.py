@@ -6,8 +6,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DIFF_DST, DIFF_SRC, DST, INFERENCE, SRC, TRAINING
 from benchgraph.onednn.primitives.families.convolution import channel_first, right_pads
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, DimList, Int, Md, Operand, Primitive
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, DimList, Int, Md, Operand, Primitive, ProgramStep
 from benchgraph.onednn.primitives.step import Step, Target, operand, permuted, temporary
 from benchgraph.ops.spatial import spatial_dims, windows
 
@@ -31,7 +30,7 @@ def _forward(prop: int, alg: int, src: int, dst: int, window: tuple[Argument, ..
     return Call("dnnl_pooling_forward_primitive_desc_create", (ENGINE, Int(prop), Int(alg), Md(src), Md(dst), *window, ATTR))
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, dst = op.inputs[0], op.outputs[0]
     call = _forward(INFERENCE, _alg(op), SRC, DST, _window(op, src, dst))
@@ -40,7 +39,7 @@ def forward(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive("pooling", call, inputs, outputs, target.attributes),)
 
 
-def backward(step: Step, target: Target) -> tuple[Item, ...]:
+def backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     """The gradient of a maximum needs to know where it was: the forward primitive is executed before, for its workspace."""
     op = step.anchor
     alg, diff_src = _alg(op), op.outputs[0]
@@ -48,7 +47,7 @@ def backward(step: Step, target: Target) -> tuple[Item, ...]:
     window = _window(op, diff_src, diff_dst)
     order = channel_first(op, diff_src)
     workspace = temporary(op, 0)
-    items = list[Item]()
+    items = list[ProgramStep]()
     if alg == _MAX:
         src = operand(SRC, op.inputs[0], permuted(op.inputs[0], order))
         dst = Operand(DST, temporary(op, 1), permuted(diff_dst, order))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DIFF_DST, DIFF_SRC, DIFF_WEIGHTS, DST, INFERENCE, SRC, TRAINING, WEIGHTS
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, Int, Md, Primitive, View
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, Int, Md, Primitive, ProgramStep, View
 from benchgraph.onednn.primitives.step import Step, Target, operand, permuted, view
 from benchgraph.ops.elementwise.prelu import aligned
 from benchgraph.ops.spatial import channel_axis
@@ -36,7 +35,7 @@ def _forward(prop: int, dst: int) -> Call:
     return Call("dnnl_prelu_forward_primitive_desc_create", arguments)
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, slope = op.inputs
     inputs = operand(SRC, src, permuted(src, _order(op))), operand(WEIGHTS, slope, _slope(op, slope))
@@ -44,7 +43,7 @@ def forward(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive("prelu", _forward(INFERENCE, DST), inputs, (dst,), target.attributes),)
 
 
-def backward(step: Step, target: Target) -> tuple[Item, ...]:
+def backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, order = step.anchor, _order(step.anchor)
     src, slope, diff_dst = op.inputs
     arguments = ENGINE, Md(SRC), Md(WEIGHTS), Md(DIFF_SRC), Md(DIFF_WEIGHTS), Md(DIFF_DST), HINT, ATTR

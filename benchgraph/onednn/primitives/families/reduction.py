@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DST, SRC
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, Call, Int, Md, Primitive, Real, View
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, Call, Int, Md, Primitive, ProgramStep, Real, View
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, operand, view
 from benchgraph.ops.spatial import all_but_channel
 
@@ -23,15 +22,15 @@ ALGS = {  # with the exponent p
 }
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     if len(op.inputs) > 1:
-        raise NoPrimitive("its axes are known at run time alone")
+        raise NoPrimitive("its axes are known only at run time")
     rank = len(op.inputs[0].known_shape)
     return (_reduction(op, frozenset(axis % rank for axis in op.full_attrs.integers("axes")), *ALGS[op.kind], target),)
 
 
-def bias_gradient(step: Step, target: Target) -> tuple[Item, ...]:
+def bias_gradient(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     axes = all_but_channel(op.full_attrs, len(op.inputs[0].known_shape))
     return (_reduction(op, frozenset(axes), _SUM, 0.0, target),)

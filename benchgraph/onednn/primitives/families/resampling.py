@@ -5,8 +5,7 @@ from __future__ import annotations
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DIFF_DST, DIFF_SRC, DST, INFERENCE, SRC, TRAINING
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, NOTHING, Argument, Call, Int, Md, Primitive, View
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, NOTHING, Argument, Call, Int, Md, Primitive, ProgramStep, View
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, operand, permuted
 from benchgraph.ops.spatial import channel_axis, spatial_axes
 
@@ -30,7 +29,7 @@ def _forward(prop: int, alg: int, src: int, dst: int) -> Call:
     return Call("dnnl_resampling_forward_primitive_desc_create", arguments)
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     src, dst = op.inputs[0], op.outputs[0]
     call = _forward(INFERENCE, _alg(op), SRC, DST)
@@ -38,7 +37,7 @@ def forward(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive("resampling", call, (operand(SRC, src, _data(op, src)),), outputs, target.attributes),)
 
 
-def backward(step: Step, target: Target) -> tuple[Item, ...]:
+def backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op, alg = step.anchor, _alg(step.anchor)
     diff_dst, diff_src = op.inputs[1], op.outputs[0]
     arguments = ENGINE, Int(alg), NOTHING, Md(DIFF_SRC), Md(DIFF_DST), HINT, ATTR

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from benchgraph.graph.ir import Op
 from benchgraph.onednn.primitives.capi import DIFF_DST, DIFF_SRC, DST, INFERENCE, SRC, TRAINING
-from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, Int, Md, Primitive
-from benchgraph.onednn.primitives.messages import Step as Item
+from benchgraph.onednn.primitives.messages import ATTR, ENGINE, HINT, Argument, Call, Int, Md, Primitive, ProgramStep
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target, operand
 
 _ACCURATE, _LOG = 0x30000, 0x30001
@@ -27,7 +26,7 @@ def _axis(op: Op) -> int:
     return op.full_attrs.integer("axis") % max(len(op.outputs[0].known_shape), 1)
 
 
-def forward(step: Step, target: Target) -> tuple[Item, ...]:
+def forward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     if len(op.outputs) > 1:
         raise NoPrimitive("the softmax primitive does not return statistics")
@@ -35,7 +34,7 @@ def forward(step: Step, target: Target) -> tuple[Item, ...]:
     return (Primitive("softmax", call, (operand(SRC, op.inputs[0]),), (operand(DST, op.outputs[0], is_free=True),), target.attributes),)
 
 
-def backward(step: Step, target: Target) -> tuple[Item, ...]:
+def backward(step: Step, target: Target) -> tuple[ProgramStep, ...]:
     op = step.anchor
     diff_dst, dst = op.inputs
     alg, axis = _alg(op), _axis(op)
