@@ -1,7 +1,8 @@
 """The op table: one row (spec.OpSpec) per op kind.
 
-Passes, partition rules and comparisons do not select ops by kind; they ask rows for properties. Kinds are named where ops are translated
-(torch/, onednn/table.py), where a pass builds ops (gir/build.py), and in graphs (End).
+Passes, partition rules and comparisons do not select ops by kind; they ask rows for properties. Only copies and conversions of the
+compiler's own (CONVERT, RECENTRE) are recognised by kind. Kinds are named where ops are translated (torch/, onednn/), where a pass builds
+ops (gir/build.py), and in graphs (End).
 
 spec/             what a row is: schema, semantics, testing, lowering
 
@@ -21,7 +22,7 @@ concat.py         Concat
 gen_index.py      GenIndex
 dropout.py        Dropout
 structural.py     End, Wildcard
-internal.py       _Pad, _Crop, _Flip, _Unfold: ops of the compiler's own
+internal.py       _Pad, _Crop, _Flip, _Unfold: the layout ops among the compiler's own ops (INTERNAL lists all of these)
 
 What rows share, with the part of a row that needs it:
 
@@ -35,8 +36,8 @@ fill_rules/       testing: benchdnn's rules for the data of inputs, mostly integ
 fills.py          testing: real-valued data of samples
 laws.py           testing: laws that several ops obey
 formulas.py       lowering: f32 expressions
-steps.py          lowering: what many decompositions do
-unit_steps.py     lowering: which dim of one tensor advances by one with a dim of the other
+steps.py          lowering: decompositions: a value in another shape or dtype, a reduction, a chain of binary ops
+unit_steps.py     lowering: which dims keep unit stride through a layout op
 heads.py          lowering: the heads of attention, merged in one axis or split
 """
 

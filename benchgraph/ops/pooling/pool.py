@@ -128,7 +128,7 @@ def _reference_max(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
 # ---- lowerings -------------------------------------------------------------------------------------------------------
 
 
-def under(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
+def element_of_tap(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     """The element of the first input that a tap of a window reads."""
     shape = call.ins[0].shape
     w, position, conditions = pool_windows(call.attrs, shape), list(at), list[Expr]()
@@ -266,7 +266,8 @@ def _avg(exclude_pad: bool, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
 
 
 def fill_apart(call: Call, port: int, rng: np.random.Generator) -> Array:
-    """Floats uniform in [-2, 2), and up to 4096 of them at least 2**-10 apart: ties of the largest element are rare."""
+    """Floats uniform in [-2, 2). In tensors of at most 4096 elements they are at least 2**-10 apart before they are rounded to the dtype,
+    so that the largest element has no ties in f32."""
     t = call.ins[port]
     if not 0 < t.elements <= 4096:
         return fills.PLAIN(call, port, rng)
@@ -283,7 +284,7 @@ SPECS = (
             _averaged,
             infer=infer,
             flops=lambda call: (volume(call) + 1) * call.outs[0].elements,
-            threshold=lambda call: sqrt(volume(call)) + 4,  # a sum's walk, as for ReduceSum
+            threshold=lambda call: sqrt(volume(call)) + 4,  # the random walk of a sum, as for ReduceSum
         ),
         Testing(
             fill=pointwise.pool(signed=False),
@@ -299,7 +300,7 @@ SPECS = (
                 kernel,
                 BinOp.add,
                 0.0,
-                under,
+                element_of_tap,
                 finish=lambda call, at, total: binary(BinOp.mul, total, reciprocal(call, call.ins[0].shape, at)),
                 padding=lambda call: 0.0,
             ),
@@ -317,6 +318,6 @@ SPECS = (
             fills_quantised=True,
             zero_limit=lambda call: 0.99,
         ),
-        Lowering(Role.anchor, form=Window(kernel, BinOp.maximum, -inf, under, padding=lambda call: -inf)),
+        Lowering(Role.anchor, form=Window(kernel, BinOp.maximum, -inf, element_of_tap, padding=lambda call: -inf)),
     ),
 )

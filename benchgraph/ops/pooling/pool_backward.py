@@ -147,15 +147,16 @@ def _number(call: Call, tap: Indices) -> Expr:
 
 
 def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
-    """The number of the tap, if it reads the largest element and that is more than minus infinity, the padding's value."""
-    under, largest = pool.under(call, at, tap, src), src(LARGEST, at)
+    """The number of the tap, if it reads the largest element and that is more than minus infinity, the padding's value;
+    else infinity, the neutral element of the minimum."""
+    read, largest = pool.element_of_tap(call, at, tap, src), src(LARGEST, at)
     more = select(binary(BinOp.gt, largest, f32(-inf)), largest, f32(nan))  # NaN equals nothing
-    is_largest = binary(BinOp.or_, binary(BinOp.eq, under.value, more), binary(BinOp.ne, under.value, under.value))
-    return Tap(select(is_largest, _number(call, tap), f32(inf)), under.conditions)
+    is_largest = binary(BinOp.or_, binary(BinOp.eq, read.value, more), binary(BinOp.ne, read.value, read.value))
+    return Tap(select(is_largest, _number(call, tap), f32(inf)), read.conditions)
 
 
 def _or_first(call: Call, at: Indices, number: Expr) -> Expr:
-    """The number of that tap; if there is none, all elements are minus infinity: then of the first tap that reads an element."""
+    """The result of _first_largest; where it found no tap, all elements are minus infinity, and the first tap that reads one is meant."""
     w, first = pool_windows(call.attrs, call.ins[SRC].shape), list[Expr]()
     for d, axis in enumerate(spatial_axes(call.attrs, len(at))):
         lacking = binary(BinOp.max, sub(w.pads_begin[d], mul(at[axis], w.strides[d])), index(0))
@@ -299,7 +300,7 @@ SPECS = (
                 0.0,
                 _share_of_largest,
                 prologue=(
-                    (DIFF_DST, Window(kernel, BinOp.maximum, -inf, pool.under, padding=lambda call: -inf)),
+                    (DIFF_DST, Window(kernel, BinOp.maximum, -inf, pool.element_of_tap, padding=lambda call: -inf)),
                     (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, _or_first, padding=lambda call: -inf)),
                 ),
             ),

@@ -16,7 +16,7 @@ from benchgraph.core.tensor import Shape, TensorType
 Array: TypeAlias = NDArray[np.generic]
 Types: TypeAlias = tuple[TensorType, ...]
 Declared: TypeAlias = tuple[DType, Shape | None]  # dtype and shape of a tensor before shapes are inferred
-F = (DType.f32, DType.bf16, DType.f16)  # graph-api.md section 1.0: the float types most ops take
+F = (DType.f32, DType.bf16, DType.f16)  # the float types that most ops take (oneDNN Graph's operation reference)
 TO_BF16 = frozenset({"bf16", "any"})  # math modes that let f32 operands be rounded to bf16, see `Semantics.follows_fpmath`
 
 

@@ -17,7 +17,7 @@ Reference: TypeAlias = Callable[[Call, tuple[Array, ...]], tuple[Array, ...]]
 
 
 class Computes(Enum):
-    """The function of an op, for matching attention, gated perceptrons, and softmax written out in simple ops."""
+    """The function of an op, for matching attention, gated MLPs, and softmax written out in simple ops."""
 
     matmul = "matmul"
     sum = "sum"
@@ -34,7 +34,8 @@ class Computes(Enum):
 class Semantics:
     """What is left out is as in most rows: exact, and no algebraic facts."""
 
-    # infer(attrs, ins): the shapes of all outputs of the schema (a call may have fewer); () where nothing follows. Raises InvalidShape
+    # infer(attrs, ins): the shapes of all outputs of the schema (a call may have fewer); () where the inputs' shapes do not determine
+    # them. Raises InvalidShape
     infer: Infer
     reference: Reference  # float64 to float64 (integers and booleans keep their dtype), rounded only where the op itself rounds
     flops: Callable[[Call], int]  # floating-point operations
@@ -52,7 +53,7 @@ class Semantics:
     is_commutative: bool = False
     is_homogeneous: bool = False  # scaling the first operand by a positive number scales dst, up to rounding, if both are floats
     lower_bound: float | None = None  # dst = max(src, this number)
-    # monotonicity: for each operand 1 if dst increases with it, -1 if dst decreases (False < True), 0 if only its shape matters; an op that
-    # depends on the element's position increases with that. (): unknown
+    # monotonicity: for each operand 1 if dst increases with it, -1 if dst decreases (False < True), 0 if only its shape matters; where
+    # dst also depends on the position of the element (GenIndex), it increases with the position. (): unknown
     monotonicity: tuple[int, ...] = ()
     zero_border: Callable[[Attrs], Border] | None = None  # the border of dst that holds only zeros
