@@ -10,16 +10,16 @@ from benchgraph.ops.spec import Role
 
 
 def blocked_tensors(graph: Graph) -> frozenset[int]:
-    """The tensors whose readers are all products, directly or after pointwise ops.
+    """The tensors whose readers are all products, directly or after pointwise ops, and which the graph does not name as outputs.
 
     A tensor without readers has unknown ones; if a layout op makes it, the user is preparing an operand of a product.
     """
-    named = frozenset(graph.output_ports or ())
+    graph_outputs = frozenset(graph.output_ports or ())
     ids = set[int]()
     for op in reversed(graph.order):
         for t in op.outputs:
             readers = graph.consumers.get(t.id)
-            if readers and t.id not in named and all(_reads_blocks(reader, t.id, ids) for reader in readers):
+            if readers and t.id not in graph_outputs and all(_reads_blocks(reader, t.id, ids) for reader in readers):
                 ids.add(t.id)
     unread = (id for id in graph.producers if not graph.consumers.get(id))
     return frozenset(ids.union(id for id in unread if spec(graph.producers[id].kind).lowering.role is Role.layout_op))

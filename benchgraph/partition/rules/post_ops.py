@@ -2,7 +2,8 @@
 
     [Dequantize ─► TypeCast]  ─►  MatMul  ─►  [BiasAdd]  ─►  [pointwise]*  ─►  [TypeCast]  ─►  [Quantize]
 
-The strong baseline (graph-api.md, S3-22): softmax, layout ops and the next anchor are partitions of their own.
+The strong baseline of the Graph Compiler paper (docs/architecture.md, Baselines are partition policies): softmax, layout ops and the next
+anchor are partitions of their own.
 """
 
 from __future__ import annotations
