@@ -14,8 +14,8 @@ from benchgraph.reference.compare import Comparison, compare
 from benchgraph.reference.evaluate import InF32, evaluate, narrow_between
 from benchgraph.reference.rounding_noise import RoundingNoise
 
-# Runs with noise. Every second one misses what depends on the sign of one error; the first two find most ties. To limit the time
-# for a wrong result of a large graph, at most so many elements are computed, which takes some seconds.
+# Runs with noise. A run misses with probability 1/2 what depends on the sign of one error; the first two find most ties. To limit the
+# time for a wrong result of a large graph, about so many elements are computed, which takes some seconds, but by two runs at least.
 LEAST_RUNS, MOST_RUNS, ELEMENTS = 2, 32, 1 << 27
 # The share of points (at least one) that noise may excuse. Every 25th product of scales like 0.12 is a tie; bugs affect more points.
 FEW = 1 / 16

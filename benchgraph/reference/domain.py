@@ -17,7 +17,8 @@ from benchgraph.reference.real_values import real_values
 def domain(graph: Graph, seed: int) -> dict[int, Array]:
     """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
 
-    Each tensor depends only on the seed and its id, except that weights of a deep graph are scaled. Padding between strides is 0.
+    Each tensor depends only on the seed and its id, except that weights of a deep graph are scaled. Elements of the buffer that the strides
+    skip are 0.
     """
     made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
     if not is_deep(graph):
