@@ -232,7 +232,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         axes.set_ylim(y - 0.6, -0.8)
         axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
         axes.tick_params(axis="y", length=0)
-        axes.set_xlim(*_range(ratios))
+        axes.set_xlim(*_linear_limits(ratios))
         axes.set_xlabel(f"time / {names[0]}")
         axes.grid(visible=True, axis="x")
         _legend(axes, wide)
@@ -250,7 +250,7 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
         axes.axhline(1.0, color=MUTED, linewidth=1.2)
         axes.set_xlabel("cases, each series by itself, from the smallest ratio to the largest")
         axes.set_ylabel(f"time / {names[0]}")
-        axes.set_ylim(*_decades(ratios))
+        axes.set_ylim(*_log_limits(ratios))
         axes.grid(visible=True, axis="y")
         _plain(axes.yaxis, LogLocator(subs=(1, 2, 5)))
         _legend(axes, wide)
@@ -258,14 +258,15 @@ def _ratios(run: Run, timed: Sequence[Case]) -> Chart:
     return _chart("ratios", "Ratios", description, note, bars if few else curve, height)
 
 
-def _range(ratios: Sequence[_Ratio]) -> tuple[float, float]:
-    """With margins beside the bars."""
+def _linear_limits(ratios: Sequence[_Ratio]) -> tuple[float, float]:
+    """The limits of a linear axis, with margins beside the bars."""
     left, right = _limits(ratios, lambda low, high: (low - max(high - low, 0.2), high + max(high - low, 0.2)))
     air = 0.05 * max(right - left, 0.2)
     return max(left - air, 0.0), right + air
 
 
-def _decades(ratios: Sequence[_Ratio]) -> tuple[float, float]:
+def _log_limits(ratios: Sequence[_Ratio]) -> tuple[float, float]:
+    """The limits of a logarithmic axis."""
     left, right = _limits(ratios, lambda low, high: (low / max(high / low, 1.2), high * max(high / low, 1.2)))
     return left / 1.05, right * 1.05
 

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from benchgraph.present.page.charts import LABELLED, Chart, _colour, _decades, _marker, _range, _Ratio, ceilings, charts, rate
+from benchgraph.present.page.charts import LABELLED, Chart, _colour, _linear_limits, _log_limits, _marker, _Ratio, ceilings, charts, rate
 from benchgraph.present.page.partition_bar import Segment
 from benchgraph.present.page.view import view
 from benchgraph.results.result import ResultSet
@@ -123,7 +123,7 @@ def test_wide_intervals_do_not_flatten_the_bars() -> None:
 @pytest.mark.parametrize("value", [0.6, 1.0, 1.49])
 def test_a_ratio_without_an_interval_is_drawn_from_1(value: float) -> None:
     found = [_Ratio(None, 1, value, value, value)]  # type: ignore[arg-type]
-    for low, high in (_range(found), _decades(found)):
+    for low, high in (_linear_limits(found), _log_limits(found)):
         assert low < min(value, 1.0)
         assert high > max(value, 1.0)
 
