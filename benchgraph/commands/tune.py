@@ -1,4 +1,7 @@
-"""`benchgraph tune`: --store, --rounds, --choices and --output are its own options, all others select cases as in a run."""
+"""`benchgraph tune`: measures the legal choices of template parameters for single products (tune/), and stores the best.
+
+--store, --rounds, --choices and --output are its own options, all others select cases as in a run.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
     texts = list[str]()
 
     def tell(text: Callable[[int], str]) -> None:
-        """text: by width; a file has no limit."""
+        """text: makes the text for a width; the file gets it unwrapped."""
         texts.append(text(WIDE))
         say(text(columns()))
 
@@ -101,7 +104,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
                 outcomes.append(outcome)
                 tell(partial(line, outcome))
                 step()
-    finally:  # findings are stored even if an error or Ctrl-C ends the run
+    finally:  # the line about stored findings appears even if an error or Ctrl-C ends the run
         if request.store and outcomes:
             tell(partial(stored, request.store, n_stored, outcomes))
     if outcomes:
@@ -126,7 +129,10 @@ def _check(request: Request, problems: tuple[Problem, ...]) -> None:
 
 
 def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
-    """Measures the schedule's choice for a case of one product against all others. Raises Unimplemented for other cases."""
+    """Measures the schedule's choice for a case of one product against all other legal ones, or --choices of them.
+
+    Raises Unimplemented for other cases.
+    """
     graph = problem.graph()
     (contender,) = contenders_of(problem, bench)
     parts = partition_graph(problem, graph, contender.library, contender.spec)
