@@ -1,4 +1,4 @@
-"""Real graphs, read in place, through the whole command (S2-14): the Graph Compiler paper's workloads, and oneDNN's own inputs."""
+"""Real graphs, read in place, through the whole command: the Graph Compiler paper's workloads, and oneDNN's own inputs."""
 
 from __future__ import annotations
 

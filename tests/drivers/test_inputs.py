@@ -86,7 +86,7 @@ def test_a_driver_that_cannot_express_a_case_says_so() -> None:
 
 
 def test_the_papers_single_products_are_80() -> None:
-    """8 layers at 5 batch sizes in 2 dtypes, each with the work of its layer; see S3-20 of the requirements."""
+    """8 layers at 5 batch sizes in 2 dtypes, each with the work of its layer."""
     found = problems(data_dir("inputs") / "matmul" / "perf_matmul_paper")
     shapes = {(p.knobs.mb, p.knobs.case, str(p.knobs.dt)) for p in found}
     assert len(found) == len(shapes) == 80

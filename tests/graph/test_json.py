@@ -209,7 +209,7 @@ def test_save_and_load_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_corpus_loads_and_writes_back_to_the_same_graph(folder: str) -> None:
-    """S2-13: every dump of oneDNN's own tests."""
+    """Every dump of oneDNN's own tests."""
     if not (SHARED / "corpus").is_dir():
         pytest.skip("the corpus is not here")
     paths = corpus_files(folder)

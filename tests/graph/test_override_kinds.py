@@ -45,7 +45,7 @@ SCALED = graph(
 
 
 def test_the_families_are_benchdnns() -> None:
-    """benchdnn's driver classes: reference/benchdnn.md section 1.5."""
+    """The classes of ops that benchdnn's graph driver distinguishes (oneDNN, tests/benchdnn/graph)."""
     families = {f: sorted(k for k, row in OPS.items() if row.schema.family == f) for f in ("binary", "eltwise")}
     assert families["binary"] == [
         *("Add", "BiasAdd", "BiasAddBackward", "Divide", "GreaterEqual", "Maximum", "Minimum", "Multiply", "Select", "Subtract"),

@@ -34,7 +34,7 @@ T = LogicalTensor(0, DType.f32, (2, 3))
 DST = LogicalTensor(1, DType.f32, (2, 3))
 ENGINE = Engine()
 
-# graph-api.md section 2.1: the enums, oneDNN's names
+# The enums, with oneDNN's names
 ENUMS = {
     LayoutType: "undef any strided opaque",
     PropertyType: "undef variable constant host_scalar",
@@ -193,7 +193,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_a_graph_starts_with_the_librarys_math_mode_and_tells_it_to_its_partitions() -> None:
-    """S4-6."""
     g = Graph()
     assert g.get_fpmath_mode() == (FpmathMode.strict, False)
     g.set_fpmath_mode(FpmathMode.bf16, apply_to_int=True)

@@ -1,4 +1,4 @@
-"""The cache of constant tensors (S2-6, 2.5): partitions that compute the same from the same weight buffers share the result."""
+"""The cache of constant tensors: partitions that compute the same from the same weight buffers share the result."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_the_code_of_the_readme_runs() -> None:
 
 
 def test_the_pages_convolution_is_right(names: dict[str, Any]) -> None:
-    """S2-1: the RFC's example, 8x3x227x227 by 96x3x11x11 in steps of 4, then ReLU."""
+    """The RFC's example, 8x3x227x227 by 96x3x11x11 in steps of 4, then ReLU."""
     src, weights, bias = (names["arrays"][i] for i in range(3))
     windows = np.lib.stride_tricks.sliding_window_view(src, (11, 11), axis=(2, 3))[:, :, ::4, ::4]
     want = np.maximum(np.tensordot(windows, weights, axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2) + bias.reshape(1, -1, 1, 1), 0)

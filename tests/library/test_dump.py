@@ -77,7 +77,7 @@ def execute(partitions: tuple[Partition, ...], data: dict[int, NDArray[np.generi
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("policy", [Policy.fusion, Policy.debug])
 def test_a_dumped_graph_is_the_same_graph(name: str, policy: Policy, directory: Path) -> None:
-    """S2-13: dump, load, the same partitions and the same results."""
+    """Dump, load, the same partitions and the same results."""
     source = api.infer_shapes(api.load(data_dir("inputs") / "graph" / f"{name}.json"))
     g = built(source)
     set_dump_mode(GraphDumpMode.graph)
@@ -137,7 +137,6 @@ def test_a_compiled_partition_is_dumped_with_its_shapes(directory: Path) -> None
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_dump_is_a_case_of_the_graph_driver(name: str, directory: Path) -> None:
-    """S2-13."""
     source = api.load(data_dir("inputs") / "graph" / f"{name}.json")
     set_dump_mode(BOTH)
     for p in built(source).get_partitions(Policy.post_ops):

@@ -29,7 +29,7 @@ def ones(shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("strides", [None, (9, 1), (13, 1), (1, 5), (1, 8)])
 def test_the_queried_size_suffices_and_nothing_beyond_it_is_touched(strides: tuple[int, ...] | None) -> None:
-    """S0-15: memory of exactly get_mem_size bytes between guards; row-major, padded and transposed outputs."""
+    """Memory of exactly get_mem_size bytes between guards; row-major, padded and transposed outputs."""
     engine = Engine()
     (partition,) = built([MATMUL.described, RELU.described]).get_partitions()
     dst = LogicalTensor(3, f32, None if strides is None else (5, 9), strides)
@@ -46,7 +46,7 @@ def test_the_queried_size_suffices_and_nothing_beyond_it_is_touched(strides: tup
 
 
 def test_results_are_written_only_to_the_users_memory() -> None:
-    """S0-16: the tensor's array is the user's, before and after, and it holds the result."""
+    """The tensor's array is the user's, before and after, and it holds the result."""
     engine = Engine()
     (partition,) = built([MATMUL.described, RELU.described]).get_partitions()
     compiled = partition.compile([SRC, WEI], [DST], engine)
@@ -60,7 +60,7 @@ def test_results_are_written_only_to_the_users_memory() -> None:
 
 
 def test_a_second_compilation_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S0-20: the compiler is not even asked, and so the second time costs what a look-up costs; the code serves any iteration."""
+    """The compiler is not even asked, and so the second time costs what a look-up costs; the code serves any iteration."""
     ops = [Op(501, "MatMul", inputs=[SRC, WEI], outputs=[ACC]), Op(502, "ReLU", inputs=[ACC], outputs=[DST])]
     engine = Engine()
     first, second = (built([op.described for op in ops]).get_partitions()[0] for _ in range(2))
@@ -77,7 +77,7 @@ def test_a_second_compilation_compiles_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_objects_are_shared_and_live_as_long_as_they_are_needed() -> None:
-    """S0-21: names may go; an engine stays while a tensor or a compiled partition needs it, and goes with the last."""
+    """Names may go; an engine stays while a tensor or a compiled partition needs it, and goes with the last."""
 
     class Counting(Engine):
         """An engine that can be watched."""
@@ -102,7 +102,6 @@ def test_objects_are_shared_and_live_as_long_as_they_are_needed() -> None:
 
 
 def test_logical_tensors_are_copied_like_numbers_and_ops_shared() -> None:
-    """S0-21."""
     op = Op(1, "ReLU", inputs=[SRC])
     assert copy.copy(SRC) == copy.deepcopy(SRC) == SRC
     same = op
@@ -113,7 +112,7 @@ def test_logical_tensors_are_copied_like_numbers_and_ops_shared() -> None:
 @pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("kind", ["SoftMax", "ReLU", "MatMul"])
 def test_an_opaque_activation_needs_no_reorder_by_the_user(kind: str) -> None:
-    """S2-5: a product leaves its result in blocks; whatever op comes next, its partition takes them, or row-major memory, as they are."""
+    """A product leaves its result in blocks; whatever op comes next, its partition takes them, or row-major memory, as they are."""
     src, wei, mid = LogicalTensor(0, f32, (24, 96)), LogicalTensor(1, f32, (96, 128)), LogicalTensor(2, f32, (24, 128))
     w2, dst = LogicalTensor(4, f32, (128, 8)), LogicalTensor(3, f32)
     products = Op(0, "MatMul", inputs=[src, wei], outputs=[mid]), Op(1, "MatMul", inputs=[mid, w2], outputs=[dst])
@@ -148,7 +147,7 @@ CONV = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "dilations"
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_conv_relu_conv_end_to_end_in_any_order_of_adding(order: tuple[int, ...]) -> None:
-    """S2-1: two convolutions with a ReLU between them."""
+    """Two convolutions with a ReLU between them."""
     x, w0, w1 = LogicalTensor(0, f32, (2, 3, 8, 8)), LogicalTensor(1, f32, (4, 3, 3, 3)), LogicalTensor(2, f32, (4, 4, 3, 3))
     a, b, y = (LogicalTensor(i, f32) for i in (3, 4, 5))
     formats = {"data_format": "NCX", "weights_format": "OIX"}
@@ -173,7 +172,7 @@ def conv(x: NDArray, w: NDArray) -> NDArray:
 @pytest.mark.parametrize("data_format", ["NCX", "NXC"])
 @pytest.mark.parametrize("weights_format", ["OIX", "XIO"])
 def test_attributes_define_the_meaning_of_dims(data_format: str, weights_format: str) -> None:
-    """S2-3: a logical tensor has no format tag; the same convolution in four pairs of formats."""
+    """A logical tensor has no format tag; the same convolution in four pairs of formats."""
     rng = np.random.default_rng(1)
     x, w = rng.random((2, 3, 7, 6), np.float32), rng.random((5, 3, 3, 3), np.float32) - np.float32(0.5)
     want = conv(x, w)
@@ -189,7 +188,7 @@ def test_attributes_define_the_meaning_of_dims(data_format: str, weights_format:
 
 @pytest.mark.parametrize(("auto_pad", "begin", "end"), [("SAME_UPPER", 0, 1), ("SAME_LOWER", 1, 0), ("VALID", 0, 0)])
 def test_auto_pad_is_computed_by_the_library(auto_pad: str, begin: int, end: int) -> None:
-    """S2-9: what a primitive would want as numbers; the pads given are then ignored."""
+    """What a primitive would want as numbers; the pads given are then ignored."""
     rng = np.random.default_rng(2)
     x, w = rng.random((1, 2, 6, 6), np.float32), rng.random((3, 2, 2, 2), np.float32)
     src, wei = LogicalTensor(0, f32, x.shape), LogicalTensor(1, f32, w.shape, property_type=PropertyType.constant)
@@ -203,7 +202,7 @@ def test_auto_pad_is_computed_by_the_library(auto_pad: str, begin: int, end: int
 
 
 def test_a_graph_is_thrown_away_after_partitioning() -> None:
-    """S0-21: nothing of the library needs it any more."""
+    """Nothing of the library needs it any more."""
     g = Graph()
     g.add_op(MATMUL)
     g.finalize()

@@ -1,4 +1,4 @@
-"""A framework in small hands parts of its graph to the library (S2-12), the way MXNet, PyTorch and the like do.
+"""A framework in small hands parts of its graph to the library, the way MXNet, PyTorch and the like do.
 
 Its graph is a list of nodes that it can run itself with numpy. A pass offers every node it has a counterpart for, and the others as
 Wildcard, asks for partitions, and puts one custom node in the place of each supported one. The custom node compiles when it first meets a
@@ -115,7 +115,7 @@ def data(rows: int) -> dict[str, Array]:
 
 
 def test_the_rewritten_graph_computes_the_same() -> None:
-    """S2-12, S2-1: op replacement, kernels compiled at run time, once per set of shapes."""
+    """Op replacement, kernels compiled at run time, once per set of shapes."""
     rewritten = offload(MODEL, {"w0", "w1", "b1"}, Engine())
     assert [node.op.partition("_")[0] for node in rewritten] == ["onednn", "sort", "onednn"]
     for rows in (4, 9, 4):
@@ -127,7 +127,7 @@ def test_the_rewritten_graph_computes_the_same() -> None:
 
 @pytest.mark.parametrize("unknown", ["dense", "relu", "softmax"])
 def test_a_framework_that_knows_fewer_counterparts_gets_the_same_numbers(unknown: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S2-12: what the library is not told of stays with the framework."""
+    """What the library is not told of stays with the framework."""
     monkeypatch.delitem(COUNTERPART, unknown)
     rewritten = offload(MODEL, set(), Engine())
     assert any(node.op == unknown for node in rewritten)

@@ -36,7 +36,7 @@ def square(seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("policy", [Policy.fusion, Policy.debug])
 def test_one_producer_and_many_consumers(policy: Policy) -> None:
-    """S0-2: a diamond, connected by tensor ids alone, whatever order the ops come in."""
+    """A diamond, connected by tensor ids alone, whatever order the ops come in."""
     ops = (op(3, "Add", [C, D], [E]), op(2, "Exp", [B], [D]), op(1, "ReLU", [B], [C]), op(0, "MatMul", [A, A], [B]))
     x = square(1)
     got = execute(built(ops).get_partitions(policy), {0: x})[4]
@@ -44,13 +44,11 @@ def test_one_producer_and_many_consumers(policy: Policy) -> None:
 
 
 def test_two_producers_of_a_tensor_are_refused() -> None:
-    """S0-2."""
     with pytest.raises(InvalidGraph, match="op 1: Exp: ops 0 and 1 both produce tensor 1; give each output its own tensor id"):
         built((op(0, "ReLU", [A], [B]), op(1, "Exp", [A], [B])))
 
 
 def test_op_ids_and_tensor_ids_are_different_worlds() -> None:
-    """S0-2."""
     assert cut(op(0, "ReLU", [A], [B]), op(1, "Exp", [B], [C])) == [(0, 1)]
 
 
@@ -69,7 +67,7 @@ def test_op_ids_and_tensor_ids_are_different_worlds() -> None:
     ],
 )
 def test_logical_tensors_of_one_id_must_be_identical(other: LogicalTensor, is_alike: bool) -> None:
-    """S0-4: in dims, dtype, layout and property; strides that are not given are row-major, a property that is not given is variable."""
+    """In dims, dtype, layout and property; strides that are not given are row-major, a property that is not given is variable."""
     g = Graph()
     g.add_op(op(0, "ReLU", [A], [B]))
     g.add_op(op(1, "TypeCast" if other.dtype is DType.bf16 else "Exp", [other], [C]))
@@ -86,7 +84,7 @@ def test_logical_tensors_of_one_id_must_be_identical(other: LogicalTensor, is_al
 
 
 def test_a_path_through_a_wildcard_keeps_its_ends_apart() -> None:
-    """S0-6: fused, the two would wait for the Wildcard between them, which waits for one of them."""
+    """Fused, the two would wait for the Wildcard between them, which waits for one of them."""
     product = op(0, "MatMul", [A, A], [B])
     detour, joined = op(1, "Wildcard", [B], [C]), op(2, "Add", [B, C], [D])
     assert cut(product, detour, joined) == [(0,), (1,), (2,)]
@@ -96,7 +94,7 @@ def test_a_path_through_a_wildcard_keeps_its_ends_apart() -> None:
 
 @pytest.mark.parametrize("ends", [0, 1, 2])
 def test_end_makes_a_tensor_leave_the_graph(ends: int) -> None:
-    """S0-7: MatMul -> ReLU with End on the product, and with a second End on the result: both values come out."""
+    """MatMul -> ReLU with End on the product, and with a second End on the result: both values come out."""
     ops = [op(0, "MatMul", [A, A], [B]), op(1, "ReLU", [B], [C]), op(2, "End", [B], []), op(3, "End", [C], [])][: 2 + ends]
     partitions = built(ops).get_partitions()
     shown = {t.id for p in partitions for t in p.output_ports}
@@ -110,7 +108,7 @@ def test_end_makes_a_tensor_leave_the_graph(ends: int) -> None:
 
 @pytest.mark.parametrize("kind", ["Wildcard", "End"])
 def test_uncomputable_ops_are_partitions_of_their_own(kind: str) -> None:
-    """S0-9: it says so, and cannot be compiled."""
+    """It says so, and cannot be compiled."""
     outs = [C] if kind == "Wildcard" else []
     first, second = sorted(built((op(0, "MatMul", [A, A], [B]), op(1, kind, [B], outs))).get_partitions(), key=lambda p: p.ops)
     assert (first.ops, first.is_supported, second.ops, second.is_supported) == ((0,), True, (1,), False)
@@ -127,7 +125,7 @@ CASES = ("attention", "quantised_mlp", "pattern/mlp_residual", "pattern/two_isla
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("policy", Policy)
 def test_ports_are_enough_to_wire_any_partitions_together(name: str, policy: Policy) -> None:
-    """S0-10: an executor that knows nothing but port ids computes what the reference computes."""
+    """An executor that knows nothing but port ids computes what the reference computes."""
     source = api.infer_shapes(api.load(data_dir("inputs") / "graph" / f"{name}.json"))
     data: Arrays = fill(source, seed=4)
     want, live = evaluate(source, data), execute(built(source).get_partitions(policy), data)
@@ -136,7 +134,7 @@ def test_ports_are_enough_to_wire_any_partitions_together(name: str, policy: Pol
 
 
 def test_only_ports_are_shown() -> None:
-    """S4-4: MatMul + bias + ReLU + MatMul: four tensors come in, one goes out, three stay inside."""
+    """MatMul + bias + ReLU + MatMul: four tensors come in, one goes out, three stay inside."""
     w, bias, w2 = (LogicalTensor(10 + i, f32, shape) for i, shape in enumerate([(6, 6), (6,), (6, 6)]))
     ops = (op(0, "MatMul", [A, w], [B]), op(1, "Add", [B, bias], [C]), op(2, "ReLU", [C], [D]), op(3, "MatMul", [D, w2], [E]))
     (partition,) = built(ops).get_partitions()
@@ -150,7 +148,6 @@ def test_only_ports_are_shown() -> None:
 
 @pytest.mark.parametrize("engine_kind", ["cpu", "gpu"])
 def test_partitions_inherit_the_graphs_engine_kind_and_math_mode(engine_kind: str) -> None:
-    """S4-1, S4-6."""
     g = Graph(engine_kind, FpmathMode.tf32)
     assert g.add_op(op(0, "ReLU", [A], [B])) is Status.success
     g.finalize()
@@ -162,7 +159,7 @@ def test_partitions_inherit_the_graphs_engine_kind_and_math_mode(engine_kind: st
 
 
 def test_new_patterns_need_no_new_user_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S2-2: a library that knew only single ops, and one that fuses: the same program, the same numbers, other partitions."""
+    """A library that knew only single ops, and one that fuses: the same program, the same numbers, other partitions."""
     ops = (op(0, "MatMul", [A, A], [B]), op(1, "ReLU", [B], [C]), op(2, "SoftMax", [C], [D], axis=-1))
     data: Arrays = {0: square(3)}
     new = built(ops).get_partitions()
@@ -175,7 +172,7 @@ def test_new_patterns_need_no_new_user_code(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_composite_op_is_spelled_out_and_fused() -> None:
-    """S2-9: channel shuffle is Reshape, Transpose, Reshape, and one partition."""
+    """Channel shuffle is Reshape, Transpose, Reshape, and one partition."""
     x = LogicalTensor(0, f32, (2, 6, 4, 4))
     cut_up, turned, y = LogicalTensor(1, f32, (2, 3, 2, 4, 4)), LogicalTensor(2, f32, (2, 2, 3, 4, 4)), LogicalTensor(3, f32, (2, 6, 4, 4))
     ops = (
@@ -190,7 +187,7 @@ def test_a_composite_op_is_spelled_out_and_fused() -> None:
 
 
 def test_int8_comes_in_by_quantize_and_dequantize_with_zero_points() -> None:
-    """S2-9: no op takes int8 by itself; a product between Dequantize and Quantize is one partition."""
+    """No op takes int8 by itself; a product between Dequantize and Quantize is one partition."""
     s8 = DType.s8
     xq, wq, yq = LogicalTensor(0, DType.u8, (4, 8)), LogicalTensor(1, s8, (8, 5)), LogicalTensor(5, s8, (4, 5))
     x, w, y = LogicalTensor(2, f32, (4, 8)), LogicalTensor(3, f32, (8, 5)), LogicalTensor(4, f32, (4, 5))

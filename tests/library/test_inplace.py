@@ -1,4 +1,4 @@
-"""In-place port pairs (S0-18): results are right whether a reported pair is used or not."""
+"""In-place port pairs: results are right whether a reported pair is used or not."""
 
 from __future__ import annotations
 

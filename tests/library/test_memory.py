@@ -1,4 +1,4 @@
-"""Whose memory is used (S0-17): the engine's allocator provides outputs, constants and temporaries; a scratchpad the temporaries."""
+"""Whose memory is used: the engine's allocator provides outputs, constants and temporaries; a scratchpad the temporaries."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def expected(src: NDArray[np.float32]) -> NDArray[np.float32]:
     ids=["rank unknown", "dim unknown", "layout any", "all known"],
 )
 def test_an_output_without_memory_is_given_some_at_execution(open_dst: LogicalTensor) -> None:
-    """S0-17: its size need not be known before."""
+    """Its size need not be known before."""
     counting = Counting()
     engine = Engine(allocator=counting.allocator)
     dst, src = Tensor(open_dst, engine, None), data(16, 48)
@@ -123,7 +123,7 @@ def test_an_open_tensor_takes_no_array_and_an_input_needs_one() -> None:
 
 
 def test_everything_comes_from_the_allocator_and_goes_back() -> None:
-    """S0-21, oneDNN's mem_types: outputs live as long as their tensors, temporaries and constants as long as the compiled partition."""
+    """oneDNN's mem_types: outputs live as long as their tensors, temporaries and constants as long as the compiled partition."""
     counting = Counting()
     engine = Engine(allocator=counting.allocator)
     c, ins, dst = compiled(engine), inputs(engine, data(16, 48)), Tensor(DST, engine, None)

@@ -1,4 +1,4 @@
-"""Every misuse of the API in graph-api.md section 2: the status, and a message with place, error and remedy.
+"""Every misuse of the API: the status, and a message with place, error and remedy.
 
 A row is (where in section 2.2 or 2.3 it is said, the misuse, the error class, the beginning of the message).
 """
@@ -287,7 +287,7 @@ def test_misuse_is_refused_with_who_what_and_the_remedy(
 
 
 def test_statuses_belong_to_classes() -> None:
-    """S0-22: what is raised carries oneDNN's status, and each status that we can give has its class."""
+    """What is raised carries oneDNN's status, and each status that we can give has its class."""
     classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, BenchgraphError)]
     assert {c.status for c in classes} == set(Status) - {Status.success, Status.last_impl_reached, Status.not_required}
     assert errors.InvalidGraph("x").status is Status.invalid_graph
@@ -299,7 +299,6 @@ def test_statuses_belong_to_classes() -> None:
     ids=lambda op: str(op)[:20],
 )
 def test_add_op_returns_the_status_it_would_raise(op: Op) -> None:
-    """S0-3, S0-22."""
     first, second = graph(matmul()), graph(matmul())
     with pytest.raises(BenchgraphError) as raised:
         first.add_op(op)

@@ -1,4 +1,4 @@
-"""Opaque layouts (S0-13, S0-19, 2.3): chosen for outputs of layout `any`, read by the next partition as they are, converted by Reorder."""
+"""Opaque layouts: chosen for outputs of layout `any`, read by the next partition as they are, converted by Reorder."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def run_chain(policy: Policy, *, between: LayoutType) -> tuple[NDArray[np.generi
 @pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("policy", [Policy.post_ops, Policy.one_op_each])
 def test_a_chain_through_blocks_is_bit_equal_to_the_strided_one(policy: Policy) -> None:
-    """S0-13, S4-3: the first partition chooses, the second reads what it chose."""
+    """The first partition chooses, the second reads what it chose."""
     strided, _ = run_chain(policy, between=LayoutType.strided)
     blocked, between = run_chain(policy, between=LayoutType.any)
     np.testing.assert_array_equal(blocked, strided)
@@ -197,7 +197,7 @@ def reorder(src: LogicalTensor, dst: LogicalTensor) -> CompiledPartition:
 @pytest.mark.parametrize("to", LAYOUTS_OF_MID, ids=str)
 @pytest.mark.parametrize("of", LAYOUTS_OF_MID, ids=str)
 def test_reorder_converts_between_all_layouts(of: Layout | None, to: Layout | None) -> None:
-    """S0-13: strided and opaque both ways, padding included (48 does not divide 130)."""
+    """Strided and opaque both ways, padding included (48 does not divide 130)."""
     src, dst = tensor(0, 7, 130), tensor(1, 7, 130)
     src, dst = (t if layout is None else opaque(t, layout) for t, layout in ((src, of), (dst, to)))
     value = data(3, 7, 130)
@@ -219,7 +219,7 @@ def test_reorder_of_a_strided_tensor_with_gaps_into_blocks() -> None:
 @pytest.mark.parametrize("is_constant", [True, False])
 @pytest.mark.parametrize("n", [64, 100, 128, 200])
 def test_a_weight_prepacked_by_the_user_is_used_as_it_is(n: int, is_constant: bool) -> None:
-    """S0-19, S2-7: a Reorder to `any` gives the panels of the product; no packing at compile, init or execution, and equal results."""
+    """A Reorder to `any` gives the panels of the product; no packing at compile, init or execution, and equal results."""
     wei, dst = tensor(1, 96, n, constant=is_constant), tensor(3, 70, n)
     reordered = reorder(replace(wei, id=0), opened(wei))
     packed = replace(reordered.query_logical_tensor(1), property_type=wei.property_type)

@@ -75,7 +75,7 @@ def settled(op: Op, ins: list[LogicalTensor], outs: list[LogicalTensor]) -> tupl
 @pytest.mark.usefixtures("described")
 @pytest.mark.parametrize("row", ROWS, ids=[row.kind for row in ROWS])
 def test_unknown_ranks_and_dims_of_outputs_are_inferred(row: OpSpec) -> None:
-    """S0-12, S2-4: from the inputs' dims alone, for every sample."""
+    """From the inputs' dims alone, for every sample."""
     for sample in row.testing.samples:
         call = call_of(row.kind, sample)
         rng = np.random.default_rng(1)
@@ -92,7 +92,7 @@ def test_unknown_ranks_and_dims_of_outputs_are_inferred(row: OpSpec) -> None:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if not row.schema.shape_attr], ids=lambda row: row.kind)
 def test_a_wrong_dim_of_an_output_is_refused(row: OpSpec) -> None:
-    """S0-12. Not for ops that take their output's dims as told."""
+    """Not for ops that take their output's dims as told."""
     for sample in row.testing.samples:
         op = op_of(call_of(row.kind, sample), sample)
         shape = op.outputs[0].get_dims()
@@ -108,7 +108,7 @@ def test_a_wrong_dim_of_an_output_is_refused(row: OpSpec) -> None:
 @pytest.mark.usefixtures("described")
 @pytest.mark.parametrize("kind", TOLD)
 def test_dims_that_cannot_be_inferred_are_an_error_with_a_remedy(kind: str) -> None:
-    """S0-12, S4-2: the shape comes from the attribute, or from the output; told by neither, compile says so."""
+    """The shape comes from the attribute, or from the output; told by neither, compile says so."""
     row, sample = OPS[kind], OPS[kind].testing.samples[0]
     call = call_of(kind, sample)
     untold = op_of(call, replace(sample, attrs=sample.attrs.without(row.schema.shape_attr)))
@@ -120,7 +120,7 @@ def test_dims_that_cannot_be_inferred_are_an_error_with_a_remedy(kind: str) -> N
 
 
 def test_shapes_pass_from_op_to_op_inside_a_partition() -> None:
-    """S0-12: the shapes between the ops of a partition are nobody's business."""
+    """The shapes between the ops of a partition are nobody's business."""
     f32 = DType.f32
     ops = (
         api.Op(0, "MatMul", inputs=(LogicalTensor(0, f32), LogicalTensor(1, f32)), outputs=(LogicalTensor(2, f32),)),

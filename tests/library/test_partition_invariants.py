@@ -1,4 +1,4 @@
-"""What must hold for the partitions of any graph (graph-api.md section 2.4), on thousands of random ones, through the programming model."""
+"""What must hold for the partitions of any graph, on thousands of random ones, through the programming model."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def check_ports(ops: list[Op], p: Partition) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_partitions_of_random_graphs(block: int) -> None:
-    """S0-8: cover, order, no cycles, connected, convex, ports, policies, again the same; unsupported ops alone."""
+    """Cover, order, no cycles, connected, convex, ports, policies, again the same; unsupported ops alone."""
     fused = 0
     for seed in range(block * GRAPHS // 4, (block + 1) * GRAPHS // 4):
         ops = random_ops(Random(seed))
@@ -123,7 +123,7 @@ def test_partitions_of_random_graphs(block: int) -> None:
 
 
 def test_ids_are_unique_across_graphs_and_partitions_outlive_them() -> None:
-    """S0-8: nothing of a partition is lost with its graph."""
+    """Nothing of a partition is lost with its graph."""
     ops = random_ops(Random(7))
     graphs: list[Graph] = [built([op.described for op in ops]) for _ in range(3)]
     cuts = [g.get_partitions() for g in graphs]

@@ -48,7 +48,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_build_cut_compile_execute(data: tuple[np.ndarray, np.ndarray]) -> None:
-    """S2-1, S0-12, S0-15, S0-16: ops in any order, output shape inferred and queried, results in the user's memory."""
+    """Ops in any order, output shape inferred and queried, results in the user's memory."""
     (partition,) = finalized(RELU, MATMUL).get_partitions()
     engine = Engine()
     compiled = partition.compile([SRC, WEI], [DST], engine)
@@ -61,7 +61,7 @@ def test_build_cut_compile_execute(data: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 def test_add_op_verifies_the_schema() -> None:
-    """S0-3: an error, or its status."""
+    """An error, or its status."""
     bad = replace(MATMUL, attrs=Attrs(transpose=True))
     with pytest.raises(InvalidGraphOp, match=r"op 10: MatMul: .*'transpose'"):
         Graph().add_op(bad)
@@ -70,7 +70,6 @@ def test_add_op_verifies_the_schema() -> None:
 
 
 def test_a_taken_op_id_is_refused() -> None:
-    """S0-2."""
     g = Graph()
     g.add_op(MATMUL)
     with pytest.raises(InvalidGraphOp, match="op id 10 is taken by MatMul"):
@@ -78,14 +77,12 @@ def test_a_taken_op_id_is_refused() -> None:
 
 
 def test_tensors_of_one_id_must_be_alike() -> None:
-    """S0-4."""
     other = replace(ACC, shape=(1, 2))
     with pytest.raises(InvalidGraph, match=r"op 11: ReLU: tensor 2 is described as f32\[1,2\] here and as f32\[\*\] elsewhere"):
         finalized(MATMUL, replace(RELU, inputs=(other,)))
 
 
 def test_finalize_gates_both_ways() -> None:
-    """S0-5."""
     g = Graph()
     g.add_op(MATMUL)
     with pytest.raises(InvalidGraph, match="not finalized"):
@@ -97,14 +94,12 @@ def test_finalize_gates_both_ways() -> None:
 
 
 def test_partitioning_again_gives_the_same_and_another_policy_another() -> None:
-    """S2-2."""
     g = finalized(MATMUL, RELU)
     assert [p.ops for p in g.get_partitions()] == [p.ops for p in g.get_partitions()] == [(10, 11)]
     assert [p.ops for p in g.get_partitions(Policy.one_op_each)] == [(10,), (11,)]
 
 
 def test_an_unsupported_op_is_alone_and_cannot_be_compiled() -> None:
-    """S0-9."""
     (partition,) = finalized(Op(1, "Wildcard", inputs=(SRC,), outputs=(replace(DST, shape=(5, 16)),))).get_partitions()
     assert not partition.is_supported
     with pytest.raises(BenchgraphError) as raised:
@@ -114,7 +109,7 @@ def test_an_unsupported_op_is_alone_and_cannot_be_compiled() -> None:
 
 
 def test_shapes_may_come_at_compile() -> None:
-    """S0-1, S0-11: a graph built with unknown dims serves any shape."""
+    """A graph built with unknown dims serves any shape."""
     src, wei = LogicalTensor(0, DType.f32, (UNKNOWN_DIM, 16)), LogicalTensor(1, DType.f32)
     (partition,) = finalized(replace(MATMUL, inputs=(src, wei)), RELU).get_partitions()
     for m in (1, 7):
@@ -135,14 +130,12 @@ def test_shapes_may_come_at_compile() -> None:
     ],
 )
 def test_compile_refuses(inputs: list, outputs: list, error: type[BenchgraphError], says: str) -> None:
-    """S0-11, S4-2."""
     (partition,) = finalized(MATMUL, RELU).get_partitions()
     with pytest.raises(error, match=says):
         partition.compile(inputs, outputs, Engine())
 
 
 def test_execute_wants_the_order_of_compile(data: tuple[np.ndarray, np.ndarray]) -> None:
-    """S0-16."""
     (partition,) = finalized(MATMUL, RELU).get_partitions()
     engine = Engine()
     compiled = partition.compile([WEI, SRC], [DST], engine)
@@ -155,7 +148,6 @@ def test_execute_wants_the_order_of_compile(data: tuple[np.ndarray, np.ndarray])
 
 
 def test_memory_comes_from_the_engines_allocator_and_goes_back() -> None:
-    """S0-17, S0-21."""
     live: dict[int, ctypes.Array] = {}
 
     def malloc(size: int, alignment: int) -> int:
@@ -188,7 +180,6 @@ def test_a_host_scalar_is_copied() -> None:
 
 
 def test_eight_threads_share_a_compiled_partition(data: tuple[np.ndarray, np.ndarray]) -> None:
-    """S0-23."""
     (partition,) = finalized(MATMUL, RELU).get_partitions()
     engine = Engine()
     compiled = partition.compile([SRC, WEI], [DST], engine)
@@ -225,7 +216,6 @@ def nothing_compiled() -> None:
 
 
 def test_compiling_the_same_again_is_a_hit(nothing_compiled: None) -> None:
-    """S0-20, S2-6."""
     (first,), (second,) = finalized(MATMUL, RELU).get_partitions(), finalized(MATMUL, RELU).get_partitions()
     before = compiled_partitions.hits
     a = first.compile([SRC, WEI], [DST], Engine())
@@ -294,7 +284,7 @@ def test_the_math_mode_is_part_of_what_is_compiled(nothing_compiled: None) -> No
 
 
 def test_the_capacity_of_compiled_partitions_can_be_asked_and_set() -> None:
-    """S2-6: shrinking evicts; 0 clears and disables."""
+    """Shrinking evicts; 0 clears and disables."""
     before = get_compiled_partition_cache_capacity()
     (partition,) = finalized(MATMUL, RELU).get_partitions()
     try:

@@ -1,4 +1,4 @@
-"""User strides (S0-14): results are right for any strides, and padding bytes keep their values."""
+"""User strides: results are right for any strides, and padding bytes keep their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors: whose memory, the same memory (zero-copy, S2-10), and memory passed on."""
+"""Tensors: whose memory, the same memory (zero-copy), and memory passed on."""
 
 from __future__ import annotations
 
@@ -91,7 +91,6 @@ def test_execution_follows_an_exchanged_handle() -> None:
 
 
 def test_the_users_memory_is_never_freed_by_the_library() -> None:
-    """S4-5."""
     mine = np.arange(6, dtype=np.float32).reshape(2, 3)
     t = Tensor(T, Engine(), mine)
     t.set_data_handle(None)

@@ -83,7 +83,6 @@ def mlp() -> Iterator[Case]:
 @pytest.mark.parametrize("name", ["mlp", "attention", "quantised_mlp"])
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_pool_gets_the_work_and_the_results_are_the_same(name: str, threads: int) -> None:
-    """S2-10."""
     with override(threads=2):
         c, pool = case(name), Pool(threads)
         for _ in range(2):

@@ -66,7 +66,6 @@ def execute(compiled: CompiledPartition) -> None:
 
 
 def test_compilations_are_logged_with_hit_or_miss(lines: Lines) -> None:
-    """S2-11."""
     with override(verbose=("create",)):
         for _ in range(2):
             execute(partition().compile([SRC, WEI], [DST], ENGINE))
@@ -77,7 +76,6 @@ def test_compilations_are_logged_with_hit_or_miss(lines: Lines) -> None:
 
 
 def test_executions_are_logged_one_by_one(lines: Lines) -> None:
-    """S2-11."""
     with override(verbose=("exec",)):
         compiled = partition().compile([SRC, WEI], [DST], ENGINE)
         for _ in range(3):

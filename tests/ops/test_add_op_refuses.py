@@ -133,7 +133,6 @@ def test_what_the_schema_allows_is_added(row: OpSpec) -> None:
 
 @by_row(CASES)
 def test_add_op_names_the_op_the_mistake_and_the_remedy(mistake: Mistake) -> None:
-    """S0-3."""
     g = Graph()
     with pytest.raises(BenchgraphError) as raised:
         g.add_op(mistake.op)

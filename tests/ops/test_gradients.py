@@ -1,4 +1,4 @@
-"""Every backward op (S2-8) against numerical differentiation of its forward reference, from the table alone: a row that says whose
+"""Every backward op against numerical differentiation of its forward reference, from the table alone: a row that says whose
 gradient it is gets its tests here.
 
 Which tensor is which follows from the ports' names. `diff_x` is the gradient by the forward input x; an input named like a forward

@@ -10,7 +10,7 @@ from benchgraph.options.problem import Problem
 from benchgraph.present.perf_line import header, lines
 from benchgraph.results.result import CaseResult, PartitionTiming, PolicyTiming, Result, Status, Timing
 
-# reference/benchdnn.md section 4
+# the fields of benchdnn's --perf-template (oneDNN, tests/benchdnn/doc/knobs_common.md)
 BENCHDNN = (
     "time clocks freq bw flops ops ibytes obytes iobytes ctime cptime cpdtime prb desc driver engine idx impl name mb attr axis cfg alg "
     "dir dt sdt ddt bia_dt tag stag dtag wtag stat_tag group flags prop activation direction ctx-init ctx-exe"
