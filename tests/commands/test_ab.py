@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import benchgraph
 from benchgraph.cli import main
+from benchgraph.core.config import override
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.case import run_all
@@ -244,6 +245,13 @@ def test_words_that_cannot_be_followed_are_refused(ran: Ran, tmp_path: Path, wor
     assert done.exit_code == 2, done.output
     assert says in done.stderr
     assert not ran.calls
+
+
+def test_a_variable_that_names_no_library_is_named() -> None:
+    with override(onednn="/nosuch"):
+        done = CliRunner().invoke(main, ["ab", "onednn", "onednn", *CASES])
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("benchgraph: ab: onednn: BENCHGRAPH_ONEDNN: there is no file /nosuch; "), done.stderr
 
 
 def test_a_checkout_against_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,10 @@ def _side(command: str, word: str, label: str, bench: Bench) -> Side:
             return Side(name.label, str(replace(name, place=str(source.folder))), given, source.version)
         return Side(name.label, str(name), given, bench.library(str(name)).version)
     except BenchgraphError as bad:
-        raise UsageError(bad.what, where=f"{command}: {word}", fix=bad.fix) from bad
+        where = f"{command}: {word}"
+        if bad.where and not bad.where.startswith("--library="):  # the user wrote no such option; a variable or a file is news
+            where = f"{where}: {bad.where}"
+        raise UsageError(bad.what, where=where, fix=bad.fix) from bad
 
 
 def policies(settings: Globals, old: Side, new: Side) -> tuple[Policies, ...]:
