@@ -28,6 +28,7 @@ from benchgraph.options.batch import tokenize
 from benchgraph.options.parsers import shell_word
 from benchgraph.present.logged_times import NO_REPLAY, Replay, logged_times
 from benchgraph.present.progress import progress_line
+from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import parse, unwritable, write
 
 OPTIONS = ("-o", "--output", "--replay")
@@ -43,13 +44,16 @@ class Request:
     replay: str = ""
 
 
-def run(given: Sequence[str]) -> str:
-    """Write the folder. Returns the summary. Raises UsageError for words, BenchgraphError for files that cannot be read or written."""
+def run(given: Sequence[str]) -> tuple[str, ExitCode]:
+    """Write the folder. Returns the summary and the exit code: 1 for a log without a case.
+
+    Raises UsageError for words, BenchgraphError for files that cannot be read or written.
+    """
     request = read(given)
-    return _model(request) if request.file.suffix == MODEL else _log(request)
+    return (_model(request), ExitCode.ok) if request.file.suffix == MODEL else _log(request)
 
 
-def _log(request: Request) -> str:
+def _log(request: Request) -> tuple[str, ExitCode]:
     with progress_line():
         log = read_log(request.file)
         replay = _replay(request.replay) if request.replay else NO_REPLAY
@@ -60,7 +64,9 @@ def _log(request: Request) -> str:
             _copy(case.file, request.folder)
     write(str(request.folder / BATCH), batch_file(request.file.name, log, cases))
     write(str(request.folder / TIMES), logged_times(log, cases, replay) + "\n")
-    return "\n\n".join([logged_times(log, cases, replay, SHOWN), _summary(request, log, cases)])
+    has_case = any(not case.error for case in cases)
+    text = "\n\n".join([logged_times(log, cases, replay, SHOWN), _summary(request, log, cases)])
+    return text, ExitCode.ok if has_case else ExitCode.failed
 
 
 def _model(request: Request) -> str:

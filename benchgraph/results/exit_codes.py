@@ -38,7 +38,7 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
     "ops": _meanings("printed", "there is no such kind"),
     "show": _meanings("drawn", ERROR),
     "explain": _meanings("explained", ERROR),
-    "import": _meanings("written", "a file cannot be read, holds no log, or cannot be written"),
+    "import": _meanings("written", "a file cannot be read, holds no log or no case, or cannot be written"),
     "localise": _meanings("no op is wrong", f"an op is wrong; or {ERROR}"),
     "opt": _meanings("printed", "the text cannot be read or is not valid, or a pass refuses it"),
     "compile-times": _meanings("measured", ERROR),

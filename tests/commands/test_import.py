@@ -97,6 +97,12 @@ def test_of_long_tables_the_terminal_gets_the_first_rows(monkeypatch: pytest.Mon
     assert "others" not in Path("out/times.txt").read_text()
 
 
+def test_a_log_without_a_case_is_a_failure(here: Path) -> None:
+    Path("rnn.log").write_text(RNN)
+    said = run("import", "rnn.log", "-o", "out", code=1)
+    assert "1 line not expressed: no driver runs the primitive rnn\n0 cases in out/batch" in said
+
+
 def test_the_batch_runs() -> None:
     run("import", "torch.log", "-o", "out")
     assert "passed:2" in run("--batch=out/batch")
