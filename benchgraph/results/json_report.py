@@ -60,6 +60,7 @@ Json: TypeAlias = dict[str, Any]
 
 # Version 2 lacks bandwidth (its timings are hot, its streams one) and the graph; 3 has only the peak of f32.
 READABLE = (2, 3, SCHEMA_VERSION)
+OF_AB = {"old", "new", "findings", "max_launches"}  # fields of the report of `benchgraph ab`, which is mistaken for one of a run
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -178,6 +179,8 @@ def parse(text: str) -> ResultSet:
     """
     try:
         document = _document(text)
+        if document.keys() >= OF_AB:
+            raise ParseError("a report of 'benchgraph ab', which has no run", fix="give a file that --report=json:FILE of a run wrote")
         if (version := document["schema_version"]) not in READABLE:
             raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
         machine = None if document["machine"] is None else _read_machine(document["machine"])

@@ -10,7 +10,9 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.options.plugins import load_report, names, suffixes
+from benchgraph.present.ab.json import render as report_of_ab
 from benchgraph.results.json_report import render
+from tests.present.ab.made import comparison
 from tests.support.result_sets import RESULTS
 
 MEASURED, *OTHERS = RESULTS.cases
@@ -80,3 +82,11 @@ def test_its_former_name_names_it() -> None:
     done = CliRunner().invoke(main, ["report", "a.json", "-o", "page.html"])
     assert done.stderr == "benchgraph: 'report' is called 'render' now: benchgraph render a.json --report=html:page.html\n"
     assert (done.exit_code, Path("page.html").exists()) == (0, True)
+
+
+@pytest.mark.parametrize("words", [["render", "ab.json"], ["compare", "ab.json", "ab.json"], ["merge", "ab.json", "-o", "all.json"]])
+def test_a_report_of_ab_is_known_as_one(words: list[str]) -> None:
+    Path("ab.json").write_text(report_of_ab(comparison()))
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2, done.output
+    assert "ab.json: a report of 'benchgraph ab', which has no run; give a file that --report=json:FILE of a run wrote" in done.stderr
