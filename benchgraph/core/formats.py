@@ -54,6 +54,12 @@ def milliseconds(seconds: float, digits: int = 4) -> str:
     return f"{seconds * 1e3:.{digits}f}"
 
 
+def with_unit(seconds: float) -> str:
+    """As `milliseconds`, but with the unit: `0.0123 ms`, `0.104 us`."""
+    text = milliseconds(seconds)
+    return text if text.endswith("us") else f"{text} ms"
+
+
 def interval(low: float, high: float, form: str, between: str) -> str:
     """The ends of the interval of a ratio; NOTHING if it is not finite, or so wide that it says nothing. form: the format of a number."""
     if not (isfinite(low) and isfinite(high)) or low <= 0 or high >= SAYS_NOTHING * low:

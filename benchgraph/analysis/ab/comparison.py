@@ -10,7 +10,7 @@ from statistics import median
 from benchgraph.analysis.ab.findings import OF_VERDICT, Finding, Kind, is_usable, of_status
 from benchgraph.analysis.ab.judge import Launch, Plan, Timed, judge, mean_ratio
 from benchgraph.analysis.inference.verdicts import Judgement, Verdict
-from benchgraph.core.formats import counted, milliseconds
+from benchgraph.core.formats import counted, with_unit
 from benchgraph.core.implementation import Implementation, names
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.result import Machine, PolicyTiming, Result
@@ -142,6 +142,18 @@ class Comparison:
         return f"{counted(len(self.runs), 'case')}, {n_timed} timed: {found}{nothing}"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """How the numbers are to be read, a line each."""
+        if not self.rows:
+            return ()
+        medians = (
+            "old, new: the median of each version by itself; "
+            "new / old: the median of the ratios of samples of one round, which need not be the quotient of the two"
+        )
+        one = "one launch rarely tells, since memory lies elsewhere in the next one: --launches=3 or more"
+        return (self.legend, medians, one) if self.plan.launches * self.plan.looks == 1 else (self.legend, medians)
+
+    @property
     def legend(self) -> str:
         looks = f", at any of {self.plan.looks} looks" if self.plan.looks > 1 else ""
         return (
@@ -195,15 +207,10 @@ def _typical(t: Timed) -> tuple[float, float]:
 
 def _of_times(row: Row, run: CaseRun, p: Policies) -> Finding:
     if row.timed.launches:
-        return Finding(row.kind, row.case, row.policy, _in_words(row.old_s), _in_words(row.new_s), row.judged)
+        return Finding(row.kind, row.case, row.policy, with_unit(row.old_s), with_unit(row.new_s), row.judged)
     reasons = [o.reason for r in run.launches.values() for o in r.outcomes if o.label in (p.old, p.new)]
     reasons += [r.reason for r in run.launches.values()]
     return Finding(Kind.cannot_tell, row.case, row.policy, "right", f"not timed: {next(filter(None, reasons), 'no samples')}")
-
-
-def _in_words(seconds: float) -> str:
-    text = milliseconds(seconds)
-    return text if text.endswith("us") else f"{text} ms"
 
 
 def _of_compile_times(run: CaseRun, p: Policies) -> Finding | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import isnan
 
 from benchgraph.analysis.inference.verdicts import Judgement, Verdict
-from benchgraph.core.formats import interval
+from benchgraph.core.formats import NOTHING
 from benchgraph.results.result import Result, Status
 
 
@@ -43,6 +44,7 @@ class Kind(Enum):
         return self not in (Kind.cannot_tell, Kind.same, Kind.skipped_on_both)
 
 
+MODERATE = 1e-2, 1e3  # ratios between these are written with three decimals, others with an exponent
 ERRORS = {Status.FAILED, Status.UNTESTED, Status.INVALID_ARGUMENTS}  # statuses that a run fails for, though the library has the ops
 OF_VERDICT = {Verdict.regressed: Kind.slower, Verdict.improved: Kind.faster, Verdict.same: Kind.same, Verdict.unknown: Kind.cannot_tell}
 
@@ -62,13 +64,22 @@ class Finding:
     def ratio(self) -> str:
         """How many times as long NEW takes, with its interval; '' without times."""
         j = self.judged
-        return "" if j is None else f"{j.ratio:.3f} [{interval(j.low, j.high, '.3f', ' .. ')}]"
+        return "" if j is None else f"{j.ratio:.3f} [{limits(j.low, j.high)}]"
 
     def __str__(self) -> str:
         where = f"{self.case}: {self.policy}" if self.policy else self.case
         times = f": {self.ratio} times as long" if self.judged and self.kind is not Kind.cannot_tell else ""
         change = self.before if self.before == self.after else f"{self.before} -> {self.after}"
         return f"{where}{times}: {change}"
+
+
+def limits(low: float, high: float) -> str:
+    """The ends of an interval of a ratio, however wide, since verdicts follow from it; NOTHING where there is none."""
+    return NOTHING if isnan(low) or isnan(high) else f"{_end(low)} .. {_end(high)}"
+
+
+def _end(ratio: float) -> str:
+    return f"{ratio:.3f}" if MODERATE[0] <= ratio < MODERATE[1] else f"{ratio:.1e}"
 
 
 def of_status(case: str, old: Result, new: Result) -> Finding | None:

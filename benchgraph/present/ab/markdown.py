@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchgraph.analysis.ab.comparison import Comparison, Row
-from benchgraph.analysis.ab.findings import Kind
-from benchgraph.present.ab.table import HEADS, INTERVAL, cells, limits, listed
+from benchgraph.analysis.ab.findings import Kind, limits
+from benchgraph.present.ab.table import HEADS, INTERVAL, cells, listed
 from benchgraph.present.markup import bullets, code, folded, machine, section, table
 
 
@@ -22,8 +22,7 @@ def render(c: Comparison) -> str:
     for kind in (Kind.cannot_tell, Kind.same):
         if rows := _of(c, kind):
             parts.append(folded(f"{kind.value.capitalize()} ({len(rows)})", _table(rows)))
-    if c.rows:
-        parts.append(c.legend)
+    parts += c.notes
     if c.machine is not None:
         parts.append(machine(c.machine))
     return "\n\n".join(parts) + "\n"

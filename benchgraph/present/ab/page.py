@@ -9,8 +9,8 @@ from math import isfinite, log
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchgraph.analysis.ab.comparison import Comparison, Row
-from benchgraph.analysis.ab.findings import Kind
-from benchgraph.present.ab.table import HEADS, INTERVAL, cells, limits, listed
+from benchgraph.analysis.ab.findings import Kind, limits
+from benchgraph.present.ab.table import HEADS, INTERVAL, cells, listed
 
 WIDTH, HEIGHT = 160, 12  # of a drawn interval, in CSS pixels
 REACH = log(1.5)  # the ratio at its right end; what lies beyond ends there

@@ -8,16 +8,16 @@ from rich import box
 from rich.table import Table
 
 from benchgraph.analysis.ab.comparison import Comparison, Mean, Row
-from benchgraph.analysis.ab.findings import Kind
-from benchgraph.core.formats import interval, milliseconds
+from benchgraph.analysis.ab.findings import Kind, limits
+from benchgraph.core.formats import with_unit
 from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
 
 STYLES = {Kind.slower: "bold red", Kind.faster: "green", Kind.cannot_tell: "yellow"}
 MOST = 20  # cases that cannot be told, in a table; with -v all
 LABEL = 24  # width of the names of cases; a third of a narrow terminal
 INTERVAL = "95 % interval"
-HEADS = ("old ms", "new ms", "new / old", INTERVAL, "verdict")
-SPARE = ("old ms", "new ms", INTERVAL)  # left out on a narrow terminal, in this order
+HEADS = ("old", "new", "new / old", INTERVAL, "verdict")
+SPARE = ("old", "new", INTERVAL)  # left out on a narrow terminal, in this order
 
 
 def render(c: Comparison, width: int = 0, *, is_verbose: bool = False) -> str:
@@ -32,12 +32,13 @@ def render(c: Comparison, width: int = 0, *, is_verbose: bool = False) -> str:
         kept = fitting(texts, out.width, [HEADS.index(name) + 1 for name in SPARE], least)
         out.print()
         out.print(_times(rows, style, least, kept))
-        if HEADS.index(INTERVAL) + 1 not in kept:
-            out.print(f"no room for the {INTERVAL}: in a wider terminal, and in --report=markdown:FILE")
+        if hidden := [head for i, head in enumerate(HEADS, 1) if i not in kept]:
+            out.print(f"no room for {', '.join(hidden)}: in a wider terminal, and in --report=markdown:FILE")
     if c.rows:
         out.print()
         out.print(_means(c.means, style))
-        out.print(c.legend)
+        for note in c.notes:
+            out.print(note)
     for kind, lines in listed(c):
         out.print()
         out.print(f"{kind.value.capitalize()}:", style="bold red" if kind.is_worse else "bold")
@@ -72,16 +73,12 @@ def listed(c: Comparison) -> list[tuple[Kind, tuple[str, ...]]]:
 def cells(row: Row) -> tuple[str, ...]:
     """The texts of HEADS."""
     return (
-        milliseconds(row.old_s),
-        milliseconds(row.new_s),
+        with_unit(row.old_s),
+        with_unit(row.new_s),
         f"{row.judged.ratio:.3f}",
         limits(row.judged.low, row.judged.high),
         row.kind.value,
     )
-
-
-def limits(low: float, high: float) -> str:
-    return interval(low, high, ".3f", " .. ")
 
 
 def _times(rows: Sequence[Row], style: box.Box, least: int, kept: Sequence[int]) -> Table:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import json as standard_json
+import math
+from dataclasses import replace
 
-from benchgraph.analysis.ab.findings import Kind
+import pytest
+
+from benchgraph.analysis.ab.comparison import compare
+from benchgraph.analysis.ab.findings import Kind, limits
+from benchgraph.analysis.ab.judge import Plan
+from benchgraph.core.formats import NOTHING, SAYS_NOTHING
 from benchgraph.present.ab import json, markdown, page, table
+from benchgraph.present.ab.table import cells
 from tests.present.ab.made import CASES, comparison
 
 SLOWER, FASTER, UNTOLD = list(CASES)[1:]
@@ -67,3 +75,46 @@ def test_json_has_every_finding_and_no_nan() -> None:
     assert [f["kind"] for f in found["findings"]] == [f.kind.value for f in comparison().findings]
     assert [len(c["times"]) for c in found["cases"]] == [1, 1, 1, 1, 0, 0, 0]
     assert {m["group"] for m in found["means"]} == {"graph", "matmul", "conv", "all"}
+
+
+def test_a_narrow_terminal_names_every_column_that_it_leaves_out() -> None:
+    assert "no room for" not in table.render(comparison())
+    assert "no room for old: in a wider terminal, and in --report=markdown:FILE" in table.render(comparison(), 80)
+    assert "no room for old, new, 95 % interval: in a wider" in " ".join(table.render(comparison(), 50).split())
+
+
+def test_a_verdict_of_one_launch_has_its_interval_however_wide_and_a_hint() -> None:
+    """The spread between cases is what one launch has for that between launches."""
+    c = comparison()
+    runs = [replace(run, launches={0: run.launches[0]}) for run in c.runs if run.launches]
+    found = compare(runs, c.old, c.new, c.threshold, Plan(1, 1))
+    assert any(r.judged.high >= SAYS_NOTHING * r.judged.low for r in found.rows)  # else there is nothing to see
+    forms = [table.render(found, is_verbose=True), markdown.render(found), page.render(found)]
+    for row in found.rows:
+        assert all(limits(row.judged.low, row.judged.high) in text for text in forms)
+        assert NOTHING not in limits(row.judged.low, row.judged.high)
+    assert all("one launch rarely tells" in text for text in forms)
+    assert "one launch" not in "".join(c.notes).replace("from one launch to another", "")
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.95, 1.2), "0.950 .. 1.200"),
+        ((1e-7, 3e20), "1.0e-07 .. 3.0e+20"),
+        ((0.0, math.inf), "0.0e+00 .. inf"),
+        ((math.nan,) * 2, NOTHING),
+    ],
+)
+def test_ends_of_intervals(ends: tuple[float, float], text: str) -> None:
+    assert limits(*ends) == text
+
+
+def test_every_form_says_what_the_ratio_is_beside_the_medians() -> None:
+    for text in (table.render(comparison()), markdown.render(comparison()), page.render(comparison())):
+        assert "old, new: the median of each version by itself; new / old: the median of the ratios of samples of one round" in text
+
+
+def test_times_have_their_units() -> None:
+    row = comparison().rows[0]
+    assert cells(replace(row, old_s=0.72e-6, new_s=1.3e-3))[:2] == ("0.720 us", "1.3000 ms")
