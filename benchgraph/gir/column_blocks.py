@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
+from benchgraph.core.formats import counted
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.l2_blocking import l2_panel_columns
 from benchgraph.gir.layouts import panel_columns
@@ -22,12 +23,17 @@ def column_block(p: Product, target: Target) -> int:
     n = p.columns
     if blocked := l2_panel_columns(p, target):
         return blocked
-    block = panel_columns(n, target, table(target).tile_call_columns if _has_wide_calls(p, target) else 0)
+    block = _panel_block(p, target)
     block = min(block, table(target).narrow_panel_vectors * target.lanes) if _is_narrow(p, block, target) else block
     if n == p.call.outs[0].shape[-1] or n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
     return next(whole_vectors, n)
+
+
+def _panel_block(p: Product, target: Target) -> int:
+    """Columns of a panel by the register tile, or, on tile registers, by the width of wide calls."""
+    return panel_columns(p.columns, target, table(target).tile_call_columns if _has_wide_calls(p, target) else 0)
 
 
 def _has_wide_calls(p: Product, target: Target) -> bool:
@@ -53,12 +59,23 @@ def _is_narrow(p: Product, block: int, target: Target) -> bool:
 
 def columns_reason(p: Product, nb: int, target: Target) -> str:
     """The reason of `column_block`, in words."""
-    vectors = ceil(nb / target.lanes)
+    vectors = counted(ceil(nb / target.lanes), "vector")
     if nb == p.columns:
-        return f"all {nb} columns, in {vectors} vectors"
-    if _is_narrow(p, panel_columns(p.columns, target), target):
-        return f"{vectors} vectors of {target.lanes}: a wider panel would take too much of L2 for several passes over it"
-    return f"{vectors} vectors of {target.lanes}: the widest register tile, and panels of even width"
+        return f"all {nb} columns, in {vectors}"
+    block = _panel_block(p, target)
+    if nb != column_block(p, target):
+        why = "the weights are packed in panels of this width"
+    elif nb == l2_panel_columns(p, target):
+        why = "L2 holds such a panel while all batch entries read it"
+    elif _is_narrow(p, block, target):
+        why = "a wider panel would take too much of L2 for several passes over it"
+    elif nb != block:
+        why = "the widest panel that divides the columns of a group"
+    elif _has_wide_calls(p, target):
+        why = "wide calls on tile registers read src less often"
+    else:
+        why = "at most the widest register tile, and panels as equal as whole vectors allow"
+    return f"{vectors} of {target.lanes}: {why}"
 
 
 def result_block(p: Product, target: Target) -> int:
