@@ -16,6 +16,7 @@ from benchgraph.harness.ab.sides import sides
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.command_reports import need_places, report_of, write_reports
 from benchgraph.harness.command_words import own_options, parsed_value
+from benchgraph.harness.interrupt import code_of
 from benchgraph.harness.isolate import run_isolated
 from benchgraph.harness.machine import describe
 from benchgraph.options.parsers import positive, share
@@ -70,7 +71,7 @@ def read_words(given: Sequence[str]) -> Request:
 
 
 def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
-    """Compare two versions, and report. Returns the exit code: 1 if something got worse.
+    """Compare two versions, and report. Returns the exit code: 1 if something got worse, the shell's after Ctrl-C.
 
     Raises UsageError for invalid words and versions that cannot be used, BenchgraphError for files that cannot be written.
     """
@@ -92,4 +93,4 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         request.reports.insert(0, ("console", ""))
     for text in write_reports("ab", request.reports, lambda name: forms[name](found)):
         say(text)
-    return found.exit_code
+    return found.exit_code if found.stopped is None else code_of(found.stopped.by)

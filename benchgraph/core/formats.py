@@ -20,9 +20,9 @@ def unit(arithmetic: str) -> str:
     return "GOP/s" if arithmetic == "int8" else "GFLOP/s"
 
 
-def counted(n: int, noun: str) -> str:
-    """1 op, 2 ops."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """1 op, 2 ops. plural: where it is not the noun with an s."""
+    return f"{n} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def size(nbytes: int) -> str:

@@ -58,6 +58,7 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
         "a case became slower, wrong or unsupported, or fell to a reference implementation; or fails on both versions or cannot be read; "
         "or neither version could run any case; or a report could not be written at the end",
         f"{WORDS}, or a version, batch file or instruction set they name cannot be used, or a place for reports not be written",
+        f"{CTRL_C}; what was measured by then is reported if a launch was complete",
     ),
     "bisect": _meanings(
         "the first bad commit was found",

@@ -184,6 +184,46 @@ def test_cases_that_cannot_be_told_are_launched_again(ran: Ran) -> None:
     assert [len(call) for call in ran.of(Mode.performance)] == [2] * 4
 
 
+@pytest.mark.parametrize(("at", "most"), [(1, 3), (2, 3), (4, 9)])
+def test_ctrl_c_reports_what_whole_launches_say(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, most: int) -> None:
+    """It strikes when one case of two was timed in a launch."""
+
+    def strike(problems: Sequence[Problem], on: Bench, jobs: int) -> Iterator[FinishedCase]:
+        results = ran(problems, on, jobs)
+        if len(ran.of(Mode.performance)) <= at:
+            yield from results
+        else:
+            yield next(results)
+            raise KeyboardInterrupt
+
+    def change(library: FakeLibrary) -> None:
+        library.slowness = 1.05 if at > 3 else 1.2  # the first cannot be told, so that there are further launches
+
+    monkeypatch.setattr("benchgraph.commands.ab.run_isolated", strike)
+    words = [f"--max-launches={most}", "--report=json:r.json", "--report=markdown:r.md", "--report=console"]
+    done = ab(*CASES, *words, on=bench(change))
+    assert done.exit_code == 130, done.output
+    said = f"; interrupted after {at} launch" + ("es" if at > 1 else "")
+    assert any(line.endswith(said) for line in done.output.splitlines()), done.output
+    assert said in (tmp_path / "r.md").read_text()
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert found["is_interrupted"]
+    assert [[x["number"] for x in case["times"][0]["launches"]] for case in found["cases"]] == [list(range(at))] * 2
+    assert all(case["times"][0]["low"] is not None for case in found["cases"])
+
+
+def test_ctrl_c_before_a_launch_is_complete_reports_nothing(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def strike(problems: Sequence[Problem], on: Bench, jobs: int) -> Iterator[FinishedCase]:
+        if problems[0].globals.mode is Mode.performance:
+            raise KeyboardInterrupt
+        return ran(problems, on, jobs)
+
+    monkeypatch.setattr("benchgraph.commands.ab.run_isolated", strike)
+    done = ab(*CASES, "--report=json:r.json", on=bench())
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "benchgraph: interrupted\n")
+    assert not (tmp_path / "r.json").exists()
+
+
 def test_reports(ran: Ran, tmp_path: Path) -> None:
     done = ab(*CASES, "--report=markdown:r.md", "--report=json:r.json", "--report=html:r.html", "--report=console", on=bench(slower))
     assert done.exit_code == 1, done.output

@@ -90,8 +90,19 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """An interruption, after so many whole launches."""
+
+    by: KeyboardInterrupt
+    launches: int
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """runs: of all cases, in their order. rows: those that were timed. findings: by kind, in the order of Kind; a row has one too."""
+    """runs: of all cases, in their order. rows: those that were timed. findings: by kind, in the order of Kind; a row has one too.
+
+    stopped: None unless it was interrupted; launches that were not complete then are not in it.
+    """
 
     old: Side
     new: Side
@@ -101,6 +112,7 @@ class Comparison:
     rows: tuple[Row, ...]
     findings: tuple[Finding, ...]
     machine: Machine | None = None
+    stopped: Stop | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -138,8 +150,9 @@ class Comparison:
         always = (Kind.wrong, Kind.unsupported, Kind.slower)
         found = ", ".join(f"{n} {kind.value}" for kind, n in counts if n or kind in always)
         n_timed = len({r.timed.case for r in self.rows if r.timed.launches})
+        stop = f"; interrupted after {counted(self.stopped.launches, 'launch', 'launches')}" if self.stopped else ""
         nothing = "; nothing could be compared" if self.is_empty else ""
-        return f"{counted(len(self.runs), 'case')}, {n_timed} timed: {found}{nothing}"
+        return f"{counted(len(self.runs), 'case')}, {n_timed} timed: {found}{nothing}{stop}"
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -40,6 +40,10 @@ class Plan:
     launches: int = LAUNCHES
     most: int = LAUNCHES
 
+    def cut(self, done: int) -> Plan:
+        """The plan of which so many launches took place: where the first look lacks some, it is at those; the number of looks stays."""
+        return Plan(done, done * self.looks) if done < self.launches else self
+
     @property
     def looks(self) -> int:
         return max(1, self.most // self.launches)

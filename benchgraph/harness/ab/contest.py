@@ -6,11 +6,12 @@ turns in being the first, so that what the place in that order costs, if anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from benchgraph.analysis.ab.comparison import CaseRun, Comparison, Side, compare
+from benchgraph.analysis.ab.comparison import CaseRun, Comparison, Side, Stop, compare
 from benchgraph.analysis.ab.judge import Plan
 from benchgraph.harness.ab.sides import policies
 from benchgraph.harness.bench import Bench
@@ -50,21 +51,35 @@ class Contest:
     def _results(self, problems: Sequence[Problem], jobs: int) -> list[Result]:
         """In the order of the problems."""
         found = dict[tuple[int, str], Result]()
-        for done in self.run(problems, self.bench, jobs) if problems else ():
-            found[done.case.index, done.case.repro] = done.case.result
-            self.step()
+        with closing(self._each(problems, jobs)) as finished:  # so that no process outlives an interruption
+            for done in finished:
+                found[done.case.index, done.case.repro] = done.case.result
+                self.step()
         return [found[p.index, p.repro] for p in problems]
+
+    def _each(self, problems: Sequence[Problem], jobs: int) -> Generator[FinishedCase, None, None]:
+        if problems:
+            yield from self.run(problems, self.bench, jobs)
 
 
 def contested(contest: Contest, problems: Sequence[Problem], threshold: float, plan: Plan, machine: Machine | None = None) -> Comparison:
-    """All cases checked, and timed by both versions as the plan says."""
+    """All cases checked, and timed by both versions as the plan says. After Ctrl-C, what whole launches say, if one is complete.
+
+    Raises KeyboardInterrupt before.
+    """
     checked = zip(problems, contest.check(problems, contest.old, contest.new), strict=True)
     runs = [case_run(p, contest, old, new) for p, (old, new) in checked]
     todo, number = {i for i, run in enumerate(runs) if run.is_timed}, 0
     while True:
         for _ in range(plan.launches):
             order = sorted(todo)
-            for i, result in zip(order, contest.launch([problems[i] for i in order], number), strict=True):
+            try:
+                results = contest.launch([problems[i] for i in order], number)
+            except KeyboardInterrupt as by:
+                if not number:
+                    raise
+                return replace(compare(runs, contest.old, contest.new, threshold, plan.cut(number), machine), stopped=Stop(by, number))
+            for i, result in zip(order, results, strict=True):
                 runs[i] = replace(runs[i], launches=runs[i].launches | {number: result})
             number += 1
         found = compare(runs, contest.old, contest.new, threshold, plan, machine)

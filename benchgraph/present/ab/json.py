@@ -10,7 +10,7 @@ from benchgraph.analysis.ab.comparison import CaseRun, Comparison, Mean, Row, Si
 from benchgraph.analysis.ab.findings import Finding
 from benchgraph.results.result import Result
 
-VERSION = 1
+VERSION = 2
 
 
 def render(c: Comparison) -> str:
@@ -22,6 +22,7 @@ def render(c: Comparison) -> str:
         "threshold": c.threshold,
         "launches": c.plan.launches,
         "max_launches": c.plan.launches * c.plan.looks,
+        "is_interrupted": c.stopped is not None,
         "exit_code": int(c.exit_code),
         "findings": [_finding(f) for f in c.findings],
         "means": [_mean(m) for m in c.means],
