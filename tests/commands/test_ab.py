@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -160,7 +161,7 @@ def test_beside_others_a_case_that_fails_on_both_fails_and_one_that_is_skipped_i
     assert "Skipped" not in done.output
 
 
-def test_a_version_that_cannot_be_timed_leaves_the_case_open(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_cannot_be_timed_leaves_the_case_open(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It passed when it was checked."""
 
     def fail(problems: Sequence[Problem], on: Bench, jobs: int) -> Iterator[FinishedCase]:
@@ -168,10 +169,13 @@ def test_a_version_that_cannot_be_timed_leaves_the_case_open(ran: Ran, monkeypat
         return ran(problems, bench(failing if is_timed else lambda new: None), jobs)
 
     monkeypatch.setattr("benchgraph.commands.ab.run_isolated", fail)
-    done = ab(on=bench())
+    done = ab(*CASES, "-v", "--report=html:r.html", "--report=console", on=bench())
     assert done.exit_code == 0
+    assert "nan" not in done.output
+    assert not re.search(r"\bnan\b", (tmp_path / "r.html").read_text())
+    assert "2 cases, 0 timed: " in done.output
     assert "fused: right -> not timed: no such thing" in done.output
-    assert done.output.splitlines()[-1].endswith("0 slower, 2 cannot tell")
+    assert "0 slower, 2 cannot tell\n" in done.output
 
 
 def test_cases_that_cannot_be_told_are_launched_again(ran: Ran) -> None:

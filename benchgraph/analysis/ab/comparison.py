@@ -128,16 +128,21 @@ class Comparison:
         return tuple(f for f in self.findings if f.kind is kind)
 
     @property
+    def timed(self) -> tuple[Row, ...]:
+        """The rows that have times; of the others a finding has the reason."""
+        return tuple(r for r in self.rows if r.timed.launches)
+
+    @property
     def undecided(self) -> set[int]:
         """Positions in runs of cases that further launches may decide."""
-        return {int(r.timed.case) for r in self.rows if r.judged.verdict is Verdict.unknown and r.timed.launches}
+        return {int(r.timed.case) for r in self.timed if r.judged.verdict is Verdict.unknown}
 
     @property
     def means(self) -> tuple[Mean, ...]:
         """By group, and over all where there are several groups."""
         found = []
-        for policy in dict.fromkeys(r.policy for r in self.rows):
-            rows = [r for r in self.rows if r.policy == policy]
+        for policy in dict.fromkeys(r.policy for r in self.timed):
+            rows = [r for r in self.timed if r.policy == policy]
             groups = {name: [r for r in rows if r.group == name] for name in dict.fromkeys(r.group for r in rows)}
             for name, members in (groups | ({"all": rows} if len(groups) > 1 else {})).items():
                 found.append(Mean(name, policy, len(members), *mean_ratio([r.timed for r in members], self.plan.launches)))
@@ -149,7 +154,7 @@ class Comparison:
         counts = [(kind, len(self.of(kind))) for kind in Kind]
         always = (Kind.wrong, Kind.unsupported, Kind.slower)
         found = ", ".join(f"{n} {kind.value}" for kind, n in counts if n or kind in always)
-        n_timed = len({r.timed.case for r in self.rows if r.timed.launches})
+        n_timed = len({r.timed.case for r in self.timed})
         stop = f"; interrupted after {counted(self.stopped.launches, 'launch', 'launches')}" if self.stopped else ""
         nothing = "; nothing could be compared" if self.is_empty else ""
         return f"{counted(len(self.runs), 'case')}, {n_timed} timed: {found}{nothing}{stop}"
@@ -157,7 +162,7 @@ class Comparison:
     @property
     def notes(self) -> tuple[str, ...]:
         """How the numbers are to be read, a line each."""
-        if not self.rows:
+        if not self.timed:
             return ()
         medians = (
             "old, new: the median of each version by itself; "

@@ -29,7 +29,7 @@ def render(c: Comparison) -> str:
 
 
 def _of(c: Comparison, kind: Kind) -> list[Row]:
-    return [r for r in c.rows if r.kind is kind and r.timed.launches]
+    return [r for r in c.timed if r.kind is kind]
 
 
 def _table(rows: Sequence[Row]) -> str:

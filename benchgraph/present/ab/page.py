@@ -41,7 +41,7 @@ def render(c: Comparison) -> str:
             heads=HEADS,
             interval=INTERVAL,
             limits=limits,
-            sections=[(kind, [(row, cells(row), bar(row)) for row in c.rows if row.kind is kind]) for kind in kinds],
+            sections=[(kind, [(row, cells(row), bar(row)) for row in c.timed if row.kind is kind]) for kind in kinds],
             lists=listed(c)[::-1],
             band=(_x(-margin), _x(margin) - _x(-margin)),
             size=(WIDTH, HEIGHT),

@@ -34,7 +34,7 @@ def render(c: Comparison, width: int = 0, *, is_verbose: bool = False) -> str:
         out.print(_times(rows, style, least, kept))
         if hidden := [head for i, head in enumerate(HEADS, 1) if i not in kept]:
             out.print(f"no room for {', '.join(hidden)}: in a wider terminal, and in --report=markdown:FILE")
-    if c.rows:
+    if c.timed:
         out.print()
         out.print(_means(c.means, style))
         for note in c.notes:
@@ -50,12 +50,12 @@ def render(c: Comparison, width: int = 0, *, is_verbose: bool = False) -> str:
 
 
 def shown(c: Comparison, *, is_verbose: bool) -> list[Row]:
-    """The rows of the table: what changed, and as many as fit of those that cannot be told."""
+    """The rows of the table: what changed, and as many as fit of those that cannot be told. A row without a time is listed elsewhere."""
     if is_verbose:
-        return list(c.rows)
+        return list(c.timed)
     n_untold = 0
     found = []
-    for row in c.rows:
+    for row in c.timed:
         n_untold += row.kind is Kind.cannot_tell
         if row.kind.is_change or (row.kind is Kind.cannot_tell and n_untold <= MOST):
             found.append(row)
