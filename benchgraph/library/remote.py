@@ -6,14 +6,15 @@ status is the name of a dnnl_status_t. Messages are plain values, so that the tw
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import os
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.reduction import send_handle
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ from benchgraph.core.errors import (
     Unimplemented,
 )
 from benchgraph.core.tensor import LogicalTensor
+from benchgraph.library.protocol import Bound, Compiled
+from benchgraph.partition.ir import Partition
 
 _KINDS = (OutOfMemory, InvalidArguments, Unimplemented, InvalidGraph, InvalidGraphOp, InvalidShape, InvalidDataType)
 _ERRORS: dict[str, type[BenchgraphError]] = {kind.status.name: kind for kind in _KINDS}
@@ -131,6 +134,57 @@ class RemoteProcess(Child):
             return why
         self._end = f"{lost} in '{request}'{why}"
         return ExecutionFailed(f"{self.subject} {self._end}", where=self.where, fix="try another version of it")
+
+
+P = TypeVar("P", bound=RemoteProcess)
+
+
+class RunningProcesses(Generic[P]):
+    """One process per key, for as long as it lives and its settings are asked for. All end with this process."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, tuple[Hashable, P]] = {}
+        atexit.register(self.close)
+
+    def get(self, key: Hashable, settings: Hashable, start: Callable[[], P]) -> P:
+        """The process of this key with these settings; a new one if there is none alive."""
+        if key in self._running:
+            known, running = self._running[key]
+            if running.is_alive and known == settings:
+                return running
+            running.close()
+        started = start()
+        self._running[key] = settings, started
+        return started
+
+    def close(self) -> None:
+        while self._running:
+            self._running.popitem()[1][1].close()
+
+
+class RemoteLibrary:
+    """What all libraries in processes of their own answer alike (library.protocol.Library)."""
+
+    @property
+    def is_in_process(self) -> bool:
+        return False
+
+    def caller(
+        self, partition: Partition, compiled: Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> Callable[[], None] | None:
+        """None: a Python program here cannot call the library, which is in another process, on its own arrays."""
+        return None
+
+
+B = TypeVar("B", bound=Bound)
+
+
+def own_steps(steps: Sequence[Bound], own: type[B]) -> list[B]:
+    """The steps, all of which a library has bound itself. Raises InvalidArguments for one of another library."""
+    found = [s for s in steps if isinstance(s, own)]
+    if len(found) != len(steps):
+        raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
+    return found
 
 
 class Remote:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextvars import ContextVar
 
 from benchgraph.core.child_process import ChildLost, Program
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented
-from benchgraph.library.remote import RemoteProcess
+from benchgraph.library.remote import RemoteProcess, RunningProcesses
 from benchgraph.measure.call_loop import machine_code
 from benchgraph.onednn.find_library import INSTALL, SONAME, process_environment
 from benchgraph.onednn.messages import Hello
@@ -61,6 +60,11 @@ class Process(RemoteProcess):
         return ".".join(map(str, self.hello.version))
 
     @property
+    def release(self) -> str:
+        """The version and thread runtime, as in 3.13.2 (SYCL)."""
+        return f"{self.version} ({self.hello.runtime})"
+
+    @property
     def subject(self) -> str:
         return self.path
 
@@ -75,21 +79,10 @@ class Process(RemoteProcess):
         return f" (it threw '{thrown}')" if thrown else ""
 
 
-_processes: dict[tuple[str, str], Process] = {}
-
-
-@atexit.register
-def close_all() -> None:
-    while _processes:
-        _processes.popitem()[1].close()
+_processes = RunningProcesses[Process]()
+close_all = _processes.close
 
 
 def process(path: str, threads: int, label: str = "", log: str = "") -> Process:
     """The process of this label that has loaded this file and runs on so many threads; a new one if there is none alive."""
-    running = _processes.get((path, label))
-    if running is not None and running.is_alive and running.threads == threads:
-        return running
-    if running is not None:
-        running.close()
-    _processes[path, label] = started = Process(path, threads, log)
-    return started
+    return _processes.get((path, label), (threads, log), lambda: Process(path, threads, log))

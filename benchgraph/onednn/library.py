@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchgraph.core.arrays import Array
-from benchgraph.core.errors import InvalidArguments, InvalidGraphOp, Unavailable, Unimplemented
+from benchgraph.core.errors import InvalidGraphOp, Unavailable, Unimplemented
 from benchgraph.core.implementation import Implementation, counted
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
-from benchgraph.library.remote import Buffer, Remote, buffer_for
+from benchgraph.library.remote import Buffer, Remote, RemoteLibrary, buffer_for, own_steps
 from benchgraph.machine.target import current
 from benchgraph.onednn import encode, messages
 from benchgraph.onednn.client import WHERE, Process, process
@@ -25,7 +25,7 @@ from benchgraph.partition.ir import Partition, Policy
 KIND = "onednn"  # of its partitions: oneDNN does not report a rule
 
 
-class OneDnn:
+class OneDnn(RemoteLibrary):
     """A Library. All of one path and label share a process while it lives; each begins with empty caches."""
 
     def __init__(self, path: str = "", label: str = "") -> None:
@@ -41,12 +41,7 @@ class OneDnn:
 
     @property
     def version(self) -> str:
-        """The release and thread runtime, as in 3.13.2 (SYCL)."""
-        return f"{self.process.version} ({self.process.hello.runtime})"
-
-    @property
-    def is_in_process(self) -> bool:
-        return False
+        return self.process.release
 
     @property
     def dumps_itself(self) -> bool:
@@ -106,18 +101,9 @@ class OneDnn:
         """One after the other: its process handles one request at a time."""
         return [self.compile(p) for p in partitions]
 
-    def caller(
-        self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
-    ) -> Callable[[], None] | None:
-        """None: a Python program here cannot call the library, which is in another process, on its own arrays."""
-        return None
-
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
         """The steps as one native loop in oneDNN's process, on its memory. Raises InvalidArguments for steps of another library."""
-        ours = [s for s in steps if isinstance(s, Bound)]
-        if len(ours) != len(steps):
-            raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
-        return Chain(self.process, ours)
+        return Chain(self.process, own_steps(steps, Bound))
 
 
 class Compiled:

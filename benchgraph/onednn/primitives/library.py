@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
-from benchgraph.core.arrays import Array
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.errors import Unavailable, Unimplemented
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
-from benchgraph.library.remote import Remote
+from benchgraph.library.remote import Remote, RemoteLibrary, own_steps
 from benchgraph.machine.target import current
 from benchgraph.onednn.client import WHERE, Process, process
 from benchgraph.onednn.find_library import find
@@ -25,7 +24,7 @@ from benchgraph.ops.spec import Role
 from benchgraph.partition.ir import Partition, Policy
 
 
-class OneDnnPrimitives:
+class OneDnnPrimitives(RemoteLibrary):
     """A Library. All of one path and label share a process while it lives, with the Graph API's library (onednn/library.py)."""
 
     def __init__(self, path: str = "", label: str = "") -> None:
@@ -38,12 +37,7 @@ class OneDnnPrimitives:
 
     @property
     def version(self) -> str:
-        """The release and thread runtime, as in 3.13.2 (SYCL)."""
-        return f"{self.process.version} ({self.process.hello.runtime})"
-
-    @property
-    def is_in_process(self) -> bool:
-        return False
+        return self.process.release
 
     @property
     def dumps_itself(self) -> bool:
@@ -98,18 +92,9 @@ class OneDnnPrimitives:
         """One after the other: its process handles one request at a time."""
         return [self.compile(p) for p in partitions]
 
-    def caller(
-        self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
-    ) -> Callable[[], None] | None:
-        """None: no Python program runs in its process."""
-        return None
-
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
         """The steps as one chain. Raises InvalidArguments for steps of another library."""
-        ours = [s for s in steps if isinstance(s, Bound)]
-        if len(ours) != len(steps):
-            raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
-        return Chain(ours)
+        return Chain(own_steps(steps, Bound))
 
 
 def borders(graph: Graph, step: Step) -> tuple[tuple[LogicalTensor, ...], tuple[LogicalTensor, ...]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from pathlib import Path
 
 from benchgraph.core.child_process import Program
 from benchgraph.core.config import config, environment
 from benchgraph.core.errors import BenchgraphError, ExecutionFailed, InvalidArguments
-from benchgraph.library.remote import RemoteProcess
+from benchgraph.library.remote import RemoteProcess, RunningProcesses
 from benchgraph.machine.cpu_affinity import last_cpus
 from benchgraph.peers.checkout.source import Source
 
@@ -36,13 +35,7 @@ class Process(RemoteProcess):
             raise InvalidArguments(bad.what, where=self.where, fix=f"give a checkout of {OLDEST}" if is_start else bad.fix) from bad
 
 
-_processes: dict[tuple[Path, str], tuple[tuple[tuple[str, str], ...], Process]] = {}
-
-
-@atexit.register
-def close_all() -> None:
-    while _processes:
-        _processes.popitem()[1][1].close()
+_processes = RunningProcesses[Process]()
 
 
 def process(source: Source, label: str, isa: str, threads: int) -> Process:
@@ -57,12 +50,4 @@ def process(source: Source, label: str, isa: str, threads: int) -> Process:
         ("BENCHGRAPH_DISK_CACHE_CAPACITY", "0"),
         ("BENCHGRAPH_DUMP", ""),
     )
-    key = source.folder, label
-    known, running = _processes.get(key, ((), None))
-    if running is not None and running.is_alive and known == settings:
-        return running
-    if running is not None:
-        running.close()
-    started = Process(source, settings, threads)
-    _processes[key] = settings, started
-    return started
+    return _processes.get((source.folder, label), settings, lambda: Process(source, settings, threads))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from benchgraph.core.arrays import Array
-from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.errors import Unavailable, Unimplemented
 from benchgraph.core.implementation import Implementation
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import dumps
 from benchgraph.library import protocol
-from benchgraph.library.remote import Remote, buffer_for
+from benchgraph.library.remote import Remote, RemoteLibrary, buffer_for, own_steps
 from benchgraph.machine.target import current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.peers.checkout.client import Process, process
 from benchgraph.peers.checkout.source import find
 
 
-class Checkout:
+class Checkout(RemoteLibrary):
     """A Library. All of one folder and label share a process while it lives."""
 
     def __init__(self, place: str, label: str = "") -> None:
@@ -34,10 +34,6 @@ class Checkout:
     def version(self) -> str:
         """Its commit, with + for changes since; its folder where git does not know."""
         return self.source.version or str(self.source.folder)
-
-    @property
-    def is_in_process(self) -> bool:
-        return False
 
     @property
     def dumps_itself(self) -> bool:
@@ -69,18 +65,9 @@ class Checkout:
         made = self.process.ask("compile", [self._parts[p.id].number for p in partitions])
         return [Compiled(self.process, p, *each) for p, each in zip(partitions, made, strict=True)]
 
-    def caller(
-        self, partition: Partition, compiled: protocol.Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
-    ) -> Callable[[], None] | None:
-        """None: a Python program here cannot call the library in the other process."""
-        return None
-
     def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
         """The steps as one native call in the other process. Raises InvalidArguments for steps of another library."""
-        own = [s for s in steps if isinstance(s, Bound)]
-        if len(own) != len(steps):
-            raise InvalidArguments("cannot chain what another library has bound", where="sequence", fix="chain what this library has bound")
-        return Chain(self.process, own)
+        return Chain(self.process, own_steps(steps, Bound))
 
 
 class Compiled(Remote):
