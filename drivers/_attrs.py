@@ -278,3 +278,16 @@ def _reductions(word: str) -> str:
         data_type(dtype)
         sizes(groups)
     return word
+
+
+@dataclass(frozen=True)
+class AttributeKnobs:
+    """The options of attributes, which all drivers of primitives have: behind their own, in front of the descriptor."""
+
+    attr_scales: Quantisation = scales()
+    attr_zero_points: Quantisation = zero_points()
+    attr_post_ops: PostOps = post_ops()
+    attr_fpmath: str = math_mode()
+    attr_dropout: str = dropout()
+    attr_rounding_mode: str = rounding_mode()
+    attr_precomputed_reductions: str = reductions()

@@ -10,7 +10,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.problem import CannotExpress, Driver
 
 from ._algs import BINARY_ALIASES, BINARY_NAMES, binary
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import (
     INERT,
     Colons,
@@ -45,7 +45,7 @@ def parse(text: str) -> Shapes:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
 
     dt: Colons = dtypes("SRC0:SRC1:DST")
@@ -56,13 +56,6 @@ class Knobs:
     strides: Strides = strides("SRC0:SRC1:DST")
     alg: str = algorithm("add", BINARY_NAMES, BINARY_ALIASES)
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(
         parse, "A:B[:CONDITION][_nNAME]", "two shapes that broadcast, and for select that of the condition, else like dst"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._norm import INERT, WAYS, Flags, NormShape, flags, parse_batch, refused, scaled, shifted
 from ._options import Strides, check_direction, descriptor, direction, dtype_of, minibatch, one_dtype, strides, tag
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's."""
 
     dir: str = direction(*WAYS)
@@ -28,13 +28,6 @@ class Knobs:
     strides: Strides = strides("SRC:DST")
     flags: Flags = flags("GCHRA")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: NormShape = descriptor(parse_batch, "mbNicNidNihNiwNepsX[nNAME]", "0 to 3 dims")
 
 

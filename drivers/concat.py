@@ -9,7 +9,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.options.knobs import knob
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, descriptor, dst_dtype, dtypes, integer, source_tags, src_dtype, tag
 from ._shapes import Shapes, parse_shapes, spelt
 
@@ -25,7 +25,7 @@ def parse(text: str) -> Shapes:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt. All sources have one data type."""
 
     dt: Colons = dtypes("SRC:DST")
@@ -34,13 +34,6 @@ class Knobs:
     stag: Colons = source_tags("abx", "SRC0:SRC1...", "layouts of the sources")
     dtag: str = tag("undef", "layout of dst")
     axis: int = knob(1, integer, "N[,N...]", "the dim along which sources are joined (1)", product=True)
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "SRC0:SRC1[:SRC2...][_nNAME]", "shapes that differ along --axis alone")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.options.problem import CannotExpress, Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._conv_shape import ConvShape, parse_conv
 from ._convolution import WAYS, Step, Steps, args_of, attrs_of, draft_of, graph_of
 from ._layout import strides_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's, but that a bias is of the weights' dtype. Weights of any layout count as constant."""
 
     dir: str = direction(*WAYS)
@@ -47,13 +47,6 @@ class Knobs:
     bia_dt: str = bias_dtype("by --dir, the weights' or f32")
     alg: str = algorithm("direct", ("direct", "auto", "wino"), {})
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: ConvShape = descriptor(parse_conv, "mbNgNicNihNocNohNkhNshNphNdhN...[nNAME]", "1 to 3 dims")
 
 

@@ -9,17 +9,10 @@ from benchgraph.options.problem import CannotExpress, Driver
 
 from ._attrs import (
     CHOSEN_AT_RUN_TIME,
+    AttributeKnobs,
     Entry,
-    PostOps,
     Quantisation,
     dims_of,
-    dropout,
-    math_mode,
-    post_ops,
-    reductions,
-    rounding_mode,
-    scales,
-    zero_points,
 )
 from ._conv_shape import ConvShape, parse_deconv
 from ._convolution import WAYS, Step, Steps, args_of, attrs_of, draft_of, graph_of
@@ -36,7 +29,7 @@ ALIASES = {"deconvolution_direct": "direct", "deconvolution_wino": "wino"}
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's, but that a bias is of the weights' dtype. Weights of any layout count as constant."""
 
     dir: str = direction(*WAYS)
@@ -48,13 +41,6 @@ class Knobs:
     bia_dt: str = bias_dtype("by --dir, the weights' or f32")
     alg: str = algorithm("direct", ("direct", "auto", "wino"), ALIASES)
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: ConvShape = descriptor(parse_deconv, "mbNgNicNihNocNohNkhNshNphNdhN...[nNAME]", "1 to 3 dims")
 
 

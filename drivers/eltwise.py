@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchgraph.options.problem import Driver
 
 from ._algs import ELTWISE_ALIASES, ELTWISE_NAMES, Numbers, eltwise, gradient
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, algorithm, check_direction, direction, dtype_of, minibatch, number, one_dtype, one_shape, tag
 from ._shapes import Shapes
 
@@ -20,7 +20,7 @@ WAYS = ("FWD_D", "FWD_I", "BWD_D")
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's."""
 
     dir: str = direction(*WAYS)
@@ -30,13 +30,6 @@ class Knobs:
     alpha: float = number(0.0, "the algorithm's first number, if it has one")
     beta: float = number(0.0, "its second number")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("32x64x56x56")
 
 

@@ -10,7 +10,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.problem import Driver
 
 from ._algs import Numbers, eltwise
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._layout import is_of_rank
 from ._options import INERT, Colons, descriptor, dtype_of, dtypes, folded, minibatch, tag
 from ._shapes import Shapes, parse_shapes
@@ -30,7 +30,7 @@ def parse(text: str) -> Shapes:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's. Weights of any layout count as constant. Their scales are those of wei, wei_up and wei_down."""
 
     dt: Colons = dtypes("SRC:GATE:UP:DOWN:DST")
@@ -39,13 +39,6 @@ class Knobs:
     dtag: str = tag("abx", "layout of dst")
     activation: str = knob("swish", folded(*ACTIVATIONS), "NAME[,...]", "swish, gelu_erf or gelu_tanh, of the gate (swish)", product=True)
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "MBxICxOC[_nNAME]", "rows, size of the model, hidden size")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._norm import INERT, Flags, NormShape, flags, parse_group, refused, scaled, shifted, tags_of, two_tags
 from ._options import Colons, check_direction, descriptor, direction, dtype_of, dtypes, minibatch
 
@@ -21,7 +21,7 @@ WAYS = ("FWD_D", "FWD_I")
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's."""
 
     dir: str = direction(*WAYS)
@@ -29,13 +29,6 @@ class Knobs:
     tag: Colons = two_tags()
     flags: Flags = flags("GCH", refused="G")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: NormShape = descriptor(parse_group, "gNmbNicNidNihNiwNepsX[nNAME]", "0 to 3 dims")
 
 

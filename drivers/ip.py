@@ -11,16 +11,8 @@ from benchgraph.options.problem import Driver
 
 from ._attrs import (
     CHOSEN_AT_RUN_TIME,
-    PostOps,
-    Quantisation,
+    AttributeKnobs,
     dims_of,
-    dropout,
-    math_mode,
-    post_ops,
-    reductions,
-    rounding_mode,
-    scales,
-    zero_points,
 )
 from ._options import (
     INERT,
@@ -74,7 +66,7 @@ def parse(text: str) -> ProductShape:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's. A bias is of the weights' dtype; weights of any layout count as constant, and are packed once."""
 
     dir: str = direction(*WAYS)
@@ -84,13 +76,6 @@ class Knobs:
     wtag: str = tag("any", "layout of the weights; any: constant, packed once")
     dtag: str = tag("any", "layout of dst")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: ProductShape = descriptor(parse, "mbNicNidNihNiwNocN[nNAME]", "0 to 3 dims")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._norm import EPSILON, INERT, WAYS, Flags, flags, refused, scaled, shifted, tags_of, two_tags
 from ._options import Colons, check_direction, direction, dtype_of, dtypes, minibatch, one_dtype, one_shape
 from ._options import tag as one_tag
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; the epsilon is 1/16."""
 
     dir: str = direction(*WAYS)
@@ -31,13 +31,6 @@ class Knobs:
     ss_dt: str = one_dtype("f32", "data type of scale and shift (f32)")
     flags: Flags = flags("GCHM", refused="G")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("8x32x1024")
 
 

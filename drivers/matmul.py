@@ -10,7 +10,10 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import natural
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, masked, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import (
+    AttributeKnobs,
+    masked,
+)
 from ._options import (
     INERT,
     Colons,
@@ -59,7 +62,7 @@ def grouped() -> Any:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's, but for --wtag: weights of any layout count as constant, and are packed once."""
 
     dt: Colons = dtypes("SRC:WEI:DST")
@@ -74,13 +77,6 @@ class Knobs:
     encoding: str = encoding()
     grouped: str = grouped()
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "MxK:KxN[:MxN][_nNAME]", "batch dims in front, which broadcast")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.options.problem import CannotExpress, Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, algorithm, check_direction, descriptor, direction, dtype_of, dtypes, minibatch, tag
 from ._sizes import MB, Grammar, read_named, spelt_words
 from ._windows import NAMES, Dim, PoolDim, read_dims, spelt_dims
@@ -49,7 +49,7 @@ def parse(text: str) -> PoolShape:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's."""
 
     dir: str = direction(*WAYS)
@@ -57,13 +57,6 @@ class Knobs:
     tag: str = tag("abx", "layout of src and dst")
     alg: str = algorithm("max", tuple(KINDS), ALIASES)
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: PoolShape = descriptor(parse, "mbNicNihNohNkhNshNphNdhN...[nNAME]", "1 to 3 dims")
 
 

@@ -9,7 +9,7 @@ from benchgraph.core.errors import InvalidShape
 from benchgraph.options.knobs import knob
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, check_direction, colons, data_type, descriptor, direction, dtype_of, dtypes, minibatch, source_tags
 from ._shapes import Shapes, parse_shapes, spelt
 
@@ -33,7 +33,7 @@ def source_dtypes() -> Any:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt. dst is like src, and each gradient like its tensor."""
 
     dir: str = direction(*WAYS)
@@ -41,13 +41,6 @@ class Knobs:
     sdt: Colons | None = source_dtypes()
     stag: Colons = source_tags("abx:any", "SRC:WEI", "layouts of src, which is that of dst, and of the slopes")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "SRC:WEI[_nNAME]", "WEI has 1 where a slope serves a whole dim")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchgraph.core.errors import InvalidShape
 from benchgraph.options.problem import CannotExpress, Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, algorithm, descriptor, dst_dtype, dtypes, minibatch, number, src_dtype, tag
 from ._shapes import Shapes, parse_shapes, spelt
 
@@ -33,7 +33,7 @@ def parse(text: str) -> Shapes:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
 
     dt: Colons = dtypes("SRC:DST")
@@ -45,13 +45,6 @@ class Knobs:
     p: float = number(1.0, "the power of a norm")
     eps: float = number(0.0, "what a norm adds")
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "SRC:DST[_nNAME]", "DST has 1 where SRC is reduced")
 
 

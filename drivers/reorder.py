@@ -9,7 +9,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import one_of
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, Strides, dst_dtype, dtypes, minibatch, one_shape, pattern, run_time_sizes, src_dtype, strides, tag
 from ._shapes import Shapes
 
@@ -30,7 +30,7 @@ def cross_engine() -> Any:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
 
     dt: Colons = dtypes("SRC:DST")
@@ -43,13 +43,6 @@ class Knobs:
     cross_engine: str = cross_engine()
     runtime_dim_mask: str = run_time_sizes()
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("8x64x56x56")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, algorithm, check_direction, descriptor, direction, dst_dtype, dtypes, minibatch, src_dtype, tag
 from ._sizes import LETTERS, MB, Grammar, read_named, spelt_words
 
@@ -61,7 +61,7 @@ def parse(text: str) -> Resampling:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt. src and dst have one layout."""
 
     dir: str = direction(*WAYS)
@@ -71,13 +71,6 @@ class Knobs:
     tag: str = tag("abx", "layout of src and dst")
     alg: str = algorithm("nearest", ALGS, {f"resampling_{name}": name for name in ALGS})
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Resampling = descriptor(parse, "mbNicN_idNodN_ihNohN_iwNowN[_nNAME]", "1 to 3 dims")
 
 

@@ -10,7 +10,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import natural
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, check_direction, descriptor, direction, dtypes, folded, one_dtype, tag
 from ._shapes import Shapes, parse_shapes, spelt
 
@@ -47,7 +47,7 @@ def scale() -> Any:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's. In --attr-scales q is src, and k and v are wei."""
 
     dir: str = direction(*WAYS)
@@ -60,13 +60,6 @@ class Knobs:
     mask: str = mask()
     scale: str = scale()
     kv_head_number: int = knob(0, natural, "N[,N...]", "heads of keys and values; 0: what the descriptor says", product=True)
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = descriptor(parse, "Q:K:V[_nNAME]", "BxHxSxD:BxHxDxT:BxHxTxD")
 
 

@@ -10,7 +10,7 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import positive
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, check_direction, direction, dtype_of, integer, minibatch, one_dtype, one_shape, tag
 from ._shapes import Shapes, spelt
 
@@ -21,7 +21,7 @@ WAYS = ("FWD_D", "FWD_I", "BWD_D")
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's. src and dst have one data type and layout."""
 
     dir: str = direction(*WAYS)
@@ -30,13 +30,6 @@ class Knobs:
     axis: int = knob(1, integer, "N[,N...]", "the dim that is shuffled (1)", product=True)
     group: int = knob(1, positive, "N[,N...]", "the elements of a group, which are pulled apart (1)", product=True)
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("8x64x56x56")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from benchgraph.options.knobs import knob
 from benchgraph.options.problem import Driver
 
-from ._attrs import PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, scales, zero_points
+from ._attrs import AttributeKnobs
 from ._options import INERT, Colons, algorithm, check_direction, direction, dst_dtype, dtypes, integer, minibatch, one_shape, src_dtype, tag
 from ._shapes import Shapes
 
@@ -25,7 +25,7 @@ ALIASES = {"softmax_accurate": "softmax", "softmax_log": "logsoftmax", "softmax_
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --sdt and --ddt."""
 
     dir: str = direction(*WAYS)
@@ -37,13 +37,6 @@ class Knobs:
     alg: str = algorithm("softmax", ALGS, ALIASES)
     axis: int = knob(1, integer, "N[,N...]", "the dim that sums up to 1 (1)", product=True)
     mb: int = minibatch()
-    attr_scales: Quantisation = scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("256x1000")
 
 

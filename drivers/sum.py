@@ -10,8 +10,7 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.options.knobs import knob
 from benchgraph.options.problem import CannotExpress, Driver
 
-from ._attrs import Entry, PostOps, Quantisation, dropout, math_mode, post_ops, reductions, rounding_mode, zero_points
-from ._attrs import scales as argument_scales
+from ._attrs import AttributeKnobs, Entry, Quantisation
 from ._options import INERT, Colons, colons_of_all, data_type, dst_dtype, dtype_of, dtypes, minibatch, one_shape, real, source_tags, tag
 from ._shapes import Shapes
 
@@ -38,7 +37,7 @@ def weights() -> Any:
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Knobs(AttributeKnobs):
     """Names and defaults are benchdnn's; --dt speaks for --ddt and two sources of --sdt."""
 
     dt: Colons = dtypes("SRC:DST")
@@ -48,13 +47,6 @@ class Knobs:
     dtag: str = tag("undef", "layout of dst")
     scales: Colons = weights()
     mb: int = minibatch()
-    attr_scales: Quantisation = argument_scales()
-    attr_zero_points: Quantisation = zero_points()
-    attr_post_ops: PostOps = post_ops()
-    attr_fpmath: str = math_mode()
-    attr_dropout: str = dropout()
-    attr_rounding_mode: str = rounding_mode()
-    attr_precomputed_reductions: str = reductions()
     case: Shapes = one_shape("8x64x56x56")
 
 

@@ -6,7 +6,7 @@ This module and its imports stay free of numpy, so that `benchgraph --help` is q
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -65,9 +65,13 @@ def knob(default: object, parse: Parse, value: str, help: str, **more: object) -
 
 @cache
 def knobs_of(knobs: type) -> dict[str, Knob]:
-    """Option -> knob, in order of declaration; mb_size becomes --mb-size unless the field names its option."""
+    """Option -> knob, in order of declaration: those of a base class behind the class's own, bare ones last.
+
+    mb_size becomes --mb-size unless the field names its option.
+    """
+    shared = {f.name for base in knobs.__mro__[1:] if is_dataclass(base) for f in fields(base)}
     all_knobs = [Knob(f.name, default=f.default, **{"option": "--" + f.name.replace("_", "-"), **f.metadata}) for f in fields(knobs)]
-    return {k.option: k for k in all_knobs}
+    return {k.option: k for k in sorted(all_knobs, key=lambda k: (k.bare, k.name in shared))}
 
 
 def words(knobs: object, *, all: bool = False) -> list[str]:
