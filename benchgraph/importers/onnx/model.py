@@ -111,7 +111,7 @@ def _array(t: Any, onnx: Any) -> Array:
     """The data of an initialiser. Raises ParseError."""
     try:
         return np.asarray(onnx.numpy_helper.to_array(t))
-    except Exception as bad:
+    except Exception as bad:  # as numpy and protobuf raise
         raise ParseError(f"no data of its sizes: {_first_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
 
 

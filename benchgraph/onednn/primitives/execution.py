@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.implementation import Implementation, counted
@@ -91,7 +92,7 @@ def _borders(steps: Sequence[Bound]) -> tuple[list[LogicalTensor], list[LogicalT
     return list({t.id: t for p in partitions for t in p.inputs if t.id not in outputs}.values()), list(outputs.values())
 
 
-class Segment:
+class Segment(Protocol):
     """Steps that are executed in one process, between tensors with arrays of ours. implementations: of each step."""
 
     implementations: tuple[tuple[Implementation, ...], ...]
@@ -101,13 +102,14 @@ class Segment:
 
     def run(self, times: int) -> float:
         """Execute so many times. Returns the seconds."""
-        raise NotImplementedError
 
     def get(self) -> None:
         """Fetch the outputs."""
 
 
-class InNumpy(Segment):
+class InNumpy:
+    """Steps that numpy executes on the arrays themselves, so that nothing is passed."""
+
     def __init__(self, steps: Sequence[Bound]) -> None:
         self._steps = tuple(steps)
         self.implementations = tuple(_numpy(step.compiled.step) for step in steps)
@@ -120,8 +122,14 @@ class InNumpy(Segment):
                 in_numpy.execute(op, [step.arrays[t.id] for t in op.inputs], [step.arrays[t.id] for t in op.outputs])
         return time.perf_counter() - started
 
+    def put(self) -> None:
+        pass
 
-class Native(Segment):
+    def get(self) -> None:
+        pass
+
+
+class Native:
     """A program on buffers of oneDNN's process. built: if it has been built already."""
 
     def __init__(

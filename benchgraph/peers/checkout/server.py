@@ -118,7 +118,7 @@ def main(pipe: int, parent: int, cpus: tuple[int, ...]) -> None:
     with Connection(pipe) as connection:
         try:
             session = Session(lambda: recv_handle(connection))
-        except Exception as bad:
+        except Exception as bad:  # whatever a strange checkout raises is told, not printed
             connection.send(("refusal", "invalid_arguments", f"its package cannot be used: {type(bad).__name__}: {bad}", ""))
             return
         connection.send(("answer", sys.version.split()[0]))
@@ -140,5 +140,5 @@ def _answer(session: Session, forget: Iterable[int], name: str, arguments: tuple
         return "refusal", bad.status.name, f"{bad.where}: {bad.what}" if bad.where else bad.what, bad.fix
     except MemoryError:
         return "refusal", "out_of_memory", name, ""
-    except Exception as bad:
+    except Exception as bad:  # a mistake in the other version costs a case, not the process
         return "refusal", "runtime_error", f"{name} raises {type(bad).__name__}: {bad}", ""
