@@ -7,8 +7,8 @@ import pytest
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.text import parse_graph
 from benchgraph.onednn.primitives import capi
-from benchgraph.onednn.primitives.messages import Alias, Binary, Eltwise, Primitive, Sum
-from benchgraph.onednn.primitives.plan import plan, text
+from benchgraph.onednn.primitives.messages import Alias, Binary, Eltwise, Primitive, Sum, Trial
+from benchgraph.onednn.primitives.plan import Try, plan, text
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target
 from benchgraph.onednn.primitives.table import encode
 
@@ -48,17 +48,17 @@ graph engine=cpu fpmath=strict {
 """
 
 
-def accepted(step: Step) -> str:
+def accepted(step: Step) -> Trial:
     """What the table refuses, and nothing else."""
     try:
         encode(step, TARGET)
     except NoPrimitive as bad:
-        return str(bad)
-    return ""
+        return Trial(refused=str(bad))
+    return Trial()
 
 
-def planned(source: str, refusal: object = accepted) -> str:
-    return text(plan(parse_graph(source), refusal))  # type: ignore[arg-type]
+def planned(source: str, trial: Try = accepted) -> str:
+    return text(plan(parse_graph(source), trial))
 
 
 def primitive(source: str) -> Primitive:
@@ -70,6 +70,22 @@ def primitive(source: str) -> Primitive:
 
 def test_products_take_what_follows_in_place_and_nothing_else() -> None:
     assert planned(MLP) == "matmul: MatMul Add ReLU\nmatmul: MatMul\nsoftmax: SoftMax"
+
+
+def test_ops_behind_a_product_that_only_a_reference_implementation_takes_are_left_out() -> None:
+    def slow_with_relu(step: Step) -> Trial:
+        return Trial(reference="ref:any") if step.post_ops and step.post_ops[-1].kind == "ReLU" else accepted(step)
+
+    assert planned(MLP, slow_with_relu).startswith("matmul: MatMul Add\neltwise: ReLU")
+
+
+def test_operands_are_dequantised_apart_where_an_int8_product_is_a_reference_one() -> None:
+    found = planned(QUANTISED, lambda step: Trial(reference="ref_int8:any") if step.folded else accepted(step)).splitlines()
+    assert found == [*["reorder: Dequantize TypeCast"] * 3, "matmul: MatMul Add TypeCast Quantize"]
+
+
+def test_the_largest_step_stays_where_every_one_is_a_reference_implementation() -> None:
+    assert planned(MLP, lambda _: Trial(reference="ref:any")) == planned(MLP)
 
 
 def test_a_value_with_another_reader_ends_the_post_ops() -> None:
@@ -94,16 +110,16 @@ def test_quantisation_around_a_product_becomes_its_attributes() -> None:
 
 
 def test_what_is_refused_is_tried_with_fewer_ops() -> None:
-    def without_sums(step: Step) -> str:
-        return accepted(step) or ("no" if any(8 in (t.id for t in op.inputs) for op in step.ops) and step.post_ops else "")
+    def without_sums(step: Step) -> Trial:
+        return Trial(refused="no") if any(8 in (t.id for t in op.inputs) for op in step.ops) and step.post_ops else accepted(step)
 
     assert planned(QUANTISED, without_sums).splitlines()[0] == "reorder: Dequantize"
     assert (
         planned(QUANTISED, without_sums).splitlines()[-1].startswith("matmul: Dequantize TypeCast Dequantize TypeCast MatMul Add TypeCast")
     )
 
-    def alone(step: Step) -> str:
-        return accepted(step) or ("no" if len(step.ops) > 1 else "")
+    def alone(step: Step) -> Trial:
+        return Trial(refused="no") if len(step.ops) > 1 else accepted(step)
 
     assert len(planned(QUANTISED, alone).splitlines()) == 10
 
@@ -113,8 +129,8 @@ def test_swish_is_one_post_op_or_none() -> None:
     (swish,) = primitive(SWISH).attrs.post_ops
     assert isinstance(swish, Eltwise)
 
-    def no_swish(step: Step) -> str:
-        return accepted(step) or ("no" if len(step.ops) == 3 else "")
+    def no_swish(step: Step) -> Trial:
+        return Trial(refused="no") if len(step.ops) == 3 else accepted(step)
 
     assert planned(SWISH, no_swish) == "matmul: MatMul\neltwise: Sigmoid\nbinary: Multiply"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from benchgraph.core.dtypes import DType
@@ -15,7 +16,7 @@ from benchgraph.machine.target import current
 from benchgraph.onednn.client import WHERE, Process, process
 from benchgraph.onednn.find_library import find
 from benchgraph.onednn.primitives.execution import Bound, Chain, Compiled, program
-from benchgraph.onednn.primitives.messages import Built
+from benchgraph.onednn.primitives.messages import Built, Trial
 from benchgraph.onednn.primitives.plan import kind_of, plan
 from benchgraph.onednn.primitives.step import NoPrimitive, Step, Target
 from benchgraph.onednn.primitives.table import encode
@@ -49,7 +50,7 @@ class OneDnnPrimitives(RemoteLibrary):
             raise Unavailable(f"oneDNN's primitives have no policy {policy.value}", where=WHERE, fix="choose post_ops")
         target = Target(self.process.hello.version[:2], graph.fpmath_mode, graph.fpmath_apply_to_int, self._multiplies_u8)
         made, outputs = list[Partition](), frozenset(t.id for t in graph.outputs)
-        for n, step in enumerate(plan(graph, lambda step: self._refusal(graph, step, target)), len(self._steps)):
+        for n, step in enumerate(plan(graph, lambda step: self._trial(graph, step, target)), len(self._steps)):
             ins, outs = borders(graph, step)
             self._steps[n] = step, target, outputs & {t.id for t in outs}
             nobody = spec(step.anchor.kind).lowering.role is Role.none
@@ -61,20 +62,21 @@ class OneDnnPrimitives(RemoteLibrary):
 
     @cached_property
     def _multiplies_u8(self) -> bool:
-        """Whether it has a product of u8 weights, which only asking tells."""
+        """Whether it has an optimised product of u8 weights, which only asking tells."""
         src, weights, dst = (LogicalTensor(n, dtype, (64, 64)) for n, dtype in enumerate((DType.u8, DType.u8, DType.f32)))
         step = Step(Op(0, "MatMul", inputs=(src, weights), outputs=(dst,)))
         asked = program(encode(step, Target(self.process.hello.version[:2])), (src, weights), (dst,))
-        return not self.process.ask("accepts", asked)
+        tried: Trial = self.process.ask("trial", asked)
+        return tried == Trial()
 
-    def _refusal(self, graph: Graph, step: Step, target: Target) -> str:
+    def _trial(self, graph: Graph, step: Step, target: Target) -> Trial:
         try:
             items = encode(step, target)
             asked = program(items, *borders(graph, step))
         except NoPrimitive as bad:
-            return str(bad)
-        refused: str = self.process.ask("accepts", asked)
-        return f"oneDNN {self.process.version} refuses {refused}" if refused else ""
+            return Trial(refused=str(bad))
+        tried: Trial = self.process.ask("trial", asked)
+        return replace(tried, refused=f"oneDNN {self.process.version} refuses {tried.refused}") if tried.refused else tried
 
     def compile(self, partition: Partition) -> Compiled:
         if not partition.is_supported:

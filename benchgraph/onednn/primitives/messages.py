@@ -215,6 +215,16 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """What oneDNN makes of a program. refused: the first call that it refuses, and why; '' if none. reference: the first reference
+    implementation among its primitives, '' if there is none.
+    """
+
+    refused: str = ""
+    reference: str = ""
+
+
+@dataclass(frozen=True)
 class Built:
     """A program whose primitives are created. reorders: inserted, in each execution; prepared: executions of the first time only, which
     convert constants. nbytes: of values between primitives. implementations: (primitive, name) of all primitives of each step.

@@ -5,14 +5,14 @@
     matmul: Dequantize Dequantize MatMul Add ReLU Quantize
     softmax: SoftMax
 
-A product takes the ops behind it for as long as nothing else reads the running value. If oneDNN refuses that, the last op is left out, then
-the one before, and so on; then the same without the quantisation of its operands. Copies, casts and a quantisation in a row are one
-reorder. What is refused alone is executed by numpy.
+A product takes the ops behind it for as long as nothing else reads the running value. If oneDNN refuses that, or has only a reference
+implementation of it, the last op is left out, then the one before, and so on; then the same without the quantisation of its operands.
+Copies, casts and a quantisation in a row are one reorder. What is refused alone is executed by numpy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -20,29 +20,41 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.onednn.primitives.families.binary import ALGS, bias_add, selects
 from benchgraph.onednn.primitives.families.eltwise import FORWARD
+from benchgraph.onednn.primitives.messages import Trial
 from benchgraph.onednn.primitives.step import Step
 from benchgraph.onednn.primitives.table import FAMILIES
 from benchgraph.ops import spec
 
-Refusal: TypeAlias = Callable[[Step], str]  # why a step cannot be executed as one; '' if it can
+Try: TypeAlias = Callable[[Step], Trial]  # how oneDNN would execute a step as one
 
 
-def plan(graph: Graph, refusal: Refusal) -> tuple[Step, ...]:
+def plan(graph: Graph, trial: Try) -> tuple[Step, ...]:
     """Steps with all ops but End, in an executable order. graph: shape-inferred."""
     growing, steps, taken = _Growing(graph), list[Step](), set[int]()
     outputs = {t.id for t in graph.outputs}
     for op in graph.order:
-        if op.id not in taken and op.kind in FAMILIES and FAMILIES[op.kind].takes_post_ops:
-            step = next((s for s in growing.candidates(op, outputs, taken) if not refusal(s)), None)
-            if step is not None:
-                steps.append(step)
-                taken |= {o.id for o in step.ops}
+        is_product = op.id not in taken and op.kind in FAMILIES and FAMILIES[op.kind].takes_post_ops
+        if is_product and (step := _best(growing.candidates(op, outputs, taken), trial)):
+            steps.append(step)
+            taken |= {o.id for o in step.ops}
     for op in graph.order:
         if op.id not in taken and op.kind != END:
-            step = next((s for s in growing.copies(op, outputs, taken) if not refusal(s)), Step(op))
-            steps.append(step.in_numpy(why) if len(step.ops) == 1 and (why := refusal(step)) else step)
+            step = _best(growing.copies(op, outputs, taken), trial) or Step(op).in_numpy(trial(Step(op)).refused)
+            steps.append(step)
             taken |= {o.id for o in step.ops}
     return tuple(sorted(steps, key=lambda step: graph.places[step.ops[-1].id]))
+
+
+def _best(steps: Iterable[Step], trial: Try) -> Step | None:
+    """The first with an optimised implementation, else the first with any, None if oneDNN refuses all."""
+    first = None
+    for step in steps:
+        tried = trial(step)
+        if not tried.refused and not tried.reference:
+            return step
+        if not tried.refused and first is None:
+            first = step
+    return first
 
 
 def text(steps: tuple[Step, ...]) -> str:
@@ -77,7 +89,7 @@ class _Growing:
                 yield step
 
     def copies(self, anchor: Op, outputs: set[int], taken: set[int]) -> Iterator[Step]:
-        """A reorder with the copies behind it, the largest step first; nothing for other ops."""
+        """A reorder with the copies behind it, the largest step first; other ops alone."""
         behind, op = list[Op](), anchor
         while _is_reorder(op):
             readers = self.graph.consumers.get(op.outputs[0].id, ())
@@ -86,7 +98,7 @@ class _Growing:
                 break
             op = readers[0]
             behind.append(op)
-        for count in range(len(behind), 0, -1):
+        for count in range(len(behind), -1, -1):
             yield Step(anchor, tuple(behind[:count]))
 
     def _behind(self, anchor: Op, outputs: set[int], taken: set[int]) -> Iterator[Op]:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_void_p
 
+from benchgraph.core.implementation import Implementation
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.onednn.primitives import capi
 from benchgraph.onednn.primitives.builder import Builder
 from benchgraph.onednn.primitives.executable import BoundProgram, Executable
 from benchgraph.onednn.primitives.handles import Objects
-from benchgraph.onednn.primitives.messages import Built, Program
+from benchgraph.onednn.primitives.messages import Built, Program, Trial
 from benchgraph.onednn.session import Refused, Session
 
 
@@ -22,17 +23,19 @@ class PrimitiveSession(Session):
         super().__init__(path, threads, loop, receive)
         capi.declare(self._lib)
 
-    def accepts(self, program: Program) -> str:
-        """'' if oneDNN creates all its primitives, else the first call that it refuses, and its status."""
+    def trial(self, program: Program) -> Trial:
+        """Create its primitives, and tell how that went."""
         objects = Objects(self._lib, self._engine)
+        builder = Builder(objects, program)
         try:
             with self._cold():
-                Builder(objects, program).build()
+                builder.build()
         except Refused as bad:
-            return f"{bad.what}: {bad.status}"
+            return Trial(refused=f"{bad.what}: {bad.status}")
         finally:
             objects.close()
-        return ""
+        made = (Implementation(*pair) for pairs in builder.implementations for pair in pairs)
+        return Trial(reference=next((i.name for i in made if i.is_reference), ""))
 
     def build(self, program: Program) -> Built:
         """Create its primitives. The time is that of these calls."""

@@ -19,8 +19,8 @@ class NoPrimitive(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """What primitives are made for: oneDNN's version, and the graph's math mode. multiplies_u8: whether weights may be u8; older versions
-    and other processors have products of s8 weights alone.
+    """What primitives are made for: oneDNN's version, and the graph's math mode. multiplies_u8: whether it has an optimised product of u8
+    weights; most versions have one of s8 weights alone.
     """
 
     version: Version
