@@ -7,25 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from benchgraph.core.errors import BenchgraphError, UsageError, within
 from benchgraph.core.files import read_text
 from benchgraph.core.formats import counted
 from benchgraph.core.printable import printable
-from benchgraph.graph import Graph, save
+from benchgraph.graph import Graph
 from benchgraph.harness.command_words import need_no_options, own_options
 from benchgraph.harness.outputs import need_folder
 from benchgraph.harness.partitioning import flops, traffic
 from benchgraph.importers.batch_file import batch_file, reasons
 from benchgraph.importers.graph_lines import Dumps
 from benchgraph.importers.log_cases import Case, Work, cases_of, line_beside_files
-from benchgraph.importers.onnx.model import read_onnx
+from benchgraph.importers.model import MODEL_SUFFIXES, read_model
+from benchgraph.importers.model_files import write_model
 from benchgraph.importers.verbose_file import Log, read_log
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.options.argv import parse as parse_words
 from benchgraph.options.batch import tokenize
-from benchgraph.options.parsers import shell_word
 from benchgraph.present.logged_times import NO_REPLAY, Replay, logged_times
 from benchgraph.present.progress import progress_line
 from benchgraph.results.exit_codes import ExitCode
@@ -33,7 +31,7 @@ from benchgraph.results.json_report import parse, unwritable, write
 
 OPTIONS = ("-o", "--output", "--replay")
 BATCH, TIMES = "batch", "times.txt"
-MODEL, GRAPH, DATA = ".onnx", "graph.json", "data.npz"
+GRAPH = "graph.json"
 SHOWN = 12  # rows of a table on the terminal
 
 
@@ -50,7 +48,7 @@ def run(given: Sequence[str]) -> tuple[str, ExitCode]:
     Raises UsageError for words, BenchgraphError for files that cannot be read or written.
     """
     request = read(given)
-    return (_model(request), ExitCode.ok) if request.file.suffix == MODEL else _log(request)
+    return (_model(request), ExitCode.ok) if request.file.suffix in MODEL_SUFFIXES else _log(request)
 
 
 def _log(request: Request) -> tuple[str, ExitCode]:
@@ -70,21 +68,17 @@ def _log(request: Request) -> tuple[str, ExitCode]:
 
 
 def _model(request: Request) -> str:
-    """A graph, the data of its constants, and a batch file that runs the one with the other."""
+    """A graph, the data of its constants, and a batch file that runs them."""
     if request.replay:
         raise UsageError("a model has no times", where="import: --replay", fix="leave it out")
     with progress_line():
-        model = read_onnx(request.file)
+        model = read_model(request.file)
         need_folder(request.folder, f"import: --output={request.folder}")
-    data = request.folder / DATA
     try:
-        save(model.graph, request.folder / GRAPH)
-        with data.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{str(id): array for id, array in model.data.items()})
+        write_model(model, request.folder / GRAPH)
     except OSError as bad:
         raise unwritable(bad, str(request.folder)) from bad
-    line = f"--data={shell_word(str(data))} --graph --expected-n-partitions=0 --case={GRAPH}"
-    write(str(request.folder / BATCH), f"# From {printable(request.file.name)} by `benchgraph import`\n{line}\n")
+    write(str(request.folder / BATCH), f"# From {printable(request.file.name)} by `benchgraph import`\n--model --case={GRAPH}\n")
     size = sum(array.nbytes for array in model.data.values())
     made = f"{counted(len(model.graph.ops), 'op')}, {counted(len(model.data), 'constant')} of {size / 1e6:.3g} MB"
     ports = [f"  {name}: tensor {id}" for name, id in (*model.inputs.items(), *model.outputs.items())]

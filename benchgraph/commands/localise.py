@@ -11,6 +11,7 @@ from benchgraph.core.progress import begin_item
 from benchgraph.graph.ir import Op
 from benchgraph.harness.bench import Bench, need_isas, need_libraries
 from benchgraph.harness.command_words import select_cases
+from benchgraph.harness.contenders import library_of
 from benchgraph.harness.localise import Place, labels, localise
 from benchgraph.options.problem import Problem, settings_of
 from benchgraph.present.progress import progress_line
@@ -40,7 +41,8 @@ def run(given: list[str], bench: Bench) -> tuple[str, int]:
         for p in problems:
             begin_item(p.description)
             with settings_of(p):
-                found.append((p, localise(p, p.graph(), bench.library(p.globals.library[0]), p.globals.policies[0])))
+                graph = p.graph()
+                found.append((p, localise(p, graph, library_of(p, graph, bench, p.globals.library[0]), p.globals.policies[0])))
             step()
     output = json.dumps([_fields(*each) for each in found], indent=2) if is_json else "\n".join(_text(*each) for each in found)
     return output, ExitCode.failed if any(place.op for _, place in found) else ExitCode.ok

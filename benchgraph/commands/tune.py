@@ -134,7 +134,7 @@ def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
     Raises Unimplemented for other cases.
     """
     graph = problem.graph()
-    (contender,) = contenders_of(problem, bench)
+    (contender,) = contenders_of(problem, graph, bench)
     parts = partition_graph(problem, graph, contender.library, contender.spec)
     if len(parts) != 1:
         raise Unimplemented(f"it has {len(parts)} partitions, and one is tuned at a time", where=problem.repro, fix="take single products")

@@ -5,6 +5,7 @@ dtypes.py          data types
 layout.py          layouts of tensors, and the ids of opaque ones
 tensor.py          logical tensors
 arrays.py          logical tensors as numpy arrays, s4 and u4 among them
+array_files.py     arrays in files: .npz, .npy, .safetensors
 attrs.py           attributes of ops
 errors.py          errors, each with what, where and how to fix it
 remarks.py         warnings about what is accepted all the same

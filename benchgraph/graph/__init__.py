@@ -7,6 +7,7 @@ json.py         oneDNN Graph JSON: load, loads, save, dumps, read (without check
 text.py         a readable text form: print_graph, parse_graph
 check.py        whether a graph is legal (ids, producers, cycles, dtypes, the op table's rules); validate = check + infer_shapes
 infer.py        known dims and strides for every tensor
+model.py        a whole model: a graph with the data of its constants and the names of its file
 override/       changes from the command line: rewrite, with_batch, with_shapes, row_major ...
 """
 

@@ -108,7 +108,7 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
         return Result(Status.SKIPPED, "nothing to measure: no op of the graph computes anything")
     if problem.driver.run is not None:
         return problem.driver.run(problem, graph)
-    contenders = contenders_of(problem, bench)
+    contenders = contenders_of(problem, graph, bench)
     try:
         if mode is Mode.simulation:
             return simulate(problem, graph, contenders, bench)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from benchgraph.core.errors import BenchgraphError, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
 from benchgraph.core.printable import MESSAGE, printable, shortened
+from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.partitioning import WrongCount
-from benchgraph.library.protocol import Library
+from benchgraph.library.protocol import Library, RunsModels
 from benchgraph.options.knobs import ContenderSpec
 from benchgraph.options.problem import CannotExpress, CannotOverride, Problem
 from benchgraph.results.result import ContenderOutcome, Result, Status
@@ -33,9 +34,15 @@ class Contender:
         return self.spec.label
 
 
-def contenders_of(problem: Problem, bench: Bench) -> tuple[Contender, ...]:
+def library_of(problem: Problem, graph: Graph, bench: Bench, name: str) -> Library:
+    """The library of that name for a problem with this graph. Raises BenchgraphError for one that is missing."""
+    library = bench.library(name)
+    return library.for_model(problem.model(graph)) if isinstance(library, RunsModels) else library
+
+
+def contenders_of(problem: Problem, graph: Graph, bench: Bench) -> tuple[Contender, ...]:
     """Libraries are made anew, so that every case compiles cold. Raises BenchgraphError for one that is missing."""
-    libraries = {name: bench.library(name) for name in problem.globals.library}
+    libraries = {name: library_of(problem, graph, bench, name) for name in problem.globals.library}
     return tuple(Contender(spec, libraries[spec.library]) for spec in problem.globals.contender_specs)
 
 

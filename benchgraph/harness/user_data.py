@@ -1,18 +1,16 @@
 """Data of the user's for a case's inputs: --data=FILE.npz, FILE.safetensors, or a folder of .npy files.
 
 An array is for the input whose id its name is (`7`), or `OP:PORT`: the name of an op that reads it, and oneDNN's name of the port, as in
-`fc1:weights`. Inputs without an array keep the data of --seed.
+`fc1:weights`. Inputs and weights of a model have its names, too. Inputs without an array keep the model's data, or those of --seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
-import safetensors
 
+from benchgraph.core.array_files import is_numeric, read_arrays
 from benchgraph.core.arrays import Array, put
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, did_you_mean
@@ -20,27 +18,20 @@ from benchgraph.core.files import exists
 from benchgraph.core.printable import quoted
 from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.graph.ir import Graph
+from benchgraph.graph.model import Model
 from benchgraph.ops import spec
 from benchgraph.ops.spec.schema import port_of
 
-SUFFIXES = (".npz", ".safetensors")
-_SAFETENSORS = {
-    "BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "I16": np.int16, "U16": np.uint16, "I32": np.int32, "U32": np.uint32, "I64": np.int64,
-    "U64": np.uint64, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2,
-}  # fmt: skip
 
-
-def overwrite(graph: Graph, buffers: dict[int, Array], place: str, case: Path | None = None) -> None:
+def overwrite(model: Model, buffers: dict[int, Array], place: str, case: Path | None = None) -> None:
     """Write the user's data into the buffers of the graph's inputs. place: the value of --data, from the working directory, else from the
     folder of the case's file.
 
     Raises InvalidArguments for a file that cannot be read, an array that is for no input, or one that does not fit its tensor.
     """
-    tensors = {t.id: t for t in graph.inputs}
-    for id, (name, array) in _by_input(graph, _read(place, case), place).items():
-        put(buffers[id], tensors[id], _converted(array, tensors[id], f"--data={place}: {quoted(name)}"))
+    tensors = {t.id: t for t in model.graph.inputs}
+    for id, (name, array) in _by_input(model, _read(place, case), place).items():
+        put(buffers[id], tensors[id], converted(array, tensors[id], f"--data={place}: {quoted(name)}"))
 
 
 def _read(place: str, case: Path | None) -> dict[str, Array]:
@@ -49,50 +40,25 @@ def _read(place: str, case: Path | None) -> dict[str, Array]:
     if case is not None and not exists(path) and exists(case.parent / path):
         path = case.parent / path
     if path.is_dir():
-        return {file.stem: array for file in sorted(path.glob("*.npy")) for array in _arrays(file, f"--data={place}: {file.name}").values()}
-    return _arrays(path, f"--data={place}")
+        files = sorted(path.glob("*.npy"))
+        return {file.stem: array for file in files for array in read_arrays(file, f"--data={place}: {file.name}").values()}
+    return read_arrays(path, f"--data={place}")
 
 
-def _arrays(path: Path, where: str) -> dict[str, Array]:
-    """Those of one file. Raises InvalidArguments."""
-    fix = f"give one that numpy or safetensors wrote ({', '.join(SUFFIXES)})"
-    try:
-        if path.suffix == ".safetensors":
-            return dict(_safetensors(path.read_bytes()))
-        if path.suffix == ".npy":
-            return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False)}  # a false shape does not take memory
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except OSError as bad:
-        raise InvalidArguments(f"cannot be read: {bad.strerror or bad}", where=where, fix=f"give a file ({', '.join(SUFFIXES)})") from bad
-    except MemoryError as bad:
-        raise InvalidArguments("an array in it is larger than memory", where=where, fix=fix) from bad
-    except Exception as bad:  # readers of torn files raise anything
-        why = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
-        what = "holds Python objects, or no arrays at all" if "pickle" in why else f"is not a file of arrays: {why}"
-        raise InvalidArguments(what, where=where, fix=fix) from bad
-
-
-def _safetensors(data: bytes) -> Iterator[tuple[str, Array]]:
-    for name, entry in safetensors.deserialize(data):  # type: ignore[no-untyped-call]
-        if (dtype := _SAFETENSORS.get(entry["dtype"])) is None:
-            raise ValueError(f"{name} is of type {entry['dtype']}, which no tensor has")
-        yield name, np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
-
-
-def names_of(graph: Graph) -> dict[str, int]:
-    """The names that arrays for the graph's inputs may have -> id."""
+def names_of(model: Model) -> dict[str, int]:
+    """The names that arrays for the inputs of a model's graph may have -> id. The model's own come first."""
+    graph = model.graph
     inputs, found = {t.id for t in graph.inputs}, {str(t.id): t.id for t in graph.inputs}
     for op in graph.ops:
         for position, t in enumerate(op.inputs):
             if op.name and t.id in inputs:
                 found.setdefault(f"{op.name}:{port_of(spec(op.kind).schema.inputs, position).name}", t.id)
-    return found
+    return found | {name: id for name, id in (*model.parameters.items(), *model.inputs.items()) if id in inputs}
 
 
-def _by_input(graph: Graph, arrays: dict[str, Array], place: str) -> dict[int, tuple[str, Array]]:
+def _by_input(model: Model, arrays: dict[str, Array], place: str) -> dict[int, tuple[str, Array]]:
     """Input -> its array, with the name. Arrays of other names are remarked on; with no other, they are an error."""
-    known, where = names_of(graph), f"--data={place}"
+    known, where = names_of(model), f"--data={place}"
     found, strange = dict[int, tuple[str, Array]](), list[str]()
     for name, array in arrays.items():
         if name not in known:
@@ -115,12 +81,12 @@ def _some(names: dict[str, int] | list[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - len(shown)} others" if len(names) > len(shown) else "")
 
 
-def _converted(array: Array, t: LogicalTensor, where: str) -> Array:
+def converted(array: Array, t: LogicalTensor, where: str) -> Array:
     """The array as the tensor's elements; real numbers are rounded to its dtype."""
     if array.shape != t.known_shape:
         what = f"its shape is {_shape(array.shape)}, that of tensor {t.id} {_shape(t.known_shape)}"
         raise InvalidArguments(what, where=where, fix="reshape it, or set --in-shapes")
-    if array.dtype.kind not in "biuf" and array.dtype not in _SAFETENSORS.values():
+    if not is_numeric(array.dtype):
         raise InvalidArguments(f"it holds {array.dtype}, not numbers", where=where, fix="save numbers")
     if not t.dtype.is_float:
         least, most = t.dtype.range

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.implementation import Implementation
 from benchgraph.graph.ir import Graph
+from benchgraph.graph.model import Model
 from benchgraph.partition.ir import Partition, Policy
 
 
@@ -77,6 +78,17 @@ class Library(Protocol):
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         """Several bound partitions as one native call, without the interpreter between them."""
+
+
+@runtime_checkable
+class RunsModels(Protocol):
+    """What a library has that runs a model's own file, which a graph does not name."""
+
+    def for_model(self, model: Model) -> Library:
+        """The library for one model: it takes that model's graph as one partition, and runs model.source.
+
+        Its `partitions` raises Unavailable where there is no source, or it is of another format.
+        """
 
 
 class Chain(Protocol):

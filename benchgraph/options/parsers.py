@@ -221,6 +221,36 @@ def per_id(value: Parse, example: str) -> Parse:
     return parse
 
 
+@dataclass(frozen=True)
+class PerName:
+    """Values by name, in the order given; empty if none is set."""
+
+    entries: tuple[tuple[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def __str__(self) -> str:
+        return "+".join(f"{name}:{text(value)}" for name, value in self.entries)
+
+
+def per_name(value: Parse, example: str) -> Parse:
+    """Entries joined by +, each NAME:VALUE. Names may have colons."""
+
+    def parse(word: str) -> PerName:
+        values: dict[str, Any] = {}
+        for entry in word.split("+"):
+            name, _, rest = entry.rpartition(":")
+            if not name or not rest:
+                raise ValueError(f"write NAME:VALUE, several joined by +, as in {example}")
+            if name in values:
+                raise ValueError(f"{name} is there twice; give it one value")
+            values[name] = value(rest)
+        return PerName(tuple(values.items()))
+
+    return parse
+
+
 def new_shape(word: str) -> object:
     """SHAPE, *LAYOUT or SHAPE*LAYOUT as a NewShape. SHAPE: 2x3, or - for rank 0. LAYOUT: a tag such as acdb, or strides such as 12x4x1."""
     from benchgraph.graph.override import NewShape

@@ -16,6 +16,7 @@ from benchgraph.options.parsers import shell_word, text
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
     from benchgraph.graph.ir import Graph
+    from benchgraph.graph.model import Model
     from benchgraph.results.result import Result
 
 
@@ -42,10 +43,10 @@ class Driver:
     knobs: a frozen dataclass of knobs; setting its field `case` adds a problem. A case is a file, and build(knobs, file) makes the
     shape-inferred graph; or it is a problem descriptor (bare), and build(knobs) does. build raises CannotOverride for a knob that does not
     fit the case, CannotExpress if no op expresses it. expected(knobs): the number of partitions that the fused policy should make, 0 for no
-    check. loops: fields with alternatives in the order of loop nesting, outermost first; others follow in order of declaration. fill: the
-    default of --fill. inputs: its folder under inputs/, by default its name. run(problem, graph): replaces what the mode does with a case.
-    inert: options of benchdnn's driver without effect here, and why. aliases: older names of options, with - for _. examples: lines for
-    --help, without `benchgraph`.
+    check. model(knobs, file): for cases whose files have data and names, the model with that graph. loops: fields with alternatives in the
+    order of loop nesting, outermost first; others follow in order of declaration. fill: the default of --fill. inputs: its folder under
+    inputs/, by default its name. run(problem, graph): replaces what the mode does with a case. inert: options of benchdnn's driver without
+    effect here, and why. aliases: older names of options, with - for _. examples: lines for --help, without `benchgraph`.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Driver:
     fill: str = "integers"
     inputs: str = ""
     run: Callable[[Problem, Graph], Result] | None = None
+    model: Callable[..., Model] | None = None
     inert: Mapping[str, str] = field(default_factory=dict, hash=False)
     aliases: Mapping[str, str] = field(default_factory=dict, hash=False)
     examples: tuple[str, ...] = ()
@@ -129,6 +131,12 @@ class Problem:
             return self.driver.build(self.knobs, self.file)
         with within(text(self.knobs.case)):
             return self.driver.build(self.knobs)
+
+    def model(self, graph: Graph) -> Model:
+        """What the case's file has beside this graph, which the problem made. Raises BenchgraphError."""
+        from benchgraph.graph.model import Model
+
+        return self.driver.model(self.knobs, self.file) if self.driver.model is not None else Model(graph)
 
 
 def _line(words: Iterable[str]) -> str:

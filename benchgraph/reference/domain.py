@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from benchgraph.core.tensor import TensorType
@@ -14,14 +16,15 @@ from benchgraph.reference.fill import in_layout, scaled_contents
 from benchgraph.reference.real_values import real_values
 
 
-def domain(graph: Graph, seed: int) -> dict[int, Array]:
-    """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
+def domain(graph: Graph, seed: int, given: Collection[int] = ()) -> dict[int, Array]:
+    """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte). given: ids of
+    inputs that have data of their own, which are left out; then no weights are scaled.
 
     Each tensor depends only on the seed and its id, except that weights of a deep graph are scaled. Elements of the buffer that the strides
     skip are 0.
     """
-    made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
-    if not is_deep(graph):
+    made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs if t.id not in given}
+    if given or not is_deep(graph):
         return made
 
     def either_sign(target: ScaledInput, t: TensorType, noise: Noise) -> Array:

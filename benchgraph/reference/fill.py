@@ -7,7 +7,7 @@ uniform   timed modes: real numbers in a range that depends on the dtype, quickl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -56,13 +56,14 @@ AT_ANY_DEPTH = frozenset(
 )
 
 
-def plan(graph: Graph) -> tuple[InputPlan, ...]:
-    """The data of every input of a shape-inferred graph, in the order of graph.inputs."""
+def plan(graph: Graph, given: Collection[int] = ()) -> tuple[InputPlan, ...]:
+    """The data of every input of a shape-inferred graph that is not given, in the order of graph.inputs."""
     claimed, plans, deep = displaced(graph), list[InputPlan](), is_deep(graph)
     if deep:
         claimed = {id: decided for id, decided in claimed.items() if decided[0] in AT_ANY_DEPTH}
     scaled = {d.tensor.id: d for d in scaled_inputs(graph, {id for id, (rule, _) in claimed.items() if rule != "factors"})} if deep else {}
-    for t in graph.inputs:
+    scaled = {} if given else scaled
+    for t in (t for t in graph.inputs if t.id not in given):
         if t.id in claimed:
             rule, decision = claimed[t.id]
             derived = decision if decision.derive else None
@@ -90,15 +91,18 @@ def _by_first_reader(graph: Graph, t: LogicalTensor) -> InputPlan:
     return InputPlan(t, row.testing.fill(call_of(op), port), f"{op.label}, {port_of(row.schema.inputs, port).name}")
 
 
-def fill(graph: Graph, seed: int) -> dict[int, Array]:
+def fill(graph: Graph, seed: int, given: Mapping[int, Array] | None = None) -> dict[int, Array]:
     """An array per input of a shape-inferred graph, in the tensor's dtype and strides (s4 and u4: one element to a byte).
+
+    given: the elements of inputs that have data of their own, which are left out; then no weights are scaled.
 
     An element depends only on the seed, its tensor's id and its index, except for tensors derived from others, and for scaled weights of a
     deep graph. Padding between strides is 0.
     """
-    planned = plan(graph)
-    given = ((p.tensor, p.filling) for p in planned if p.derived is None)
-    arrays = {t.id: in_layout(t, filling.make(TensorType(t.dtype, t.known_shape), Noise(seed, t.id))) for t, filling in given}
+    own = given or {}
+    planned = plan(graph, own)
+    independent = ((p.tensor, p.filling) for p in planned if p.derived is None)
+    arrays = {t.id: in_layout(t, filling.make(TensorType(t.dtype, t.known_shape), Noise(seed, t.id))) for t, filling in independent}
     if scaled := [p.target for p in planned if p.target is not None]:
         unknown = {p.tensor.id: in_layout(p.tensor, np.zeros(1)) for p in planned if p.derived is not None}
         arrays |= scaled_contents(graph, scaled, {**arrays, **unknown}, _small_integers, seed)
@@ -106,8 +110,8 @@ def fill(graph: Graph, seed: int) -> dict[int, Array]:
     derived = [(p.tensor, p.derived) for p in planned if p.derived is not None]
     for t, derivation in sorted(derived, key=lambda d: position.get(d[1].of, -1)):  # one may depend on what is computed from another
         if derivation.derive is not None:
-            arrays[t.id] = in_layout(t, derivation.derive(_computed(graph, derivation.of, arrays)))
-    return {t.id: arrays[t.id] for t in graph.inputs}
+            arrays[t.id] = in_layout(t, derivation.derive(_computed(graph, derivation.of, {**own, **arrays})))
+    return {t.id: arrays[t.id] for t in graph.inputs if t.id in arrays}
 
 
 def scaled_contents(graph: Graph, scaled: Sequence[ScaledInput], made: Mapping[int, Array], draw: Draw, seed: int) -> dict[int, Array]:
@@ -140,11 +144,11 @@ RANGES: dict[DType, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def uniform(graph: Graph, seed: int) -> dict[int, Array]:
-    """As `fill`, for timing: uniform numbers in benchdnn's range of the dtype; the last two dims are generated, and repeated over the
+def uniform(graph: Graph, seed: int, given: Collection[int] = ()) -> dict[int, Array]:
+    """As `domain`, for timing: uniform numbers in benchdnn's range of the dtype; the last two dims are generated, and repeated over the
     others.
     """
-    return {t.id: in_layout(t, _uniform(t, np.random.default_rng((seed, t.id)))) for t in graph.inputs}
+    return {t.id: in_layout(t, _uniform(t, np.random.default_rng((seed, t.id)))) for t in graph.inputs if t.id not in given}
 
 
 def _uniform(t: LogicalTensor, rng: np.random.Generator) -> Array:

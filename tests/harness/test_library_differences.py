@@ -57,7 +57,7 @@ def problem(**settings: object) -> Problem:
 
 def run(ours: FakeLibrary, theirs: FakeLibrary, **settings: object) -> Result:
     p = problem(**settings)
-    return check(p, two_ops(), contenders_of(p, bench_of(ours, theirs)))
+    return check(p, two_ops(), contenders_of(p, two_ops(), bench_of(ours, theirs)))
 
 
 def told(result: Result) -> dict[str, Status]:
@@ -166,7 +166,7 @@ def test_libraries_are_measured_in_turns() -> None:
     ours, theirs = right(), right()
     theirs.clock = ours.clock
     p = problem(mode=Mode.performance, fix_times_per_prb=3)
-    result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    result = measure(p, two_ops(), contenders_of(p, two_ops(), bench_of(ours, theirs)), bench_of(ours, theirs))
     assert [t.policy for t in result.timings] == [s.label for s in p.globals.contender_specs]
     assert {len(t.timing.samples_s) for t in result.timings} == {3}
     assert set(told(result).values()) == {Status.EXECUTED}
@@ -175,7 +175,7 @@ def test_libraries_are_measured_in_turns() -> None:
 def test_a_witness_that_cannot_be_measured_leaves_the_others_their_times() -> None:
     ours, theirs = right(), FakeLibrary(Clock(), unsupported="ReLU")
     p = problem(mode=Mode.performance, fix_times_per_prb=2)
-    result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    result = measure(p, two_ops(), contenders_of(p, two_ops(), bench_of(ours, theirs)), bench_of(ours, theirs))
     assert [t.policy for t in result.timings] == ["benchgraph:fused", "benchgraph:post_ops", "benchgraph:one_op_each"]
     assert told(result)["onednn:fused"] is Status.UNIMPLEMENTED
 
@@ -193,7 +193,7 @@ def test_a_witness_that_breaks_down_while_it_is_measured_leaves_the_others_their
 
     ours, theirs = right(), Breaking(Clock())
     p = problem(mode=Mode.performance, fix_times_per_prb=2)
-    result = measure(p, two_ops(), contenders_of(p, bench_of(ours, theirs)), bench_of(ours, theirs))
+    result = measure(p, two_ops(), contenders_of(p, two_ops(), bench_of(ours, theirs)), bench_of(ours, theirs))
     assert [t.policy for t in result.timings] == ["benchgraph:fused", "benchgraph:post_ops", "benchgraph:one_op_each"]
     assert told(result)["onednn:fused"] is told(result)["onednn:one_op_each"] is Status.FAILED
     assert summary([CaseResult(0, "", 0.0, result)]) == "libraries timed in 1 cases, by all in 0; --mode=C compares their results"

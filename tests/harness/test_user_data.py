@@ -15,6 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import GraphBuilder, load
 from benchgraph.graph.json import save
+from benchgraph.graph.model import Model
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.user_data import names_of, overwrite
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
@@ -44,7 +45,7 @@ def bound(place: str) -> dict[int, np.ndarray]:
     buffers = {t.id: allocate(t) for t in graph.inputs}
     for array in buffers.values():
         array.fill(0)
-    overwrite(graph, buffers, place)
+    overwrite(Model(graph), buffers, place)
     return buffers
 
 
@@ -54,7 +55,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def test_inputs_have_names_of_two_sorts() -> None:
-    assert names_of(load("graph.json")) == {"0": 0, "1": 1, "3": 3, "fc:src": 0, "fc:weights": 1, "shift:src_1": 3}
+    assert names_of(Model(load("graph.json"))) == {"0": 0, "1": 1, "3": 3, "fc:src": 0, "fc:weights": 1, "shift:src_1": 3}
 
 
 @pytest.mark.parametrize("form", ["npz", "safetensors", "folder"])

@@ -87,7 +87,7 @@ def test_an_imported_model_runs_with_its_data(tmp_path: Path, monkeypatch: pytes
     Path("net.onnx").unlink()
     done = CliRunner().invoke(main, ["--batch=net/batch"])
     assert "passed:1" in done.stdout, done.output
-    assert "--data=net/data.npz" in done.stdout
+    assert "--model --case=net/graph.json" in done.stdout
 
 
 def test_functions_of_the_model_are_inlined() -> None:

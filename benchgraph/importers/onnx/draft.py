@@ -63,6 +63,10 @@ class Draft:
     def define(self, name: str, t: LogicalTensor) -> None:
         self._tensors[name] = t
 
+    def is_read(self, name: str) -> bool:
+        """Whether an op has read the value as a tensor."""
+        return name in self._tensors
+
     def is_known(self, name: str) -> bool:
         return name in self.known
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,13 @@ from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, within
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph
+from benchgraph.graph.model import Model
 from benchgraph.importers.onnx.draft import DTYPES, Draft, Node, Unmapped
 from benchgraph.importers.onnx.rows import ROWS
 
 OLDEST = 13  # opset
 SHAPE = "Shape"  # of any value: sizes are known
 DOMAINS = ("", "ai.onnx")
-
-
-@dataclass(frozen=True)
-class Model:
-    """data: arrays of the graph's constants, by tensor id. inputs, outputs: names in the file -> tensor ids."""
-
-    graph: Graph
-    data: Mapping[int, Array]
-    inputs: Mapping[str, int]
-    outputs: Mapping[str, int]
 
 
 def read_onnx(path: Path) -> Model:
@@ -46,7 +37,7 @@ def read_onnx(path: Path) -> Model:
             raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
         except Exception as bad:  # protobuf's and onnx's errors have no class in common
             raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
-        return model_of(proto)
+        return replace(model_of(proto), source=path)
 
 
 def need_onnx() -> Any:
@@ -85,7 +76,9 @@ def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
         with within(node.label):
             d.define(node.outputs[0], ROWS[node.kind](d, node))
     outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
-    return Model(_finished(d, outputs), d.data, {name: t.id for name, t in inputs.items()}, {name: t.id for name, t in outputs.items()})
+    weights = {t.name: d.named(t.name).id for t in graph.initializer if d.is_read(t.name)}
+    made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
+    return Model(made, d.data, {name: t.id for name, t in inputs.items()}, results, weights)
 
 
 def _opset(proto: Any, onnx: Any) -> int:

@@ -1,0 +1,71 @@
+"""The sizes of a model's inputs: those of its file, and numbers for dims that the file leaves open, by --mb and --in-shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchgraph.core.errors import InvalidArguments, InvalidShape, did_you_mean
+from benchgraph.core.printable import quoted
+from benchgraph.core.tensor import Shape
+
+Dim = int | str  # a number, or the name of an open dim; '' if it has none
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The user's: mb is the size of an open dim 0, 0 if not given; in_shapes has the shapes of inputs by their names."""
+
+    mb: int = 0
+    in_shapes: tuple[tuple[str, Shape], ...] = ()
+
+
+AS_IN_FILE = Sizes()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """shapes: of all inputs, by name. batch: --mb if an open dim took it, else 0."""
+
+    shapes: Mapping[str, Shape]
+    batch: int
+
+
+def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes) -> Bound:
+    """The shapes of a model's inputs. Open dims of one name have one size.
+
+    A shape of the user's replaces the file's whole, numbers included: a reader that cannot change those raises. Raises InvalidArguments for
+    an input that does not exist and for open dims without a number, InvalidShape for another rank and for two sizes of one dim.
+    """
+    given = {name: shape for name, shape in sizes.in_shapes if name in inputs or not name.isdecimal()}  # others are tensor ids
+    for name in given.keys() - inputs.keys():
+        fix = did_you_mean(name, inputs) or f"the inputs are {', '.join(map(quoted, inputs))}"
+        raise InvalidArguments(f"the model has no input {quoted(name)}", where="--in-shapes", fix=fix)
+    known = dict[str, int]()
+    for name, shape in given.items():
+        dims = inputs[name]
+        if len(shape) != len(dims):
+            raise InvalidShape(f"{len(shape)} dims, where the input has {len(dims)}", where=f"--in-shapes={name}", fix=_example(name, dims))
+        for dim, size in zip(dims, shape, strict=True):
+            if isinstance(dim, str) and dim and known.setdefault(dim, size) != size:
+                what = f"its dim {dim} is {size}, and {known[dim]} elsewhere"
+                raise InvalidShape(what, where=f"--in-shapes={name}", fix="give one size to all dims of that name")
+    firsts = [dims[0] for name, dims in inputs.items() if name not in given and dims and isinstance(dims[0], str) and dims[0] not in known]
+    if sizes.mb:
+        known |= {dim: sizes.mb for dim in firsts if dim}
+    shapes = {name: given.get(name) or _shape(name, dims, known, sizes.mb) for name, dims in inputs.items()}
+    return Bound(shapes, sizes.mb if firsts else 0)
+
+
+def _shape(name: str, dims: Sequence[Dim], known: Mapping[str, int], mb: int) -> Shape:
+    found = [dim if isinstance(dim, int) else known.get(dim, mb if not position else 0) for position, dim in enumerate(dims)]
+    missing = [dim for dim, size in zip(dims, found, strict=True) if isinstance(dim, str) and not size]
+    if missing:
+        names = ", ".join(dim or "one without a name" for dim in missing)
+        raise InvalidArguments(f"dims without a number: {names}", where=f"input {quoted(name)}", fix=_example(name, dims))
+    return tuple(found)
+
+
+def _example(name: str, dims: Sequence[Dim]) -> str:
+    shape = "x".join(str(dim or "N") for dim in dims) or "-"
+    return f"give them, as in --in-shapes={name}:{shape}"

@@ -1,0 +1,123 @@
+"""model: whole networks with their weights. `benchgraph --model --case=resnet50.onnx`"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchgraph.options.knobs import knob
+from benchgraph.options.parsers import NOTHING, PerId, PerName, dtypes, fpmath, natural, new_shape, per_id, per_name, property_type
+from benchgraph.options.problem import CannotOverride, Driver
+
+if TYPE_CHECKING:
+    from benchgraph.graph import Graph
+    from benchgraph.graph.model import Model
+    from benchgraph.graph.override import Overrides
+    from benchgraph.importers.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The graph driver's, but for those that make another network of it."""
+
+    mb: int = knob(0, natural, "N[,N...]", "the batch size; 0 = keep the file's", product=True)
+    dt: Any = knob(  # a DType, or a PerId of DTypes
+        NOTHING, dtypes, "DT[,...] or ID:DT[+ID:DT...][,...]", "compute in f32, bf16 or f16; weights are rounded to it", product=True
+    )
+    in_shapes: PerName = knob(
+        PerName(),
+        per_name(new_shape, "input_ids:1x128+mask:1x128"),
+        "NAME:SHAPE[*LAYOUT][+...][,...]",
+        "dims of the model's inputs, by its own names or tensor ids, and their layouts",
+        product=True,
+    )
+    tensor_property: PerId = knob(
+        NOTHING,
+        per_id(property_type, "3:variable"),
+        "ID:{undef,variable,constant,host_scalar}[+...][,...]",
+        "change what tensors are",
+        product=True,
+    )
+    attr_fpmath: str = knob("", fpmath, "MODE[:BOOL][,...]", "strict, bf16, f16, tf32 or any; true: for integers too", product=True)
+    expected_n_partitions: int = knob(
+        0, natural, "N[,N...]", "how many partitions the fused policy must make (default 0: any)", product=True
+    )
+    case: str = knob("", str, "FILE", "the model: .onnx, or .json with .safetensors beside it; runs it with the options so far")
+
+
+LOOPS = ("in_shapes", "expected_n_partitions", "attr_fpmath", "tensor_property", "dt", "mb")
+
+
+def model(knobs: Knobs, file: Path) -> Model:
+    """The model with the overrides. Raises BenchgraphError."""
+    # imported here: the options are read, and --help printed, without loading numpy
+    from benchgraph.core.dtypes import DType
+    from benchgraph.core.errors import BenchgraphError
+    from benchgraph.graph.override import BadOverride, rewrite
+    from benchgraph.importers.sizes import Sizes
+
+    shapes = tuple((name, shape.dims) for name, shape in knobs.in_shapes.entries if shape.dims is not None)
+    found = _read(file, _stamp(file), Sizes(knobs.mb, shapes))
+    try:
+        changes = _overrides(knobs, found)
+        graph = rewrite(found.graph, changes)
+    except BadOverride as bad:
+        raise CannotOverride(bad.what, where=f"{file}: {bad.where}", fix=bad.fix) from bad
+    except BenchgraphError as bad:
+        raise bad.inside(str(file)) from bad
+    is_same = changes.dt is DType.undef and not changes.dts
+    return replace(found, graph=graph, source=found.source if is_same else None)
+
+
+def build(knobs: Knobs, file: Path) -> Graph:
+    return model(knobs, file).graph
+
+
+@lru_cache(maxsize=1)  # a case asks for its graph, its data and its names
+def _read(file: Path, stamp: tuple[int, ...], sizes: Sizes) -> Model:
+    from benchgraph.importers.model import read_model
+
+    return read_model(file, sizes)
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """What changes when a file is written."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return ()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _overrides(knobs: Knobs, found: Model) -> Overrides:
+    """What is left to change after reading. Raises InvalidArguments for a name that the model does not have."""
+    from benchgraph.core.errors import InvalidArguments, did_you_mean
+    from benchgraph.graph.override import Overrides
+
+    ids = {str(t.id): t.id for t in found.graph.inputs} | dict(found.inputs) | dict(found.outputs)
+    shapes = {}
+    for name, shape in knobs.in_shapes.entries:
+        if name not in ids:
+            fix = did_you_mean(name, ids) or f"the inputs are {', '.join(found.inputs)}"
+            raise InvalidArguments(f"the model has no input '{name}'", where="--in-shapes", fix=fix)
+        shapes[ids[name]] = shape
+    mode, _, apply_to_int = knobs.attr_fpmath.partition(":")
+    return Overrides(
+        in_shapes=shapes,
+        mb=0 if found.batch else knobs.mb,
+        attr_fpmath=(mode, apply_to_int == "true") if mode else None,
+        tensor_property=knobs.tensor_property.by_id,
+        **({"dts": knobs.dt.by_id} if isinstance(knobs.dt, PerId) else {"dt": knobs.dt}),
+    )
+
+
+def expected(knobs: Knobs) -> int:
+    return knobs.expected_n_partitions
+
+
+EXAMPLES = ("--model --mb=4 --case=model/resnet18_small.json", "--model --in-shapes=0:2x64x64x3 --case=model/resnet18_small.json")
+DRIVER = Driver(
+    "model", "whole networks, with weights", Knobs, build, expected, LOOPS, fill="reals", inputs="graph", model=model, examples=EXAMPLES
+)
