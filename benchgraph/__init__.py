@@ -23,6 +23,7 @@ The packages, in the order in which data flows through them:
     results     what a run produces, and its JSON
     options     from a command line to problems
     harness     from problems to results: running, checking, timing
+    fleet       a batch on the machines of a cluster
     analysis    evaluates saved results
     present     tables, drawings, pages
     fuzz, tune  random graphs; schedules against each other

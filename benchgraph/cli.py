@@ -23,7 +23,7 @@ from benchgraph.core.remarks import remarks_sent_to
 from benchgraph.harness.blas_threads import use_one_thread
 from benchgraph.harness.interrupt import code_of, interruptible, interruption_text
 from benchgraph.harness.outputs import drop, full_output, kept_apart, need_folder, need_outputs
-from benchgraph.harness.session import run_line
+from benchgraph.harness.session import RunOutcome, run_line
 from benchgraph.harness.standard_streams import LOST, enduring
 from benchgraph.options.argv import CommandLine, parse
 from benchgraph.options.knobs import Globals
@@ -145,8 +145,21 @@ def main(ctx: click.Context, words: tuple[str, ...]) -> None:
     for note in line.notes:
         warn(note)
     with interruptible():
-        code = run_line(line, _bench(ctx.obj), jobs).code
+        code = _run(line, _bench(ctx.obj), jobs).code
     ctx.exit(code)
+
+
+def _run(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
+    """Run the cases here, or on the cluster that the line names."""
+    if not line.globals.cluster:
+        return run_line(line, bench, jobs)
+    from benchgraph.fleet import fleet
+
+    try:
+        with fleet(line, bench, log=warn if line.globals.verbose else None) as elsewhere:
+            return run_line(line, bench, jobs, elsewhere)
+    except BenchgraphError as bad:
+        return RunOutcome(_refused(bad, ExitCode.refused))
 
 
 def _refused(bad: BenchgraphError, code: ExitCode = ExitCode.failed) -> int:
@@ -169,7 +182,14 @@ def _answer(command: str, words: list[str], given: Bench | None) -> int:
 
 
 def _need_resources(line: CommandLine, given: Bench | None) -> None:
-    """Raise BenchgraphError unless the instruction sets, tuning file, streams and libraries of the cases are available."""
+    """Raise BenchgraphError unless the instruction sets, tuning file, streams and libraries of the cases are available; on a cluster its
+    workers say so.
+    """
+    if line.globals.cluster or line.globals.where:
+        from benchgraph.fleet import need_cluster_options
+
+        need_cluster_options(line)
+        return
     from benchgraph.harness.bench import need_isas, need_libraries, need_tuning
 
     need_isas(line.problems)
@@ -184,7 +204,7 @@ def _need_resources(line: CommandLine, given: Bench | None) -> None:
 def _workers(line: CommandLine) -> int:
     from benchgraph.harness.isolate import workers_of
 
-    return workers_of(line)
+    return workers_of(line) if not line.globals.cluster else 0
 
 
 def _measure(command: str, *words: str, bench: Bench) -> int:
@@ -215,7 +235,7 @@ def _fuzz(words: tuple[str, ...], bench: Bench) -> int:
     except BenchgraphError as bad:
         return _refused(bad, ExitCode.refused)
     with interruptible():
-        ran = run_line(line, bench, jobs)
+        ran = _run(line, bench, jobs)
         try:
             with kept_apart(line.globals):
                 for text in shrink_all(request, line.problems, ran.failures, bench):

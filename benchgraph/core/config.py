@@ -154,6 +154,11 @@ class Config:
         str,
         "the history that --history, `benchgraph history` and `benchgraph regressions` mean when they name none",
     )
+    host_lock: str = _flag(
+        "/tmp/benchgraph-host.lock",
+        str,
+        "the file by which the workers of a fleet on one machine agree who times; containers on a machine share it",
+    )
     dump: tuple[str, ...] = _flag(
         (), _subset("graph", "subgraph"), "write JSON to the current directory: graph, subgraph, or both", "ONEDNN_GRAPH_DUMP"
     )
@@ -174,7 +179,7 @@ class Config:
 _IRRELEVANT_TO_CODE = frozenset(
     {"compile_jobs", "debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
     | {"compiled_partition_cache_capacity", "constant_tensor_cache_capacity", "disk_cache_capacity"}
-    | {"cache_dir", "onednn", "history", "tuning"}
+    | {"cache_dir", "onednn", "history", "tuning", "host_lock"}
 )
 
 

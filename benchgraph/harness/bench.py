@@ -150,7 +150,7 @@ class Bench:
     and arithmetic (measure/arithmetic.py); kernel: of the microkernel, by arithmetic.
 
     bandwidth: (threads, sizes) -> a probe for each distinct size, the smallest first. evict: (arrays, bytes to touch page by page, threads)
-    -> a function that makes the arrays cold.
+    -> a function that makes the arrays cold. share: bytes that a case may need where others run beside it; None: what is free.
     """
 
     clock: Callable[[], float] = time.perf_counter
@@ -160,6 +160,7 @@ class Bench:
     free_bytes: Callable[[], int] = _free_bytes
     bandwidth: Callable[[int, Sequence[int]], Sequence[BandwidthProbe]] = _bandwidth
     evict: Callable[[Sequence[Array], int, int], Callable[[], None]] = _evict
+    share: int | None = None
 
 
 def need_streams(problems: Sequence[Problem]) -> None:

@@ -103,7 +103,7 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
     if mode is Mode.list:
         return Result(Status.LISTED)
     if lack := _lack_of_memory(problem, graph, bench):
-        return Result(Status.SKIPPED, lack)
+        return lack
     if mode.is_timed and all(op.kind == END for op in graph.ops):
         return Result(Status.SKIPPED, "nothing to measure: no op of the graph computes anything")
     if problem.driver.run is not None:
@@ -120,19 +120,20 @@ def _run(problem: Problem, graph: Graph, bench: Bench) -> Result:
         return Result(Status.SKIPPED, f"Invalid case: {refused}")
 
 
-def _lack_of_memory(problem: Problem, graph: Graph, bench: Bench) -> str:
-    """Why the case does not fit into memory; '' when it does, when nothing is executed, and where free memory is unknown."""
+def _lack_of_memory(problem: Problem, graph: Graph, bench: Bench) -> Result | None:
+    """The result of a case that does not fit into memory; None when it does, when nothing is executed, and where free memory is unknown."""
     if problem.globals.mode is Mode.init:
-        return ""
+        return None
     try:
         free = bench.free_bytes()
     except OutOfMemory:
-        return ""
+        return None
     copies = problem.globals.num_streams if problem.globals.mode.is_timed else 1
     need = copies * memory_needed(graph, with_reference=problem.globals.mode is Mode.correctness)
-    if need <= MEMORY_SHARE * free:
-        return ""
-    return f"Not enough RAM: {need / 2**30:.1f} GiB are needed, {free / 2**30:.1f} are free; try a smaller --mb or --in-shapes"
+    if need <= min(MEMORY_SHARE * free, need if bench.share is None else bench.share):
+        return None
+    reason = f"Not enough RAM: {need / 2**30:.1f} GiB are needed, {free / 2**30:.1f} are free; try a smaller --mb or --in-shapes"
+    return Result(Status.SKIPPED, reason, no_memory=bench.share is not None, memory_needed=need)
 
 
 def check(problem: Problem, graph: Graph, contenders: Sequence[Contender]) -> Result:

@@ -50,7 +50,7 @@ def share_of_threads(jobs: int) -> int:
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[FinishedCase]:
     """Run the problems in so many processes; yields each result as it arrives. No process outlives the iterator."""
     memory = _memory(bench)
-    pool = _WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
+    pool = WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
     out_of_memory = list[Problem]()
     try:
         for problem, done in pool.run(problems, jobs, memory and max(memory // jobs, LEAST_MEMORY)):
@@ -74,17 +74,19 @@ def _memory(bench: Bench) -> int | None:
 
 
 @dataclass
-class _WorkerPool:
+class WorkerPool:
     """Worker processes, started when needed. refusal: why the last start failed."""
 
     setup: Setup
     workers: list[Worker] = field(default_factory=list)
     refusal: str = ""
 
-    def run(self, problems: Sequence[Problem], jobs: int, memory: int | None) -> Iterator[tuple[Problem, FinishedCase]]:
-        """Run the problems on so many workers, each of which may allocate so many bytes."""
+    def run(
+        self, problems: Sequence[Problem], jobs: int, memory: int | None, share: int | None = None
+    ) -> Iterator[tuple[Problem, FinishedCase]]:
+        """Run the problems on so many workers, each of which may allocate so many bytes. share: what a case may need by its estimate."""
         todo = deque(problems)
-        while busy := self._hand_out(todo, jobs, memory):
+        while busy := self._hand_out(todo, jobs, memory, share):
             for worker in _ready_workers(busy):
                 problem = worker.problem
                 if problem and (done := self._handle(worker)):
@@ -100,7 +102,7 @@ class _WorkerPool:
             worker.close()
         self.workers.clear()
 
-    def _hand_out(self, todo: deque[Problem], jobs: int, memory: int | None) -> list[Worker]:
+    def _hand_out(self, todo: deque[Problem], jobs: int, memory: int | None, share: int | None) -> list[Worker]:
         """Give a case to every worker that has none. Returns those that have one now."""
         idle = [w for w in self.workers if not w.problem]
         while todo and (idle or len(self.workers) < jobs):
@@ -112,7 +114,7 @@ class _WorkerPool:
                     remark(f"no worker process can be started ({self.refusal}): cases run in {len(self.workers)} of {jobs}")
                     break
             begin_item(todo[0].description)
-            idle.pop().give(todo.popleft(), memory)
+            idle.pop().give(todo.popleft(), memory, share)
         return [w for w in self.workers if w.problem]
 
     def _handle(self, worker: Worker) -> FinishedCase | None:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import click
 
@@ -32,7 +32,7 @@ from benchgraph.present.progress import progress_line
 from benchgraph.present.screen import Screen, progress, summarise, warn
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import unwritable, write_whole
-from benchgraph.results.result import UNWANTED, CaseResult, FinishedCase, ResultSet
+from benchgraph.results.result import UNWANTED, CaseResult, FinishedCase, Machine, ResultSet
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench
@@ -44,11 +44,21 @@ class RunOutcome:
     failures: tuple[CaseResult, ...] = ()
 
 
-def run_line(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
+class Elsewhere(Protocol):
+    """Other machines that run the cases."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+    def run(self, problems: Sequence[Problem]) -> Generator[FinishedCase]:
+        """The finished cases, in the order in which they finish. Raises BenchgraphError if they can no longer be run."""
+
+
+def run_line(line: CommandLine, bench: Bench, jobs: int, elsewhere: Elsewhere | None = None) -> RunOutcome:
     """Run the cases, print results as they finish, write reports at the end. jobs: worker processes, 0 for none."""
     with enduring("stdout"):
         with kept_apart(line.globals) as out:
-            ran = _run_line(line, bench, jobs, out)
+            ran = _run_line(line, bench, jobs, elsewhere, out)
         bad = lost(sys.stdout)
     if bad is None:
         return ran
@@ -58,7 +68,7 @@ def run_line(line: CommandLine, bench: Bench, jobs: int) -> RunOutcome:
     return replace(ran, code=ExitCode.failed) if ran.code == ExitCode.ok else ran
 
 
-def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOutcome:
+def _run_line(line: CommandLine, bench: Bench, jobs: int, elsewhere: Elsewhere | None, out: TextIO) -> RunOutcome:
     """out: where reports to - go."""
     started, screen, machine = bench.clock(), Screen(line.problems), None
     reports, code, why = GrowingReports(warn), ExitCode.refused, ""
@@ -71,13 +81,13 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, out: TextIO) -> RunOut
             if line.globals.mode.is_timed:
                 begin_item("the machine's peaks")
             with awaiting("the machine to be measured"):
-                machine = machine_of(line, bench)
+                machine = machine_of(line, bench) if elsewhere is None else elsewhere.machine
             begun = begin(line, machine, reports)
             code = ExitCode.failed  # for later errors, since cases have run
             screen.take_over(begun.held, line.globals.resume, begun.is_resumed)
             for _ in begun.held:
                 step()
-            with awaiting("the case to return"), closing(_results(begun.todo, bench, jobs)) as finished:
+            with awaiting("the case to return"), closing(_results(begun.todo, bench, jobs, elsewhere)) as finished:
                 for done in finished:
                     ran.append(done.case)
                     reports.add(done.case, bench.clock() - started)
@@ -126,9 +136,11 @@ def _has_unwanted(settings: Globals, results: ResultSet) -> bool:
     return bool(counts)
 
 
-def _results(problems: Sequence[Problem], bench: Bench, jobs: int) -> Generator[FinishedCase]:
+def _results(problems: Sequence[Problem], bench: Bench, jobs: int, elsewhere: Elsewhere | None) -> Generator[FinishedCase]:
     """The finished cases, in the order in which they finish."""
-    if jobs:
+    if elsewhere is not None:
+        yield from elsewhere.run(problems)
+    elif jobs:
         from benchgraph.harness.isolate import run_isolated
 
         yield from run_isolated(problems, bench, jobs)

@@ -23,7 +23,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, Program, attach
@@ -53,12 +53,13 @@ class Setup:
 class Task:
     """A case to run. driver: loaded before the problem is unpickled, which contains knobs of the driver's class.
 
-    memory: bytes that the process may allocate; None: no limit.
+    memory: bytes that the process may allocate; None: no limit. share: bytes that the case may need by its estimate; None: what is free.
     """
 
     driver: str
     problem: bytes
     memory: int | None
+    share: int | None = None
 
 
 # ---- in the parent ---------------------------------------------------------------------------------------------------
@@ -80,10 +81,10 @@ class Worker(Child):
         """Whether it can get another case: no end of the process has been noticed yet."""
         return self._process.returncode is None
 
-    def give(self, problem: Problem, memory: int | None) -> None:
-        """Run a case. memory: bytes it may allocate."""
+    def give(self, problem: Problem, memory: int | None, share: int | None = None) -> None:
+        """Run a case. memory: bytes it may allocate; share: bytes it may need by its estimate, None for what is free."""
         self.problem, self._began, self.deadline = problem, 0.0, time.monotonic() + BOOT_S
-        self.send(Task(problem.driver.name, pickle.dumps(problem), memory))
+        self.send(Task(problem.driver.name, pickle.dumps(problem), memory, share))
 
     def receive(self) -> CaseResult | None:
         """The result of its case, None if there is none yet. Blocks until the next message; raises ChildLost when the process died."""
@@ -178,7 +179,7 @@ def _serve(connection: Connection, bench: Bench) -> None:
         connection.send(None)
         remarks = list[str]()
         with remarks_sent_to(remarks.append):
-            case = run_case(problem, bench, lambda text: print(text, file=sys.stderr))
+            case = run_case(problem, replace(bench, share=task.share), lambda text: print(text, file=sys.stderr))
         _flush()
         for text in remarks:
             connection.send(text)

@@ -6,6 +6,7 @@ import re
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import did_you_mean
+from benchgraph.core.isa import ISAS
 from benchgraph.options.library_name import labels
 
 
@@ -72,3 +73,26 @@ def template(word: str) -> str:
 
     check(word)
     return word
+
+
+def cluster(word: str) -> str:
+    """local:N, the address of a scheduler, or its scheduler file."""
+    kind, _, count = word.partition(":")
+    if kind == "local" and not (count.isdecimal() and int(count)):
+        raise ValueError("say how many worker processes, as in local:4")
+    return word
+
+
+def where(word: str) -> tuple[tuple[str, str], ...]:
+    """NAME=VALUE, several joined by commas."""
+    found = list[tuple[str, str]]()
+    for part in word.split(","):
+        name, _, value = part.partition("=")
+        if not name or not value:
+            raise ValueError("give NAME=VALUE[,...], as in isa=avx2,cpu=EPYC,cores=8")
+        if name == "isa" and value not in ISAS:
+            raise ValueError(did_you_mean(value, ISAS) or f"the levels are {', '.join(ISAS)}")
+        if name in ("cores", "memory") and not value.isdecimal():
+            raise ValueError(f"give a whole number: {name}=8")
+        found.append((name, value))
+    return tuple(found)

@@ -99,6 +99,7 @@ _measure = partial(knob, group="How long it is measured")
 _choose = partial(knob, group="Which cases run", repro=False)
 _say = partial(knob, group="What is said", repro=False)
 _machine = partial(knob, group="On what")
+_fleet = partial(knob, group="On what", repro=False)
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,20 @@ class Globals:
         config="isa",
     )
     tuning: str = _machine("", str, "FILE", "template parameters that `benchgraph tune --store=FILE` found", config="tuning")
+    cluster: str = _fleet(
+        "",
+        global_parsers.cluster,
+        "ADDRESS",
+        "run the cases on the workers of a Dask scheduler: tcp://HOST:PORT, or its scheduler file; local:N: on N processes started here",
+    )
+    where: tuple[tuple[str, str], ...] = _fleet(
+        (),
+        global_parsers.where,
+        "NAME=VALUE[,...]",
+        "only on workers with this isa (or a higher one), cpu (a part of its name), host, library version as numpy=2.1, and at least so "
+        "many cores and GiB of memory",
+        merge=lambda old, new: (*old, *new),
+    )
     max_ms_per_prb: float = _measure(
         3000.0,
         real_between(10.0, 60000.0),

@@ -175,8 +175,9 @@ class Result:
     accuracy: of every compared output. peak_samples: FLOP/s in f32 that the machine reached between the samples, which shows its clock;
     arithmetic: that of the graph's products (measure/arithmetic.py); arithmetic_samples: operations/s in it, empty for f32.
     bandwidth_samples: bytes/s when reading so many bytes repeatedly, by that number. cold_cache, num_streams: option values of the timings.
-    warnings: reasons to distrust the timings. no_memory: whether memory did not suffice for a better result. graph: None if none could be
-    made. outcomes, differences: of several libraries. notes: further remarks, a line each.
+    warnings: reasons to distrust the timings. no_memory: whether memory did not suffice for a better result; memory_needed: the bytes
+    that would, 0 if unknown. graph: None if none could be made. outcomes, differences: of several libraries. notes: further
+    remarks, a line each.
     """
 
     status: Status
@@ -199,6 +200,7 @@ class Result:
     num_streams: int = 1
     warnings: tuple[str, ...] = ()
     no_memory: bool = False
+    memory_needed: int = 0
     graph: Sketch | None = None
     outcomes: tuple[ContenderOutcome, ...] = ()
     differences: tuple[Difference, ...] = ()

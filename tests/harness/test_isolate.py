@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from benchgraph.cli import main
 from benchgraph.core import child_process
 from benchgraph.core.config import config, override
-from benchgraph.harness.isolate import _WorkerPool
+from benchgraph.harness.isolate import WorkerPool
 from benchgraph.harness.worker import Setup
 from benchgraph.options.argv import parse
 from benchgraph.results.result import Result as Outcome
@@ -104,7 +104,7 @@ def test_how_a_process_died() -> None:
 def test_one_that_only_closed_its_pipe_had_memory_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is not run again, though it is killed in the end."""
     monkeypatch.setattr(child_process, "EXIT_S", 0.1)
-    crew = _WorkerPool(Setup(BENCH, config()))
+    crew = WorkerPool(Setup(BENCH, config()))
     try:
         ((_, done),) = crew.run(parse(["--graph", "--case=closes_its_pipe.json"]).problems, 1, None)
     finally:
@@ -165,7 +165,7 @@ def test_jobs_are_processes_and_a_timeout_needs_one() -> None:
 
 def test_a_worker_that_dies_between_two_cases_spoils_neither() -> None:
     first, second = parse(["--graph", "--case=dies_afterwards.json", "--case=good.json"]).problems
-    crew = _WorkerPool(Setup(BENCH, config()))
+    crew = WorkerPool(Setup(BENCH, config()))
     try:
         before = [done for _, done in crew.run([first], 1, None)]
         for worker in crew.workers:  # none where its end was seen with its result

@@ -1,0 +1,169 @@
+"""The engine over Dask distributed: its scheduler knows the workers, and carries calls and answers.
+
+Every call goes to a worker that the caller chose, as a task of its own that no other worker may take. The caller sends no more than run at
+once, so that a lost worker concerns just these. Dask's own resources are not used: they belong to a worker, and a host may have several.
+
+The connection lives in a thread with an event loop; a broken one is made anew with a new client, since a client forgets its tasks with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import warnings
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+from benchgraph.core.errors import UsageError
+from benchgraph.core.files import is_file
+from benchgraph.core.printable import shortened
+from benchgraph.fleet.engine import Answered, Connected, Disconnected, Event, Failed, Member, Members
+
+LOCAL = "local"
+CONNECT_S = 10.0  # for the scheduler to accept a client
+ANSWER_S = 30.0  # for the scheduler to say who its workers are
+RETRY_S = 1.0  # between two tries to connect
+POLL_S = 0.5  # between two questions who the workers are
+POLL_PER_WORKER_S = 0.01  # and longer where there are many: each answer describes all of them
+CLOSE_S = 5.0
+
+
+def need_distributed() -> None:
+    """Raise UsageError unless the extra is installed."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError as bad:
+        fix = "pip install 'benchgraph[fleet]', here and on the workers"
+        raise UsageError(f"needs Dask distributed ({bad})", where="--cluster", fix=fix) from bad
+
+
+class DaskEngine:
+    """A client of the scheduler at an address or in a scheduler file; or of N worker processes of this machine, started for it: local:N."""
+
+    def __init__(self, place: str) -> None:
+        need_distributed()
+        self._place, self._run = place, uuid4().hex[:8]
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._tasks = dict[int, asyncio.Task[None]]()
+        self._client: Any = None
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is said here, in the user's terms
+        self._thread = threading.Thread(target=self._serve, name="benchgraph-fleet", daemon=True)
+        self._thread.start()
+
+    def call(self, ticket: int, worker: str, function: Callable[..., Any], *arguments: Any) -> None:
+        self._loop.call_soon_threadsafe(self._begin, ticket, worker, function, arguments)
+
+    def forget(self, ticket: int) -> None:
+        self._loop.call_soon_threadsafe(self._cancel, ticket)
+
+    def events(self, within_s: float) -> Sequence[Event]:
+        found = list[Event]()
+        with suppress(queue.Empty):
+            found.append(self._inbox.get(timeout=within_s))
+            while True:
+                found.append(self._inbox.get_nowait())
+        return found
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join(2 * CLOSE_S)
+
+    # ---- in the thread of the connection ----
+
+    def _serve(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Dask advises on large arguments, and on ports that are in use
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_until_complete(self._stay_connected())
+
+    async def _stay_connected(self) -> None:
+        async with _cluster(self._place) as where:
+            while not self._closing.is_set():
+                try:
+                    await self._connection(where)
+                except Exception as bad:  # Dask raises OSError, TimeoutError, ValueError and errors of its own for the same loss
+                    self._inbox.put(Disconnected(_reason(bad)))
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._closing.wait(), RETRY_S)
+
+    async def _connection(self, where: dict[str, Any]) -> None:
+        """One client, from its start until it is lost, which raises, or until the end."""
+        from distributed import Client
+
+        client = await asyncio.wait_for(Client(**where, asynchronous=True, timeout=CONNECT_S, set_as_default=False), 2 * CONNECT_S)
+        try:
+            self._client = client
+            self._inbox.put(Connected(client.scheduler.address))
+            while not self._closing.is_set():
+                if client.status != "running":
+                    raise ConnectionError("the connection to the scheduler broke")
+                identity = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), ANSWER_S)
+                workers = identity["workers"]
+                self._inbox.put(Members({address: Member(w["nthreads"], w["last_seen"]) for address, w in workers.items()}))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), POLL_S + POLL_PER_WORKER_S * len(workers))
+        finally:
+            self._client = None
+            for task in self._tasks.values():
+                task.cancel()
+            self._tasks.clear()
+            with suppress(Exception):
+                await asyncio.wait_for(client.close(), CLOSE_S)
+
+    def _begin(self, ticket: int, worker: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        if self._client is not None:  # else Disconnected has been told
+            self._tasks[ticket] = self._loop.create_task(self._follow(self._client, ticket, worker, function, arguments))
+
+    async def _follow(self, client: Any, ticket: int, worker: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Make a call and tell its answer, once."""
+        key = f"benchgraph-{self._run}-{ticket}"
+        future = client.submit(function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0)
+        try:
+            value = await future.result()
+        except asyncio.CancelledError:
+            return  # nobody wants it any more, or the connection broke
+        except Exception as bad:  # whatever the function raised, or Dask did for its worker
+            self._inbox.put(Failed(ticket, _reason(bad)))
+        else:
+            self._inbox.put(Answered(ticket, value))
+        finally:
+            self._tasks.pop(ticket, None)
+            future.release()
+
+    def _cancel(self, ticket: int) -> None:
+        if task := self._tasks.pop(ticket, None):
+            task.cancel()
+
+
+@asynccontextmanager
+async def _cluster(place: str) -> AsyncIterator[dict[str, Any]]:
+    """How a client reaches the scheduler: arguments of distributed.Client. A local cluster ends with the block."""
+    kind, _, count = place.partition(":")
+    if kind != LOCAL:
+        yield {"scheduler_file": place} if is_file_name(place) else {"address": place}
+        return
+    from distributed import LocalCluster
+
+    async with LocalCluster(
+        n_workers=int(count), threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None, asynchronous=True
+    ) as cluster:
+        yield {"address": cluster.scheduler_address}
+
+
+def is_file_name(place: str) -> bool:
+    """Whether it names a scheduler file, as `dask scheduler --scheduler-file` writes one, rather than an address."""
+    from pathlib import Path
+
+    return place.endswith(".json") or is_file(Path(place))
+
+
+def _reason(bad: BaseException) -> str:
+    first = next(iter(str(bad).splitlines()), "")
+    return shortened(f"{type(bad).__name__}: {first}" if first else type(bad).__name__)
