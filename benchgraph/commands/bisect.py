@@ -129,7 +129,7 @@ def _conclusion(bisection: Bisection, found: list[Commit], last: Commit) -> Iter
     elif len(found) == 1:
         evidence = next(t.evidence for t in bisection.trials if t.commit == found[0])
         yield f"the first bad commit is {found[0].hash}: {found[0].subject}"
-        yield f"  {evidence}" + ("" if bisection.boundary is None else f"; bad is more than {bisection.boundary:.3f} times as long as GOOD")
+        yield f"  {evidence}" + (f"; bad is more than {bisection.boundary:.3f} times as long as GOOD" if bisection.boundary else "")
     else:
         yield "the first bad commit is one of these; those before the last were skipped:"
         yield from (f"  {c.hash}: {c.subject}" for c in found)

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.implementation import Implementation
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.case import run_all
 from benchgraph.options.library_name import LibraryName
@@ -65,6 +66,8 @@ def library(clock: Clock, name: str) -> FakeLibrary:
         raise InvalidArguments("it is no library", where=name)
     if text == "unsupported":
         made.unsupported = "MatMul"
+    if text == "reference":
+        made.implementations = (Implementation("matmul", "ref:any"),)
     if text == "wrong":
         made.spoil = lambda kind, array: array + np.eye(*array.shape[-2:])
     if text.startswith("slow"):
@@ -96,7 +99,7 @@ def bisect(history: History, *words: str) -> Result:
     )
 
 
-@pytest.mark.parametrize("bad", ["slow1.2", "wrong", "unsupported"])
+@pytest.mark.parametrize("bad", ["slow1.2", "wrong", "unsupported", "reference"])
 @pytest.mark.parametrize("first", [1, 7, 16])
 def test_the_first_bad_commit_of_sixteen_is_found(history: Callable[..., History], bad: str, first: int) -> None:
     made = history(*["fine"] * first, *[bad] * (17 - first))
@@ -139,7 +142,7 @@ def test_a_wrong_commit_is_skipped_in_a_search_for_a_slow_one(history: Callable[
     made = history("fine", "fine", "wrong", "fine", "slow1.3")
     done = bisect(made)
     assert f"the first bad commit is {made.hash(4)}" in done.output
-    assert "skipped  cannot be timed: FAILED" in done.output
+    assert "skipped  cannot be compared: FAILED" in done.output
 
 
 def test_a_bad_commit_that_is_not_bad(history: Callable[..., History]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import median
@@ -254,10 +254,11 @@ def _of_implementations(run: CaseRun, p: Policies) -> Finding | None:
         old, new = tuple(a for a, _ in changed), tuple(b for _, b in changed)
     if sorted(map(str, old)) == sorted(map(str, new)):
         return None
-    fell = _references(new) > _references(old)
+    fell = references(new) > references(old)
     kind = Kind.fell_to_reference if fell else Kind.other_implementation
     return Finding(kind, run.case, p.policy, "; ".join(map(names, old)), "; ".join(map(names, new)))
 
 
-def _references(ran: Sequence[Sequence[Implementation]]) -> int:
+def references(ran: Iterable[Sequence[Implementation]]) -> int:
+    """How many primitives run on reference implementations."""
     return sum(i.count for each in ran for i in each if i.is_reference)
