@@ -11,7 +11,7 @@ from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
 from benchgraph.core.implementation import WHOLE, names
 from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
-from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, ratio, rows
+from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, of_several, ratio, rows
 from benchgraph.results.result import CaseResult, ResultSet
 
 # What a narrow terminal goes without, the first of these first
@@ -32,8 +32,20 @@ def shown(results: ResultSet, *, is_verbose: bool) -> str:
 
 
 def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
-    if results.machine is not None:
-        out.print(machine(results.machine))
+    parts = results.by_kind
+    for number, part in enumerate(parts):
+        if number:
+            out.print()
+        if part.machine is not None:
+            if len(parts) > 1:
+                out.print(of_several(part.machine), soft_wrap=True)
+            out.print(machine(part.machine))
+        _print_cases(part, out, most)
+    return printed(out)
+
+
+def _print_cases(results: ResultSet, out: Console, most: int | None) -> None:
+    """A table for each measured case, and geometric means."""
     told = set[str]()
     for case in results.cases:
         if case.result.timings:
@@ -49,7 +61,6 @@ def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
         out.print()
         for line in means:
             out.print(line)
-    return printed(out)
 
 
 def table(case: CaseResult, style: box.Box, width: int, most: int | None) -> list[Table | str]:

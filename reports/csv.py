@@ -10,16 +10,22 @@ COLUMNS = (
     *("index", "repro", "status", "reason", "policy", "n_partitions", "cold_cache", "num_streams", "min_ms", "median_ms"),
     *("flops", "bytes", "intensity", "gflops", "peak_share", "gbytes", "bandwidth_share", "compile_ms"),
 )
+WHERE = ("host", "machine")
 
 SUFFIXES = (".csv",)
 
 
 def render(results: ResultSet) -> str:
-    """CSV with a header. Cases that were not timed have one row with empty policy columns. ratio: median time over the first policy's."""
+    """CSV with a header. Cases that were not timed have one row with empty policy columns. ratio: median time over the first policy's.
+
+    machine: its CPU and what tells it from others of that name; rows of different ones cannot be put together.
+    """
     rows = [row(c, t) for c in results.cases for t in c.result.timings or (None,)]
+    machines = [results.machine_of(c) for c in results.cases for _ in c.result.timings or (None,)]
+    where = pd.DataFrame([(m.host, m.full_name) if m else ("", "") for m in machines], columns=list(WHERE))
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"flops": "Int64", "bytes": "Int64"})
     first = table.groupby("index")["median_ms"].transform("first")
-    return table.assign(ratio=table["median_ms"] / first).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return table.assign(ratio=table["median_ms"] / first).join(where).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def row(c: CaseResult, t: PolicyTiming | None) -> dict[str, object]:

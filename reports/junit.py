@@ -8,7 +8,7 @@ As Jenkins' schema (junit-10.xsd of its xUnit plugin) has it, which GitLab and t
     MISTRUSTED                                    a pass that says why in its <system-out>; benchdnn does not count it as failed either
 
 The name of a test is its repro line, the class benchgraph.<driver>.<folders of the case>. A suite has the host and the start of the run,
-and as properties its commit, mode, wall time, machine, library versions and peaks.
+and as properties its commit, mode, wall time, machine, library versions and peaks. Cases of several machines are suites of their own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from benchgraph.options.repro import split
+from benchgraph.results.machine import Machine
 from benchgraph.results.result import CaseResult, ResultSet, Status
 
 FOREIGN = re.compile("[^\t\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot say, or changes: \r
@@ -30,27 +31,28 @@ SUFFIXES = (".xml",)
 
 def render(results: ResultSet) -> str:
     """An XML document. Times are seconds; a suite's and the whole's are sums over cases, also where they ran side by side."""
-    suites = dict[str, list[CaseResult]]()
+    suites = dict[tuple[str, str], list[CaseResult]]()
     for case in results.cases:
-        suites.setdefault(split(case.repro).driver, []).append(case)
+        machine = results.machine_of(case)
+        suites.setdefault((split(case.repro).driver, machine.key if machine else ""), []).append(case)
     root = ET.Element("testsuites", {"name": "benchgraph", **_counts(results.cases)})
-    where_and_when = dict(_where_and_when(results))
-    for driver, cases in suites.items():
-        kinds = [_outcome(c.result.status) for c in cases]
+    for (driver, _), cases in suites.items():
+        machine, kinds = results.machine_of(cases[0]), [_outcome(c.result.status) for c in cases]
+        where_and_when = dict(_where_and_when(results, machine))
         suite = ET.SubElement(root, "testsuite", {"name": _text(driver or "benchgraph"), **where_and_when, **_counts(cases)})
         suite.set("skipped", str(kinds.count("skipped")))
         found = ET.SubElement(suite, "properties")
-        for name, value in _properties(results):
+        for name, value in _properties(results, machine):
             ET.SubElement(found, "property", {"name": _text(name), "value": _text(value)})
         suite.extend(_case(c) for c in cases)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _where_and_when(results: ResultSet) -> Iterator[tuple[str, str]]:
+def _where_and_when(results: ResultSet, machine: Machine | None) -> Iterator[tuple[str, str]]:
     """The host, and the start of the run in UTC, as the schema has it: without a zone."""
-    if results.machine is not None and results.machine.host:
-        yield "hostname", _text(results.machine.host)
+    if machine is not None and machine.host:
+        yield "hostname", _text(machine.host)
     if results.origin is not None:
         yield "timestamp", datetime.fromtimestamp(results.origin.started, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
@@ -70,7 +72,7 @@ def _outcome(status: Status) -> str:
     return "failure" if status.is_failure else ""
 
 
-def _properties(results: ResultSet) -> Iterator[tuple[str, str]]:
+def _properties(results: ResultSet, m: Machine | None) -> Iterator[tuple[str, str]]:
     yield "mode", results.mode.value
     if results.cut:
         yield "cut_short", results.cut
@@ -80,7 +82,7 @@ def _properties(results: ResultSet) -> Iterator[tuple[str, str]]:
             yield from {"commit": origin.commit, "uncommitted_changes": str(origin.is_dirty).lower()}.items()
     if results.elapsed_s:
         yield "elapsed_s", _seconds(results.elapsed_s)
-    if (m := results.machine) is not None:
+    if m is not None:
         yield from ((f"machine.{name}", text) for name, text in m.identity.items())
         yield from {"cpu": m.cpu, "cores": str(m.cores), "threads": str(m.threads), "isa": m.isa}.items()
         yield from ((f"version.{name}", version) for name, version in m.versions.items())

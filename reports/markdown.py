@@ -16,13 +16,19 @@ SUFFIXES = (".md", ".markdown")
 
 
 def render(results: ResultSet) -> str:
-    """GitHub's Markdown: the summary, failures, timings, what else there is to say, and the machine last."""
+    """GitHub's Markdown: the summary, failures, timings, what else there is to say, and the machine last.
+
+    Timings of different kinds of machines are different sections.
+    """
     failures, timed = results.failures, [c for c in results.cases if c.result.timings]
+    kinds = results.by_kind
     parts = [_summary(results)]
     if failures:
         parts.append(section("Failed", _reasons(failures), len(failures)))
-    if timed:
-        parts.append(section("Timings", _timings(timed), len(timed)))
+    for kind in kinds:
+        if cases := [c for c in kind.cases if c.result.timings]:
+            title = "Timings" if len(kinds) == 1 or kind.machine is None else f"Timings on {code(kind.machine.full_name)}"
+            parts.append(section(title, _timings(cases), len(cases)))
     if warnings := [f"{code(c.repro)}: {code(w)}" for c in timed for w in c.result.warnings]:
         parts.append(folded(f"Reasons not to believe a timing ({len(warnings)})", bullets(warnings)))
     for status, title in TITLES.items():
@@ -31,8 +37,7 @@ def render(results: ResultSet) -> str:
             parts.append(folded(f"{title} ({len(found)})", body))
     if passed := [c for c in results.cases if c.result.status.is_pass and not c.result.timings]:
         parts.append(folded(f"Passed ({len(passed)})", bullets([code(c.repro) for c in passed])))
-    if results.machine is not None:
-        parts.append(machine(results.machine))
+    parts += [machine(kind.machine, is_one_of_several=len(kinds) > 1) for kind in kinds if kind.machine is not None]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,19 +1,20 @@
 """Shards of one run as one run.
 
 Shards are of one run where their batches are equal (results.result.Shard), and the code and the kind of machine that ran them. The merged
-run equals what the whole command line would have given, but for times. Its identity follows from those of the shards, so that a history
-has it once, however often it is merged.
+run equals what the whole command line would have given, but for times. Each result keeps its machine, so that times of different kinds stay
+apart in reports. The run's identity follows from those of the shards, so that a history has it once, however often it is merged.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.formats import ranges
-from benchgraph.results.result import Machine, Origin, ResultSet, Shard
+from benchgraph.results.machine import Machine, united
+from benchgraph.results.result import Origin, ResultSet, Shard, placed
 
 WHERE = "merge"
 
@@ -50,15 +51,16 @@ def merge(files: Sequence[tuple[str, ResultSet]], allowed: Allowed) -> ResultSet
     for other in others:
         _need_one_kind(first, other, allowed)
     runs = [p.results for p in parts]
-    cases = tuple(sorted((case for run in runs for case in run.cases), key=lambda case: case.index))
+    own = _own(runs)
+    cases = tuple(sorted((case for run in runs for case in placed(run.cases, run, own)), key=lambda case: case.index))
     return ResultSet(
         first.results.mode,
-        _machine([run.machine for run in runs]),
+        own,
         cases,
         sum(run.elapsed_s for run in runs),
         _origin([run.origin for run in runs]),
         planned=first.shard.cases,
-        source=_joined(run.source for run in runs),
+        source=" + ".join(dict.fromkeys(run.source for run in runs)),
     )
 
 
@@ -85,13 +87,9 @@ def _need_one_batch(a: Part, b: Part) -> None:
 
 def _need_one_kind(a: Part, b: Part, allowed: Allowed) -> None:
     where = f"in {a.name} and {b.name}"
-    if why := _machine_differences(a.results.machine, b.results.machine):
-        if a.results.mode.is_timed:
-            fix = "times of different machines are not put together: keep a document of each"
-            raise InvalidArguments(f"different machines: {why} {where}", where=WHERE, fix=fix)
-        if not allowed.other_machine:
-            fix = "run all shards on machines of one kind, or say --other-machine"
-            raise InvalidArguments(f"different machines: {why} {where}", where=WHERE, fix=fix)
+    if not allowed.other_machine and (why := _machine_differences(a.results.machine, b.results.machine)):
+        fix = "run all shards on machines of one kind, or say --other-machine"
+        raise InvalidArguments(f"different machines: {why} {where}", where=WHERE, fix=fix)
     if not allowed.other_code and (why := _code_differences(a.results, b.results)):
         fix = "run all shards with the same code, or say --other-code"
         raise InvalidArguments(f"different code: {why} {where}", where=WHERE, fix=fix)
@@ -119,42 +117,12 @@ def _differences(a: dict[str, str], b: dict[str, str]) -> str:
     return ", ".join(f"{n} {a.get(n) or 'none'} and {b.get(n) or 'none'}" for n in names if a.get(n) != b.get(n))
 
 
-def _machine(machines: Sequence[Machine | None]) -> Machine | None:
-    """All machines as one: the best of their peaks, as that of one machine is the best of its samples; of other numbers the least."""
-    known = [m for m in machines if m is not None]
-    if len(known) < len(machines):
+def _own(runs: Sequence[ResultSet]) -> Machine | None:
+    """The machine of the results that name none: that of the first run, if all are known, with the best rates of all runs on it."""
+    if any(run.machine is None for run in runs):
         return None
-    return replace(
-        known[0],
-        cpu=_joined(m.cpu for m in known),
-        cores=min(m.cores for m in known),
-        isa=_joined(m.isa for m in known),
-        versions=_joined_by_name(m.versions for m in known),
-        threads=min(m.threads for m in known),
-        peak_flops=_best(m.peak_flops for m in known),
-        peak_flops_1_thread=_best(m.peak_flops_1_thread for m in known),
-        microkernel=_best(m.microkernel for m in known),
-        memory_bandwidth=max(m.memory_bandwidth for m in known),
-        host=_joined(m.host for m in known),
-        identity=_joined_by_name(m.identity for m in known),
-    )
-
-
-def _best(rates: Iterable[dict[str, float]]) -> dict[str, float]:
-    best = dict[str, float]()
-    for of_one in rates:
-        best |= {name: max(rate, best.get(name, 0.0)) for name, rate in of_one.items()}
-    return best
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """The text that all have, or all of them."""
-    return " + ".join(dict.fromkeys(texts))
-
-
-def _joined_by_name(texts: Iterable[dict[str, str]]) -> dict[str, str]:
-    all_texts = list(texts)
-    return {name: _joined(of_one.get(name, "none") for of_one in all_texts) for name in dict.fromkeys(n for t in all_texts for n in t)}
+    first = runs[0].machine
+    return None if first is None else united(m for run in runs for m in (run.machine, *run.named_machines.values()) if m)[first.key]
 
 
 def _origin(origins: Sequence[Origin | None]) -> Origin | None:

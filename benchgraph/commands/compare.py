@@ -41,7 +41,7 @@ def run(given: list[str]) -> tuple[str, int]:
     need_places("compare", reports)
     a, b = (read(names, own["--match"]) for names in sides)
     check(a, b, other_machine=OTHER_MACHINE in given)
-    comparison = compare(a, b, own["--threshold"], own["--fail-on"])
+    comparison = compare(a, b, own["--threshold"], own["--fail-on"], other_machine=OTHER_MACHINE in given)
     if all(file for _, file in reports):
         reports.insert(0, ("console", ""))
     return "\n".join(write_reports("compare", reports, lambda name: REPORTS[name](comparison))), comparison.exit_code

@@ -143,7 +143,7 @@ COMMANDS: dict[str, Command] = {
         (
             _THRESHOLD,
             ("--match REGEX", "leave out cases whose repro line REGEX is not found in"),
-            ("--other-machine", "compare reports of different machines"),
+            ("--other-machine", "compare all times, also of different kinds of machines"),
             ("--fail-on STATUS[,...]", "missing, skipped, mistrusted: exit with 1 for cases that are so in B alone, too"),
             ("--report console|markdown|csv[:FILE]", "console (default) and others; may be repeated"),
         ),
@@ -193,7 +193,7 @@ COMMANDS: dict[str, Command] = {
         (
             _OUTPUT,
             ("--incomplete", "shards may be missing"),
-            ("--other-machine", "shards may be of different machines, unless they are timed"),
+            ("--other-machine", "shards may be of different kinds of machines, whose times stay apart"),
             ("--other-code", "shards may be of different commits and library versions"),
         ),
         ("merge shard-*.json -o out.json", "merge 1.json 3.json --incomplete -o out.json"),

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchgraph.options.knobs import Globals
-from benchgraph.results.result import FinishedCase, Machine
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import FinishedCase
 
 PROTOCOL = 1
 

@@ -15,7 +15,7 @@ from benchgraph.fleet.engine import Member
 from benchgraph.fleet.parcel import SurveyReply, WorkerFacts
 from benchgraph.fleet.placement import Host
 from benchgraph.fleet.selection import Condition, mismatch, picks
-from benchgraph.results.result import Machine
+from benchgraph.results.machine import Machine
 
 SILENT_S = 30.0  # a worker of which the scheduler has not heard for so long gets no cases, and loses those it has
 

@@ -19,7 +19,8 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.worker import Setup
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import FinishedCase, Machine
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import FinishedCase
 
 FIRST_S = 60.0  # how long the scheduler, and then a worker, may take to answer before the run is refused
 SETTLE_S = 300.0  # how long the workers that are there may take to be greeted and surveyed

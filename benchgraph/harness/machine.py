@@ -15,8 +15,8 @@ from benchgraph.machine.target import cpu_name, current, host
 from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
 from benchgraph.options.library_name import labels
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import Machine
 
 PROBES = 20  # samples per figure, of a millisecond each; the best is the peak of the undisturbed machine
 NAMED = ("benchgraph", "numpy", "llvmlite")

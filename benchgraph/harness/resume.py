@@ -6,7 +6,7 @@ For that, every JSON report to a file grows while cases finish.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from benchgraph.core.formats import counted
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
-from benchgraph.results.json_report import GrowingReport, is_full, is_plain, parse, source, unwritable
-from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
+from benchgraph.results.growing_report import GrowingReport
+from benchgraph.results.json_report import is_full, is_plain, parse, source, unwritable
+from benchgraph.results.machine import Machine, united
+from benchgraph.results.result import CaseResult, Origin, ResultSet, placed
 
 STREAMED = "json"  # the growing report
 
@@ -26,9 +28,9 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
     """The results of a JSON report for these problems, with the problems' indices, and the origin of their run, which continues; none if
     the file does not exist.
 
-    A result applies to one problem with the same repro line, unless the problem's file is newer than the report. Raises InvalidArguments
-    for a file that is no JSON report, or is from other code or another machine, which must not be mixed. Raises UsageError for a file with
-    results of other problems, which the run would lose when it writes the file.
+    A result applies to one problem with the same repro line, unless the problem's file is newer than the report. Results of another machine
+    name it. Raises InvalidArguments for a file that is no JSON report, or whose results must not be mixed with those of this machine (see
+    `_differences`). Raises UsageError for a file with results of other problems, which the run would lose when it writes the file.
     """
     if not exists(file):
         return (), None
@@ -38,11 +40,11 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
     with within(f"--resume={file}"):
         results = parse(text)
-    if other := _differences(results.machine, results.source, machine):
+    if other := _differences(results, machine):
         fix = "run the cases anew into another file"
         raise InvalidArguments(f"its results come from elsewhere: {other}", where=f"--resume={file}", fix=fix)
     left = defaultdict[str, deque[CaseResult]](deque)
-    for case in results.cases:
+    for case in placed(results.cases, results, machine):
         left[case.repro].append(case)
     _need_all_asked(file, results, problems)
     written = file.stat().st_mtime
@@ -60,14 +62,25 @@ def _need_all_asked(file: Path, results: ResultSet, problems: Sequence[Problem])
     raise UsageError(f"{what}; they would be lost", where=f"--resume={file}", fix=fix)
 
 
-def _differences(then: Machine | None, then_source: str, now: Machine) -> str:
-    """The differences of machine and source code then and now, as '<what> then, <what> now'."""
-    if then is None:
+def _differences(then: ResultSet, now: Machine) -> str:
+    """Why the results cannot stand beside those of this machine and source code, as '<what> then, <what> now'; '' if they can.
+
+    A verdict holds for the code that was run, which is that of the instruction set, wherever it ran: a batch goes on when its machine is
+    replaced by another one. Times hold for one kind of machine.
+    """
+    if not then.machines or any(then.machine_of(case) is None for case in then.cases):
         return "an unknown machine"
-    pairs = {"the CPU": (then.cpu, now.cpu), "cores": (then.cores, now.cores), "the instruction set": (then.isa, now.isa)}
-    pairs |= {name: (then.versions.get(name), now.versions.get(name)) for name in {**then.versions, **now.versions}}
-    pairs["benchgraph's code"] = (then_source, source())
-    return ", ".join(f"{what} was {old}, is {new}" for what, (old, new) in pairs.items() if old != new)
+    pairs = [(name, m.versions.get(name), now.versions.get(name)) for m in then.machines for name in {**m.versions, **now.versions}]
+    pairs += [("instruction set", m.isa, now.isa) for m in then.machines]
+    pairs += [(what, *pair) for m in _timed_on(then) for what, pair in m.differences(now).items()]
+    pairs.append(("benchgraph's code", then.source, source()))
+    return ", ".join(dict.fromkeys(f"{what} was {old}, is {new}" for what, old, new in pairs if old != new))
+
+
+def _timed_on(results: ResultSet) -> Iterator[Machine]:
+    """The machines that times come from."""
+    machines = (results.machine_of(case) for case in results.cases if case.result.timings)
+    yield from united(m for m in machines if m is not None).values()
 
 
 @dataclass

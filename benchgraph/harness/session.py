@@ -32,7 +32,8 @@ from benchgraph.present.progress import progress_line
 from benchgraph.present.screen import Screen, progress, summarise, warn
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import unwritable, write_whole
-from benchgraph.results.result import UNWANTED, CaseResult, FinishedCase, Machine, ResultSet
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import UNWANTED, CaseResult, FinishedCase, ResultSet
 
 if TYPE_CHECKING:
     from benchgraph.harness.bench import Bench

@@ -14,7 +14,8 @@ from benchgraph.core.files import exists
 from benchgraph.harness.resume import GrowingReports, earlier
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import CaseResult, Origin, ResultSet
 
 if TYPE_CHECKING:
     from benchgraph.analysis.history.recording import Recording

@@ -267,7 +267,12 @@ class Globals:
         "finish; may be repeated",
         merge=lambda old, new: (*old, *new),
     )
-    resume: str = _choose("", global_parsers.file, "FILE", "as --report=json:FILE, and do not run the cases that FILE has already")
+    resume: str = _choose(
+        "",
+        global_parsers.file,
+        "FILE",
+        "as --report=json:FILE, and run only the cases that FILE lacks; it may be of another machine, if it has no times",
+    )
     history: str = _say(
         "",
         global_parsers.history,

@@ -27,7 +27,7 @@ def uid_of(text: str) -> str:
 def runs(h: History) -> str:
     t = _table("run", "date", "commit", "machine")
     for r in h.shown:
-        t.add_row(str(r.id), date(r), short(r), h.machines[r.machine])
+        t.add_row(str(r.id), date(r), short(r), "\n".join(h.machines[m] for m in r.machines))
     return "\n".join([_text(t), *_notes(h)])
 
 

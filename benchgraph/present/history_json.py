@@ -8,7 +8,7 @@
 
 Numbers of runs are those that `benchgraph history` lists; last_good and first_bad are the runs before and after a change, faster or slower
 (`ratio` is time after over time before, with its 95 % interval); mended is the run from which on times are as before it again. left_out are
-runs of commits that HEAD does not come from.
+runs of commits that HEAD does not come from. other_machines of a run are those that its machine left cases to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def render(h: History, changes: Mapping[Key, Sequence[Change]], threshold: float
 
 def _run(h: History, r: RunRow) -> dict[str, Any]:
     identity = {"run": r.id, "started": r.started, "commit": r.commit, "is_dirty": r.is_dirty}
-    return {**identity, "machine": h.machines[r.machine], "versions": r.versions}
+    elsewhere = {"other_machines": [h.machines[m] for m in others]} if (others := r.machines[1:]) else {}
+    return {**identity, "machine": h.machines[r.machine], **elsewhere, "versions": r.versions}
 
 
 def _series(h: History, key: Key, changes: Sequence[Change]) -> dict[str, Any]:

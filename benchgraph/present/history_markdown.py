@@ -14,7 +14,7 @@ Changes = Mapping[Key, Sequence[Change]]
 
 
 def runs(h: History) -> str:
-    rows = [(str(r.id), date(r), code(short(r)), code(h.machines[r.machine])) for r in h.shown]
+    rows = [(str(r.id), date(r), code(short(r)), ", ".join(code(h.machines[m]) for m in r.machines)) for r in h.shown]
     return table(("run", "date", "commit", "machine"), rows, left=4) + "\n"
 
 

@@ -15,7 +15,7 @@ from benchgraph.core.printable import printable, shortened
 from benchgraph.importers.log_cases import Case
 from benchgraph.importers.verbose_file import Log, Logged
 from benchgraph.importers.verbose_line import GraphFields
-from benchgraph.results.result import Machine
+from benchgraph.results.machine import Machine
 from benchgraph.results.roofline import Roofline
 
 LONGEST = 160  # characters of a case

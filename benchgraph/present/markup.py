@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from string import punctuation
 
 from benchgraph.core.formats import counted, unit
-from benchgraph.results.result import Machine
+from benchgraph.results.machine import Machine
 
 MOST = 100  # rows or lines of one list: GitHub's comments have at most 65536 characters
 MARKS = frozenset(punctuation) - set("-=.,:/()")  # characters that may be markup within a line
@@ -57,7 +57,9 @@ def folded(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
-def machine(m: Machine) -> str:
+def machine(m: Machine, *, is_one_of_several: bool = False) -> str:
+    """A machine, or the machines of a kind; of several kinds with the names of their hosts."""
     peaks = [f", {dtype} peak {peak / 1e9:.0f} {unit(dtype)}" for dtype, peak in m.peak_flops.items()]
     versions = ", ".join(f"{name} {version}" for name, version in {**m.versions, **m.system}.items())
-    return code(f"{m.full_name}, {counted(m.cores, 'core')}, {counted(m.threads, 'thread')}, {m.isa}{''.join(peaks)}; {versions}")
+    hosts = f"{m.host}: " if is_one_of_several and m.host else ""
+    return code(f"{hosts}{m.full_name}, {counted(m.cores, 'core')}, {counted(m.threads, 'thread')}, {m.isa}{''.join(peaks)}; {versions}")

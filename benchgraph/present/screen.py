@@ -42,7 +42,9 @@ class Screen:
         if file and not is_there:
             click.echo(f"{file}: no such file yet; all {counted(len(self.problems), 'case')} run")
         elif file:
-            click.echo(f"{file}: {len(results)} of {len(self.problems)} cases are done already")
+            elsewhere = sum(case.machine is not None for case in results)
+            where = f", {elsewhere} of them on another machine" if elsewhere else ""
+            click.echo(f"{file}: {len(results)} of {len(self.problems)} cases are done already{where}")
         for case in results:
             self.add(FinishedCase(case))
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from benchgraph.analysis.mean_ratios import ratio_of
 from benchgraph.core.formats import computer, counted, milliseconds, number, percent, ranges, short, size, unit
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import Machine, PartitionTiming, PolicyTiming, Result, Timing
+from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, ResultSet, Timing
 from benchgraph.results.roofline import Roofline
 
 RATES = ("min ms", "median ms", "GFLOP/s", "% peak", "GB/s", "% bw", "FLOP/B", "roof")  # column heads of `cells`
@@ -27,6 +28,17 @@ class Row:
     @property
     def is_partition(self) -> bool:
         return not isinstance(self.of, PolicyTiming)
+
+
+def machines(results: ResultSet) -> str:
+    """The kinds of machines of a run, each as `machine` says it; of several, also the hosts and the hardware."""
+    parts = [part.machine for part in results.by_kind if part.machine is not None]
+    return "\n".join(machine(m) if len(parts) == 1 else f"{of_several(m)}\n{machine(m)}" for m in parts)
+
+
+def of_several(m: Machine) -> str:
+    """One kind of machine of several, in a line: hosts, and what tells it from others."""
+    return f"on {m.host or 'a host without name'}: {m.full_name}"
 
 
 def machine(m: Machine) -> str:

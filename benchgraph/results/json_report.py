@@ -5,8 +5,12 @@
     {"index": 1, ...}
     ], "elapsed_s": 0.5, "summary": "tests:2 ..."}
 
-A case is a line. `GrowingReport` replaces the last line by the next case and a new last line, in one write, so the file is valid JSON
-after each case; cases are in the order in which they finished. If a write was cut off, `parse` reads the lines before it.
+A case is a line; growing_report.py appends them while the run lasts, in the order in which they finish. If a write was cut off, `parse`
+reads the lines before it.
+
+`machine` is where the cases ran. Where some ran elsewhere, `machines` after it is a table of the others, in the same form, and such a case
+names its own: {"schema_version": 5, ..., "machine": {...}, "machines": {"3fa9c1d2e4b5": {...}}, "cases": [{..., "machine": "3fa9c1d2e4b5"},
+A document of one machine is as version 4 has it.
 
 Keys have a fixed order. planned: the number of cases of the run; an interrupted one has fewer. Units are in the names: _s is seconds;
 flops of a case are operations, of a peak operations per second; bandwidths are bytes per second.
@@ -18,12 +22,10 @@ import errno
 import hashlib
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, astuple
 from functools import cache
-from itertools import count
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,13 +37,14 @@ from benchgraph.core.formats import counted
 from benchgraph.core.implementation import Implementation
 from benchgraph.core.printable import quoted
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import (
     SCHEMA_VERSION,
+    SEVERAL_MACHINES,
     CaseResult,
     ContenderOutcome,
     Difference,
-    Machine,
     Origin,
     PartitionTiming,
     PolicyTiming,
@@ -50,7 +53,6 @@ from benchgraph.results.result import (
     Shard,
     Status,
     Timing,
-    summary,
 )
 from benchgraph.results.roofline import Roofline
 from benchgraph.results.sketch import OpSketch, Sketch
@@ -59,7 +61,7 @@ from benchgraph.results.validate import validate
 Json: TypeAlias = dict[str, Any]
 
 # Version 2 lacks bandwidth (its timings are hot, its streams one) and the graph; 3 has only the peak of f32.
-READABLE = (2, 3, SCHEMA_VERSION)
+READABLE = (2, 3, SCHEMA_VERSION, SEVERAL_MACHINES)
 OF_AB = {"old", "new", "findings", "max_launches"}  # fields of the report of `benchgraph ab`, which is mistaken for one of a run
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -70,17 +72,33 @@ def render(results: ResultSet) -> str:
 
 
 def assemble(head: str, lines: Iterable[str], elapsed_s: float, counted: str = "") -> str:
-    return f'{head[:-1]}, "cases": [' + ",".join(f"\n{text}" for text in lines) + _tail(elapsed_s, counted)
+    return opened(head) + ",".join(f"\n{text}" for text in lines) + tail(elapsed_s, counted)
 
 
-def head(results: ResultSet) -> str:
-    """The fields before the cases, as a JSON object."""
+def opened(head: str) -> str:
+    """What precedes the first case."""
+    return f'{head[:-1]}, "cases": ['
+
+
+def head(results: ResultSet, machines: Mapping[str, Machine] | None = None) -> str:
+    """The fields before the cases, as a JSON object. machines: the table of those that cases name, by key; None to ask the cases."""
     machine = None if results.machine is None else _machine(results.machine)
     origin = {} if results.origin is None else {"origin": asdict(results.origin)}
     planned = {"planned": results.planned} if results.planned else {}
     shard = {} if results.shard is None else {"shard": asdict(results.shard)}
-    identity = {"schema_version": SCHEMA_VERSION, "mode": results.mode.value, "source": results.source or source()}
-    return json.dumps({**identity, **planned, **shard, **origin, "machine": machine})
+    named = {key: _machine(m) for key, m in (results.named_machines if machines is None else machines).items()}
+    table = {"machines": named} if named else {}
+    version = SEVERAL_MACHINES if named else SCHEMA_VERSION
+    identity = {"schema_version": version, "mode": results.mode.value, "source": results.source or source()}
+    return json.dumps({**identity, **planned, **shard, **origin, "machine": machine, **table})
+
+
+def with_machines(head: str, machines: Mapping[str, Machine]) -> str:
+    """The head of a document with more machines in its table. head: one that was read before."""
+    document: Json = json.loads(head)
+    document["schema_version"] = SEVERAL_MACHINES
+    document["machines"] = {**document.get("machines", {}), **{key: _machine(m) for key, m in machines.items()}}
+    return json.dumps(document)
 
 
 def line(c: CaseResult) -> str:
@@ -88,7 +106,8 @@ def line(c: CaseResult) -> str:
     return json.dumps(_case(c))
 
 
-def _tail(elapsed_s: float, counted: str) -> str:
+def tail(elapsed_s: float, counted: str) -> str:
+    """What follows the last case."""
     return f"\n], {json.dumps({'elapsed_s': elapsed_s, 'summary': counted})[1:]}\n"
 
 
@@ -121,6 +140,7 @@ def _case(c: CaseResult) -> Json:
     r = c.result
     return {
         "index": c.index,
+        **({} if c.machine is None else {"machine": c.machine.key}),
         "repro": c.repro,
         "status": r.status.value,
         "reason": r.reason,
@@ -184,12 +204,16 @@ def parse(text: str) -> ResultSet:
         if (version := document["schema_version"]) not in READABLE:
             raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
         machine = None if document["machine"] is None else _read_machine(document["machine"])
+        named = {key: _read_machine(m) for key, m in document.get("machines", {}).items()}
+        for key, known in (("machine", machine), *named.items()):
+            if known is not None:
+                validate(key, known)
         origin = Origin(**document["origin"]) if "origin" in document else None
         if not isinstance(document["cases"], list):
             raise TypeError("cases are a list")
-        cases = tuple(map(_valid_case, document["cases"], count()))
+        cases = tuple(_valid_case(case, place, named) for place, case in enumerate(document["cases"]))
         shard = Shard(**document["shard"]) if "shard" in document else None
-        for what, part in (("machine", machine), ("origin", origin), ("shard", shard)):
+        for what, part in (("origin", origin), ("shard", shard)):
             if part is not None:
                 validate(what, part)
         _need_number(document.get("elapsed_s", 0.0))
@@ -235,11 +259,11 @@ def _read_machine(d: Json) -> Machine:
     return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, *later)
 
 
-def _valid_case(d: Json, place: int) -> CaseResult:
-    """The case at a place of the list. Raises ParseError, which names the case, for invalid values."""
+def _valid_case(d: Json, place: int, machines: dict[str, Machine]) -> CaseResult:
+    """The case at a place of the list. machines: the table of the document. Raises ParseError, which names the case, for invalid values."""
     name = f"case {place}" + (f" ({quoted(d['repro'])})" if isinstance(d, dict) and "repro" in d else "")
     try:
-        case = _read_case(d)
+        case = _read_case(d, machines)
         validate(name, case)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as bad:
         raise ParseError(f"{name}: it is not as benchgraph writes one", fix="give a file that --report=json:FILE wrote") from bad
@@ -251,7 +275,7 @@ def _need_number(value: object) -> None:
         raise TypeError("seconds are a finite number")
 
 
-def _read_case(d: Json) -> CaseResult:
+def _read_case(d: Json, machines: dict[str, Machine]) -> CaseResult:
     simple: Json = {name: d[name] for name in ("reason", "errors", "total", "n_partitions", "flops", "bytes", "input_bytes")}
     simple |= {name: d[name] for name in ("arithmetic", "cold_cache", "num_streams") if name in d}  # early versions lack these
     simple |= {name: tuple(d[name]) for name in ("peak_samples", "warnings")}
@@ -270,7 +294,8 @@ def _read_case(d: Json) -> CaseResult:
         differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
         graph=_read_graph(d["graph"]) if d.get("graph") else None,
     )
-    return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"])
+    machine = machines[d["machine"]] if "machine" in d else None
+    return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"], machine)
 
 
 def _read_graph(d: Json) -> Sketch:
@@ -333,38 +358,3 @@ def is_full(bad: OSError) -> bool:
 def is_plain(path: Path) -> bool:
     """Whether it is a regular file or does not exist yet; not a device or a pipe."""
     return path.is_file() or not path.exists()
-
-
-class GrowingReport:
-    """A JSON report to which cases are appended, and which is valid JSON after each."""
-
-    def __init__(self, path: Path, begun: ResultSet) -> None:
-        """Write the present results. Raises OSError."""
-        text = render(begun)
-        write_whole(path, text)
-        self._file = path.open("r+b", buffering=0)
-        self._counts = begun.counts
-        self._tail = _tail(begun.elapsed_s, begun.summary).encode()
-        self._end = len(text.encode()) - len(self._tail)  # of the last case
-
-    def add(self, case: CaseResult, elapsed_s: float) -> None:
-        """Append a case. Raises OSError, and leaves the report as it was."""
-        added = f"{',' if self._counts else ''}\n{line(case)}".encode()
-        counts = self._counts + Counter([case.result.status])
-        tail = _tail(elapsed_s, summary(counts)).encode()
-        try:
-            self._write(added + tail)  # in one write, which is longer than the last line that it replaces
-        except OSError:
-            self._write(self._tail)  # if there is room for it
-            self._file.truncate(self._end + len(self._tail))
-            raise
-        self._counts, self._tail, self._end = counts, tail, self._end + len(added)
-
-    def _write(self, data: bytes) -> None:
-        """Write after the last case. A nearly full disk takes only a part of the data, and fails at the next write."""
-        done = 0
-        while done < len(data):
-            done += os.pwrite(self._file.fileno(), data[done:], self._end + done)
-
-    def close(self) -> None:
-        self._file.close()

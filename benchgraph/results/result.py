@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median, quantiles
 from typing import TypeAlias
@@ -12,6 +12,7 @@ from typing import TypeAlias
 from benchgraph.core.implementation import ByPartition
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.exit_codes import ExitCode
+from benchgraph.results.machine import Machine, as_one, kinds, united
 from benchgraph.results.mode import Mode
 from benchgraph.results.roofline import Roofline
 from benchgraph.results.sketch import Sketch
@@ -19,6 +20,7 @@ from benchgraph.results.sketch import Sketch
 # Version of the JSON report. 2 added: a case per line, source, phases_s, ops of partitions, accuracy of outputs. 3 added: bandwidth,
 # arithmetic intensity and shares of peaks; cold caches and streams; the graph.
 SCHEMA_VERSION = 4
+SEVERAL_MACHINES = 5  # of a document whose results ran on several
 
 
 class Status(Enum):
@@ -243,13 +245,16 @@ class Result:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A result and its place in the run. phases: seconds by phase (measure/phases.py); elapsed_s: of all."""
+    """A result and its place in the run. phases: seconds by phase (measure/phases.py); elapsed_s: of all. machine: that it ran on; None for
+    that of the run.
+    """
 
     index: int
     repro: str
     elapsed_s: float
     result: Result
     phases: dict[str, float] = field(default_factory=dict)
+    machine: Machine | None = None
 
     @property
     def line(self) -> str:
@@ -266,59 +271,6 @@ class FinishedCase:
     case: CaseResult
     out: str = ""
     err: str = ""
-
-
-HARDWARE = ("cpuid", "caches", "hypervisor")  # of Machine.identity
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The machine that a run was measured on.
-
-    peak_flops: arithmetic -> operations/s of all threads, peak_flops_1_thread: of one; microkernel: the single-thread rate of our GEMM
-    microkernel on microkernel_shape; memory_bandwidth: bytes/s of all threads reading from memory; all measured, and empty or 0 when
-    nothing was timed. host: its name, '' when unknown. identity: what tells it from others whose CPU has the same name
-    (machine/identity.py); empty in reports of early versions.
-    """
-
-    cpu: str
-    cores: int
-    isa: str
-    versions: dict[str, str]
-    threads: int = 0
-    peak_flops: dict[str, float] = field(default_factory=dict)
-    peak_flops_1_thread: dict[str, float] = field(default_factory=dict)
-    microkernel: dict[str, float] = field(default_factory=dict)
-    microkernel_shape: str = "256x256x256"
-    memory_bandwidth: float = 0.0
-    host: str = ""
-    identity: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def hardware(self) -> dict[str, str]:
-        """The part of the identity that stays when the system is updated."""
-        return {name: text for name, text in self.identity.items() if name in HARDWARE}
-
-    @property
-    def system(self) -> dict[str, str]:
-        """The other part: microcode and kernel."""
-        return {name: text for name, text in self.identity.items() if name not in HARDWARE}
-
-    @property
-    def full_name(self) -> str:
-        """The CPU's name, and what tells it from others of that name."""
-        return f"{self.cpu} ({', '.join(self.hardware.values())})" if self.hardware else self.cpu
-
-    def difference(self, other: Machine) -> str:
-        """Why times of the two can neither be put together nor compared, as `what this and other`; '' if they can. What one of them does
-        not know makes no difference.
-        """
-        ours, others = ({**m._plain, **m.hardware} for m in (self, other))
-        return ", ".join(f"{what} {ours[what]} and {others[what]}" for what in ours if what in others and ours[what] != others[what])
-
-    @property
-    def _plain(self) -> dict[str, str]:
-        return {"CPU": self.cpu, "cores": str(self.cores), "threads": str(self.threads), "instruction set": self.isa}
 
 
 @dataclass(frozen=True)
@@ -345,7 +297,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class ResultSet:
-    """A run. machine, origin: None if it is empty or they were not looked up. planned: how many cases it has, done or not; 0 if unknown.
+    """A run. machine, origin: None if it is empty or they were not looked up. machine: where results ran that name no other; reports ask
+    `machines`, `machine_of` and `by_kind`. planned: how many cases it has, done or not; 0 if unknown.
 
     shard: None for a whole run. source: a digest of the source code that ran it (json_report.source), '' for the present code; runs of
     different code may have equal results.
@@ -359,6 +312,31 @@ class ResultSet:
     planned: int = 0
     shard: Shard | None = None
     source: str = field(default="", compare=False)
+
+    @property
+    def named_machines(self) -> dict[str, Machine]:
+        """Those that results name, by key (machine.united)."""
+        return united(c.machine for c in self.cases if c.machine is not None)
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """Those that results ran on; that of the run first, also if there are no results."""
+        is_in_use = not self.cases or any(c.machine is None for c in self.cases)
+        return (*([self.machine] if self.machine is not None and is_in_use else []), *self.named_machines.values())
+
+    def machine_of(self, case: CaseResult) -> Machine | None:
+        return self.machine if case.machine is None else case.machine
+
+    @property
+    def by_kind(self) -> tuple[ResultSet, ...]:
+        """The results of each kind of machine, whose times can be put together, as a run of its own; itself for a single machine."""
+        if not self.named_machines:
+            return (self,)
+        groups = [(as_one(group), {m.key for m in group}) for group in kinds(self.machines)]
+        named = tuple(replace(c, machine=self.machine_of(c)) for c in self.cases)
+        parts = [replace(self, machine=kind, cases=tuple(c for c in named if c.machine and c.machine.key in keys)) for kind, keys in groups]
+        unknown = tuple(c for c in named if c.machine is None)
+        return (*parts, *([replace(self, cases=unknown)] if unknown else []))
 
     @property
     def counts(self) -> Counter[Status]:
@@ -380,6 +358,12 @@ class ResultSet:
     @property
     def exit_code(self) -> ExitCode:
         return ExitCode.failed if self.failures else ExitCode.ok
+
+
+def placed(cases: Sequence[CaseResult], of: ResultSet, own: Machine | None) -> list[CaseResult]:
+    """Cases of a run as those of one whose own machine is `own`: they name every other."""
+    named = [(c, of.machine_of(c)) for c in cases]
+    return [replace(c, machine=None if m is not None and own is not None and m.key == own.key else m) for c, m in named]
 
 
 def passed(n: Counter[Status]) -> int:

@@ -11,7 +11,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from benchgraph.core.errors import ParseError
 from benchgraph.core.printable import quoted
-from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, Shard, Timing
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import CaseResult, Origin, PolicyTiming, Result, Shard, Timing
 
 _REMEDY = "measure anew with --report=json:FILE"
 

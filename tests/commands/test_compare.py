@@ -18,11 +18,12 @@ from benchgraph.commands import compare as command
 from benchgraph.present.compare import markdown, table
 from benchgraph.results import result as r
 from benchgraph.results.accuracy import Accuracy
-from benchgraph.results.json_report import render
+from benchgraph.results.json_report import parse, render
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from tests.support.written_reports import cells
 
-MACHINE = r.Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)
+MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2)
 OK, FAILED, SKIPPED = r.Result(r.Status.PASSED), r.Result(r.Status.FAILED, "wrong"), r.Result(r.Status.SKIPPED, "no memory")
 
 
@@ -45,7 +46,7 @@ def in_parts(result: r.Result, parts: int) -> r.Result:
     return replace(result, timings=(*others, last if parts == 1 else replace(last, partitions=alone)))
 
 
-def save(path: Path, cases: dict[str, r.Result], mode: Mode = Mode.performance, machine: r.Machine | None = MACHINE) -> str:
+def save(path: Path, cases: dict[str, r.Result], mode: Mode = Mode.performance, machine: Machine | None = MACHINE) -> str:
     """A report of these cases, by repro line."""
     found = tuple(r.CaseResult(i, repro, 1.0, result) for i, (repro, result) in enumerate(cases.items()))
     path.write_text(render(r.ResultSet(mode, machine, found, 2.0)), encoding="utf-8")
@@ -379,7 +380,7 @@ def test_a_ratio_that_is_corrected_for_drift_stands_beside_the_measured_one(here
     assert 0.99 < float(mean[4]) < 1.02
     assert "corrected: freed from the drift of the machine's peak" in result.output
     row = run("a.json", "b.json", "--report=csv").output.splitlines()[1].split(",")
-    assert (row[-2], row[-1]) == ("1.04", "True")
+    assert row[-3:] == ["1.04", "True", ""]
     assert float(row[4]) < 1.02
     assert "(1.040 as measured, before the correction for drift)" in run("a.json", "b.json", "--report=markdown").output
 
@@ -472,8 +473,8 @@ def test_markdown_shows_what_changed_and_folds_the_rest(here: Path) -> None:
 def test_csv(here: Path) -> None:
     save(here / "a.json", {line(1): timed(1.0, rounds=1)})
     save(here / "b.json", {line(1): timed(2.0, rounds=1)})
-    head = "case,policy,a_ms,b_ms,ratio,low,high,verdict,raw_ratio,is_corrected\n"
-    row = "--graph --mb=1 --case=mlp.json,fused,0.998,1.996,2,,,not enough data,2,False\n"
+    head = "case,policy,a_ms,b_ms,ratio,low,high,verdict,raw_ratio,is_corrected,machine\n"
+    row = "--graph --mb=1 --case=mlp.json,fused,0.998,1.996,2,,,not enough data,2,False,\n"
     assert run("a.json", "b.json", "--report", "csv").output == head + row
 
 
@@ -482,3 +483,54 @@ def test_the_reports_are_those_of_the_help() -> None:
     assert f"--report {'|'.join(command.REPORTS)}[:FILE]" in help
     assert all(option in help for option in (*command.OPTIONS, command.OTHER_MACHINE))
     assert markdown.render in command.REPORTS.values()
+
+
+# ---- several machines ------------------------------------------------------------------------------------------------
+
+MILAN, GENOA = (Machine("AMD EPYC", 2, "avx2", {}, 2, host=f"h{n}", identity={"cpuid": f"AuthenticAMD 25-{n}-1"}) for n in (1, 17))
+ON_MILAN, ON_GENOA = (f"AMD EPYC (AuthenticAMD 25-{n}-1), 2 cores, avx2, 2 threads" for n in (1, 17))
+
+
+def save_fleet(name: str, factor: float, on_genoa: tuple[int, ...]) -> None:
+    """Eight cases on Milan, but for some on Genoa, where they take `factor` times as long as usual."""
+    save(Path(name), {line(i): timed((1.0 + i) * (factor if i in on_genoa else 1.0)) for i in range(8)})
+    whole = parse(Path(name).read_text())
+    cases = tuple(replace(c, machine=GENOA if n in on_genoa else None) for n, c in enumerate(whole.cases))
+    Path(name).write_text(render(replace(whole, machine=MILAN, cases=cases)))
+
+
+def test_times_are_compared_on_each_kind_of_machine(here: Path) -> None:
+    save_fleet("a.json", 1.0, (0, 1, 2, 3))
+    save_fleet("b.json", 1.5, (0, 1, 2, 3))
+    result = run("a.json", "b.json", "--report=console", "--report=csv:c.csv", "--report=markdown:c.md")
+    assert result.exit_code == 1
+    text = result.output
+    assert text.index(f"on {ON_MILAN}:") < text.index(f"on {ON_GENOA}:")
+    assert re.findall(r"geometric mean, fused .* (\d\.\d+) ", text) == ["1.000", "1.500"]
+    assert len(re.findall(rf"fused on {re.escape(ON_GENOA)}: 1\.500 times as long", text)) == 4
+    rows = [row.split(",") for row in Path("c.csv").read_text().splitlines()[1:]]
+    assert [(float(row[4]), "25-17-1" in ",".join(row)) for row in rows] == [(1.0, False)] * 4 + [(1.5, True)] * 4
+    markdown = Path("c.md").read_text()
+    assert f"#### Regressed on `{ON_GENOA}` (4)" in markdown
+    assert f"Geometric mean of B / A on `{ON_MILAN}`: fused **1.000**" in markdown
+
+
+def test_a_case_that_moved_to_another_kind_is_not_compared(here: Path) -> None:
+    save_fleet("a.json", 1.0, (0,))
+    save_fleet("b.json", 3.0, (0, 1))
+    result = run("a.json", "b.json", "--match=mb=[1-7]")
+    assert "Regressed" not in result.output
+    words = " ".join(result.output.split())
+    for side, kind in (("a", ON_MILAN), ("b", ON_GENOA)):
+        assert f"Only in {side}.json: --graph --mb=1 --case=mlp.json: fused on {kind}" in words
+    assert result.output.splitlines()[-1] == "0 regressed, 6 same, 0 newly failing, 1 missing, 1 added"
+    assert run("a.json", "b.json", "--match=mb=[1-7]", "--fail-on=missing").exit_code == 1
+    all_together = run("a.json", "b.json", "--other-machine")
+    assert "2 regressed" in all_together.output
+
+
+def test_runs_without_a_kind_in_common_are_refused(here: Path) -> None:
+    save_fleet("a.json", 1.0, ())
+    save_fleet("b.json", 1.0, tuple(range(8)))
+    message = "different machines: cpuid AuthenticAMD 25-1-1 and AuthenticAMD 25-17-1 in a.json and b.json"
+    assert message in run("a.json", "b.json").output

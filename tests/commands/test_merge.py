@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchgraph.analysis.history.database import Database
-from benchgraph.analysis.history.store import runs
+from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.analysis.merge import Allowed, merge
 from benchgraph.cli import main
 from benchgraph.core.errors import InvalidArguments
@@ -180,31 +180,50 @@ def test_a_whole_run_is_no_shard() -> None:
         merge(named(replace(PARTS[0], shard=None)), Allowed())
 
 
-def test_other_machines_and_code_are_named_where_they_are_allowed() -> None:
+def test_other_machines_and_code_stay_with_their_results_where_they_are_allowed() -> None:
     second = replace(on(cpu="Other CPU", cores=2, host="b", versions={"python": "3.12"}), source="6", origin=Origin("2", 1.0, "cafe"))
     merged = merge(named(PARTS[0], second, PARTS[2]), Allowed(other_machine=True, other_code=True))
-    machine, origin = merged.machine, merged.origin
-    assert machine is not None
-    assert origin is not None
-    assert (machine.cpu, machine.cores, machine.host) == ("Test CPU + Other CPU", 2, "a + b")
-    assert (machine.versions, merged.source, origin.commit) == ({"python": "3.11 + 3.12"}, "5 + 6", "")
+    assert merged.origin is not None
+    assert (merged.machine, [c.machine for c in merged.cases]) == (HERE, [None, second.machine, None])
+    assert (merged.source, merged.origin.commit) == ("5 + 6", "")
     assert parse(render(merged)) == merged
 
 
-def test_times_of_different_machines_are_never_put_together() -> None:
+def test_times_of_different_machines_stay_apart() -> None:
     first, second, third = (replace(part, mode=Mode.performance) for part in (PARTS[0], on(isa="avx512"), PARTS[2]))
-    with pytest.raises(InvalidArguments, match=r"instruction set avx2 and avx512 in 1 and 2; times of different machines are not put"):
-        merge(named(first, second, third), Allowed(other_machine=True, other_code=True))
+    with pytest.raises(InvalidArguments, match=r"instruction set avx2 and avx512 in 1 and 2; run all shards on machines of one kind, or"):
+        merge(named(first, second, third), Allowed())
+    merged = merge(named(first, second, third), Allowed(other_machine=True))
+    assert [[c.index for c in kind.cases] for kind in merged.by_kind] == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize("unknown", [0, 1])
+def test_results_of_an_unknown_machine_stay_so(unknown: int) -> None:
+    parts = [replace(part, machine=None) if n == unknown else part for n, part in enumerate(PARTS)]
+    merged = merge(named(*parts), Allowed(other_machine=True, other_code=True))
+    assert [merged.machine_of(c) for c in merged.cases] == [part.machine for part in parts]
 
 
 def test_a_merged_run_has_the_best_peaks_and_the_first_start() -> None:
-    second = on(host="b", peak_flops={"f32": 17e9}, memory_bandwidth=8e9)
-    merged = merge(named(PARTS[0], second, PARTS[2]), Allowed())
-    assert merged.machine == replace(HERE, host="a + b", peak_flops={"f32": 17e9})
+    """On one host; another of its kind stays another one."""
+    third = replace(PARTS[2], machine=replace(HERE, peak_flops={"f32": 17e9}, memory_bandwidth=8e9))
+    merged = merge(named(PARTS[0], on(host="b"), third), Allowed())
+    assert merged.machine == replace(HERE, peak_flops={"f32": 17e9})
+    assert [c.machine for c in merged.cases] == [None, replace(HERE, host="b"), None]
+    assert len(merged.by_kind) == 1
     assert (merged.elapsed_s, merged.planned, merged.shard, merged.source) == (6.0, 3, None, "5")
-    assert merged.cases == CASES
     assert merged.origin is not None
     assert (merged.origin.started, merged.origin.commit) == (97.0, "c0ffee")
+
+
+def test_the_history_of_a_merged_run_keeps_machines_apart() -> None:
+    parts = [replace(part, mode=Mode.performance, cases=(replace(CASES[0], index=n),)) for n, part in enumerate(PARTS)]
+    parts[1] = replace(parts[1], machine=replace(HERE, identity=ZEN_4))
+    database = Database("h.db")
+    append(database, merge(named(*parts), Allowed(other_machine=True)))
+    assert [(r.id, r.machine, r.machines) for r in runs(database)] == [(1, 1, (1, 2))]
+    assert [p.machine for p in points(database) if p.policy == "fused"] == [1, 2, 1]
+    assert [c.machine for c in read(database, 1).cases] == [None, parts[1].machine, None]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from benchgraph.cli import main
 from benchgraph.harness import session
-from benchgraph.results.json_report import GrowingReport, is_whole
+from benchgraph.results.growing_report import GrowingReport
+from benchgraph.results.json_report import is_whole
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 from tests.support.misbehaving_library import write_cases
 
@@ -121,7 +122,7 @@ def test_results_are_on_disk_as_soon_as_there_are_any() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"cores": ', '"cores": 9', r"cores was 9\d+, is \d+"),
+        ('"isa": "', '"isa": "x', r"instruction set was x\w+, is \w+"),
         ('"source": "', '"source": "x', r"benchgraph's code was x\w+, is \w+"),
         ('"numpy": "', '"numpy": "0.', r"numpy was 0\.[\d.]+, is [\d.]+"),
     ],
@@ -137,6 +138,54 @@ def test_results_of_another_machine_or_code_are_not_mixed_in(old: str, new: str,
     )
     assert (ran, result.stdout, result.exit_code) == ([], "", 2)
     assert Path("out.json").read_text() == text
+
+
+@pytest.mark.parametrize("identity", ['"host": "', '"cpu": "', '"cpuid": "'])
+def test_verdicts_of_another_machine_are_taken_over_and_say_so(identity: str) -> None:
+    run(*WORDS, "--report=json:out.json")
+    keep("out.json", 3, 1)
+    Path("out.json").write_text(Path("out.json").read_text().replace(identity, f"{identity}other ", 1))
+    result, ran = run(*WORDS, "--resume=out.json")
+    assert (ran, result.exit_code) == ([REPROS[0], REPROS[2]], 0)
+    assert result.stdout.startswith("out.json: 2 of 4 cases are done already, 2 of them on another machine\n")
+    document = json.loads(Path("out.json").read_text())
+    (other,) = document["machines"]
+    assert [case.get("machine") for case in document["cases"]] == [None, other, None, other]
+    assert run(*WORDS, "--resume=out.json")[0].stdout.startswith("out.json: 4 of 4 cases are done already, 2 of them")
+
+
+TIMED = ["--graph", "--mode=P", "--fix-times-per-prb=2", "--case=good.json", "--seed=1", "--case=good.json"]
+
+
+@pytest.mark.parametrize(("identity", "what"), [('"cpu": "', "CPU was other .*, is .*"), ('"cpuid": "', "cpuid was other .*, is .*")])
+def test_times_of_another_kind_of_machine_are_refused(identity: str, what: str) -> None:
+    run(*TIMED, "--report=json:out.json")
+    keep("out.json", 0)
+    text = Path("out.json").read_text().replace(identity, f"{identity}other ", 1)
+    Path("out.json").write_text(text)
+    result, ran = run(*TIMED, "--resume=out.json")
+    fix = "run the cases anew into another file"
+    assert re.fullmatch(rf"benchgraph: --resume=out\.json: its results come from elsewhere: {what}; {fix}\n", result.stderr)
+    assert (ran, result.exit_code, Path("out.json").read_text()) == ([], 2, text)
+
+
+def test_times_of_another_host_of_this_kind_are_taken_over() -> None:
+    run(*TIMED, "--report=json:out.json")
+    keep("out.json", 0)
+    Path("out.json").write_text(Path("out.json").read_text().replace('"host": "', '"host": "other-', 1))
+    result, ran = run(*TIMED, "--resume=out.json")
+    assert (len(ran), result.exit_code) == (1, 0)
+    document = json.loads(Path("out.json").read_text())
+    assert [case.get("machine") for case in document["cases"]] == [*document["machines"], None]
+
+
+def test_a_verdict_of_a_timed_run_holds_elsewhere_too() -> None:
+    """Where a case that was skipped is all that another machine has done."""
+    words = [*TIMED, "--mode=L", "--seed=2", "--case=good.json"]
+    run(*words, "--report=json:out.json")
+    keep("out.json", 2)
+    Path("out.json").write_text(Path("out.json").read_text().replace('"cpu": "', '"cpu": "other ', 1))
+    assert run(*words, "--resume=out.json")[0].exit_code == 0
 
 
 def test_a_file_that_is_no_report_is_refused_and_stays() -> None:

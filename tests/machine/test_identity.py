@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.machine import identity as asked
-from benchgraph.results.result import Machine
+from benchgraph.results.machine import Machine
 
 EPYC = {
     "vendor_id": "AuthenticAMD",

@@ -4,8 +4,9 @@ import json
 
 from benchgraph.options.plugins import load_report
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import CaseResult, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.results.sketch import OpSketch, Sketch
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=9e9)

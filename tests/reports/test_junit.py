@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from benchgraph.options.plugins import load_report
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import CaseResult, Origin, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})
 WRONG = Accuracy("partition 0 (single)", 5, "f32", 64, 3, 0.5, 0.25, 2.0, 0.125, 0.0, "fused")

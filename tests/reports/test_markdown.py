@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from benchgraph.options.plugins import load_report
 from benchgraph.present.markup import MOST, OPEN, code, machine, table
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, Timing
 from tests.support.written_reports import cells
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})

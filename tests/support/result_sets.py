@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import CaseResult, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
 from benchgraph.results.sketch import OpSketch, Sketch
 
 TIMING = Timing((0.1, 0.30000000000000004), 4)

@@ -13,7 +13,8 @@ from benchgraph.analysis.inference.verdicts import Judgement, Verdict
 from benchgraph.core.formats import counted, with_unit
 from benchgraph.core.implementation import Implementation, names
 from benchgraph.results.exit_codes import ExitCode
-from benchgraph.results.result import Machine, PolicyTiming, Result
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import PolicyTiming, Result
 
 COMPILE, COMPILE_S = 1.5, 10e-3  # least factor and seconds of a change of compile time that is reported, as in compare
 

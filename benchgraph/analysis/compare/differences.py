@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from statistics import geometric_mean, median
 
+from benchgraph.analysis.compare.kinds import Kinds
 from benchgraph.analysis.compare.sides import Key, Side, notes
 from benchgraph.analysis.compare.statistics import Pair, Run, drift, judge, moved
 from benchgraph.analysis.inference.verdicts import ALPHA, POWER, Judgement, Verdict
@@ -15,7 +16,7 @@ from benchgraph.core.formats import interval as interval_text
 from benchgraph.core.implementation import names
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.exit_codes import ExitCode
-from benchgraph.results.result import UNWANTED, CaseResult, PolicyTiming, Result, Status
+from benchgraph.results.result import UNWANTED, CaseResult, Result, Status
 
 MISSING = "missing"
 FAIL_ON = (MISSING, *UNWANTED)  # what --fail-on may name
@@ -25,13 +26,16 @@ COMPILE, COMPILE_S = 1.5, 10e-3  # least factor and seconds of a listed change o
 
 @dataclass(frozen=True)
 class Row:
-    """One case under one policy. a_s, b_s: seconds, geometric means over runs of their medians, measured; judged: corrected for drift."""
+    """One case under one policy. a_s, b_s: seconds, geometric means over runs of their medians, measured; judged: corrected for drift.
+    kind: of machine, its number in Comparison.kinds.
+    """
 
     key: Key
     policy: str
     a_s: float
     b_s: float
     judged: Judgement
+    kind: int = 0
 
     @property
     def raw(self) -> float:
@@ -57,7 +61,7 @@ class Change:
 class Comparison:
     """broken: cases that newly fail; mended: that no longer fail; statuses: other changes of status. missing: cases, or their policies,
     that only A has; added: that only B has. threshold: the least relative change that is reported. a, b: the compared sides. notes:
-    caveats. fail_on: what else makes the exit code 1, in the words of FAIL_ON.
+    caveats. fail_on: what else makes the exit code 1, in the words of FAIL_ON. kinds: of the machines that times come from.
     """
 
     a: Side
@@ -74,6 +78,16 @@ class Comparison:
     threshold: float
     notes: tuple[str, ...]
     fail_on: tuple[str, ...] = ()
+    kinds: Kinds = field(default_factory=lambda: Kinds.of([]))
+
+    @property
+    def by_kind(self) -> tuple[tuple[str, Comparison], ...]:
+        """The rows of each kind of machine, and its name; '' if there is only one."""
+        numbers = list(dict.fromkeys(r.kind for r in self.rows))
+        if len(numbers) < 2:
+            return (("", self),)
+        parts = [replace(self, rows=tuple(r for r in self.rows if r.kind == n)) for n in numbers]
+        return tuple((self.kinds.name(n), part) for n, part in zip(numbers, parts, strict=True))
 
     @property
     def exit_code(self) -> ExitCode:
@@ -116,8 +130,13 @@ class Comparison:
     @property
     def sections(self) -> dict[str, tuple[str, ...]]:
         """Title -> lines, without empty ones; the most important last, as a terminal shows the end."""
+        several = len(self.by_kind) > 1
+
+        def where(kind: int) -> str:
+            return f" on {self.kinds.name(kind)}" if several else ""
+
         regressed = tuple(
-            f"{r.key}: {r.policy}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]"
+            f"{r.key}: {r.policy}{where(r.kind)}: {r.judged.ratio:.3f} times as long [{interval(r.judged)}]"
             + (f", {r.raw:.3f} as measured, before the correction for drift" if r.judged.is_corrected else "")
             for r in self.of(Verdict.regressed)
         )
@@ -164,27 +183,23 @@ class Comparison:
         return counted + (f"; --fail-on: {', '.join(unwanted)}" if unwanted else "")
 
 
-def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -> Comparison:
-    """All differences from a to b, in a's order of cases. fail_on: words of FAIL_ON."""
+def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = (), *, other_machine: bool = False) -> Comparison:
+    """All differences from a to b, in a's order of cases. fail_on: words of FAIL_ON. other_machine: times of all machines are compared,
+    rather than those of one kind each.
+    """
+    kinds = Kinds.of([] if other_machine else [*a.machines, *b.machines])
     both = [(key, a.cases[key], b.cases[key]) for key in a.cases if key in b.cases]
-    timed = [(key, policy, pair) for key, before, after in both for policy, pair in _pairs(key.identity, before, after)]
-    judged = judge([pair for _, _, pair in timed], threshold)
-    rows = tuple(Row(key, policy, _typical(p.a), _typical(p.b), j) for (key, policy, p), j in zip(timed, judged, strict=True))
+    timed = [_Timed(key, *pair) for key, before, after in both for pair in _pairs(key.identity, before, after, kinds)]
+    by_kind = [[t for t in timed if t.kind == kind] for kind in sorted({t.kind for t in timed})]
+    judged = [judge([t.pair for t in of_kind], threshold) for of_kind in by_kind]
     changes = [_status(*case) for case in both]
     failing = [(_worst(before).is_failure, _worst(after).is_failure) for _, before, after in both]
 
     def statuses(was: bool, now: bool) -> tuple[Change, ...]:
         return tuple(c for c, (x, y) in zip(changes, failing, strict=True) if (x, y) == (was, now) and c.before != c.after)
 
-    disturbed = list(dict.fromkeys(key for key, _, pair in timed if moved(pair)))
-    caveats = (
-        [f"the machine's peak was not the same, so other programs ran; no verdict on {', '.join(map(str, disturbed))}"] if disturbed else []
-    )
-    corrected = [pair for (_, _, pair), j in zip(timed, judged, strict=True) if j.is_corrected]
-    if corrected:
-        what = f"the machine's peak changed by {drift(corrected) - 1:+.1%} from A to B"
-        caveats.append(f"{what}: {len(corrected)} of {len(rows)} ratios are corrected for it, round by round; both are shown")
-    detectable = [j.found for j in judged if isfinite(j.found)]
+    caveats = [text for of_kind, all_judged in zip(by_kind, judged, strict=True) for text in _caveats(of_kind, all_judged, kinds)]
+    detectable = [j.found for all_judged in judged for j in all_judged if isfinite(j.found)]
     if detectable and len(a.files) == len(b.files) == 1:
         longer = f"{median(detectable) - 1:.0%} longer, or more"
         what = f"half of these cases must take {longer}, to be found regressed in {POWER:.0%} of comparisons"
@@ -192,37 +207,65 @@ def compare(a: Side, b: Side, threshold: float, fail_on: tuple[str, ...] = ()) -
     return Comparison(
         a,
         b,
-        rows,
+        tuple(row for of_kind, all_judged in zip(by_kind, judged, strict=True) for row in _rows(of_kind, all_judged)),
         broken=statuses(False, True),
         mended=statuses(True, False),
         statuses=(*statuses(False, False), *statuses(True, True)),
         implementations=tuple(c for case in both for c in _implementations(*case)),
         accuracy=tuple(c for case in both for c in _accuracy(*case)),
-        compile=tuple(c for case in both for c in _compile(*case)),
-        missing=tuple(_lacking(a, b)),
-        added=tuple(_lacking(b, a)),
+        compile=tuple(c for case in both for c in _compile(*case, kinds)),
+        missing=tuple(_lacking(a, b, kinds)),
+        added=tuple(_lacking(b, a, kinds)),
         threshold=threshold,
         notes=(*notes(a, b), *caveats),
         fail_on=fail_on,
+        kinds=kinds,
     )
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
-def _pairs(identity: str, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[tuple[str, Pair]]:
-    """The policies that both sides have, in the order of the first."""
-    a, b = _runs(before), _runs(after)
+@dataclass(frozen=True)
+class _Timed:
+    """What both sides timed. kind: of machine."""
+
+    key: Key
+    kind: int
+    policy: str
+    pair: Pair
+
+
+def _pairs(identity: str, before: Sequence[CaseResult], after: Sequence[CaseResult], kinds: Kinds) -> Iterator[tuple[int, str, Pair]]:
+    """The policies that both sides timed on one kind of machine, in the order of the first."""
+    a, b = _runs(before, kinds), _runs(after, kinds)
     flops = max(c.result.flops for c in (*before, *after))
-    yield from ((policy, Pair(identity, a[policy], b[policy], flops)) for policy in a if policy in b)
+    yield from ((*key, Pair(identity, a[key], b[key], flops)) for key in a if key in b)
 
 
-def _runs(cases: Sequence[CaseResult]) -> dict[str, tuple[Run, ...]]:
-    by_policy = dict[str, tuple[Run, ...]]()
+def _rows(timed: Sequence[_Timed], judged: Sequence[Judgement]) -> Iterator[Row]:
+    for t, j in zip(timed, judged, strict=True):
+        yield Row(t.key, t.policy, _typical(t.pair.a), _typical(t.pair.b), j, t.kind)
+
+
+def _caveats(timed: Sequence[_Timed], judged: Sequence[Judgement], kinds: Kinds) -> Iterator[str]:
+    """What to know about the times of one kind of machine."""
+    where = f" on {kinds.name(timed[0].kind)}" if len(kinds) > 1 else ""
+    if disturbed := list(dict.fromkeys(t.key for t in timed if moved(t.pair))):
+        yield f"the machine's peak was not the same{where}, so other programs ran; no verdict on {', '.join(map(str, disturbed))}"
+    if corrected := [t.pair for t, j in zip(timed, judged, strict=True) if j.is_corrected]:
+        what = f"the machine's peak changed by {drift(corrected) - 1:+.1%} from A to B{where}"
+        yield f"{what}: {len(corrected)} of {len(timed)} ratios are corrected for it, round by round; both are shown"
+
+
+def _runs(cases: Sequence[CaseResult], kinds: Kinds) -> dict[tuple[int, str], tuple[Run, ...]]:
+    """By kind of machine and policy."""
+    found = dict[tuple[int, str], tuple[Run, ...]]()
     for case in cases:
         for timing, peaks in zip(case.result.timings, _peaks_by_policy(case.result), strict=True):
-            by_policy[timing.policy] = (*by_policy.get(timing.policy, ()), Run(timing.timing.samples_s, peaks))
-    return by_policy
+            key = (kinds.number(case.machine), timing.policy)
+            found[key] = (*found.get(key, ()), Run(timing.timing.samples_s, peaks))
+    return found
 
 
 def _peaks_by_policy(r: Result) -> list[tuple[float, ...]]:
@@ -295,9 +338,10 @@ def _distances(cases: Sequence[CaseResult]) -> dict[tuple[str, str, int, str], A
     return worst
 
 
-def _compile(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult]) -> Iterator[Change]:
+def _compile(key: Key, before: Sequence[CaseResult], after: Sequence[CaseResult], kinds: Kinds) -> Iterator[Change]:
     """Policies whose compile time changed by COMPILE and COMPILE_S or more; each side's best run counts, cold and warm starts apart."""
-    a, b = _compile_times(before), _compile_times(after)
+    common = {kinds.number(c.machine) for c in before} & {kinds.number(c.machine) for c in after}
+    a, b = (_compile_times([c for c in cases if kinds.number(c.machine) in common]) for cases in (before, after))
     for what in (w for w in a if w in b):
         small, large = sorted((a[what], b[what]))
         if large >= COMPILE * small and large - small >= COMPILE_S:
@@ -312,19 +356,17 @@ def _compile_times(cases: Sequence[CaseResult]) -> dict[str, float]:
     return best
 
 
-def _lacking(one: Side, other: Side) -> Iterator[str]:
-    """Cases that only one side has, and policies of common cases that only one side has."""
+def _lacking(one: Side, other: Side, kinds: Kinds) -> Iterator[str]:
+    """Cases that only one side has, and policies of common cases that only one side timed, or on other kinds of machines."""
     for key, cases in one.cases.items():
         if key not in other.cases:
             yield str(key)
             continue
-        theirs = {t.policy for t in _timings(other.cases[key])}
-        mine = dict.fromkeys(t.policy for t in _timings(cases))
-        yield from (f"{key}: {policy}" for policy in mine if theirs and policy not in theirs)
-
-
-def _timings(cases: Sequence[CaseResult]) -> Iterator[PolicyTiming]:
-    yield from (t for c in cases for t in c.result.timings)
+        mine, theirs = (_runs(side, kinds) for side in (cases, other.cases[key]))
+        policies = {policy for _, policy in theirs}
+        yield from dict.fromkeys(f"{key}: {policy}" for _, policy in mine if theirs and policy not in policies)
+        compared = {policy for _, policy in mine.keys() & theirs.keys()}
+        yield from (f"{key}: {policy} on {kinds.name(kind)}" for kind, policy in mine if policy in policies - compared)
 
 
 def _names(side: Side) -> str:

@@ -1,10 +1,10 @@
-"""The two sides of a comparison: each one or several saved runs of the same cases on one machine."""
+"""The two sides of a comparison: each one or several saved runs of the same cases, on one machine or several."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError
@@ -12,8 +12,9 @@ from benchgraph.core.files import read_text
 from benchgraph.options.matching import matches
 from benchgraph.options.repro import split
 from benchgraph.results.json_report import cut_short, parse
+from benchgraph.results.machine import Machine, united
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, ResultSet
+from benchgraph.results.result import CaseResult, ResultSet
 
 REMEDY = "measure anew with --report=json:FILE"
 
@@ -40,10 +41,11 @@ class File:
 
     @property
     def cases(self) -> dict[Key, CaseResult]:
+        """Each with its machine, if it is known."""
         count, by_key = Counter[str](), dict[Key, CaseResult]()
         for case in self.results.cases:
             identity = split(case.repro).identity
-            by_key[Key(identity, count[identity])] = case
+            by_key[Key(identity, count[identity])] = replace(case, machine=self.results.machine_of(case))
             count[identity] += 1
         return by_key
 
@@ -56,8 +58,8 @@ class Side:
     cases: dict[Key, tuple[CaseResult, ...]]
 
     @property
-    def machine(self) -> Machine | None:
-        return self.files[0].results.machine
+    def machines(self) -> tuple[Machine, ...]:
+        return tuple(united(m for f in self.files for m in f.results.machines).values())
 
     @property
     def mode(self) -> Mode:
@@ -97,7 +99,7 @@ def check(a: Side, b: Side, *, other_machine: bool) -> None:
         if other.results.mode is not first.results.mode:
             modes = f"mode {first.results.mode.value} in {first.name}, {other.results.mode.value} in {other.name}"
             raise UsageError(f"different modes: {modes}", where="compare", fix="compare runs of one mode")
-        if not other_machine and (why := _differences(first.results.machine, other.results.machine)):
+        if not other_machine and (why := _differences(first.results, other.results)):
             where = f"{first.name} and {other.name}"
             fix = "measure both on one machine, or say --other-machine"
             raise UsageError(f"different machines: {why} in {where}", where="compare", fix=fix)
@@ -110,10 +112,11 @@ def check(a: Side, b: Side, *, other_machine: bool) -> None:
         raise UsageError(f"no cases in {', '.join(f.name for f in empty.files)}", where="compare", fix=fix)
 
 
-def _differences(a: Machine | None, b: Machine | None) -> str:
-    if a is None or b is None:
+def _differences(a: ResultSet, b: ResultSet) -> str:
+    """Why no times of the two can be compared; '' where some kind of machine is in both."""
+    if any(run.machine_of(case) is None for run in (a, b) for case in run.cases) or not a.machines or not b.machines:
         return "an unknown one"
-    return a.difference(b)
+    return "" if any(not m.difference(n) for m in a.machines for n in b.machines) else a.machines[0].difference(b.machines[0])
 
 
 def notes(a: Side, b: Side) -> Iterator[str]:
@@ -130,7 +133,7 @@ def notes(a: Side, b: Side) -> Iterator[str]:
 
 
 def _versions(a: Sequence[File], b: Sequence[File]) -> Iterator[str]:
-    one, other = ([{**m.versions, **m.system} for f in side if (m := f.results.machine)] for side in (a, b))
+    one, other = ([{**m.versions, **m.system} for f in side for m in f.results.machines] for side in (a, b))
     for name in dict.fromkeys(name for versions in (*one, *other) for name in versions):
         before, after = ("/".join(dict.fromkeys(v.get(name, "none") for v in side)) for side in (one, other))
         if before != after:

@@ -25,6 +25,7 @@ from sqlalchemy import (
     UniqueConstraint,
     inspect,
     select,
+    text,
 )
 
 from benchgraph.analysis.history.tables import SCHEMA, version
@@ -130,4 +131,10 @@ def _timings(connection: Connection) -> None:
             connection.execute(timing.insert(), rows)
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (_first, _timings)
+def _machines_of_cases(connection: Connection) -> None:
+    """2 -> 3: the machine of a case that did not run on that of its run. Both databases know these words."""
+    connection.execute(text("ALTER TABLE history_case ADD COLUMN machine_id INTEGER REFERENCES history_machine (id)"))
+    connection.execute(text("CREATE INDEX ix_history_case_machine_id ON history_case (machine_id)"))
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_first, _timings, _machines_of_cases)

@@ -83,7 +83,7 @@ def _load(database: Database, filter_: SeriesFilter) -> History:
     for p in store.points(database):
         is_chosen = (not filter_.case or matches(filter_.case, p.repro)) and (not filter_.policies or p.policy in filter_.policies)
         if p.run in place and is_chosen:
-            by_series[Key(normalise_quoting(p.repro), p.policy, runs[place[p.run]].machine)][place[p.run]].append(p)
+            by_series[Key(normalise_quoting(p.repro), p.policy, p.machine)][place[p.run]].append(p)
     series = {key: _series(points) for key, points in by_series.items()}
     return History(tuple(runs), start, len(all_runs) - len(runs), store.machines(database), series, git)
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from benchgraph.analysis.history import tables
 from benchgraph.analysis.history.database import Database
 from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.core.formats import computer
-from benchgraph.results.json_report import assemble, head, line, parse
-from benchgraph.results.result import CaseResult, Machine, Origin, ResultSet
+from benchgraph.results.json_report import assemble, head, line, parse, with_machines
+from benchgraph.results.machine import Machine, united
+from benchgraph.results.result import CaseResult, Origin, ResultSet, placed
 
 
 @dataclass(frozen=True)
@@ -26,24 +28,33 @@ class Appended:
 
 
 def append(database: Database, results: ResultSet) -> Appended:
-    """Add a run, or the missing cases of a run (one that was resumed, or is added again). results have machine and origin.
+    """Add a run, or the missing cases of a run (one that was resumed, or is added again). results have an origin, and a machine each.
 
     Raises BenchgraphError, and leaves the database unchanged.
     """
-    machine, origin = results.machine, results.origin
-    if machine is None or origin is None:
+    origin = results.origin
+    if origin is None or any(results.machine_of(c) is None for c in results.cases) or not results.machines:
         raise InvalidArguments("the results do not say which machine they come from", fix="run the cases anew with --history")
     with database.writing() as connection:
-        row = connection.execute(select(tables.run.c.id).where(tables.run.c.uid == origin.uid)).scalar()
-        run = row if row is not None else _insert_run(connection, results, machine, origin)
+        row = connection.execute(select(tables.run.c.id, tables.run.c.head).where(tables.run.c.uid == origin.uid)).one_or_none()
+        if row is None:
+            run, own = _insert_run(connection, results, origin), results.machine
+        else:
+            run, own = row.id, parse(assemble(row.head, [], 0.0)).machine
         known = {tuple(r) for r in connection.execute(select(tables.case.c.position, tables.case.c.repro).filter_by(run_id=run))}
-        new = [c for c in results.cases if (c.index, _plain(c.repro)) not in known]
+        left = [c for c in results.cases if (c.index, _plain(c.repro)) not in known]
+        new = placed(left, results, own)
+        named = united(c.machine for c in new if c.machine is not None)
+        if row is not None and named:
+            connection.execute(tables.run.update().filter_by(id=run).values(head=with_machines(row.head, named)))
+        numbers = {key: _machine(connection, m) for key, m in named.items()}
         for c in new:
-            _insert_case(connection, run, c)
+            _insert_case(connection, run, c, None if c.machine is None else numbers[c.machine.key])
     return Appended(run, len(new))
 
 
-def _insert_run(connection: Connection, results: ResultSet, machine: Machine, origin: Origin) -> int:
+def _insert_run(connection: Connection, results: ResultSet, origin: Origin) -> int:
+    machine = results.machines[0] if results.machine is None else results.machine
     inserted = connection.execute(
         tables.run.insert().values(
             uid=origin.uid,
@@ -71,8 +82,10 @@ def _machine(connection: Connection, machine: Machine) -> int:
     return _key(connection.execute(tables.machine.insert().values(cpu=machine.full_name, **same)).inserted_primary_key)
 
 
-def _insert_case(connection: Connection, run: int, c: CaseResult) -> None:
+def _insert_case(connection: Connection, run: int, c: CaseResult, machine: int | None) -> None:
+    """machine: its number, None for that of the run."""
     values = {"run_id": run, "position": c.index, "repro": _plain(c.repro), "status": c.result.status.value, "document": line(c)}
+    values["machine_id"] = machine
     id = _key(connection.execute(tables.case.insert().values(**values)).inserted_primary_key)
     peak = median(c.result.peak_samples) if c.result.peak_samples else 0.0
     rows = [
@@ -110,7 +123,9 @@ def read(database: Database, run: int) -> ResultSet:
 
 @dataclass(frozen=True)
 class RunRow:
-    """id: the number shown to users. started: seconds since 1970. commit: '' when unknown."""
+    """id: the number shown to users. machine, others: the numbers of its own machine and of those of other cases. started: seconds since
+    1970. commit: '' when unknown.
+    """
 
     id: int
     machine: int
@@ -118,6 +133,11 @@ class RunRow:
     commit: str
     is_dirty: bool
     versions: dict[str, str]
+    others: tuple[int, ...] = ()
+
+    @property
+    def machines(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys((self.machine, *self.others)))
 
 
 @dataclass(frozen=True)
@@ -125,6 +145,7 @@ class Point:
     """One case under one policy in one run: the median of its samples, and of the peak meanwhile (0 if not measured)."""
 
     run: int
+    machine: int
     repro: str
     policy: str
     median_s: float
@@ -136,7 +157,16 @@ def runs(database: Database) -> list[RunRow]:
     """All runs, by time. Raises BenchgraphError."""
     with database.reading() as connection:
         rows = connection.execute(select(tables.run).order_by(tables.run.c.started, tables.run.c.id)).mappings().all()
-    return [RunRow(r["id"], r["machine_id"], r["started"], r["commit_id"], r["is_dirty"], json.loads(r["versions"])) for r in rows]
+        elsewhere = select(tables.case.c.run_id, tables.case.c.machine_id).where(tables.case.c.machine_id.is_not(None)).distinct()
+        others = defaultdict[int, list[int]](list)
+        for run, machine in connection.execute(elsewhere.order_by(tables.case.c.machine_id)):
+            others[run].append(machine)
+    return [
+        RunRow(
+            r["id"], r["machine_id"], r["started"], r["commit_id"], r["is_dirty"], json.loads(r["versions"]), tuple(others.get(r["id"], ()))
+        )
+        for r in rows
+    ]
 
 
 def machines(database: Database) -> dict[int, str]:
@@ -149,7 +179,8 @@ def machines(database: Database) -> dict[int, str]:
 def points(database: Database) -> list[Point]:
     """Every timing of the history, in the order in which they were added."""
     run, case, timing = tables.run, tables.case, tables.timing
-    columns = select(case.c.run_id, case.c.repro, timing.c.policy, timing.c.median_s, timing.c.peak_flops, timing.c.flops)
+    machine = func.coalesce(case.c.machine_id, run.c.machine_id)
+    columns = select(case.c.run_id, machine, case.c.repro, timing.c.policy, timing.c.median_s, timing.c.peak_flops, timing.c.flops)
     with database.reading() as connection:
         rows = connection.execute(columns.select_from(timing.join(case).join(run)).order_by(timing.c.id)).all()
     return [Point(*row) for row in rows]

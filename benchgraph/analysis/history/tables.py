@@ -3,7 +3,7 @@
     history_version   one row: the version of the schema
     history_machine   what must be equal for times to be comparable
     history_run       one `benchgraph --history`: when, of which commit, on which machine, with which versions
-    history_case      one case of a run; `document` is its line of the JSON report, with every raw sample
+    history_case      one case of a run; `document` is its line of the JSON report, with every raw sample; its machine, if not the run's
     history_timing    one policy of a case: the median of its samples, all that a look back needs
 
 A case is stored as the JSON report has it, so it can be read back whatever fields results get later; an old document is read like an old
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
 
-SCHEMA = 2
+SCHEMA = 3
 
 metadata = MetaData()
 
@@ -57,6 +57,7 @@ case = Table(
     Column("repro", Text, nullable=False),
     Column("status", String, nullable=False),
     Column("document", Text, nullable=False),
+    Column("machine_id", ForeignKey("history_machine.id"), index=True),  # NULL: that of the run
 )
 
 timing = Table(

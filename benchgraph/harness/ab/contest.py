@@ -18,8 +18,9 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.isolate import run_isolated
 from benchgraph.options.problem import Problem
 from benchgraph.options.repro import split
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import FinishedCase, Machine, Result
+from benchgraph.results.result import FinishedCase, Result
 
 Run: TypeAlias = Callable[[Sequence[Problem], Bench, int], Iterator[FinishedCase]]
 

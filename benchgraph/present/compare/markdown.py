@@ -8,26 +8,37 @@ from benchgraph.analysis.compare.differences import Comparison, Row
 from benchgraph.analysis.inference.verdicts import Verdict
 from benchgraph.present.compare.table import cells, heads
 from benchgraph.present.markup import bullets, code, folded, machine, section, table
+from benchgraph.results.machine import as_one, kinds
 
 
 def render(c: Comparison) -> str:
     parts = [f"**benchgraph compare**: {c.summary}", code(c.title)]
     parts += [bullets([code(note) for note in c.notes])] if c.notes else []
     for verdict in (Verdict.regressed, Verdict.improved):
-        if rows := c.of(verdict):
-            parts.append(section(verdict.value.capitalize(), _table(c, rows), len(rows)))
+        parts += [section(_title(verdict, name), _table(c, rows), len(rows)) for name, part in c.by_kind if (rows := part.of(verdict))]
     lists = [(title, lines) for title, lines in reversed(c.sections.items()) if title != "Regressed"]  # which has a table
     parts += [section(title, bullets([code(x) for x in lines]), len(lines)) for title, lines in lists]
     for verdict in (Verdict.unknown, Verdict.same):
-        if rows := c.of(verdict):
-            parts.append(folded(f"{verdict.value.capitalize()} ({len(rows)})", _table(c, rows)))
-    if c.means:
-        parts.append("Geometric mean of B / A: " + ", ".join(_mean(c, policy) for policy in c.means))
+        parts += [
+            folded(f"{_title(verdict, name)} ({len(rows)})", _table(c, rows)) for name, part in c.by_kind if (rows := part.of(verdict))
+        ]
+    for name, part in c.by_kind:
+        if part.means:
+            parts.append(f"Geometric mean of B / A{_on(name)}: " + ", ".join(_mean(part, policy) for policy in part.means))
     if c.rows:
         parts.append(c.legend)
-    if (m := c.b.machine) is not None:
-        parts.append(machine(m))
+    groups = kinds(c.b.machines)
+    parts += [machine(as_one(group), is_one_of_several=len(groups) > 1) for group in groups]
     return "\n\n".join(parts) + "\n"
+
+
+def _title(verdict: Verdict, name: str) -> str:
+    return f"{verdict.value.capitalize()}{_on(name)}"
+
+
+def _on(name: str) -> str:
+    """name: of a kind of machine, '' for the only one."""
+    return f" on {code(name)}" if name else ""
 
 
 def _mean(c: Comparison, policy: str) -> str:

@@ -29,7 +29,10 @@ def render(c: Comparison, width: int = 0) -> str:
     if c.rows:
         out.print()
         kept = _kept(c, out.width)
-        out.print(_table(c, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width, kept))
+        for name, part in c.by_kind:
+            if name:
+                out.print(f"on {name}:")
+            out.print(_table(c, part, box.SIMPLE_HEAD if out.is_terminal else box.ASCII2, out.width, kept))
         out.print(c.legend)
         if heads(c).index(INTERVAL) + 1 not in kept:
             out.print(f"no room for the {INTERVAL}: in a wider terminal, and in --report=markdown:FILE")
@@ -54,23 +57,23 @@ def _least(width: int) -> int:
     return min(LABEL, width // 3)
 
 
-def _table(c: Comparison, style: box.Box, width: int, kept: Sequence[int]) -> Table:
-    """A line per case, and under it one per policy; the geometric means last."""
+def _table(c: Comparison, part: Comparison, style: box.Box, width: int, kept: Sequence[int]) -> Table:
+    """A line per case, and under it one per policy; the geometric means last. part: the rows of c that the table has."""
     names = heads(c)
     t = grid(style)
     t.add_column("case / policy", overflow="fold", min_width=_least(width))
     for i in kept[1:]:
         t.add_column(names[i - 1], justify="left" if names[i - 1] == "verdict" else "right", no_wrap=True)
     last = None
-    for row in c.rows:
+    for row in part.rows:
         texts = cells(c, row)
         if row.key != last:
             t.add_row(str(row.key))
         last = row.key
         t.add_row(f"  {row.policy}", *(texts[i - 1] for i in kept[1:]), style=STYLES[row.judged.verdict])
     t.add_section()
-    for policy, mean in c.means.items():
-        texts_of_mean = ("", "", f"{c.raw_means[policy]:.3f}", f"{mean:.3f}") if c.is_corrected else ("", "", f"{mean:.3f}")
+    for policy, mean in part.means.items():
+        texts_of_mean = ("", "", f"{part.raw_means[policy]:.3f}", f"{mean:.3f}") if c.is_corrected else ("", "", f"{mean:.3f}")
         t.add_row(f"geometric mean, {policy}", *(texts_of_mean[i - 1] for i in kept[1:] if i <= len(texts_of_mean)))
     return t
 

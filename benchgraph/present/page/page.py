@@ -31,8 +31,9 @@ BASE, COLUMN, NARROW = 470, 72, 860
 
 
 def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
-    """An HTML document about runs and their names, which are '' for a single one."""
-    views = [view(results, key=f"r{n}", title=name) for n, (name, results) in enumerate(runs)]
+    """An HTML document about runs and their names, which are '' for a single one. Of a timed run each kind of machine is one."""
+    parts = [part for run in runs for part in _parts(*run)]
+    views = [view(results, key=f"r{n}", title=name) for n, (name, results) in enumerate(parts)]
     store, is_long = PackedTexts(), sum(len(run.cases) for run in views) > many
     details = dict[str, str | int]()
     begin_item("the page")
@@ -55,6 +56,12 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
         cards=max(NARROW, BASE + COLUMN * columns),
     )
     return _dense(text)
+
+
+def _parts(name: str, results: ResultSet) -> list[tuple[str, ResultSet]]:
+    if not results.mode.is_timed or len(kinds := results.by_kind) == 1:
+        return [(name, results)]
+    return [(": ".join(filter(None, (name, kind.machine.full_name if kind.machine else "an unknown machine"))), kind) for kind in kinds]
 
 
 def _details(case: Case, store: PackedTexts) -> str:

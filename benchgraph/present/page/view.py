@@ -12,7 +12,7 @@ from benchgraph.analysis.inference.within_run import interleaved_intervals
 from benchgraph.analysis.mean_ratios import ratio_of
 from benchgraph.core.formats import interval
 from benchgraph.options.repro import split
-from benchgraph.present.time_table import RATES, Row, cells, conditions, machine, ratio, rows
+from benchgraph.present.time_table import RATES, Row, cells, conditions, machines, ratio, rows
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
 
@@ -116,7 +116,7 @@ def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
     series = tuple(dict.fromkeys(t.policy for c in results.cases for t in c.result.timings))
     is_checked = any(c.result.accuracy or c.result.total for c in results.cases)
     counts = tuple((s, results.counts[s]) for s in Status if results.counts[s])
-    lines = tuple(machine(results.machine).splitlines()) if results.machine else ()
+    lines = tuple(machines(results).splitlines())
     groups = tuple(_groups(series, is_checked=is_checked))
     intervals = _intervals(results, series)
     cases = tuple(_case(c, results, f"{key}c{n}", series, intervals, is_checked=is_checked) for n, c in enumerate(results.cases))
@@ -125,8 +125,9 @@ def view(results: ResultSet, *, key: str = "r0", title: str = "") -> Run:
 
 def _origin(results: ResultSet) -> Iterator[str]:
     """Host, commit and date, as far as known."""
-    if results.machine and results.machine.host:
-        yield f"host {results.machine.host}"
+    hosts = list(dict.fromkeys(m.host for m in results.machines if m.host))
+    if hosts:
+        yield f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts"
     if (o := results.origin) is not None:
         if o.commit:
             yield f"commit {o.commit[:12]}{' with changes' if o.is_dirty else ''}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
-from benchgraph.results.result import CaseResult, Machine, Origin, PolicyTiming, Result, ResultSet, Status, Timing
+from benchgraph.results.result import CaseResult, Origin, PolicyTiming, Result, ResultSet, Status, Timing
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11", "numpy": "2.4.5"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9})
 START = 1_790_000_000.0  # 2026-09-21

@@ -157,6 +157,6 @@ def test_a_newer_schema_is_not_changed(url: str) -> None:
         with pytest.raises(BenchgraphError) as raised, use():
             pass
         assert str(raised.value) == (
-            f"{database.name}: its schema has version 3; this benchgraph knows versions up to 2; "
+            f"{database.name}: its schema has version 4; this benchgraph knows versions up to 3; "
             "update benchgraph, or name another database"
         )

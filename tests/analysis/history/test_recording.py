@@ -20,7 +20,7 @@ from benchgraph.analysis.history.store import append, points, read, runs
 from benchgraph.cli import main
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError
-from benchgraph.results import json_report
+from benchgraph.results import growing_report
 from benchgraph.results.json_report import parse, render
 from benchgraph.results.result import Origin
 from tests.analysis.history.made import run as made
@@ -196,7 +196,7 @@ def test_no_room_for_results_is_reported_before_the_first_case(folder: Path, mon
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(json_report, "write_whole", full)
+    monkeypatch.setattr(growing_report, "write_whole", full)
     result = measure("--history=h.db")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith(": cannot keep results while the run lasts: No space left on device; make room there\n")

@@ -180,3 +180,19 @@ def test_a_machine_that_says_what_it_is_goes_on_with_its_history(url: str) -> No
     assert [r.machine for r in runs(database)] == [1, 1, 2, 1]
     assert [r.versions.get("kernel", "") for r in runs(database)] == ["", "6", "6", "7"]
     assert machines(database) == {1: f"{milan.full_name}, 4 cores, avx2, 2 threads", 2: f"{genoa.full_name}, 4 cores, avx2, 2 threads"}
+
+
+def test_cases_that_another_machine_adds_to_a_run_are_its_own(url: str) -> None:
+    """A run that is resumed elsewhere: its new results name no machine, since they are of the one that is running."""
+    first = run(0, {"a": {"fused": 1.0}, "b": {"fused": 2.0}})
+    assert first.machine is not None
+    other = replace(first.machine, host="other", identity={"cpuid": "AuthenticAMD 25-17-1"})
+    a, b = first.cases
+    database = Database(url)
+    append(database, replace(first, cases=(a,)))
+    append(database, replace(first, machine=other, cases=(replace(a, machine=first.machine), b)))
+    assert read(database, 1) == replace(first, cases=(a, replace(b, machine=other)))
+    assert [p.machine for p in points(database)] == [1, 1]  # which is known better from now on
+    append(database, replace(first, machine=replace(other, threads=1), cases=(replace(b, index=7),)))
+    assert [p.machine for p in points(database)] == [1, 1, 2]
+    assert [r.machines for r in runs(database)] == [(1, 2)]
