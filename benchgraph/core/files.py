@@ -38,6 +38,14 @@ def read_text(path: Path, errors: str = "replace") -> str:
     return path.read_text(encoding="utf-8", errors=errors)
 
 
+def text_or_nothing(path: Path) -> str:
+    """The text of a file of the system, without spaces around it; '' where it is missing or secret."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def make_folder(path: Path) -> None:
     """Create a folder if it does not exist. Raises OSError; NotADirectoryError if a file is in its way."""
     above = next((p for p in (path, *path.parents) if p.exists()), path)

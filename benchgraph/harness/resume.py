@@ -24,12 +24,12 @@ from benchgraph.results.result import CaseResult, Origin, ResultSet, placed
 STREAMED = "json"  # the growing report
 
 
-def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[tuple[CaseResult, ...], Origin | None]:
+def earlier(file: Path, machines: Sequence[Machine], problems: Sequence[Problem]) -> tuple[tuple[CaseResult, ...], Origin | None]:
     """The results of a JSON report for these problems, with the problems' indices, and the origin of their run, which continues; none if
-    the file does not exist.
+    the file does not exist. machines: those that run the cases, at least one; the first is that of the run.
 
     A result applies to one problem with the same repro line, unless the problem's file is newer than the report. Results of another machine
-    name it. Raises InvalidArguments for a file that is no JSON report, or whose results must not be mixed with those of this machine (see
+    name it. Raises InvalidArguments for a file that is no JSON report, or whose results must not be mixed with those of these machines (see
     `_differences`). Raises UsageError for a file with results of other problems, which the run would lose when it writes the file.
     """
     if not exists(file):
@@ -40,11 +40,11 @@ def earlier(file: Path, machine: Machine, problems: Sequence[Problem]) -> tuple[
         raise InvalidArguments(f"cannot read the file: {bad.strerror}", where=f"--resume={file}") from bad
     with within(f"--resume={file}"):
         results = parse(text)
-    if other := _differences(results, machine):
+    if other := _differences(results, machines):
         fix = "run the cases anew into another file"
         raise InvalidArguments(f"its results come from elsewhere: {other}", where=f"--resume={file}", fix=fix)
     left = defaultdict[str, deque[CaseResult]](deque)
-    for case in placed(results.cases, results, machine):
+    for case in placed(results.cases, results, machines[0]):
         left[case.repro].append(case)
     _need_all_asked(file, results, problems)
     written = file.stat().st_mtime
@@ -62,17 +62,18 @@ def _need_all_asked(file: Path, results: ResultSet, problems: Sequence[Problem])
     raise UsageError(f"{what}; they would be lost", where=f"--resume={file}", fix=fix)
 
 
-def _differences(then: ResultSet, now: Machine) -> str:
-    """Why the results cannot stand beside those of this machine and source code, as '<what> then, <what> now'; '' if they can.
+def _differences(then: ResultSet, now: Sequence[Machine]) -> str:
+    """Why the results cannot stand beside those of these machines and this source code, as '<what> then, <what> now'; '' if they can.
 
     A verdict holds for the code that was run, which is that of the instruction set, wherever it ran: a batch goes on when its machine is
     replaced by another one. Times hold for one kind of machine.
     """
     if not then.machines or any(then.machine_of(case) is None for case in then.cases):
         return "an unknown machine"
-    pairs = [(name, m.versions.get(name), now.versions.get(name)) for m in then.machines for name in {**m.versions, **now.versions}]
-    pairs += [("instruction set", m.isa, now.isa) for m in then.machines]
-    pairs += [(what, *pair) for m in _timed_on(then) for what, pair in m.differences(now).items()]
+    versions = now[0].versions
+    pairs = [(name, m.versions.get(name), versions.get(name)) for m in then.machines for name in {**m.versions, **versions}]
+    pairs += [("instruction set", m.isa, now[0].isa) for m in then.machines if all(m.isa != n.isa for n in now)]
+    pairs += [(what, *pair) for m in _timed_on(then) if all(map(m.differences, now)) for what, pair in m.differences(now[0]).items()]
     pairs.append(("benchgraph's code", then.source, source()))
     return ", ".join(dict.fromkeys(f"{what} was {old}, is {new}" for what, old, new in pairs if old != new))
 

@@ -42,12 +42,15 @@ def machine_of(line: CommandLine, bench: Bench) -> Machine | None:
     return describe(line.globals, bench)
 
 
-def begin(line: CommandLine, machine: Machine | None, reports: GrowingReports) -> StartedRun:
-    """Take over results of --resume, check the history, and begin the growing reports. Raises BenchgraphError."""
+def begin(line: CommandLine, machine: Machine | None, reports: GrowingReports, others: Sequence[Machine] = ()) -> StartedRun:
+    """Take over results of --resume, check the history, and begin the growing reports. Raises BenchgraphError.
+
+    machine: that of the run; others: those that run cases beside it.
+    """
     resumed, found = tuple[CaseResult, ...](), None
     is_resumed = bool(line.globals.resume) and exists(Path(line.globals.resume))
     if machine and line.globals.resume:
-        resumed, found = earlier(Path(line.globals.resume), machine, line.problems)
+        resumed, found = earlier(Path(line.globals.resume), [machine, *others], line.problems)
     origin, recording = found, None
     if machine and not origin:
         from benchgraph.analysis.run_origin import origin as origin_of

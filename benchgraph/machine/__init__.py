@@ -3,6 +3,7 @@
 table.py         rates, costs and shares of caches, and which table is a target's
 target.py        the machine that code is compiled for: ISA level (core/isa.py), caches, cores
 identity.py      what tells a machine from others whose CPU has the same name
+topology.py      how its processors lie on cores and caches, and the share of them that a container gets
 cpu_affinity.py  the processors that measurements run on
 tuning.py        tuning files: parameters of single problems, by machine
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchgraph.results.json_report import head, line, opened, render, tail, write_whole
 from benchgraph.results.machine import Machine
-from benchgraph.results.result import CaseResult, ResultSet, summary
+from benchgraph.results.result import CaseResult, ResultSet, placed, summary
 
 
 class GrowingReport:
@@ -33,6 +33,7 @@ class GrowingReport:
 
     def add(self, case: CaseResult, elapsed_s: float) -> None:
         """Append a case. Raises OSError, and leaves the report as it was."""
+        (case,) = placed([case], self._without_cases, self._without_cases.machine)
         if case.machine is not None and case.machine.key not in self._machines:
             self._add_machine(case.machine)
         added = f"{',' if self._counts else ''}\n{line(case)}".encode()

@@ -6,8 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-HARDWARE = ("cpuid", "caches", "hypervisor")  # of Machine.identity
+from benchgraph.core.formats import unit
+
+HARDWARE = ("cpuid", "caches", "hypervisor", "topology")  # of Machine.identity; new ones go to the end, see Machine.former_names
+CLOCKS = 1.5  # largest ratio of a server's clocks, between wide vectors on all cores and the highest
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Machine:
     host: str = ""
     identity: dict[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Its name in a document: a digest of all that was not measured, so that a machine has one key in all runs of one code there."""
         told = [self.host, self.cpu, self.cores, self.threads, self.isa, sorted(self.versions.items()), sorted(self.identity.items())]
@@ -50,16 +54,33 @@ class Machine:
         return {name: text for name, text in self.identity.items() if name not in HARDWARE}
 
     @property
+    def former_names(self) -> tuple[str, ...]:
+        """Its full name, and those under which it was known before one or more parts of the hardware were: the longest first."""
+        facts = [self.hardware[name] for name in HARDWARE if name in self.hardware]
+        return tuple(f"{self.cpu} ({', '.join(facts[:n])})" if n else self.cpu for n in range(len(facts), -1, -1))
+
+    @property
     def full_name(self) -> str:
         """The CPU's name, and what tells it from others of that name."""
-        return f"{self.cpu} ({', '.join(self.hardware.values())})" if self.hardware else self.cpu
+        return self.former_names[0]
 
     def differences(self, other: Machine) -> dict[str, tuple[str, str]]:
         """Why times of the two can neither be put together nor compared: what it is, here and there. What one of them does not know makes
-        no difference.
+        no difference. Peaks tell hosts apart that a hypervisor calls the same; on one host they only say that other programs ran.
         """
         ours, others = ({**m._plain, **m.hardware} for m in (self, other))
-        return {what: (ours[what], others[what]) for what in ours if what in others and ours[what] != others[what]}
+        told = {what: (ours[what], others[what]) for what in ours if what in others and ours[what] != others[what]}
+        return told or ({} if self.host == other.host else self._other_peaks(other))
+
+    def _other_peaks(self, other: Machine) -> dict[str, tuple[str, str]]:
+        """The peaks of one thread that differ by more than a clock does."""
+        both = {
+            name: (one, other.peak_flops_1_thread[name])
+            for name, one in self.peak_flops_1_thread.items()
+            if name in other.peak_flops_1_thread
+        }
+        apart = {name: pair for name, pair in both.items() if max(pair) > CLOCKS * min(pair)}
+        return {f"{name} peak of a thread": (_rate(ours, name), _rate(theirs, name)) for name, (ours, theirs) in apart.items()}
 
     def difference(self, other: Machine) -> str:
         """The differences as text, `what this and other`; '' without any."""
@@ -68,6 +89,10 @@ class Machine:
     @property
     def _plain(self) -> dict[str, str]:
         return {"CPU": self.cpu, "cores": str(self.cores), "threads": str(self.threads), "instruction set": self.isa}
+
+
+def _rate(rate: float, arithmetic: str) -> str:
+    return f"{rate / 1e9:.3g} {unit(arithmetic)}"
 
 
 def united(machines: Iterable[Machine]) -> dict[str, Machine]:

@@ -313,6 +313,11 @@ class ResultSet:
     shard: Shard | None = None
     source: str = field(default="", compare=False)
 
+    def __post_init__(self) -> None:
+        """A result that names the machine of the run names none, so that a run of one machine has no table of machines."""
+        if any(c.machine is not None for c in self.cases):
+            object.__setattr__(self, "cases", placed(self.cases, self, self.machine))
+
     @property
     def named_machines(self) -> dict[str, Machine]:
         """Those that results name, by key (machine.united)."""
@@ -360,10 +365,10 @@ class ResultSet:
         return ExitCode.failed if self.failures else ExitCode.ok
 
 
-def placed(cases: Sequence[CaseResult], of: ResultSet, own: Machine | None) -> list[CaseResult]:
+def placed(cases: Sequence[CaseResult], of: ResultSet, own: Machine | None) -> tuple[CaseResult, ...]:
     """Cases of a run as those of one whose own machine is `own`: they name every other."""
     named = [(c, of.machine_of(c)) for c in cases]
-    return [replace(c, machine=None if m is not None and own is not None and m.key == own.key else m) for c, m in named]
+    return tuple(replace(c, machine=None if m is not None and own is not None and m.key == own.key else m) for c, m in named)
 
 
 def passed(n: Counter[Status]) -> int:

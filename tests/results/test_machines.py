@@ -90,6 +90,14 @@ def test_a_growing_report_that_cannot_take_a_machine_stays_as_it_was(tmp_path: P
     stream.close()
 
 
+def test_a_result_that_names_the_machine_of_the_run_names_none(tmp_path: Path) -> None:
+    assert timed(MILAN_1, GENOA) == timed(None, GENOA)
+    stream = GrowingReport(tmp_path / "out.json", timed())
+    stream.add(replace(TIMED, machine=replace(MILAN_1, peak_flops={"f32": 1.0})), 1.0)
+    stream.close()
+    assert "machines" not in json.loads((tmp_path / "out.json").read_text())
+
+
 # ---- kinds -----------------------------------------------------------------------------------------------------------
 
 

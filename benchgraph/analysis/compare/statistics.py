@@ -26,8 +26,7 @@ import numpy as np
 from benchgraph.analysis.inference.between_runs import Estimate, Medians, standard_errors
 from benchgraph.analysis.inference.verdicts import Array, Judgement, Verdict, verdicts
 from benchgraph.analysis.inference.within_run import LEAST_ROUNDS, Signs, first_correlation
-
-CLOCKS = 1.5  # largest ratio of a server's clocks, between wide vectors on all cores and the highest
+from benchgraph.results.machine import CLOCKS
 
 
 @dataclass(frozen=True)

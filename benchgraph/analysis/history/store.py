@@ -72,9 +72,9 @@ def _insert_run(connection: Connection, results: ResultSet, origin: Origin) -> i
 
 
 def _machine(connection: Connection, machine: Machine) -> int:
-    """The number of the machine. One of which only the CPU's name was known is this one from now on: it is the only one of that name."""
+    """The number of the machine. One of which less was known is this one from now on: it is the only one so far that may be."""
     same = {"cores": machine.cores, "threads": machine.threads, "isa": machine.isa}
-    for cpu in dict.fromkeys((machine.full_name, machine.cpu)):
+    for cpu in machine.former_names:
         row = connection.execute(select(tables.machine.c.id).filter_by(cpu=cpu, **same)).scalar()
         if row is not None:
             connection.execute(tables.machine.update().filter_by(id=row).values(cpu=machine.full_name))

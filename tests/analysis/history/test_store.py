@@ -196,3 +196,13 @@ def test_cases_that_another_machine_adds_to_a_run_are_its_own(url: str) -> None:
     append(database, replace(first, machine=replace(other, threads=1), cases=(replace(b, index=7),)))
     assert [p.machine for p in points(database)] == [1, 1, 2]
     assert [r.machines for r in runs(database)] == [(1, 2)]
+
+
+def test_a_machine_that_says_more_goes_on_with_its_history(url: str) -> None:
+    first, second, third = (run(n, {"a": {"fused": 1.0}}) for n in range(3))
+    assert first.machine is not None
+    known = replace(first.machine, identity={"cpuid": "AuthenticAMD 25-1-1"})
+    better, other = (replace(known, identity=known.identity | {"topology": f"2 CPUs, {n} cores"}) for n in (1, 2))
+    for each, machine in ((first, known), (second, better), (third, other)):
+        append(Database(url), replace(each, machine=machine))
+    assert [r.machine for r in runs(Database(url))] == [1, 1, 2]
