@@ -12,6 +12,7 @@ parcel.py       what client and workers send each other
 at_worker.py    what a worker does
 survey.py       the process in which a worker surveys its machine
 host_lock.py    timed cases alone on a host, whoever runs others there
+simulate.py     simulated workers, to measure what a fleet costs (python -m)
 content.py      files by the digest of their content
 """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import queue
 import threading
 import warnings
@@ -41,11 +42,25 @@ def need_distributed() -> None:
         raise UsageError(f"needs Dask distributed ({bad})", where="--cluster", fix=fix) from bad
 
 
+def _need_address(place: str) -> None:
+    """Raise UsageError for what is no address of a scheduler."""
+    from distributed.comm import parse_address
+    from distributed.comm.registry import backends
+
+    if place.startswith(f"{LOCAL}:") or is_file_name(place):
+        return
+    scheme, _ = parse_address(place)
+    if scheme not in backends:
+        what = f"no address of a scheduler: Dask knows {', '.join(sorted(backends))}"
+        raise UsageError(what, where=f"--cluster={place}", fix="write tcp://HOST:PORT, the name of a scheduler file, or local:N")
+
+
 class DaskEngine:
     """A client of the scheduler at an address or in a scheduler file; or of N worker processes of this machine, started for it: local:N."""
 
     def __init__(self, place: str) -> None:
         need_distributed()
+        _need_address(place)
         self._place, self._run = place, uuid4().hex[:8]
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._tasks = dict[int, asyncio.Task[None]]()
@@ -97,8 +112,9 @@ class DaskEngine:
         """One client, from its start until it is lost, which raises, or until the end."""
         from distributed import Client
 
-        client = await asyncio.wait_for(Client(**where, asynchronous=True, timeout=CONNECT_S, set_as_default=False), 2 * CONNECT_S)
+        client: Any = Client(**where, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
         try:
+            await asyncio.wait_for(client, 2 * CONNECT_S)
             self._client = client
             self._inbox.put(Connected(client.scheduler.address))
             while not self._closing.is_set():
@@ -124,9 +140,10 @@ class DaskEngine:
     async def _follow(self, client: Any, ticket: int, worker: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Make a call and tell its answer, once."""
         key = f"benchgraph-{self._run}-{ticket}"
-        future = client.submit(function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0)
+        where = {"workers": [worker], "allow_other_workers": False}
+        future = client.submit(pickle.loads, pickle.dumps(_Call(function, arguments)), key=key, **where, pure=False, retries=0)
         try:
-            value = await future.result()
+            value = pickle.loads(await future.result())
         except asyncio.CancelledError:
             return  # nobody wants it any more, or the connection broke
         except Exception as bad:  # whatever the function raised, or Dask did for its worker
@@ -152,9 +169,33 @@ async def _cluster(place: str) -> AsyncIterator[dict[str, Any]]:
     from distributed import LocalCluster
 
     async with LocalCluster(
-        n_workers=int(count), threads_per_worker=1, processes=True, memory_limit=0, dashboard_address=None, asynchronous=True
+        n_workers=int(count),
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=0,
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL,
+        asynchronous=True,
     ) as cluster:
         yield {"address": cluster.scheduler_address}
+
+
+class _Call:
+    """A call as an object that becomes its answer, pickled, where it is unpickled.
+
+    So the task is pickle.loads of bytes: the scheduler, which unpickles tasks, needs no benchgraph, and only the worker that does the call
+    looks for the function.
+    """
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.parts = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., bytes], tuple[Any, ...]]:
+        return _answer, self.parts
+
+
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    return pickle.dumps(function(*arguments))
 
 
 def is_file_name(place: str) -> bool:

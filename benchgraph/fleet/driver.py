@@ -79,12 +79,12 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.placement = Placement(self.roster.hosts)
-        self._setup = pickle.dumps(self.setup)
+        self.setup_bytes = pickle.dumps(self.setup)
         self._placed = dict[int, tuple[Host, Placed]]()  # by ticket of the begun case
         self._calls = dict[int, _Call]()
         self._failed_surveys = Counter[str]()  # by host
         self._owned = dict[str, set[str]]()  # host -> digests that it has; only hosts that do not see the client's files
-        self._since, self._is_noticed, self._why = self.clock(), False, "no worker has joined"
+        self._since, self._is_noticed, self.lack = self.clock(), False, "no worker has joined"
         self.is_connected = False
 
     def run(self, problems: Sequence[Problem]) -> Iterator[RanCase]:
@@ -115,10 +115,7 @@ class Driver:
                 self._met(ticket, why)
             case Members(by_address):
                 for address, how in self.roster.update(by_address).items():
-                    for ticket in [t for t, (_, placed) in self._placed.items() if placed.worker == address]:
-                        yield from self._lose(ticket, f"{self.roster.name_of(address)} {how}")
-                    for ticket in [t for t, call in self._calls.items() if call.worker == address]:
-                        self._met(ticket, f"it {how}")
+                    yield from self._lose_worker(address, how)
             case Connected():
                 self.is_connected = True
             case Disconnected(why):
@@ -128,7 +125,7 @@ class Driver:
 
     def _disconnect(self, why: str) -> None:
         """What ran is void: it waits again, and no case is to blame."""
-        self.is_connected, self._why = False, f"the scheduler does not answer ({why})"
+        self.is_connected, self.lack = False, f"the scheduler does not answer ({why})"
         for ticket in self.book.begun:
             self._end(ticket)
             self.book.again(ticket)
@@ -150,6 +147,13 @@ class Driver:
             return
         write_there(self.book.finish(ticket).problem, reply.wrote)
         yield RanCase(reply.done, host, reply.interval, placed.terms.is_alone)
+
+    def _lose_worker(self, address: str, how: str) -> Iterator[RanCase]:
+        """What runs on a worker is lost."""
+        for ticket in [t for t, (_, placed) in self._placed.items() if placed.worker == address]:
+            yield from self._lose(ticket, how)
+        for ticket in [t for t, call in self._calls.items() if call.worker == address]:
+            self._met(ticket, how)
 
     def _lose(self, ticket: int, how: str) -> Iterator[RanCase]:
         """An attempt was lost with its worker."""
@@ -176,7 +180,7 @@ class Driver:
     def _send(self, ticket: int, problem: Problem, host: Host, placed: Placed) -> None:
         begin_item(problem.description)
         files = self.contents.files_of(problem)
-        parcel = Parcel(problem.driver.name, pickle.dumps(problem), self._setup, placed.terms, files, self._lacking(host.id, files))
+        parcel = Parcel(problem.driver.name, pickle.dumps(problem), self.setup_bytes, placed.terms, files, self._lacking(host.id, files))
         self.engine.call(ticket, placed.worker, self.endpoint.serve, parcel)
 
     def _lacking(self, host: str, files: Sequence[SentFile]) -> dict[str, bytes]:
@@ -202,7 +206,7 @@ class Driver:
             if host not in under_way:
                 files = tuple(dict.fromkeys(sent for p in self._samples for sent in self.contents.files_of(replace(p, file=None))))
                 cases = tuple((p.driver.name, pickle.dumps(p)) for p in self._samples)
-                request = SurveyRequest(self.settings, self._setup, cases, files, self._lacking(host, files))
+                request = SurveyRequest(self.settings, self.setup_bytes, cases, files, self._lacking(host, files))
                 self._call(_Call(address, host), self.endpoint.survey, request)
 
     @property
@@ -234,14 +238,14 @@ class Driver:
         now = self.clock()
         if any(host.workers for host in self.roster.hosts.values()):
             self._since, self._is_noticed = now, False
-            self._why = "no worker is left that may run these cases"
+            self.lack = "no worker is left that may run these cases"
             return
         if now - self._since > self.absence_s:
             fix = "see that scheduler and workers run; with --resume=FILE what has finished is kept, and the rest runs"
-            raise BenchgraphError(f"{self._why} for {self.absence_s:g} s", where="--cluster", fix=fix)
+            raise BenchgraphError(f"{self.lack}, for {self.absence_s:g} s", where="--cluster", fix=fix)
         if now - self._since > NOTICE_S and not self._is_noticed:
             self._is_noticed = True
-            remark(f"--cluster: {self._why}; waiting for up to {self.absence_s:g} s")
+            remark(f"--cluster: {self.lack}; waiting for up to {self.absence_s:g} s")
 
 
 def write_there(problem: Problem, wrote: Mapping[tuple[str, str], bytes]) -> None:

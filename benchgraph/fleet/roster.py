@@ -47,18 +47,18 @@ class Roster:
     refusals: dict[str, str] = field(default_factory=dict)
 
     def update(self, members: Mapping[str, Member]) -> dict[str, str]:
-        """Take note of who is there. Returns the workers that have gone, or are silent now, with the reason."""
-        now, lost = self.clock(), dict[str, str]()
+        """Take note of who is there. Returns the workers that have gone, or are silent now, with the reason in words."""
+        now, lost, in_use = self.clock(), dict[str, str](), self._in_use
         for address in self.workers.keys() - members.keys():
+            lost[address] = f"{self.name_of(address)} left the cluster"
             del self.workers[address]
-            lost[address] = "left the cluster"
         for address, member in members.items():
             known = self.workers.setdefault(address, KnownWorker(member.threads, member.last_seen, now))
-            was_silent = address not in self._in_use
+            was_in_use = address in in_use
             if member.last_seen != known.last_seen:
                 known.last_seen, known.heard = member.last_seen, now
-            if known.is_silent(now) and not was_silent:
-                lost[address] = f"has not been heard of for {SILENT_S:g} s"
+            if known.is_silent(now) and was_in_use:
+                lost[address] = f"{self.name_of(address)} has not been heard of for {SILENT_S:g} s"
         self._put_to_use()
         return lost
 
@@ -98,8 +98,10 @@ class Roster:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there are workers, and all have been asked and surveyed."""
-        return bool(self.workers) and not self.to_survey() and all(w.facts or w.refused for w in self.workers.values())
+        """Whether there are workers, and all that answer have been greeted and surveyed."""
+        now = self.clock()
+        is_met = all(w.facts or w.refused or w.is_silent(now) for w in self.workers.values())
+        return bool(self.workers) and is_met and not self.to_survey()
 
     @property
     def of_other_code(self) -> list[tuple[str, str]]:

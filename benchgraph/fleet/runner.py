@@ -12,7 +12,7 @@ from benchgraph.core.printable import listed
 from benchgraph.core.progress import report_progress
 from benchgraph.core.remarks import remark
 from benchgraph.fleet.dask_engine import DaskEngine
-from benchgraph.fleet.driver import Driver, Endpoint, RanCase
+from benchgraph.fleet.driver import ABSENCE_S, Driver, Endpoint, RanCase
 from benchgraph.fleet.roster import Roster
 from benchgraph.fleet.selection import refusal_of_code, refusal_of_where
 from benchgraph.harness.bench import Bench
@@ -22,8 +22,9 @@ from benchgraph.options.problem import Problem
 from benchgraph.results.machine import Machine
 from benchgraph.results.result import FinishedCase
 
-FIRST_S = 60.0  # how long the scheduler, and then a worker, may take to answer before the run is refused
-SETTLE_S = 300.0  # how long the workers that are there may take to be greeted and surveyed
+FIRST_S = 60.0  # how long it may take until the scheduler answers, and a worker has joined, before the run is refused
+SETTLE_S = 300.0  # how long it may take until the first can run cases, surveyed
+LATE_S = 20.0  # after which the others are no longer waited for: they join when they can
 
 
 @dataclass
@@ -73,19 +74,21 @@ def need_cluster_options(line: CommandLine) -> None:
 def _settle(driver: Driver, cluster: str) -> None:
     """Wait until all workers that are there have been met. Raises BenchgraphError for a fleet that cannot run the cases."""
     roster, started = driver.roster, driver.clock()
+    driver.absence_s = SETTLE_S
     while not roster.is_settled:
         waited = driver.clock() - started
         if not driver.is_connected and waited > FIRST_S:
             fix = "name the address that its log says, as tcp://HOST:8786, or its scheduler file; or start one with 'dask scheduler'"
-            raise InvalidArguments(f"no scheduler answers there within {FIRST_S:g} s", where=f"--cluster={cluster}", fix=fix)
+            raise InvalidArguments(f"{driver.lack} within {FIRST_S:g} s", where=f"--cluster={cluster}", fix=fix)
         if not roster.workers and waited > FIRST_S:
             fix = "start one with 'dask worker ADDRESS', in an environment with benchgraph[fleet]"
             raise InvalidArguments(f"no worker has joined within {FIRST_S:g} s", where=f"--cluster={cluster}", fix=fix)
-        if waited > SETTLE_S:
+        if waited > (LATE_S if roster.hosts else SETTLE_S):
             break
         report_progress("meet the workers", len(roster.known), len(roster.workers))
         for _ in driver.step():
             pass
+    driver.absence_s = ABSENCE_S
     if roster.of_other_code:
         raise refusal_of_code(roster.of_other_code)
     if not roster.picked:
