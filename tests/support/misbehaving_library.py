@@ -78,6 +78,10 @@ def _writes() -> None:
         time.sleep(0.001)
 
 
+def _naps() -> None:
+    time.sleep(0.3)
+
+
 def _starts_a_process() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], stdin=subprocess.DEVNULL)
     print(f"started {child.pid}")
@@ -103,7 +107,7 @@ def _dies_afterwards() -> None:
 
 _ACTS: tuple[Callable[[], None], ...] = (
     *(_segfault, _abort, _loop, _native_hang, _terabyte, _more_than_a_share, _killed, _leaves, _closes_its_pipe, _writes),
-    *(_starts_a_process, _says_its_threads, _says_its_process, _dies_afterwards),
+    *(_starts_a_process, _says_its_threads, _says_its_process, _dies_afterwards, _naps),
 )
 ACTS = {act.__name__.strip("_"): act for act in _ACTS}
 
