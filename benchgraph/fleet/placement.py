@@ -67,7 +67,7 @@ class Host:
         memory = max(int(need.memory / MEMORY_SHARE), self.share)
         if len(placed) >= self.cases_at_once or sum(p.terms.memory for p in placed) + memory > max(self.memory, memory):
             return None
-        return Terms(self.cases_at_once, is_alone=False, memory=memory, share=int(MEMORY_SHARE * memory))
+        return Terms(self.cases_at_once, is_alone=False, memory=memory, share=max(int(MEMORY_SHARE * memory), need.memory))
 
 
 @dataclass

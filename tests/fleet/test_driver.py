@@ -1,0 +1,221 @@
+"""The loop that runs cases on a fleet: whatever happens to workers and scheduler, each case has one result."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.remarks import collected
+from benchgraph.fleet import roster
+from benchgraph.fleet.parcel import Parcel, Reply
+from benchgraph.options.problem import Problem
+from benchgraph.results.result import Status
+from tests.support.fake_fleet import GIB, FakeEngine, FakeWorker, driver, facts, finished, problems, results
+from tests.support.misbehaving_library import write_cases
+
+
+@pytest.fixture(autouse=True)
+def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cases(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+def engine(*hosts: str, threads: int = 1) -> FakeEngine:
+    """A worker per host; the same host may be named several times."""
+    return FakeEngine({f"w{n}": FakeWorker(facts(host), threads) for n, host in enumerate(hosts)})
+
+
+def test_all_cases_have_their_results() -> None:
+    fleet, planned = engine("a", "b"), problems(50)
+    assert sorted(c.index for c in results(driver(fleet, planned), planned)) == list(range(50))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_case_is_lost_or_doubled_by_any_sequence_of_faults(seed: int) -> None:
+    """Workers die and join, fall silent and come back with late answers, the scheduler goes and returns."""
+    luck, fleet, planned = random.Random(seed), engine("a", "a", "b", "c", threads=2), problems(120)
+    names = iter(range(10, 100000))
+
+    def strike() -> None:
+        if luck.random() < 0.02 and fleet.workers:
+            fleet.kill(luck.choice(sorted(fleet.workers)))
+        if luck.random() < 0.03 and len(fleet.workers) < 6:
+            fleet.workers[f"w{next(names)}"] = FakeWorker(facts(luck.choice("abcd")), 2, takes_s=luck.random())
+        if luck.random() < 0.01 and fleet.workers:
+            fleet.workers[luck.choice(sorted(fleet.workers))].is_silent ^= True
+        if luck.random() < 0.01:
+            fleet.lose_scheduler() if fleet.is_up else fleet.find_scheduler()
+        elif not fleet.is_up and luck.random() < 0.1:
+            fleet.find_scheduler()
+
+    fleet.each_tick = strike
+    cases = list(results(driver(fleet, planned), planned))
+    assert Counter(c.index for c in cases) == Counter(range(120))
+    assert {c.result.status for c in cases if "it was lost with 3 workers" not in c.result.reason} == {Status.PASSED}
+    assert sum(c.result.status is Status.FAILED for c in cases) < 12
+
+
+def test_a_case_that_takes_three_workers_with_it_fails_with_its_story() -> None:
+    fleet, planned = engine("a", "b", "c", "d"), problems(20)
+    made = driver(fleet, planned)
+
+    def strike() -> None:
+        for worker, problem in list(fleet.running.values()):
+            if problem.index == 7:
+                fleet.kill(worker)
+
+    fleet.each_tick = strike
+    by_index = {c.index: c.result for c in results(made, planned)}
+    assert sorted(by_index) == list(range(20))
+    assert by_index[7].status is Status.FAILED
+    story = by_index[7].reason
+    assert story.startswith("it was lost with 3 workers: w")
+    assert story.count("left the cluster") == 3
+    assert len({word for word in story.split() if word in "abcd"}) == 3
+    assert {r.status for i, r in by_index.items() if i != 7} == {Status.PASSED}
+
+
+def test_a_silent_worker_loses_its_case_and_its_late_answer_is_dropped() -> None:
+    fleet, planned = engine("a", "b"), problems(4)
+    fleet.workers["w0"].takes_s = 5.0
+    woken = list[float]()
+
+    def strike() -> None:
+        fleet.workers["w0"].is_silent = 1.0 < fleet.now < roster.SILENT_S + 10
+        if fleet.now > roster.SILENT_S + 10 and not woken:
+            woken.append(fleet.now)
+
+    fleet.each_tick = strike
+    fleet.workers["w1"].takes_s = 15.0
+    cases = list(results(driver(fleet, planned), planned))
+    assert Counter(c.index for c in cases) == Counter(range(4))
+    assert woken, "the worker came back before the end"
+
+
+def test_what_runs_when_the_scheduler_goes_runs_again_and_is_not_to_blame() -> None:
+    fleet, planned = engine("a"), problems(1)
+    fleet.workers["w0"].takes_s = 2.0
+
+    def strike() -> None:
+        if fleet.is_up and fleet.running and fleet.now < 20:
+            fleet.lose_scheduler()
+        elif not fleet.is_up:
+            fleet.find_scheduler()
+
+    fleet.each_tick = strike
+    (case,) = results(driver(fleet, planned), planned)
+    assert case.result.status is Status.PASSED
+    assert fleet.now > 20
+
+
+def test_a_worker_that_joins_late_gets_cases() -> None:
+    fleet, planned, ran_on = engine("a"), problems(30), set[str]()
+
+    def strike() -> None:
+        if fleet.now > 2.0:
+            fleet.workers.setdefault("late", FakeWorker(facts("b")))
+        ran_on.update(worker for worker, _ in fleet.running.values())
+
+    fleet.each_tick = strike
+    assert len(list(results(driver(fleet, planned), planned))) == 30
+    assert ran_on == {"w0", "late"}
+
+
+def test_timed_cases_are_alone_on_their_host_while_others_run_elsewhere() -> None:
+    fleet = engine("a", "a", "b", threads=2)
+    timed = problems(12, "--mode=P")
+    planned = [replace(p, index=i) for i, p in enumerate(q for both in zip(problems(12), timed, strict=True) for q in both)]
+    beside_timed = Counter[bool]()
+    host = {name: worker.facts.host for name, worker in fleet.workers.items()}
+
+    def look() -> None:
+        by_host: dict[str, list[Problem]] = {}
+        for worker, problem in fleet.running.values():
+            by_host.setdefault(host[worker], []).append(problem)
+        for there in by_host.values():
+            assert len(there) == 1 or not any(p.globals.mode.is_timed for p in there)
+        if any(p.globals.mode.is_timed for there in by_host.values() for p in there):
+            beside_timed[len(by_host) > 1] += 1
+
+    fleet.each_tick = look
+    assert len(list(results(driver(fleet, planned), planned))) == 24
+    assert beside_timed[True] > 0
+
+
+def test_a_case_too_large_for_its_share_gets_what_it_needs() -> None:
+    fleet, planned, terms = engine("a", threads=4), problems(9), dict[int, list[tuple[int, bool]]]()
+
+    def reply(problem: Problem, parcel: Parcel) -> Reply:
+        terms.setdefault(problem.index, []).append((parcel.terms.memory, parcel.terms.is_alone))
+        need = {3: 3 * GIB, 5: 100 * GIB}.get(problem.index, 0)
+        if parcel.terms.share is not None and need > parcel.terms.share:
+            return Reply(finished(problem, Status.SKIPPED, no_memory=True, memory_needed=need))
+        return Reply(finished(problem, Status.SKIPPED if need > 8 * GIB else Status.PASSED))
+
+    fleet.reply = reply
+    by_index = {c.index: c.result.status for c in results(driver(fleet, planned), planned)}
+    assert by_index == dict.fromkeys(range(9), Status.PASSED) | {5: Status.SKIPPED}
+    assert terms[0] == [(2 * GIB, False)]
+    assert terms[3] == [(2 * GIB, False), (int(3 * GIB / 0.85), False)]
+    assert terms[5] == [(2 * GIB, False), (8 * GIB, True)]
+
+
+def test_contents_go_to_hosts_that_miss_them_once() -> None:
+    fleet, planned, sent = engine("a", "b"), problems(10), Counter[bool]()
+
+    def reply(problem: Problem, parcel: Parcel) -> Reply:
+        (file,) = parcel.files
+        (_, digest) = file.contents[0]
+        sent[bool(parcel.bytes_of)] += 1
+        if parcel.bytes_of:
+            assert parcel.bytes_of[digest] == Path("good.json").read_bytes()
+            has.add(digest)
+        return Reply(finished(problem)) if digest in has else Reply(missing=(digest,))
+
+    has: set[str] = set()
+    del fleet.workers["w1"]
+    fleet.reply = reply
+    assert len(list(results(driver(fleet, planned), planned))) == 10
+    assert sent == {False: 10, True: 1}
+
+
+def test_without_workers_a_run_ends_with_the_remedy() -> None:
+    fleet, planned = engine("a"), problems(5)
+    made = driver(fleet, planned)
+
+    def strike() -> None:
+        if fleet.now > 1.0 and fleet.workers:
+            fleet.kill("w0")
+
+    fleet.each_tick = strike
+    with collected() as remarks, pytest.raises(BenchgraphError, match=r"no worker is left.*for 600 s.*--resume=FILE"):
+        list(results(made, planned))
+    assert remarks == ["--cluster: no worker is left that may run these cases; waiting for up to 600 s"]
+
+
+def test_a_worker_of_other_code_is_never_used() -> None:
+    fleet, planned = engine("a", "b"), problems(10)
+    fleet.workers["w1"] = FakeWorker(replace(facts("b"), version="0.0"))
+    used = set[str]()
+    fleet.each_tick = lambda: used.update(worker for worker, _ in fleet.running.values())
+    assert len(list(results(driver(fleet, planned), planned))) == 10
+    assert used == {"w0"}
+
+
+def test_an_error_of_the_engine_counts_as_a_lost_attempt() -> None:
+    fleet, planned = engine("a", "b"), problems(3)
+
+    def strike() -> None:
+        for ticket, (_, problem) in list(fleet.running.items()):
+            if problem.index == 1:
+                fleet.fail(ticket, "ValueError: cannot unpickle")
+
+    fleet.each_tick = strike
+    by_index = {c.index: c.result for c in results(driver(fleet, planned), planned)}
+    assert by_index[1].status is Status.FAILED
+    assert by_index[1].reason.count("ValueError: cannot unpickle") == 3
