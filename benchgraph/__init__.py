@@ -4,6 +4,7 @@ The packages, in the order in which data flows through them:
 
     core        what all share: dtypes, attributes, logical tensors, errors, configuration
     machine     rates, costs and cache shares of machines, as data
+    fallback    functions that models have and the library lacks, in numpy
     ops         the op table: one row per op kind
     graph       the API graph: JSON, text, shape inference, overrides
     importers   other people's files as cases

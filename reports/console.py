@@ -10,6 +10,7 @@ from benchgraph.analysis.inference.within_run import interleaved_intervals
 from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
 from benchgraph.core.implementation import WHOLE, names
+from benchgraph.present import fallback
 from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
 from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, of_several, ratio, rows
 from benchgraph.results.result import CaseResult, ResultSet
@@ -94,6 +95,7 @@ def notes(case: CaseResult) -> list[str]:
     for label, ran in case.result.implementations.items():
         if any(i.primitive != WHOLE for each in ran for i in each):
             told.append(f"{label} runs on {names(i for each in ran for i in each)}")
+    told += fallback.lines(case.result)
     if asked := _asked(case):
         told.append(f"execute from Python adds to these native calls, in microseconds: {', '.join(asked)}")
     return [*told, *(f"warning: {w}" for w in case.result.warnings)]

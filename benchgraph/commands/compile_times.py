@@ -20,6 +20,7 @@ from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.harness.bench import Bench, need_isas
 from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.harness.command_words import own_options, parsed_value, select_cases
+from benchgraph.harness.fallback import with_fallback
 from benchgraph.harness.partitioning import partition_graph
 from benchgraph.options.argv import parse
 from benchgraph.options.knobs import Globals
@@ -105,7 +106,7 @@ def _measured(words: list[str]) -> list[tuple[str, float, bool]]:
         with settings_of(problem):
             graph = problem.graph()
             for spec in problem.globals.contender_specs:
-                library = bench.library(spec.library)
+                library = with_fallback(bench.library(spec.library), graph)
                 for position, partition in enumerate(partition_graph(problem, graph, library, spec)):
                     compiled = library.compile(partition)
                     ops = " ".join(op.kind for op in partition.ops)

@@ -12,6 +12,7 @@ from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.explain import Explanation, explain
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.command_words import need_output, own_options, select_cases
+from benchgraph.harness.fallback import is_fallback, with_fallback
 from benchgraph.harness.outputs import STDOUT
 from benchgraph.harness.partitioning import partition_graph
 from benchgraph.options.knobs import Globals
@@ -74,7 +75,8 @@ def _explained(problem: Problem, bench: Bench) -> Iterator[Explained]:
     with settings_of(problem):
         graph = problem.graph()
         for spec in problem.globals.contender_specs:
-            partitions = partition_graph(problem, graph, bench.library(spec.library), spec)
+            library = with_fallback(bench.library(spec.library), graph)
+            partitions = [p for p in partition_graph(problem, graph, library, spec) if not is_fallback(p)]
             done = list[Explanation]()
             for partition in partitions:
                 report_progress("compile", len(done), len(partitions))

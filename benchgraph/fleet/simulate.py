@@ -38,7 +38,8 @@ from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
 from benchgraph.results.json_report import parse, source
-from benchgraph.results.result import CaseResult, FinishedCase, Machine
+from benchgraph.results.machine import Machine
+from benchgraph.results.result import CaseResult, FinishedCase
 
 PROCESSES = 4  # that the simulated workers are distributed over
 JOIN_S = 300.0  # for all workers to join

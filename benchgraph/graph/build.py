@@ -54,20 +54,36 @@ class GraphBuilder:
         return self.append(kind, ins, Attrs(attrs), dtypes, name)
 
     def append(
-        self, kind: str, ins: tuple[LogicalTensor, ...], attrs: Attrs, dtypes: tuple[DType | None, ...] = (None,), name: str = ""
+        self,
+        kind: str,
+        ins: tuple[LogicalTensor, ...],
+        attrs: Attrs,
+        dtypes: tuple[DType | None, ...] = (None,),
+        name: str = "",
+        shapes: tuple[Shape, ...] = (),
     ) -> tuple[LogicalTensor, ...]:
-        """`outs` with the attributes as one value."""
+        """`outs` with the attributes as one value. shapes: of the outputs, for an op whose row does not infer them."""
         bare = Op(len(self._ops), kind, attrs, ins, name=name)
         with within(bare.label):
             row = ops.spec(kind)
             chosen = tuple(dtype or _inferred_dtype(row, ins, i) for i, dtype in enumerate(dtypes))
             ops.check_op(kind, attrs, tuple((t.dtype, t.shape) for t in ins), chosen)
-        declared = tuple(LogicalTensor(self._tensors + i, dtype) for i, dtype in enumerate(chosen))
-        shapes = [t.known_shape for t in infer_outputs(replace(bare, outputs=declared), ins)]
-        outs = tuple(t.with_shape(shape, dense_strides(shape)) for t, shape in zip(declared, shapes, strict=True))
+        given = shapes or (None,) * len(chosen)
+        declared = tuple(LogicalTensor(self._tensors + i, dtype, shape) for i, (dtype, shape) in enumerate(zip(chosen, given, strict=True)))
+        inferred = [t.known_shape for t in infer_outputs(replace(bare, outputs=declared), ins)]
+        outs = tuple(t.with_shape(shape, dense_strides(shape)) for t, shape in zip(declared, inferred, strict=True))
         self._tensors += len(outs)
         self._ops.append(replace(bare, outputs=outs))
         return outs
+
+    @property
+    def count(self) -> int:
+        """The number of ops so far."""
+        return len(self._ops)
+
+    def drop(self, count: int) -> None:
+        """Take back all ops but the first `count`. Tensor ids are not used again."""
+        del self._ops[count:]
 
     def end(self, t: LogicalTensor) -> None:
         """Mark a tensor as an output of the graph although an op reads it."""

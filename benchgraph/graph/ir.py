@@ -11,6 +11,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidArguments, InvalidGraph, InvalidGraphOp
 from benchgraph.core.printable import listed, shortened
 from benchgraph.core.tensor import LogicalTensor
+from benchgraph.ops.structural import COMPUTES
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Op:
     def label(self) -> str:
         """The op's name in messages."""
         return f"op {self.id}: {shortened(self.kind)}"
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether somebody computes it: the compiler, or numpy for a Wildcard that says what it computes."""
+        return not ops.spec(self.kind).lowering.unsupported or COMPUTES in self.attrs
 
     @property
     def full_attrs(self) -> Attrs:

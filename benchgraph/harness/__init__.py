@@ -2,6 +2,7 @@
 
 case.py                 runs one case, step by step, and one case after another
 partitioning.py         partitions a graph and compiles the partitions
+fallback.py             Wildcards that numpy executes between the partitions of any library
 contenders.py           what a case compares: libraries under policies
 bound.py                a compiled partition bound to memory, and executed
 inputs.py               data of a case's inputs, by mode and option

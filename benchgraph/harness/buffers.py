@@ -15,6 +15,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Role
 from benchgraph.partition.ir import Partition
+from benchgraph.reference import index_ranges
 from benchgraph.runtime.memory import mapped
 
 REFERENCE_BYTES = 8  # per element: float64
@@ -34,7 +35,21 @@ def constant_inputs(graph: Graph) -> dict[int, Array]:
         memory = mapped(tensor.nbytes)
         memory.fill(1 if tensor.dtype is DType.boolean else CONSTANT_BYTE)
         buffers[tensor.id] = view(memory, tensor)
-    return buffers
+    return buffers | _indices(graph)
+
+
+def unwritten_inputs(graph: Graph) -> dict[int, Array]:
+    """Buffers for the graph's inputs that nothing has written to, but for indices, which must be legal."""
+    return {t.id: allocate(t) for t in graph.inputs} | _indices(graph)
+
+
+def _indices(graph: Graph) -> dict[int, Array]:
+    """Of inputs that Wildcards take as indices or masks: the least legal value."""
+    tensors, found = graph.tensors, dict[int, Array]()
+    for id, (low, _) in index_ranges(graph).items():
+        found[id] = allocate(tensors[id])
+        found[id][...] = low
+    return found
 
 
 def load_inputs(graph: Graph, values: dict[int, Array]) -> dict[int, Array]:

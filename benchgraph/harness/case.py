@@ -25,6 +25,7 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.bound import BoundPartition, repeat
 from benchgraph.harness.buffers import last_uses, memory_needed
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of, failure
+from benchgraph.harness.fallback import is_fallback
 from benchgraph.harness.implementations import judged, with_implementations
 from benchgraph.harness.inputs import inputs_of
 from benchgraph.harness.partitioning import WrongCount, compile_all, described, partition_graph, partition_notes
@@ -196,7 +197,7 @@ def _execute(
     for step, (partition, code) in enumerate(zip(partitions, compiled, strict=True)):
         where = f"partition {step} ({partition.kind})"
         bound = BoundPartition(partition, code, live)
-        if mode is Mode.correctness:
+        if mode is Mode.correctness and not is_fallback(partition):  # which keeps nothing, and may not take other data
             bound.execute_on_other_data()
         bound.execute()
         live.update(bound.outputs)

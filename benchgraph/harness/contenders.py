@@ -15,6 +15,7 @@ from benchgraph.core.errors import Status as ErrorStatus
 from benchgraph.core.printable import MESSAGE, printable, shortened
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.fallback import with_fallback
 from benchgraph.harness.partitioning import WrongCount
 from benchgraph.library.protocol import Library, RunsModels
 from benchgraph.options.knobs import ContenderSpec
@@ -35,9 +36,11 @@ class Contender:
 
 
 def library_of(problem: Problem, graph: Graph, bench: Bench, name: str) -> Library:
-    """The library of that name for a problem with this graph. Raises BenchgraphError for one that is missing."""
+    """The library of that name for a problem with this graph, and numpy for its Wildcards. Raises BenchgraphError for one that is
+    missing.
+    """
     library = bench.library(name)
-    return library.for_model(problem.model(graph)) if isinstance(library, RunsModels) else library
+    return library.for_model(problem.model(graph)) if isinstance(library, RunsModels) else with_fallback(library, graph)
 
 
 def contenders_of(problem: Problem, graph: Graph, bench: Bench) -> tuple[Contender, ...]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
 from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.harness.fallback import fallback_kinds
 from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.protocol import Compiled, Library
 from benchgraph.measure.phases import phase
@@ -68,7 +69,8 @@ def partition_notes(label: str, partitions: Iterable[Partition]) -> list[str]:
 
 def described(status: Status, graph: Graph) -> Result:
     """A result that says how much there is to compute and to move."""
-    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=sum(t.nbytes for t in graph.inputs))
+    nbytes = sum(t.nbytes for t in graph.inputs)
+    return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=nbytes, fallback=fallback_kinds(graph))
 
 
 def flops(ops: Iterable[Op]) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
-from benchgraph.harness.buffers import allocate
+from benchgraph.harness.buffers import unwritten_inputs
 from benchgraph.harness.built import build, need_in_process
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.partitioning import described, partition_graph
@@ -51,7 +51,7 @@ def simulate(problem: Problem, graph: Graph, contenders: Sequence[Contender], be
 @phase("execute")
 def _once(graph: Graph, contender: Contender, partitions: tuple[Partition, ...], bench: Bench, cold: str, threads: int) -> PolicyTiming:
     """Build for one contender, execute it once, and free its memory."""
-    built = build(graph, contender, partitions, [{t.id: allocate(t) for t in graph.inputs}])
+    built = build(graph, contender, partitions, [unwritten_inputs(graph)])
     if (cache := cold_cache(cold)).is_made:
         bench.evict(cache.victims(built.whole.data, built.whole.chain), cache.tlb_bytes, threads)()
     each = [seconds(work.chain, 1, bench.clock) for work in built.alone]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.text import print_graph
 from benchgraph.options.problem import Problem
+from benchgraph.present import fallback
 from benchgraph.reference import plan
 from benchgraph.results.result import Result
 
@@ -37,6 +38,7 @@ def after(result: Result, verbose: int) -> Iterator[str]:
         yield from (f"[COMPARE_CONFIG]: {a.configuration}" for a in result.accuracy)
     if verbose >= ACCURACY_LEVEL:
         yield from (f"[COMPARE]: {a}" for a in result.accuracy)
+        yield from fallback.lines(result)
         yield from result.notes
     if verbose >= WARNINGS_LEVEL:
         yield from (f"[WARNING]: {w}" for w in result.warnings)

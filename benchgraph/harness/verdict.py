@@ -31,7 +31,8 @@ from benchgraph.reference import (
     zeros_are_from_underflow,
 )
 from benchgraph.results.accuracy import Accuracy
-from benchgraph.results.result import Difference, Status
+from benchgraph.results.difference import Difference
+from benchgraph.results.result import Status
 
 
 @dataclass(frozen=True, eq=False)

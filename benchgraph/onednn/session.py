@@ -138,7 +138,8 @@ class Session:
                 removed.close()
 
     def partition(self, graph: Graph, policy: int) -> list[Part]:
-        with closing(self._created("graph_graph_create_with_fpmath_mode", "graph_graph", "the graph", capi.CPU, graph.fpmath)) as handle:
+        create = "graph_graph_create_with_fpmath_mode", "graph_graph", "the graph", capi.CPU, graph.fpmath
+        with self._log.creations(), closing(self._created(*create)) as handle:  # it logs what no pattern takes
             if graph.integers is not None and self.version[:2] >= FPMATH_OF_INTEGERS:
                 status = self._lib.dnnl_graph_graph_set_fpmath_mode(handle.value, graph.fpmath, int(graph.integers))
                 self._check(status, "setting the math mode")

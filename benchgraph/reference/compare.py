@@ -35,6 +35,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Reduction, Role
+from benchgraph.ops.structural import COMPUTES
 from benchgraph.reference.evaluate import call_of
 
 CHUNK = 1 << 18  # elements per chunk: the temporaries stay in the L2 cache
@@ -45,6 +46,7 @@ LEAST_ELEMENTS = 10  # with fewer elements all may be zero, as in benchdnn
 MEDIANS = 16.0
 # The eps of the type that a math mode allows operands to be rounded to.
 FPMATH_EPS = {"strict": 0.0, "tf32": 2.0**-10, "f16": 2.0**-10, "bf16": 2.0**-7, "any": 2.0**-7}
+MASK = -1e4  # and less, as the least number of f16 or f32, hides what it is added to as -inf does
 SAMPLED = 1 << 16  # values that the median is estimated from
 
 
@@ -99,9 +101,9 @@ class Comparison:
 
 
 def masked(arrays: Iterable[Array]) -> float:
-    """The largest share of -inf in one of the arrays: a mask that leaves little of what it is added to."""
+    """The largest share of -inf, or what models have for it, in one of the arrays: a mask that leaves little of what it is added to."""
     floats = (a for a in arrays if a.ndim > 1 and a.size and a.dtype.kind not in "biu")
-    return max((float(np.mean(a == np.array(-np.inf, a.dtype))) for a in floats), default=0.0)
+    return max((float(np.mean(a <= np.array(MASK, a.dtype))) for a in floats), default=0.0)
 
 
 def zero_limit(graph: Graph, tensor: int, sure: float = 0.0, whole: Graph | None = None) -> float:
@@ -118,7 +120,7 @@ def _own_limit(graph: Graph, tensor: int) -> float:
     """A product is 0 where an operand is, a quotient where its dividend is, a moved element where it was before, and a reduction where all
     of its elements are, as in a channel that a ReLU made 0; so they may be 0 as often as those may.
     """
-    if tensor not in graph.producers:
+    if tensor not in graph.producers or _is_of_integers(graph, tensor):
         return 1.0
     limit, seen, work = 0.0, {tensor}, [tensor]
     while work:
@@ -130,6 +132,24 @@ def _own_limit(graph: Graph, tensor: int) -> float:
         work += (new := [id for id in operands if id in graph.producers and id not in seen])
         seen.update(new)
     return limit
+
+
+def _is_of_integers(graph: Graph, tensor: int) -> bool:
+    """Whether Wildcards make it of nothing but integers and constants: a mask, or a position."""
+    seen, work, is_of_wildcard = {tensor}, [tensor], False
+    while work:
+        id = work.pop()
+        maker = graph.producers.get(id)
+        if maker is None:
+            t = graph.tensors[id]
+            if t.dtype.is_float and not t.is_constant:
+                return False
+            continue
+        is_of_wildcard = is_of_wildcard or COMPUTES in maker.attrs
+        new = [t.id for t in maker.inputs if t.id not in seen]
+        seen.update(new)
+        work += new
+    return is_of_wildcard
 
 
 def tolerance(graph: Graph) -> float:

@@ -12,7 +12,7 @@ from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.fills import reals
 from benchgraph.ops.spec import Array
 from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs
-from benchgraph.reference.fill import in_layout, scaled_contents
+from benchgraph.reference.fill import in_layout, indices_of, scaled_contents
 from benchgraph.reference.real_values import real_values
 
 
@@ -24,6 +24,7 @@ def domain(graph: Graph, seed: int, given: Collection[int] = ()) -> dict[int, Ar
     skip are 0.
     """
     made = {t.id: in_layout(t, real_values(graph, t, np.random.default_rng((seed, t.id)))) for t in graph.inputs if t.id not in given}
+    made |= indices_of(graph, seed, given)
     if given or not is_deep(graph):
         return made
 

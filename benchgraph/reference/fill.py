@@ -17,13 +17,14 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
-from benchgraph.ops.fill_rules.filling import constant
+from benchgraph.ops.fill_rules.filling import constant, integers
 from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Filling, port_of
 from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs, sums_products
 from benchgraph.reference.displace import displaced
 from benchgraph.reference.displace.rule import Displaced
 from benchgraph.reference.evaluate import call_of, evaluate
+from benchgraph.reference.index_ranges import index_ranges
 from benchgraph.reference.real_values import real_values
 from benchgraph.reference.scale_weights import Draw, scale_inputs
 
@@ -62,9 +63,12 @@ def plan(graph: Graph, given: Collection[int] = ()) -> tuple[InputPlan, ...]:
     if deep:
         claimed = {id: decided for id, decided in claimed.items() if decided[0] in AT_ANY_DEPTH}
     scaled = {d.tensor.id: d for d in scaled_inputs(graph, {id for id, (rule, _) in claimed.items() if rule != "factors"})} if deep else {}
+    indices = index_ranges(graph)
     scaled = {} if given else scaled
     for t in (t for t in graph.inputs if t.id not in given):
-        if t.id in claimed:
+        if t.id in indices:
+            plans.append(InputPlan(t, integers(*indices[t.id]), "indices and masks of Wildcards"))
+        elif t.id in claimed:
             rule, decision = claimed[t.id]
             derived = decision if decision.derive else None
             plans.append(InputPlan(t, decision.filling, rule=rule, derived=derived, target=scaled.get(t.id)))
@@ -83,7 +87,7 @@ def _typical(graph: Graph, t: LogicalTensor, made: TensorType, noise: Noise) -> 
 
 def _by_first_reader(graph: Graph, t: LogicalTensor) -> InputPlan:
     """The strategy of the first op, in topological order, that computes with the tensor; zeros if none does."""
-    op = graph.first_reader(t.id, lambda reader: not spec(reader.kind).lowering.unsupported)
+    op = graph.first_reader(t.id, lambda reader: reader.is_computed)
     if op is None:
         return InputPlan(t, constant(0), "read by nothing that computes")
     port = [s.id for s in op.inputs].index(t.id)
@@ -148,7 +152,19 @@ def uniform(graph: Graph, seed: int, given: Collection[int] = ()) -> dict[int, A
     """As `domain`, for timing: uniform numbers in benchdnn's range of the dtype; the last two dims are generated, and repeated over the
     others.
     """
-    return {t.id: in_layout(t, _uniform(t, np.random.default_rng((seed, t.id)))) for t in graph.inputs if t.id not in given}
+    made = {t.id: in_layout(t, _uniform(t, np.random.default_rng((seed, t.id)))) for t in graph.inputs if t.id not in given}
+    return made | indices_of(graph, seed, given)
+
+
+def indices_of(graph: Graph, seed: int, given: Collection[int] = ()) -> dict[int, Array]:
+    """Of the inputs that Wildcards take as indices or masks: uniform among the legal ones."""
+    made, tensors = dict[int, Array](), graph.tensors
+    for id, (low, high) in index_ranges(graph).items():
+        if id in given:
+            continue
+        values = np.random.default_rng((seed, id)).integers(low, high, tensors[id].known_shape, endpoint=True)
+        made[id] = in_layout(tensors[id], values)
+    return made
 
 
 def _uniform(t: LogicalTensor, rng: np.random.Generator) -> Array:

@@ -57,7 +57,7 @@ def standing_for(values: Array, path: Sequence[Op], t: LogicalTensor, rng: np.ra
 def _first_use(graph: Graph, id: int) -> _Use | None:
     """The first computing op that reads a tensor; None if there is none."""
     for op in graph.consumers.get(id, ()):
-        if not spec(op.kind).lowering.unsupported:
+        if op.is_computed:
             return _Use(op, [t.id for t in op.inputs].index(id))
     return None
 

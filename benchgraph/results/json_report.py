@@ -37,6 +37,8 @@ from benchgraph.core.formats import counted
 from benchgraph.core.implementation import Implementation
 from benchgraph.core.printable import quoted
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.difference import Difference
+from benchgraph.results.fallback_kind import FallbackKind
 from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import (
@@ -44,7 +46,6 @@ from benchgraph.results.result import (
     SEVERAL_MACHINES,
     CaseResult,
     ContenderOutcome,
-    Difference,
     Origin,
     PartitionTiming,
     PolicyTiming,
@@ -157,6 +158,7 @@ def _case(c: CaseResult) -> Json:
         "timings": {t.policy: _policy(t, r) for t in r.timings},
         "told": [{"label": t.label, "status": t.status.value, "reason": t.reason} for t in r.outcomes],
         "differences": [asdict(d) for d in r.differences],
+        "fallback": [{**asdict(f), "time_shares": {t.policy: f.share(t.partitions) for t in r.timings}} for f in r.fallback],
         **_fields(r, "warnings notes"),
     }
 
@@ -293,6 +295,7 @@ def _read_case(d: Json, machines: dict[str, Machine]) -> CaseResult:
         outcomes=tuple(ContenderOutcome(t["label"], Status(t["status"]), t["reason"]) for t in d.get("told", ())),
         differences=tuple(Difference(**{**x, "index": tuple(x["index"])}) for x in d.get("differences", ())),
         graph=_read_graph(d["graph"]) if d.get("graph") else None,
+        fallback=tuple(FallbackKind(f["kind"], f["by"], tuple(f["ops"]), f["flops"]) for f in d.get("fallback", ())),
     )
     machine = machines[d["machine"]] if "machine" in d else None
     return CaseResult(d["index"], d["repro"], d["elapsed_s"], result, d["phases_s"], machine)

@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 from benchgraph.core.implementation import ByPartition
 from benchgraph.results.accuracy import Accuracy
+from benchgraph.results.difference import Difference
 from benchgraph.results.exit_codes import ExitCode
+from benchgraph.results.fallback_kind import FallbackKind
 from benchgraph.results.machine import Machine, as_one, kinds, united
 from benchgraph.results.mode import Mode
 from benchgraph.results.roofline import Roofline
@@ -133,41 +135,6 @@ class ContenderOutcome:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """An output of the graph for which some library differs from the reference, where several were run on the same data.
-
-    errors: wrong points of total; max_abs: the largest difference; values: at one wrong point, `index`, where the reference is `want`;
-    nonfinite: wrong points with a NaN or an infinity on one side; each by contender.
-    """
-
-    tensor: int
-    dtype: str
-    total: int
-    errors: dict[str, int]
-    max_abs: dict[str, float]
-    index: tuple[int, ...]
-    want: float
-    values: dict[str, float]
-    nonfinite: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def right(self) -> tuple[str, ...]:
-        """The contenders within tolerance at all points."""
-        return tuple(label for label, errors in self.errors.items() if not errors)
-
-    def __str__(self) -> str:
-        wrong = [self._wrong(n) for n, e in self.errors.items() if e]
-        verdicts = ", ".join([*(f"{name} is right" for name in self.right), *wrong])
-        values = ", ".join(f"{name} {value:.9g}" for name, value in self.values.items())
-        return f"tensor {self.tensor} {self.dtype}: {verdicts}; at {list(self.index)} reference {self.want:.9g}, {values}"
-
-    def _wrong(self, label: str) -> str:
-        nonfinite = self.nonfinite.get(label, 0)
-        kind = f" ({nonfinite} in NaN or infinity)" if nonfinite else ""
-        return f"{label} off at {self.errors[label]} of {self.total}{kind} by up to {self.max_abs[label]:.3g}"
-
-
-@dataclass(frozen=True)
 class Result:
     """The result of one problem.
 
@@ -179,7 +146,7 @@ class Result:
     bandwidth_samples: bytes/s when reading so many bytes repeatedly, by that number. cold_cache, num_streams: option values of the timings.
     warnings: reasons to distrust the timings. no_memory: whether memory did not suffice for a better result; memory_needed: the bytes
     that would, 0 if unknown. graph: None if none could be made. outcomes, differences: of several libraries. notes: further
-    remarks, a line each.
+    remarks, a line each. fallback: ops that numpy executes, by kind.
     """
 
     status: Status
@@ -207,6 +174,7 @@ class Result:
     outcomes: tuple[ContenderOutcome, ...] = ()
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
+    fallback: tuple[FallbackKind, ...] = ()
 
     @property
     def right(self) -> tuple[str, ...]:

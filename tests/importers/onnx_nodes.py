@@ -16,7 +16,7 @@ from benchgraph.reference import evaluate
 
 @dataclass(frozen=True)
 class Outcome:
-    """refused: the reason, '' for none. wrong: what differs, '' for nothing."""
+    """refused: why its row does not express it, '' if it does; it is a Wildcard then, or not read. wrong: what differs, '' for nothing."""
 
     kind: str
     name: str
@@ -50,15 +50,16 @@ def _outcome(case: Any, arrays: dict[str, Any], outs: list[Any]) -> Outcome:
             np.testing.assert_allclose(got[model.outputs[value.name]], want, rtol=case.rtol, atol=case.atol)
     except AssertionError as bad:
         return Outcome(kind, case.name, wrong=str(bad))
-    return Outcome(kind, case.name)
+    return Outcome(kind, case.name, refused="; ".join(f.why for f in model.fallen))
 
 
 def _model(proto: Any, arrays: dict[str, Any]) -> Model:
     """Integers are constants, as they are in models; and where a row needs that, all inputs but the first are."""
     try:
-        return model_of(proto, {name: a for name, a in arrays.items() if a.dtype not in (np.float32, np.bool_)})
+        model = model_of(proto, {name: a for name, a in arrays.items() if a.dtype not in (np.float32, np.bool_)})
     except BenchgraphError:
-        return model_of(proto, dict(list(arrays.items())[1:]))
+        model = None
+    return model if model is not None and not model.fallen else model_of(proto, dict(list(arrays.items())[1:]))
 
 
 def table(found: list[Outcome]) -> str:

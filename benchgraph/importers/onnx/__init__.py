@@ -4,4 +4,5 @@ draft.py     a graph in the making: values by their names in the model, constant
 model.py     a file read and turned into a graph, node by node; what is known beforehand is computed by onnx's reference
 rows.py      the table of ops: pointwise ops, reductions, products, layout ops
 nn_rows.py   its rows of convolutions, pooling and normalisation
+wildcards.py nodes without a row as Wildcards that say what they compute
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,8 +14,17 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, Unimplemented
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import GraphBuilder
+from benchgraph.graph.model import Fallen
 
-DTYPES = {np.dtype(np.float32): DType.f32, np.dtype(np.bool_): DType.boolean}
+# of values. The graph's integers are of 32 bits: those of int64 must fit
+DTYPES = {
+    np.dtype(np.float32): DType.f32,
+    np.dtype(np.bool_): DType.boolean,
+    np.dtype(np.int64): DType.s32,
+    np.dtype(np.int32): DType.s32,
+    np.dtype(np.int8): DType.s8,
+    np.dtype(np.uint8): DType.u8,
+}
 REQUIRED: Any = object()
 
 
@@ -58,6 +68,7 @@ class Draft:
         self.b = GraphBuilder()
         self.known = dict[str, Array]()
         self.data = dict[int, Array]()
+        self.fallen = list[Fallen]()
         self._tensors = dict[str, LogicalTensor]()
 
     def define(self, name: str, t: LogicalTensor) -> None:
@@ -108,20 +119,34 @@ class Draft:
         return float(found.reshape(()))
 
     def literal(self, value: Any) -> LogicalTensor:
-        """A constant. Raises Unmapped for data that are neither f32 nor boolean; Python's numbers are f32."""
+        """A constant. Raises Unmapped for data that no tensor holds; Python's numbers are f32."""
         array = np.asarray(value, None if isinstance(value, np.ndarray) else np.float32)
-        if array.dtype not in DTYPES:
-            raise Unmapped(f"a constant of {array.dtype}; the library computes f32 here")
-        t = self.b.constant(array.shape, DTYPES[array.dtype])
-        self.data[t.id] = array
+        if (dtype := DTYPES.get(array.dtype)) is None:
+            raise Unmapped(f"a constant of {array.dtype}, which no tensor of a graph holds", fix="export it in f32")
+        if dtype is DType.s32 and array.size and (array.min() < -(2**31) or array.max() >= 2**31):
+            raise Unmapped("a constant with integers of more than 32 bits", fix="export it with smaller ones")
+        t = self.b.constant(array.shape, dtype)
+        self.data[t.id] = array.astype(dtype.numpy, copy=False)
         return t
+
+    def attempt(self, row: Row, node: Node) -> str:
+        """Append what a row makes of a node, and define its result. Returns why the row refuses it, having appended nothing; '' if not."""
+        ops, data, tensors = self.b.count, len(self.data), len(self._tensors)
+        try:
+            self.define(node.outputs[0], row(self, node))
+        except Unmapped as lack:
+            self.b.drop(ops)
+            self.data = dict(islice(self.data.items(), data))
+            self._tensors = dict(islice(self._tensors.items(), tensors))
+            return f"{lack.where}: {lack.what}" if lack.where else lack.what
+        return ""
 
     def op(self, kind: str, *ins: LogicalTensor, **attrs: Any) -> LogicalTensor:
         """Append an op. Raises Unmapped for what its row does not take."""
         try:
             return self.b.op(kind, *ins, name=self.name, **attrs)
         except BenchgraphError as bad:
-            raise Unmapped(bad.what, where=bad.where, fix=bad.fix) from bad
+            raise Unmapped(bad.what, where=kind, fix=bad.fix) from bad
 
 
 def shape_of(t: LogicalTensor) -> Shape:

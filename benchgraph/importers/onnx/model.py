@@ -1,12 +1,11 @@
 """An ONNX file read and turned into a graph, node by node.
 
-What does not depend on the model's inputs (shapes, exported arithmetic on constants) is computed by onnx's own reference. Everything else
-must have a row: a model with nodes that have none is refused, with the kinds of all of them.
+What does not depend on the model's inputs (shapes, exported arithmetic on constants) is computed by onnx's own reference. Of everything
+else a node with a row becomes ops of the library, any other a Wildcard that numpy executes (wildcards.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, wi
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model
-from benchgraph.importers.onnx.draft import DTYPES, Draft, Node, Unmapped
+from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
 from benchgraph.importers.onnx.rows import ROWS
+from benchgraph.importers.onnx.wildcards import dtype_of, wildcard
 
 OLDEST = 13  # opset
 SHAPE = "Shape"  # of any value: sizes are known
@@ -51,19 +51,20 @@ def need_onnx() -> Any:
     return onnx
 
 
-def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
-    """given: inputs that are constants. Raises BenchgraphError."""
+def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
+    """constants: inputs that are. Raises BenchgraphError."""
     onnx = need_onnx()
-    opset = _opset(proto, onnx)
+    versions = {o.domain: o.version for o in proto.opset_import}
+    opset = _opset(versions, onnx)
     _check(proto, onnx)
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     d, graph = Draft(), proto.graph
     d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
-    d.known |= given or {}
+    d.known |= constants or {}
     inputs = {v.name: _input(d, v, onnx) for v in graph.input if v.name not in d.known}
     nodes = [_node(n, onnx) for n in graph.node]
-    _need_rows(d, nodes, opset)
+    used = {name for node in nodes for name in node.inputs} | {v.name for v in graph.output}
     for node, own in zip(nodes, graph.node, strict=True):
         if all(name in d.known for name in node.inputs if name):
             _compute(d, node, own, opset, onnx)
@@ -74,16 +75,16 @@ def model_of(proto: Any, given: Mapping[str, Array] | None = None) -> Model:
             continue
         d.name = node.name or node.outputs[0]
         with within(node.label):
-            d.define(node.outputs[0], ROWS[node.kind](d, node))
+            if why := d.attempt(ROWS[node.kind], node) if node.kind in ROWS else "no row expresses it":
+                wildcard(d, node, own, versions.get(own.domain, opset), onnx, used, why)
     outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
     weights = {t.name: d.named(t.name).id for t in graph.initializer if d.is_read(t.name)}
     made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
-    return Model(made, d.data, {name: t.id for name, t in inputs.items()}, results, weights)
+    return Model(made, d.data, {name: t.id for name, t in inputs.items()}, results, weights, fallen=tuple(d.fallen))
 
 
-def _opset(proto: Any, onnx: Any) -> int:
-    """Raises Unmapped for an opset that is too old or too new, and for domains of others."""
-    versions = {o.domain: o.version for o in proto.opset_import}
+def _opset(versions: Mapping[str, int], onnx: Any) -> int:
+    """ONNX's own, of those by domain. Raises Unmapped for one that is too old or too new."""
     opset = next((versions[domain] for domain in DOMAINS if domain in versions), 0)
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST <= opset <= newest:
@@ -108,28 +109,15 @@ def _array(t: Any, onnx: Any) -> Array:
         raise ParseError(f"no data of its sizes: {_first_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
 
 
-def _need_rows(d: Draft, nodes: list[Node], opset: int) -> None:
-    """Raise Unmapped that counts all kinds without a row, but for nodes that are computed beforehand."""
-    known, missing = set(d.known), Counter[str]()
-    for node in nodes:
-        if node.kind == SHAPE or all(name in known for name in node.inputs if name):
-            known.update(node.outputs)
-        elif node.kind not in ROWS:
-            missing[node.kind] += 1
-    if missing:
-        kinds = ", ".join(f"{kind} ({count})" for kind, count in missing.most_common())
-        raise Unmapped(f"{sum(missing.values())} of {len(nodes)} nodes have no row: {kinds}", fix="cut them out, or export without them")
-
-
 def _input(d: Draft, value: Any, onnx: Any) -> LogicalTensor:
-    """Raises Unmapped for an input that is no f32 or boolean tensor of known sizes."""
+    """Raises Unmapped for an input that is no tensor of known sizes, and of a type that the graph has."""
     with within(f"input {value.name!r}"):
         kind = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
             raise Unmapped("it is no tensor of a known rank")
-        dtype = DTYPES.get(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+        dtype = dtype_of(kind.elem_type, onnx)
         if dtype is None:
-            raise Unmapped(f"its data type is {onnx.TensorProto.DataType.Name(kind.elem_type)}, not FLOAT", fix="export it in f32")
+            raise Unmapped(f"its data type is {onnx.TensorProto.DataType.Name(kind.elem_type)}", fix="export it in f32")
         sizes = kind.shape.dim
         if unknown := [dim.dim_param or "?" for dim in sizes if not dim.HasField("dim_value")]:
             raise Unmapped(f"sizes without a number: {', '.join(unknown)}", fix="export it with fixed sizes")

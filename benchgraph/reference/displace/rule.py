@@ -73,7 +73,7 @@ def computing(graph: Graph, what: Computes) -> Iterator[Op]:
 
 def first_consumer(graph: Graph, op: Op) -> Op | None:
     """The first computing reader of the first output, in topological order; None if there is none."""
-    return graph.first_reader(op.outputs[0].id, lambda reader: not spec(reader.kind).lowering.unsupported) if op.outputs else None
+    return graph.first_reader(op.outputs[0].id, lambda reader: reader.is_computed) if op.outputs else None
 
 
 def downstream(graph: Graph, op: Op) -> Iterator[Op]:
