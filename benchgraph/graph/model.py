@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchgraph.core.arrays import Array
+from benchgraph.core.tensor import Shape
 from benchgraph.graph.ir import Graph
 
 
@@ -20,11 +21,23 @@ class Fallen:
 
 
 @dataclass(frozen=True)
+class Use:
+    """A tensor that has elements of a weight: all of them in its shape, or a view. shape: of the weight, () if the tensor has all.
+
+    view: shape, strides and offset, in elements of the dense weight.
+    """
+
+    tensor: int
+    shape: Shape = ()
+    view: tuple[Shape, Shape, int] | None = None
+
+
+@dataclass(frozen=True)
 class Model:
     """The layers' names, with their scopes (`layer1.0.conv1`), are those of the graph's ops.
 
     data: by tensor id, the elements of graph inputs that the file has (s4 and u4: one to a byte). inputs, outputs: names -> tensor ids, in
-    the file's order. parameters: names of weights and buffers -> ids of tensors in data. source: the file that means the same as the
+    the file's order. parameters: where weights and buffers are, by their names. source: the file that means the same as the
     graph, for libraries that run it themselves; None if there is none, or if options have changed the graph since. batch: the batch size
     to which reading it has bound --mb; 0 if it had no batch dim that is open. fallen: what numpy executes.
     """
@@ -33,7 +46,7 @@ class Model:
     data: Mapping[int, Array] = field(default_factory=dict)
     inputs: Mapping[str, int] = field(default_factory=dict)
     outputs: Mapping[str, int] = field(default_factory=dict)
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
     source: Path | None = None
     batch: int = 0
     fallen: tuple[Fallen, ...] = ()

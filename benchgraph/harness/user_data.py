@@ -6,6 +6,7 @@ An array is for the input whose id its name is (`7`), or `OP:PORT`: the name of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from benchgraph.core.files import exists
 from benchgraph.core.printable import quoted
 from benchgraph.core.remarks import remark
 from benchgraph.core.tensor import LogicalTensor
-from benchgraph.graph.model import Model
+from benchgraph.graph.model import Model, Use
 from benchgraph.ops import spec
 from benchgraph.ops.spec.schema import port_of
 
@@ -45,15 +46,17 @@ def _read(place: str, case: Path | None) -> dict[str, Array]:
     return read_arrays(path, f"--data={place}")
 
 
-def names_of(model: Model) -> dict[str, int]:
-    """The names that arrays for the inputs of a model's graph may have -> id. The model's own come first."""
+def names_of(model: Model) -> dict[str, tuple[Use, ...]]:
+    """The names that arrays for the inputs of a model's graph may have, and where their elements go. The model's own come first."""
     graph = model.graph
-    inputs, found = {t.id for t in graph.inputs}, {str(t.id): t.id for t in graph.inputs}
+    inputs = {t.id for t in graph.inputs}
+    found: dict[str, tuple[Use, ...]] = {str(id): (Use(id),) for id in inputs}
     for op in graph.ops:
         for position, t in enumerate(op.inputs):
             if op.name and t.id in inputs:
-                found.setdefault(f"{op.name}:{port_of(spec(op.kind).schema.inputs, position).name}", t.id)
-    return found | {name: id for name, id in (*model.parameters.items(), *model.inputs.items()) if id in inputs}
+                found.setdefault(f"{op.name}:{port_of(spec(op.kind).schema.inputs, position).name}", (Use(t.id),))
+    found |= {name: uses for name, uses in model.parameters.items() if uses}
+    return found | {name: (Use(id),) for name, id in model.inputs.items() if id in inputs}
 
 
 def _by_input(model: Model, arrays: dict[str, Array], place: str) -> dict[int, tuple[str, Array]]:
@@ -63,11 +66,14 @@ def _by_input(model: Model, arrays: dict[str, Array], place: str) -> dict[int, t
     for name, array in arrays.items():
         if name not in known:
             strange.append(name)
-        elif known[name] in found:
-            both = f"{quoted(found[known[name]][0])} and {quoted(name)} are both for input {known[name]}"
-            raise InvalidArguments(both, where=where, fix="leave one of them out")
-        else:
-            found[known[name]] = name, array
+        for use in known.get(name, ()):
+            part = _part(array, use, f"{where}: {quoted(name)}")
+            other, same = found.get(use.tensor, (name, part))
+            is_tied = {name, other} <= model.parameters.keys() and np.array_equal(part, same)
+            if other != name and not is_tied:
+                both = f"{quoted(other)} and {quoted(name)} are both for input {use.tensor}"
+                raise InvalidArguments(both, where=where, fix="leave one of them out")
+            found[use.tensor] = name, part
     if not found:
         what = f"no array is for an input of the graph: {_some(strange)}" if strange else "it has no arrays"
         raise InvalidArguments(what, where=where, fix=(strange and did_you_mean(strange[0], known)) or f"the inputs are {_some(known)}")
@@ -76,9 +82,20 @@ def _by_input(model: Model, arrays: dict[str, Array], place: str) -> dict[int, t
     return found
 
 
-def _some(names: dict[str, int] | list[str]) -> str:
-    shown = [quoted(name) for name in names][:6]
-    return ", ".join(shown) + (f" and {len(names) - len(shown)} others" if len(names) > len(shown) else "")
+def _part(array: Array, use: Use, where: str) -> Array:
+    """The elements of a tensor, from the array of a weight of which it has some."""
+    if use.view is None:
+        return array
+    if array.shape != use.shape:
+        raise InvalidArguments(f"its shape is {_shape(array.shape)}, that of the weight {_shape(use.shape)}", where=where, fix="reshape it")
+    shape, strides, offset = use.view
+    dense = np.ascontiguousarray(array)
+    return np.ndarray(shape, dense.dtype, dense, offset * dense.itemsize, [s * dense.itemsize for s in strides])
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = [quoted(name) for name in names]
+    return ", ".join(shown[:6]) + (f" and {len(shown) - 6} others" if len(shown) > 6 else "")
 
 
 def converted(array: Array, t: LogicalTensor, where: str) -> Array:

@@ -3,6 +3,7 @@
 model.py           reads a model from any file that can hold one
 sizes.py           the sizes of a model's inputs: its own, and the user's for open dims
 model_files.py     our own form of a model: JSON, and beside it data and names
+pt2.py             files of torch.export.save, checked before PyTorch reads them
 onnx/              ONNX models
 verbose_line.py    a line of a verbose log: its fields, by the versions of oneDNN
 verbose_file.py    a log, read as a stream: equal lines counted, their times added up

@@ -37,10 +37,16 @@ def _onnx(path: Path, sizes: Sizes) -> Model:
     return read_onnx(path)
 
 
+def _pt2(path: Path, sizes: Sizes) -> Model:
+    from benchgraph.importers.pt2 import read_pt2
+
+    return read_pt2(path, sizes)
+
+
 Reader = Callable[[Path, Sizes], Model]
-READERS: dict[str, Reader] = {".json": _own, ".onnx": _onnx}
+READERS: dict[str, Reader] = {".json": _own, ".onnx": _onnx, ".pt2": _pt2}
 MODEL_SUFFIXES = tuple(READERS)
-_BEGINS: dict[bytes, Reader] = {b"{": _own}
+_BEGINS: dict[bytes, Reader] = {b"{": _own, b"PK\3\4": _pt2}
 
 
 def _by_content(path: Path) -> Reader:

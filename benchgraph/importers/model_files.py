@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import prod
+from operator import index
 from pathlib import Path
+from typing import Any
 
 from benchgraph.core.array_files import SAFETENSORS, read_arrays, read_metadata, write_safetensors
 from benchgraph.core.errors import InvalidArguments, within
 from benchgraph.core.files import exists
 from benchgraph.core.printable import quoted
+from benchgraph.core.tensor import reach
 from benchgraph.graph import read, row_major, save
 from benchgraph.graph.ir import Graph
-from benchgraph.graph.model import Model
+from benchgraph.graph.model import Model, Use
 
-NAMES = ("inputs", "outputs", "parameters")  # texts of the .safetensors file, and fields of Model
+PARAMETERS = "parameters"
+NAMES = ("inputs", "outputs", PARAMETERS)  # texts of the .safetensors file, and fields of Model
+AGAIN = "import the model again"
 
 
 def data_file(graph: Path) -> Path:
@@ -31,7 +37,9 @@ def write_model(model: Model, graph: Path) -> None:
     """Write both files. Raises OSError."""
     save(model.graph, graph)
     arrays = {str(id): array for id, array in model.data.items()}
-    write_safetensors(data_file(graph), arrays, {key: json.dumps(dict(getattr(model, key))) for key in NAMES})
+    uses = {name: [[use.tensor, use.shape, use.view] for use in found] for name, found in model.parameters.items()}
+    names = {"inputs": dict(model.inputs), "outputs": dict(model.outputs), PARAMETERS: uses}
+    write_safetensors(data_file(graph), arrays, {key: json.dumps(value) for key, value in names.items()})
 
 
 def read_model_files(path: Path) -> Model:
@@ -42,9 +50,9 @@ def read_model_files(path: Path) -> Model:
         return Model(graph)
     with within(str(beside)):
         arrays = {_id(name, graph): array for name, array in read_arrays(beside, "").items()}
-        texts = read_metadata(beside)
-        names = {key: _names(key, texts.get(key, "{}"), graph) for key in NAMES}
-    return Model(graph, arrays, names["inputs"], names["outputs"], names["parameters"])
+        texts = {key: _json(key, text) for key, text in read_metadata(beside).items() if key in NAMES}
+        inputs, outputs = (_ports(key, texts.get(key, {}), graph) for key in NAMES[:2])
+        return Model(graph, arrays, inputs, outputs, _parameters(texts.get(PARAMETERS, {}), graph))
 
 
 def _id(name: str, graph: Graph) -> int:
@@ -56,12 +64,46 @@ def _id(name: str, graph: Graph) -> int:
     return inputs[name]
 
 
-def _names(key: str, text: str, graph: Graph) -> Mapping[str, int]:
-    """Raises InvalidArguments for a text that does not map names to tensors."""
+def _json(key: str, text: str) -> Any:
     try:
-        found = json.loads(text)
-    except ValueError as bad:
-        raise InvalidArguments(f"its text {key} is not JSON: {bad}", fix="import the model again") from bad
-    if not isinstance(found, dict) or not all(isinstance(id, int) and id in graph.tensors for id in found.values()):
-        raise InvalidArguments(f"its text {key} does not map names to tensors of the graph", fix="import the model again")
+        return json.loads(text)
+    except (ValueError, RecursionError) as bad:
+        raise InvalidArguments(f"its text {key} is not JSON: {bad}", fix=AGAIN) from bad
+
+
+def _ports(key: str, found: Any, graph: Graph) -> Mapping[str, int]:
+    """Raises InvalidArguments for what does not map names to tensors."""
+    if not isinstance(found, dict) or not all(type(id) is int and id in graph.tensors for id in found.values()):
+        raise InvalidArguments(f"its text {key} does not map names to tensors of the graph", fix=AGAIN)
     return found
+
+
+def _parameters(found: Any, graph: Graph) -> Mapping[str, tuple[Use, ...]]:
+    """Raises InvalidArguments for what does not map names to tensors and views."""
+    tensors = graph.tensors
+    try:
+        uses = {name: tuple(_use(*entry) for entry in entries) for name, entries in found.items()}
+    except (AttributeError, TypeError, ValueError) as bad:
+        raise InvalidArguments(f"its text {PARAMETERS} is of another form: {bad}", fix=AGAIN) from bad
+    for name, use in ((name, use) for name, all in uses.items() for use in all):
+        if use.tensor not in tensors or not _is_inside(use):
+            raise InvalidArguments(f"its text {PARAMETERS} puts {quoted(name)} into no tensor of the graph", fix=AGAIN)
+    return uses
+
+
+def _use(tensor: int, shape: list[int], view: list[Any] | None) -> Use:
+    """Raises TypeError and ValueError for other values."""
+    if view is None:
+        return Use(index(tensor), tuple(map(index, shape)))
+    dims, strides, offset = view
+    return Use(index(tensor), tuple(map(index, shape)), (tuple(map(index, dims)), tuple(map(index, strides)), index(offset)))
+
+
+def _is_inside(use: Use) -> bool:
+    """Whether a view has only elements of its weight."""
+    if use.view is None:
+        return True
+    dims, strides, offset = use.view
+    if len(dims) != len(strides) or min((*dims, *strides, offset)) < 0:
+        return False
+    return offset + reach(dims, strides) <= prod(use.shape)

@@ -31,8 +31,8 @@ class Bound:
     batch: int
 
 
-def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes) -> Bound:
-    """The shapes of a model's inputs. Open dims of one name have one size.
+def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes, examples: Mapping[str, Shape] | None = None) -> Bound:
+    """The shapes of a model's inputs. Open dims of one name have one size. examples: the sizes of open dims that nothing else gives.
 
     A shape of the user's replaces the file's whole, numbers included: a reader that cannot change those raises. Raises InvalidArguments for
     an input that does not exist and for open dims without a number, InvalidShape for another rank and for two sizes of one dim.
@@ -53,7 +53,11 @@ def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes) -> Bound:
     firsts = [dims[0] for name, dims in inputs.items() if name not in given and dims and isinstance(dims[0], str) and dims[0] not in known]
     if sizes.mb:
         known |= {dim: sizes.mb for dim in firsts if dim}
-    shapes = {name: given.get(name) or _shape(name, dims, known, sizes.mb) for name, dims in inputs.items()}
+    for name, example in (examples or {}).items():
+        for dim, size in zip(inputs[name], example, strict=True):
+            if isinstance(dim, str) and dim and size:
+                known.setdefault(dim, size)
+    shapes = {name: given[name] if name in given else _shape(name, dims, known, sizes.mb) for name, dims in inputs.items()}
     return Bound(shapes, sizes.mb if firsts else 0)
 
 

@@ -9,6 +9,8 @@ rows.py            the table: ATen op -> ops of the library
 product_rows.py    rows for products and attention
 nn_rows.py         rows for convolutions, pooling and normalisations
 steps.py           compiled partitions and PyTorch's ops, run in order on PyTorch's memory
+exported.py        a program of torch.export as a model, with the data of its weights
+export_draft.py    its draft: views as ops, weights as data
 program.py         a graph compiled into such steps, and checks of its inputs
 constants.py       constant weights, and detection of their changes
 models.py          three models

@@ -66,6 +66,8 @@ class Draft:
     ours. strides: of tensors that PyTorch may read; others may have any layout.
     """
 
+    dtypes = DTYPES
+
     def __init__(self, module: fx.GraphModule, rows: Mapping[Any, Row], constant: frozenset[int], refused: Mapping[str, str]) -> None:
         self.module, self._rows, self._constant, self._refused = module, rows, constant, refused
         self.ops = list[Op]()
@@ -93,8 +95,7 @@ class Draft:
             self._take(node, is_constant=True)
             self.attrs.append(node)
         elif node.op == "output":
-            for root in dict.fromkeys(self.root(n) for n in node.all_input_nodes):
-                self._wildcard([t for t in self.value[root] if t is not None], [])
+            self._finish(node)
         elif node.target is operator.getitem and node.args[0] in self._source:
             self._source[node] = self._source[node.args[0]]  # one of several views
         elif node.target is operator.getitem:
@@ -107,9 +108,14 @@ class Draft:
         elif not self._offload(node):
             self._leave(node)
 
+    def _finish(self, output: fx.Node) -> None:
+        """Mark the results of the graph, which PyTorch reads."""
+        for root in dict.fromkeys(self.root(n) for n in output.all_input_nodes):
+            self._wildcard([t for t in self.value[root] if t is not None], [])
+
     def _take(self, node: fx.Node, *, is_constant: bool) -> None:
         kind = PropertyType.constant if is_constant else PropertyType.variable
-        self.value[node] = tuple(None if t is None else self._new(*t, property_type=kind) for t in described(node))
+        self.value[node] = tuple(None if t is None else self._new(*t, property_type=kind) for t in self.described(node))
         self._record_strides(node)
 
     def _offload(self, node: fx.Node) -> bool:
@@ -134,11 +140,11 @@ class Draft:
         if row is None:
             raise Unmapped(f"no row for {node.target}")
         for n in node.all_input_nodes:
-            _check_elements(n, described(n))
+            _check_elements(n, self.described(n))
         given = fx.node.map_arg(arguments(node), self.operand)
         made = row(self, **given)
         results = made if isinstance(made, tuple) else (made,)
-        expected = described(node)
+        expected = self.described(node)
         used = {user.args[1] for user in node.users if user.users} if isinstance(node.meta["val"], tuple | list) else {0}
         for i, want in enumerate(expected):
             got = results[i] if i < len(results) else None
@@ -152,7 +158,7 @@ class Draft:
 
     def _leave(self, node: fx.Node) -> None:
         """Add a Wildcard for a node that PyTorch runs. Nodes with side effects stay in order."""
-        self.value[node] = tuple(None if t is None else self._new(*t) for t in described(node))
+        self.value[node] = tuple(None if t is None else self._new(*t) for t in self.described(node))
         self._record_strides(node)
         roots = dict.fromkeys(self.root(n) for n in node.all_input_nodes)
         ins = [t for root in roots for t in self.value[root] if t is not None]
@@ -169,7 +175,7 @@ class Draft:
         """Append an op with one output, of this dtype, else the first input's. Raises Unmapped with its row's error."""
         assert self._node is not None
         outs = (LogicalTensor(next(self._ids), dtype or ins[0].dtype),)
-        op = Op(next(self._op_ids), kind, Attrs(attrs), tuple(ins), outs, self._node.name)
+        op = Op(next(self._op_ids), kind, Attrs(attrs), tuple(ins), outs, self.name_of(self._node))
         try:
             check_one(op)
             (made,) = infer_outputs(op, op.inputs)
@@ -178,6 +184,15 @@ class Draft:
         self.ops.append(Op(op.id, kind, op.attrs, op.inputs, (made,), op.name))
         self.owner[op.id] = self._node
         return made
+
+    def described(self, node: fx.Node) -> tuple[tuple[DType, Shape] | None, ...]:
+        """dtype and shape of each of a node's results; None for tensors that the library does not support."""
+        val = node.meta.get("val")
+        return tuple(map(_described, val if isinstance(val, tuple | list) else (val,)))
+
+    def name_of(self, node: fx.Node) -> str:
+        """The name of the ops that a node becomes."""
+        return str(node.name)
 
     def literal(self, data: Literal | float, dtype: DType = DType.f32) -> LogicalTensor:
         array = np.asarray(data, dtype.numpy)
@@ -275,12 +290,6 @@ class Draft:
         id = next(self._op_ids)
         self.ops.append(Op(id, WILDCARD, Attrs({}), tuple(ins), tuple(outs)))
         return id
-
-
-def described(node: fx.Node) -> tuple[tuple[DType, Shape] | None, ...]:
-    """dtype and shape of each of a node's results; None for tensors that the library does not support."""
-    val = node.meta.get("val")
-    return tuple(map(_described, val if isinstance(val, tuple | list) else (val,)))
 
 
 def _described(val: object) -> tuple[DType, Shape] | None:

@@ -15,7 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.graph import GraphBuilder, load
 from benchgraph.graph.json import save
-from benchgraph.graph.model import Model
+from benchgraph.graph.model import Model, Use
 from benchgraph.harness.buffers import allocate
 from benchgraph.harness.user_data import names_of, overwrite
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
@@ -55,7 +55,9 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def test_inputs_have_names_of_two_sorts() -> None:
-    assert names_of(Model(load("graph.json"))) == {"0": 0, "1": 1, "3": 3, "fc:src": 0, "fc:weights": 1, "shift:src_1": 3}
+    assert names_of(Model(load("graph.json"))) == {
+        name: (Use(id),) for name, id in {"0": 0, "1": 1, "3": 3, "fc:src": 0, "fc:weights": 1, "shift:src_1": 3}.items()
+    }
 
 
 @pytest.mark.parametrize("form", ["npz", "safetensors", "folder"])

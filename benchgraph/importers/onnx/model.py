@@ -17,7 +17,7 @@ from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, within
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph
-from benchgraph.graph.model import Model
+from benchgraph.graph.model import Model, Use
 from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
 from benchgraph.importers.onnx.rows import ROWS
 from benchgraph.importers.onnx.wildcards import dtype_of, wildcard
@@ -78,7 +78,7 @@ def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
             if why := d.attempt(ROWS[node.kind], node) if node.kind in ROWS else "no row expresses it":
                 wildcard(d, node, own, versions.get(own.domain, opset), onnx, used, why)
     outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
-    weights = {t.name: d.named(t.name).id for t in graph.initializer if d.is_read(t.name)}
+    weights = {t.name: (Use(d.named(t.name).id),) for t in graph.initializer if d.is_read(t.name)}
     made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
     return Model(made, d.data, {name: t.id for name, t in inputs.items()}, results, weights, fallen=tuple(d.fallen))
 
