@@ -18,7 +18,7 @@ The packages, in the order in which data flows through them:
     framework   a small framework on top of the library: what adopting it takes
     torch       the PyTorch bridge
     onednn      the real oneDNN as a library under test, in a process of its own
-    peers       other programs likewise: another checkout of benchgraph
+    peers       other programs likewise: another checkout of benchgraph, ONNX Runtime, OpenVINO, PyTorch
     reference   float64 numpy: data, reference results, comparison
     measure     peaks, bandwidth, caches, samples
     results     what a run produces, and its JSON

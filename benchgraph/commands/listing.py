@@ -60,9 +60,10 @@ def switches() -> str:
 
 
 def _only(policy: str) -> str:
-    """The libraries that have it, unless all do."""
-    having = [library for library, kind in KINDS.items() if policy in kind.policies]
-    return "" if len(having) == len(KINDS) else f" ({', '.join(having)} only)"
+    """The libraries that have it, unless all do of those that have a choice."""
+    choosing = {library: kind for library, kind in KINDS.items() if len(kind.policies) > 1}
+    having = [library for library, kind in choosing.items() if policy in kind.policies]
+    return "" if len(having) == len(choosing) else f" ({', '.join(having)} only)"
 
 
 def _batches_of(driver: str) -> str:

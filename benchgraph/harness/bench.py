@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -57,7 +58,18 @@ def _primitives(place: str, label: str) -> Library:
     return primitives_library(place, label)
 
 
-LIBRARIES: dict[str, Callable[[str, str], Library]] = {"benchgraph": _benchgraph, "onednn": _onednn, "onednn:primitives": _primitives}
+def _runtime(kind: str, place: str, label: str) -> Library:
+    from benchgraph.peers.inference import model_runtime
+
+    return model_runtime(kind, place, label)
+
+
+LIBRARIES: dict[str, Callable[[str, str], Library]] = {
+    "benchgraph": _benchgraph,
+    "onednn": _onednn,
+    "onednn:primitives": _primitives,
+    **{kind: partial(_runtime, kind) for kind in ("onnxruntime", "openvino", "torch", "inductor")},
+}
 
 
 def _library(name: str) -> Library:

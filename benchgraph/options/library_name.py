@@ -3,6 +3,7 @@
 onednn                     the first oneDNN that is found
 onednn:/opt/libdnnl.so.3   that file
 benchgraph:HEAD~1          another commit of benchgraph; benchgraph alone is this one
+onnxruntime                a runtime of whole models; onnxruntime:/opt/venv is that of another Python environment
 new=onednn:/opt/new        the same sort of library, which results call new
 """
 
@@ -36,10 +37,16 @@ class LibraryKind:
         return name in self.policies and (not options or self.has_options)
 
 
+_ENVIRONMENT = "the folder of a Python environment"
+
 KINDS = {
     "benchgraph": LibraryKind(("fused", "post_ops", "one_op_each"), place="a checkout or commit", has_options=True),
     "onednn": LibraryKind(("fused", "one_op_each"), place="the path of a library file"),
     "onednn:primitives": LibraryKind(("post_ops",), place="the path of a library file"),
+    "onnxruntime": LibraryKind(("fused",), place=_ENVIRONMENT),
+    "openvino": LibraryKind(("fused",), place=_ENVIRONMENT),
+    "torch": LibraryKind(("fused",), place=_ENVIRONMENT),
+    "inductor": LibraryKind(("fused",), place=_ENVIRONMENT),
 }
 
 

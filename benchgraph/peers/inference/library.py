@@ -1,0 +1,211 @@
+"""A runtime of whole models behind the library protocol: a model's graph is one partition, and what runs is the model's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchgraph.core.arrays import Array
+from benchgraph.core.dtypes import DType
+from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.implementation import Implementation
+from benchgraph.core.layers import Layer, Span
+from benchgraph.core.tensor import LogicalTensor, Shape
+from benchgraph.core.wait_idle import wait_until_idle
+from benchgraph.graph.ir import END, Graph
+from benchgraph.graph.model import Model
+from benchgraph.library import protocol
+from benchgraph.library.remote import Remote, RemoteLibrary, own_steps
+from benchgraph.machine.target import current
+from benchgraph.partition.ir import Partition, Policy
+from benchgraph.peers.inference.client import Process, interpreter, process
+from benchgraph.peers.inference.onnx_names import Names, read_names
+from benchgraph.peers.inference.runtimes import ONNX
+
+KIND = "model"  # of its partitions
+NARROW = (DType.bf16, DType.f16)
+
+
+class ModelRuntime(RemoteLibrary):
+    """A Library that runs models. All of one kind, environment and label share a process while it lives."""
+
+    def __init__(self, kind: str, place: str = "", label: str = "", model: Model | None = None) -> None:
+        self.kind, self._made_of, self._model = kind, (kind, place, label), model
+        self.process: Process = process(kind, interpreter(kind, place), label, current().cores)
+        self._compiled: Compiled | None = None
+
+    def for_model(self, model: Model) -> ModelRuntime:
+        return ModelRuntime(*self._made_of, model)
+
+    @property
+    def name(self) -> str:
+        return self.kind
+
+    @property
+    def version(self) -> str:
+        """With what it computes on: the provider or device."""
+        return self.process.version
+
+    @property
+    def dumps_itself(self) -> bool:
+        return False
+
+    def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
+        """The whole graph. Raises Unavailable where it is not a model's, or that of a file which the runtime does not read."""
+        runtime, source = self.process.runtime, self._model.source if self._model is not None else None
+        if self._model is None or source is None:
+            what = f"{runtime.title} runs the file of a model, and this case has none that means the same"
+            raise Unavailable(what, where=self.kind, fix=f"run a model as it is: --model --case=FILE{runtime.reads}")
+        if source.suffix.lower() != runtime.reads:
+            raise Unavailable(f"{runtime.title} reads {runtime.reads}, not {source.name}", where=self.kind, fix="export it in that format")
+        if policy is not Policy.fused or graph != self._model.graph:
+            raise Unavailable(f"{runtime.title} runs whole models alone", where=self.kind, fix="leave it out")
+        work = tuple(op for op in graph.order if op.kind != END)
+        mode = graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int
+        return (Partition(0, KIND, work, tuple(graph.inputs), tuple(graph.outputs), "", *mode),)
+
+    def compile(self, partition: Partition) -> Compiled:
+        """Load the model's file. Raises Unimplemented, with the first line of what the runtime says, for one that it does not take."""
+        if self._model is None or self._model.source is None:
+            raise Unimplemented("there is no file to run", where=self.kind)
+        self._compiled = Compiled(self.process, partition, self._model)
+        return self._compiled
+
+    def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
+        return [self.compile(p) for p in partitions]
+
+    def sequence(self, steps: Sequence[protocol.Bound]) -> Chain:
+        """The one step there is. Raises InvalidArguments for steps of another library."""
+        (step,) = own_steps(steps, Bound)
+        return Chain(step)
+
+    def profiled(
+        self, partitions: Sequence[Partition], inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]
+    ) -> Profiled | None:
+        """What the runtime's own profiler tells; None if it does not tell layers."""
+        (partition,) = partitions
+        compiled = self._compiled if self._compiled is not None and self._compiled.partition is partition else self.compile(partition)
+        bound = compiled.bind(inputs[0], outputs[0])
+        bound.put()
+        made = self.process.ask("profile", bound.number)
+        return None if made is None else Profiled(bound, *made)
+
+
+class Compiled(Remote):
+    """A loaded model."""
+
+    process: Process
+
+    def __init__(self, process: Process, partition: Partition, model: Model) -> None:
+        self.process, self.partition, self.model = process, partition, model
+        tensors = {t.id: t for t in (*partition.inputs, *partition.outputs)}
+        self.inputs, self.outputs = (
+            {name: tensors[id] for name, id in names.items() if id in tensors} for names in (model.inputs, model.outputs)
+        )
+        shapes = {name: t.known_shape for name, t in self.inputs.items()}
+        made = process.ask("load", str(model.source), partition.fpmath_mode, _floats(partition).value, shapes)
+        number, self.compile_s, self.is_warm, *ports, settings, ran = made
+        super().__init__(process, number)
+        self.settings: tuple[str, ...] = tuple(settings)
+        self.implementations = tuple(Implementation(*each) for each in ran)
+        for names, known in zip((self.inputs, self.outputs), ports, strict=True):
+            self._need_ports(names, known)
+
+    def _need_ports(self, names: Mapping[str, LogicalTensor], known: Mapping[str, str]) -> None:
+        if missing := [name for name in names if name not in known]:
+            what = f"the model that it has loaded has no {missing[0]!r}, only {', '.join(map(repr, known))}"
+            raise Unimplemented(what, where=self.process.where)
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
+        arrays = zip((*self.partition.inputs, *self.partition.outputs), (*inputs, *outputs), strict=True)
+        return Bound(self, {t.id: array for t, array in arrays})
+
+
+class Bound(Remote):
+    """A model on arrays of ours; each call copies its inputs to the other process and its outputs back. Weights are those of the file."""
+
+    def __init__(self, compiled: Compiled, arrays: Mapping[int, Array]) -> None:
+        self.compiled = compiled
+        self._inputs, self._outputs = (
+            {name: (t, arrays[t.id]) for name, t in ports.items()} for ports in (compiled.inputs, compiled.outputs)
+        )
+        ports = ({name: t.known_shape for name, (t, _) in side.items()} for side in (self._inputs, self._outputs))
+        super().__init__(compiled.process, compiled.process.ask("bind", compiled.number, *ports))
+
+    def put(self) -> None:
+        """Copy the inputs to the other process."""
+        for name, (t, array) in self._inputs.items():
+            self._window(t)[...] = array
+            self.process.ask("put", self.number, name, t.dtype.numpy.name)
+
+    def __call__(self) -> None:
+        self.put()
+        self.process.ask("execute", self.number)
+        for name, (t, array) in self._outputs.items():
+            window = self._window(t)
+            self.process.ask("get", self.number, name, t.dtype.numpy.name)
+            array[...] = window
+
+    def _window(self, t: LogicalTensor) -> Array:
+        """The shared memory as the tensor's elements, without gaps. Raises InvalidArguments for elements of less than a byte."""
+        if t.dtype.is_packed:
+            raise InvalidArguments(f"tensor {t.id} is of {t.dtype.value}, which no runtime has at a border", where=self.process.where)
+        shape: Shape = t.known_shape
+        nbytes = t.dtype.numpy.itemsize * t.type.elements
+        return self.process.window(nbytes).view(t.dtype.numpy).reshape(shape)
+
+
+class Chain:
+    """A model on buffers that stay in the other process."""
+
+    def __init__(self, step: Bound) -> None:
+        self._step = step
+        step.put()
+
+    @property
+    def implementations(self) -> tuple[()]:
+        return ()
+
+    @property
+    def constants(self) -> Sequence[Array]:
+        return ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (", ".join(self._step.compiled.settings),)
+
+    def run(self, times: int) -> float:
+        """Execute so many times. Returns the seconds, measured in the other process."""
+        wait_until_idle()
+        seconds: float = self._step.process.ask("run", self._step.number, times)
+        return seconds
+
+
+class Profiled(Remote):
+    """A model with the runtime's profiler on. A layer has the ops of the nodes, or makers of values, that the runtime names."""
+
+    def __init__(self, bound: Bound, number: int, layers: Sequence[tuple[Sequence[str], str, str]]) -> None:
+        super().__init__(bound.process, number)
+        self._bound, named = bound, dict[str, list[int]]()  # bound: keeps its buffers
+        for op in bound.compiled.partition.ops:
+            named.setdefault(op.name, []).append(op.id)
+        names = _names(bound.compiled.model)
+        self.layers = tuple(_layer(named, [n for node in nodes for n in names.nodes(node, kind)], kind, ran) for nodes, kind, ran in layers)
+
+    def run(self) -> Sequence[Span]:
+        wait_until_idle()
+        return [Span(*each) for each in self.process.ask("spans", self.number)]
+
+
+def _names(model: Model) -> Names:
+    return read_names(model.source) if model.source is not None and model.source.suffix.lower() == ONNX else Names({})
+
+
+def _layer(named: Mapping[str, Sequence[int]], nodes: Sequence[str], kind: str, implementation: str) -> Layer:
+    ops = tuple(dict.fromkeys(id for node in nodes for id in named.get(node, ())))
+    return Layer(ops, implementation=implementation) if ops else Layer((), 0, nodes[0], kind, implementation)
+
+
+def _floats(partition: Partition) -> DType:
+    """The narrowest floating-point dtype of the model's values."""
+    found = {t.dtype for op in partition.ops for t in (*op.inputs, *op.outputs)}
+    return next((dtype for dtype in NARROW if dtype in found), DType.f32)

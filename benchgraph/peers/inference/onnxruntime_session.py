@@ -1,0 +1,172 @@
+"""ONNX Runtime in its process: run by server.py, by path. Needs onnxruntime and numpy alone.
+
+What is set, and why: one provider, the CPU's; as many threads as asked for in one pool, as its user would; all graph optimisations, which
+is its default; open dims as the case binds them, so that it may plan for those sizes. Idle threads spin, as by default: each execution of a
+sample finds them awake, and server.py waits for them to sleep before anybody else is measured (docs/measurements/spinning.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+import onnxruntime as ort
+
+Array: TypeAlias = Any  # of numpy; elements of bfloat16 as uint16
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Span: TypeAlias = tuple[int, float, float]  # layer, begin, end in seconds
+Event: TypeAlias = tuple[str, str, str, float, float]  # node, op, provider, begin in seconds, seconds
+PROVIDER = "CPUExecutionProvider"
+BFLOAT16 = 16  # TensorProto.DataType
+DTYPES = {
+    "float": "float32", "double": "float64", "float16": "float16", "bfloat16": "bfloat16", "bool": "bool", "int8": "int8", "uint8": "uint8",
+    "int16": "int16", "uint16": "uint16", "int32": "int32", "uint32": "uint32", "int64": "int64", "uint64": "uint64",
+}  # fmt: skip
+NODE, KERNEL = "Node", "_kernel_time"  # of events of its profiler
+BLOCKED = "_nchwc"  # it names a node that computes in blocks of channels by its output, with this behind
+AT_ONCE = 16  # executions of a profiled session: a session writes its profile once, and another takes long to make
+
+
+class Runtime:
+    """The package. variant: there is one."""
+
+    def __init__(self, threads: int, variant: str) -> None:
+        self.threads = threads
+
+    @property
+    def version(self) -> str:
+        build = dict(part.strip().split("=", 1) for part in ort.get_build_info().split(",") if "=" in part)
+        return f"{ort.__version__} ({PROVIDER}, commit {build.get('git-commit-id', 'unknown')})"
+
+    def load(self, file: str, math: str, dtype: str, shapes: Shapes) -> Model:
+        """math: what f32 may be rounded to, in oneDNN's terms. dtype: of the model's floats. Raises ValueError for what it lacks."""
+        if math in ("bf16", "f16") and dtype == "f32":
+            raise ValueError(f"ONNX Runtime computes models of f32 in f32 on this processor, and has no option for {math}")
+        return Model(file, self.threads, shapes)
+
+
+class Model:
+    """A session. inputs, outputs: dtypes by name. seconds: that its creation took."""
+
+    def __init__(self, file: str, threads: int, shapes: Shapes) -> None:
+        self._file, self._threads = file, threads
+        self._sizes = _open_dims(file, shapes)
+        started = time.perf_counter()
+        self._session = self._made(self._options())
+        self.seconds, self.is_warm = time.perf_counter() - started, False
+        self.inputs = {x.name: _dtype(x) for x in self._session.get_inputs()}
+        self.outputs = {x.name: _dtype(x) for x in self._session.get_outputs()}
+        self.settings = [f"threads {threads}", "graph optimisations all", "idle threads spin"]
+        self.implementations = [("model", PROVIDER, 1)]
+
+    def _options(self) -> Any:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self._threads, 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")  # the default, whatever becomes of it
+        options.log_severity_level = 3  # errors
+        for dim, size in self._sizes.items():
+            options.add_free_dimension_override_by_name(dim, size)
+        return options
+
+    def _made(self, options: Any) -> Any:
+        return ort.InferenceSession(self._file, options, providers=[PROVIDER])
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Bound:
+        return Bound(self._session, self._bound(self._session, inputs, outputs))
+
+    def _bound(self, session: Any, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Any:
+        binding = session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_ortvalue_input(name, _value(array, self.inputs[name]))
+        for name, array in outputs.items():
+            binding.bind_ortvalue_output(name, _value(array, self.outputs[name]))
+        return binding
+
+    def profiled(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Profiled:
+        return Profiled(lambda count: self._profile(inputs, outputs, count))
+
+    def _profile(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], count: int) -> list[list[Event]]:
+        """The events of so many executions, after one whose events are left out."""
+        with TemporaryDirectory() as folder:
+            options = self._options()
+            options.enable_profiling, options.profile_file_prefix = True, os.path.join(folder, "profile")
+            session = self._made(options)
+            binding = self._bound(session, inputs, outputs)
+            for _ in range(count + 1):
+                session.run_with_iobinding(binding)
+            with open(session.end_profiling(), encoding="utf-8") as file:
+                events = [e for e in json.load(file) if e.get("cat") == NODE and e["name"].endswith(KERNEL)]
+        each = len(events) // (count + 1)
+        return [[_event(e) for e in events[start : start + each]] for start in range(each, len(events), each)]
+
+
+def _event(e: Any) -> Event:
+    name = e["name"].removesuffix(KERNEL).removesuffix(BLOCKED)
+    return name, e["args"]["op_name"], e["args"]["provider"], e["ts"] * 1e-6, e["dur"] * 1e-6
+
+
+class Bound:
+    """A session on arrays. Calling it executes once; the outputs are in their arrays then."""
+
+    def __init__(self, session: Any, binding: Any) -> None:
+        self._run, self._binding = session.run_with_iobinding, binding
+
+    def __call__(self) -> None:
+        self._run(self._binding)
+
+    def collect(self) -> None:
+        """Nothing to do: outputs are written in place."""
+
+
+class Profiled:
+    """layers: (names of nodes or of what they make, kind, implementation). run: the spans of one execution."""
+
+    def __init__(self, profile: Callable[[int], list[list[Event]]]) -> None:
+        self._profile, self._ready = profile, deque(profile(AT_ONCE))
+        self.layers = [([node], kind, provider) for node, kind, provider, _, _ in self._ready[0]]
+
+    def run(self) -> list[Span]:
+        if not self._ready:
+            self._ready.extend(self._profile(AT_ONCE))
+        return [(layer, begin, begin + seconds) for layer, (_, _, _, begin, seconds) in enumerate(self._ready.popleft())]
+
+
+def _open_dims(file: str, shapes: Shapes) -> dict[str, int]:
+    """The sizes of the model's open dims, by their names. Raises ValueError for a shape that is not the model's."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    found = dict[str, int]()
+    for x in ort.InferenceSession(file, options, providers=[PROVIDER]).get_inputs():
+        shape = shapes.get(x.name, x.shape)
+        is_open = [not isinstance(dim, int) for dim in x.shape]
+        if len(shape) != len(x.shape) or any(not o and size != dim for o, dim, size in zip(is_open, x.shape, shape, strict=True)):
+            raise ValueError(f"input {x.name!r} is {_dims(x.shape)} in the file, and {_dims(shape)} in the case")
+        found |= {dim: size for dim, size in zip(x.shape, shape, strict=True) if isinstance(dim, str) and isinstance(size, int)}
+    return found
+
+
+def _dims(shape: Sequence[object]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _dtype(x: Any) -> str:
+    """Raises ValueError for what is no tensor."""
+    name = x.type.removeprefix("tensor(").removesuffix(")")
+    if name not in DTYPES:
+        raise ValueError(f"{x.name!r} is a {x.type}, which is not supported here")
+    return DTYPES[name]
+
+
+def _value(array: Array, dtype: str) -> Any:
+    """ONNX Runtime's value on the array's memory."""
+    make = ort.OrtValue
+    return make.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16) if dtype == "bfloat16" else make.ortvalue_from_numpy(array)

@@ -1,0 +1,171 @@
+"""A runtime's process, started by client.py, perhaps by another interpreter: standard library, numpy, one file of ours, and the session.
+
+A session file has a class Runtime(threads, variant) with `version` and `load`, which makes a Model; that has `bind` and `profiled`. Arrays
+have the dtypes of the runtime's ports; elements of bfloat16, which numpy lacks, are the bits in uint16.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Ports: TypeAlias = Mapping[str, Sequence[int]]  # shapes by name
+BITS = "bfloat16"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PLACES = ("Exception from ", "Check '")  # lines of messages that name places in a runtime's source
+wait_until_idle = runpy.run_path(str(Path(__file__).parents[2] / "core/wait_idle.py"))["wait_until_idle"]
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A model on arrays of this process. run: executes once, `run.collect` then completes the outputs."""
+
+    model: Any
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    run: Any
+
+
+class Session:
+    """The runtime, and its objects by number. Every public method is a request of library.py."""
+
+    def __init__(self, runtime: Any, receive: Callable[[], int]) -> None:
+        import numpy  # here, since an environment that lacks it is told from one that cannot start
+
+        self._runtime, self._receive, self._np = runtime, receive, numpy
+        self._objects, self._numbers = dict[int, Any](), count(1)
+        self._window: mmap.mmap | bytearray = bytearray()
+
+    def load(self, file: str, math: str, dtype: str, shapes: Ports) -> tuple[Any, ...]:
+        """Returns: number, seconds, whether it came from a cache, dtypes of inputs and of outputs by name, settings, implementations."""
+        m = self._runtime.load(file, math, dtype, shapes)
+        return self._keep(m), m.seconds, m.is_warm, dict(m.inputs), dict(m.outputs), list(m.settings), list(m.implementations)
+
+    def window(self, nbytes: int) -> None:
+        """Map the shared memory; its descriptor follows on the pipe."""
+        file = self._receive()
+        try:
+            self._window = mmap.mmap(file, nbytes)
+        finally:
+            os.close(file)
+
+    def bind(self, model: int, inputs: Ports, outputs: Ports) -> int:
+        """A model on new arrays."""
+        m = self._objects[model]
+        ins, outs = self._arrays(inputs, m.inputs), self._arrays(outputs, m.outputs)
+        return self._keep(_Bound(m, ins, outs, m.bind(ins, outs)))
+
+    def _arrays(self, ports: Ports, dtypes: Mapping[str, str]) -> dict[str, Any]:
+        return {name: self._np.zeros(shape, _numpy(dtypes[name])) for name, shape in ports.items()}
+
+    def put(self, bound: int, name: str, dtype: str) -> None:
+        """Copy the window's first elements, of this dtype, to an input."""
+        b: _Bound = self._objects[bound]
+        b.inputs[name][...] = self._shared(b.inputs[name], dtype, b.model.inputs[name])
+
+    def get(self, bound: int, name: str, dtype: str) -> None:
+        """Copy an output to the window, as elements of this dtype."""
+        b: _Bound = self._objects[bound]
+        self._shared(b.outputs[name], dtype, b.model.outputs[name])[...] = b.outputs[name]
+
+    def _shared(self, array: Any, dtype: str, own: str) -> Any:
+        """The window as an array of the same shape. Raises ValueError for what numpy cannot convert."""
+        if dtype != own and BITS in (dtype, own):
+            raise ValueError(f"its port is of {own}, where the case's is of {dtype}")
+        return self._np.frombuffer(self._window, _numpy(dtype), array.size).reshape(array.shape)
+
+    def execute(self, bound: int) -> None:
+        run = self._objects[bound].run
+        run()
+        run.collect()
+
+    def run(self, bound: int, times: int) -> float:
+        """Execute so many times, one after the other. Returns the seconds, a call of Python's each in them. When this returns, idle threads
+        sleep."""
+        run = self._objects[bound].run
+        started = time.perf_counter()
+        for _ in range(times):
+            run()
+        seconds = time.perf_counter() - started
+        wait_until_idle()
+        return seconds
+
+    def profile(self, bound: int) -> tuple[int, list[tuple[Any, ...]]] | None:
+        """The model once more, with its profiler on. Returns its number and layers: (names of nodes, kind, implementation)."""
+        b: _Bound = self._objects[bound]
+        profiled = b.model.profiled(b.inputs, b.outputs)
+        return None if profiled is None else (self._keep(profiled), list(profiled.layers))
+
+    def spans(self, profiled: int) -> list[tuple[int, float, float]]:
+        """Execute once. Returns (layer, begin, end in seconds)."""
+        found: list[tuple[int, float, float]] = self._objects[profiled].run()
+        wait_until_idle()
+        return found
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._objects.pop(number, None)
+
+    def _keep(self, value: object) -> int:
+        number = next(self._numbers)
+        self._objects[number] = value
+        return number
+
+
+def _numpy(dtype: str) -> str:
+    return "uint16" if dtype == BITS else dtype
+
+
+def main(pipe: int, parent: int, cpus: tuple[int, ...], file: str, threads: int, variant: str) -> None:
+    """Serve until the parent closes the pipe or ends. cpus: the processors to run on. file: of the session."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole process group; the parent closes the pipe
+        signal.signal(number, signal.SIG_IGN)
+    os.set_inheritable(pipe, False)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    with Connection(pipe) as connection:
+        try:
+            runtime = runpy.run_path(file)["Runtime"](threads, variant)
+        except ImportError as bad:
+            connection.send(("refusal", "invalid_arguments", f"it cannot be imported: {_line(bad)}", ""))
+            return
+        session = Session(runtime, lambda: recv_handle(connection))
+        connection.send(("answer", runtime.version))
+        while True:
+            try:
+                request = connection.recv()
+            except EOFError:
+                return
+            connection.send(_answer(session, *request))
+
+
+def _answer(session: Session, forget: Iterable[int], name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    session.forget(forget)
+    try:
+        return "answer", getattr(session, name)(*arguments)
+    except MemoryError:
+        return "refusal", "out_of_memory", f"no memory to {name} the model", ""
+    except Exception as bad:  # what runtimes raise has no class in common
+        return "refusal", "unimplemented" if name == "load" or isinstance(bad, ValueError) else "runtime_error", _line(bad), ""
+
+
+def _line(bad: Exception) -> str:
+    """Its message in one line, without lines that only name places in the runtime's source."""
+    lines = [line.strip() for line in str(bad).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(PLACES)) or type(bad).__name__

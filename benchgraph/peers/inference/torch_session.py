@@ -1,0 +1,120 @@
+"""PyTorch in its process: run by server.py, by path. Needs torch and numpy alone. A model is a file of torch.export.
+
+What is set, and why: as many threads as asked for within an op, and one op at a time; no gradients; products of f32 in f32 unless the case
+allows bf16. For inductor also freezing, PyTorch's own advice for inference on CPUs: weights are constants, which are packed once, as all
+others pack them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import config as inductor
+from torch.utils import _pytree as pytree
+
+Array: TypeAlias = Any  # of numpy; elements of bfloat16 as uint16
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
+INDUCTOR = "inductor"
+ROUNDED = ("bf16", "any")  # math modes in which products of f32 may be in bf16
+DTYPES = {
+    torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.bool: "bool",
+    torch.int8: "int8", torch.uint8: "uint8", torch.int16: "int16", torch.int32: "int32", torch.int64: "int64",
+}  # fmt: skip
+
+
+class Runtime:
+    """The package. variant: inductor, or '' for eager."""
+
+    def __init__(self, threads: int, variant: str) -> None:
+        self.threads, self._is_inductor = threads, variant == INDUCTOR
+        torch.set_num_threads(threads)
+        torch.set_num_interop_threads(1)
+        torch.set_grad_enabled(False)
+
+    @property
+    def version(self) -> str:
+        return f"{torch.__version__} ({'inductor' if self._is_inductor else 'eager'})"
+
+    def load(self, file: str, math: str, dtype: str, shapes: Shapes) -> Model:
+        """math: what f32 may be rounded to, in oneDNN's terms. dtype: of the model's floats. Raises ValueError for what it lacks."""
+        if math == "f16" and dtype == "f32":
+            raise ValueError("PyTorch rounds products of f32 to bf16 or tf32, not to f16")
+        torch.set_float32_matmul_precision("medium" if math in ROUNDED else "highest")
+        torch.backends.mkldnn.conv.fp32_precision = "bf16" if math in ROUNDED else "ieee"
+        return Model(file, self.threads, math, self._is_inductor, shapes)
+
+
+class Model:
+    """An exported program. inputs, outputs: dtypes by name. seconds: that loading took, and compiling where inductor does."""
+
+    def __init__(self, file: str, threads: int, math: str, is_inductor: bool, shapes: Shapes) -> None:
+        started = time.perf_counter()
+        self._program = torch.export.load(file)
+        signature = self._program.graph_signature
+        values = {node.name: node.meta["val"] for node in self._program.graph.nodes if "val" in node.meta}
+        self._names, self._outputs = list(signature.user_inputs), list(signature.user_outputs)
+        tensors = {name: values[name] for name in self._names if name in values}
+        self.inputs = {name: _dtype(name, value) for name, value in tensors.items()}
+        self.outputs = {name: _dtype(name, values[name]) for name in self._outputs if name in values}
+        self._call = _compiled(self._program.module(), threads) if is_inductor else self._program.module()
+        zeros = {name: torch.zeros(tuple(shapes.get(name, value.shape)), dtype=value.dtype) for name, value in tensors.items()}
+        args, kwargs = self._arguments(zeros)
+        self._call(*args, **kwargs)
+        self.seconds = time.perf_counter() - started
+        self.is_warm = is_inductor and counters["inductor"]["fxgraph_cache_hit"] > 0
+        self.settings = [f"threads {threads}", f"products of f32 in {'bf16' if math in ROUNDED else 'f32'}"]
+        self.settings += ["freezing"] if is_inductor else []
+        self.implementations = [("model", INDUCTOR if is_inductor else "eager", 1)]
+
+    def _arguments(self, tensors: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """As the exported function takes them. Arguments that are no tensors are constants, which stand in the place of their names."""
+        leaves = [tensors.get(name, name) for name in self._names]
+        args, kwargs = pytree.tree_unflatten(leaves, self._program.call_spec.in_spec)
+        return args, kwargs
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Bound:
+        tensors = {name: _tensor(array, self.inputs[name]) for name, array in inputs.items()}
+        wanted = [(i, _tensor(outputs[name], self.outputs[name])) for i, name in enumerate(self._outputs) if name in outputs]
+        return Bound(self._call, *self._arguments(tensors), wanted)
+
+    def profiled(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        """None: its profiler tells the times of ops, not which of the model's they are."""
+
+
+class Bound:
+    """A program on arrays. Calling it executes once; `collect` then copies the outputs to their arrays, as PyTorch makes its own."""
+
+    def __init__(self, call: Any, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Sequence[tuple[int, Any]]) -> None:
+        self._call, self._args, self._kwargs, self._wanted, self._result = call, args, kwargs, wanted, None
+
+    def __call__(self) -> None:
+        self._result = self._call(*self._args, **self._kwargs)
+
+    def collect(self) -> None:
+        leaves = pytree.tree_leaves(self._result)
+        for position, array in self._wanted:
+            array.copy_(leaves[position])
+
+
+def _compiled(call: Any, threads: int) -> Any:
+    inductor.freezing, inductor.cpp.threads, inductor.compile_threads = True, threads, threads
+    counters.clear()
+    torch._dynamo.reset()
+    return torch.compile(call, backend=INDUCTOR, dynamic=False)
+
+
+def _dtype(name: str, value: Any) -> str:
+    """Raises ValueError for what is no tensor, or of a dtype that arrays do not have."""
+    if getattr(value, "dtype", None) not in DTYPES:
+        raise ValueError(f"{name!r} is {getattr(value, 'dtype', type(value).__name__)}, which is not supported here")
+    return DTYPES[value.dtype]
+
+
+def _tensor(array: Array, dtype: str) -> Any:
+    """PyTorch's tensor on the array's memory."""
+    made = torch.from_numpy(array)
+    return made.view(torch.bfloat16) if dtype == "bfloat16" else made
