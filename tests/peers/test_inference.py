@@ -164,10 +164,11 @@ def test_what_is_no_model_is_not_for_it(kind: str, tmp_path: Path) -> None:
         with pytest.raises(Unavailable) as raised:
             library.partitions(graph, Policy.fused)
         assert raised.value.line == says
-    with pytest.raises(Unavailable, match=rf"reads \{reads}, not net\.bin"):
-        runtime(kind, Model(graph, source=Path("net.bin"))).partitions(graph, Policy.fused)
+    with pytest.raises(Unavailable, match=rf"reads \{reads}, and there is no net\{reads} beside net\.bin; export the model"):
+        runtime(kind, Model(graph, source=tmp_path / "net.bin")).partitions(graph, Policy.fused)
+    (tmp_path / f"net{reads}").touch()
     with pytest.raises(Unavailable, match="runs whole models alone"):
-        runtime(kind, Model(graph, source=Path(f"net{reads}"))).partitions(Graph(graph.ops[:0]), Policy.fused)
+        runtime(kind, Model(graph, source=tmp_path / f"net{reads}")).partitions(Graph(graph.ops[:0]), Policy.fused)
 
 
 def test_a_package_that_is_missing_is_named_with_the_remedy(tmp_path: Path) -> None:
@@ -233,6 +234,20 @@ def test_an_exported_program_runs(kind: str, tmp_path: Path) -> None:
     assert library.sequence([run]).run(3) > 0
     assert library.profiled([partition], [inputs], [got]) is None
     assert [i.name for i in compiled.implementations] == ["inductor" if kind == "inductor" else "eager"]
+
+
+def test_a_program_beside_the_file_stands_for_it(tmp_path: Path) -> None:
+    """Its ports have other names, and the same order."""
+    model, inputs, want = program(tmp_path / "net.pt2")
+    named = replace(model, inputs={"x": 0, "tokens": 1, "factor": 2}, outputs={"y": 3, "z": 4}, source=tmp_path / "net.onnx")
+    library = runtime("torch", named)
+    (partition,) = library.partitions(named.graph, Policy.fused)
+    got = [np.full(t.known_shape, np.nan, np.float32) for t in partition.outputs]
+    library.compile(partition).bind(inputs, got)()
+    np.testing.assert_allclose(got[1], want[1], rtol=1e-5, atol=1e-6)
+    fewer = replace(named, inputs={"x": 0, "tokens": 1})
+    with pytest.raises(Unimplemented, match=r"net\.pt2 has the ports pair_0, pair_1, scale, where the case has x, tokens"):
+        runtime("torch", fewer).compile(partition)
 
 
 def test_a_program_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:

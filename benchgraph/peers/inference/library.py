@@ -1,12 +1,19 @@
-"""A runtime of whole models behind the library protocol: a model's graph is one partition, and what runs is the model's file."""
+"""A runtime of whole models behind the library protocol: a model's graph is one partition, and what runs is the model's file.
+
+A runtime that does not read the format of the case's file runs the file of the same name beside it in its own format, if there is one, so
+that net.onnx and net.pt2, exported from one program, make one case for all. Inputs and outputs are then matched by name, else by position;
+that the two mean the same is what mode C checks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.files import exists
 from benchgraph.core.implementation import Implementation
 from benchgraph.core.layers import Layer, Span
 from benchgraph.core.tensor import LogicalTensor, Shape
@@ -51,23 +58,30 @@ class ModelRuntime(RemoteLibrary):
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         """The whole graph. Raises Unavailable where it is not a model's, or that of a file which the runtime does not read."""
-        runtime, source = self.process.runtime, self._model.source if self._model is not None else None
-        if self._model is None or source is None:
+        runtime, model = self.process.runtime, self._model
+        if model is None or model.source is None:
             what = f"{runtime.title} runs the file of a model, and this case has none that means the same"
             raise Unavailable(what, where=self.kind, fix=f"run a model as it is: --model --case=FILE{runtime.reads}")
-        if source.suffix.lower() != runtime.reads:
-            raise Unavailable(f"{runtime.title} reads {runtime.reads}, not {source.name}", where=self.kind, fix="export it in that format")
-        if policy is not Policy.fused or graph != self._model.graph:
+        file = self._file(model.source)
+        if not exists(file):
+            what = f"{runtime.title} reads {runtime.reads}, and there is no {file.name} beside {model.source.name}"
+            raise Unavailable(what, where=self.kind, fix="export the model in that format as well")
+        if policy is not Policy.fused or graph != model.graph:
             raise Unavailable(f"{runtime.title} runs whole models alone", where=self.kind, fix="leave it out")
         work = tuple(op for op in graph.order if op.kind != END)
         mode = graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int
         return (Partition(0, KIND, work, tuple(graph.inputs), tuple(graph.outputs), "", *mode),)
 
+    def _file(self, source: Path) -> Path:
+        """The case's file, or the one of the same name in the format that the runtime reads."""
+        reads = self.process.runtime.reads
+        return source if source.suffix.lower() == reads else source.with_suffix(reads)
+
     def compile(self, partition: Partition) -> Compiled:
         """Load the model's file. Raises Unimplemented, with the first line of what the runtime says, for one that it does not take."""
         if self._model is None or self._model.source is None:
             raise Unimplemented("there is no file to run", where=self.kind)
-        self._compiled = Compiled(self.process, partition, self._model)
+        self._compiled = Compiled(self.process, partition, self._model, self._file(self._model.source))
         return self._compiled
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
@@ -91,29 +105,32 @@ class ModelRuntime(RemoteLibrary):
 
 
 class Compiled(Remote):
-    """A loaded model."""
+    """A loaded model. inputs, outputs: the partition's tensors, by the file's names. file: what runs."""
 
     process: Process
 
-    def __init__(self, process: Process, partition: Partition, model: Model) -> None:
-        self.process, self.partition, self.model = process, partition, model
+    def __init__(self, process: Process, partition: Partition, model: Model, file: Path) -> None:
+        self.process, self.partition, self.file = process, partition, file
         tensors = {t.id: t for t in (*partition.inputs, *partition.outputs)}
-        self.inputs, self.outputs = (
-            {name: tensors[id] for name, id in names.items() if id in tensors} for names in (model.inputs, model.outputs)
-        )
+        ins, outs = ({name: tensors[id] for name, id in names.items() if id in tensors} for names in (model.inputs, model.outputs))
+        number, *known = process.ask("open", str(file))
+        opened = Remote(process, number)
+        self.inputs, self.outputs = (self._matched(ports, names) for ports, names in zip((ins, outs), known, strict=True))
         shapes = {name: t.known_shape for name, t in self.inputs.items()}
-        made = process.ask("load", str(model.source), partition.fpmath_mode, _floats(partition).value, shapes)
-        number, self.compile_s, self.is_warm, *ports, settings, ran = made
+        made = process.ask("load", opened.number, partition.fpmath_mode, _floats(partition).value, shapes)
+        number, self.compile_s, self.is_warm, settings, ran = made
         super().__init__(process, number)
         self.settings: tuple[str, ...] = tuple(settings)
         self.implementations = tuple(Implementation(*each) for each in ran)
-        for names, known in zip((self.inputs, self.outputs), ports, strict=True):
-            self._need_ports(names, known)
 
-    def _need_ports(self, names: Mapping[str, LogicalTensor], known: Mapping[str, str]) -> None:
-        if missing := [name for name in names if name not in known]:
-            what = f"the model that it has loaded has no {missing[0]!r}, only {', '.join(map(repr, known))}"
-            raise Unimplemented(what, where=self.process.where)
+    def _matched(self, ports: Mapping[str, LogicalTensor], known: Sequence[Sequence[str]]) -> dict[str, LogicalTensor]:
+        """The tensors by the names that the runtime knows. known: of each port of the file, its names. Raises Unimplemented."""
+        if all(any(name in names for names in known) for name in ports):
+            return dict(ports)
+        if len(ports) == len(known):
+            return {names[0]: t for names, t in zip(known, ports.values(), strict=True)}
+        theirs = ", ".join(names[0] for names in known)
+        raise Unimplemented(f"{self.file.name} has the ports {theirs}, where the case has {', '.join(ports)}", where=self.process.where)
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Bound:
         arrays = zip((*self.partition.inputs, *self.partition.outputs), (*inputs, *outputs), strict=True)
@@ -188,16 +205,12 @@ class Profiled(Remote):
         self._bound, named = bound, dict[str, list[int]]()  # bound: keeps its buffers
         for op in bound.compiled.partition.ops:
             named.setdefault(op.name, []).append(op.id)
-        names = _names(bound.compiled.model)
+        names = read_names(bound.compiled.file) if bound.compiled.process.runtime.reads == ONNX else Names({})
         self.layers = tuple(_layer(named, [n for node in nodes for n in names.nodes(node, kind)], kind, ran) for nodes, kind, ran in layers)
 
     def run(self) -> Sequence[Span]:
         wait_until_idle()
         return [Span(*each) for each in self.process.ask("spans", self.number)]
-
-
-def _names(model: Model) -> Names:
-    return read_names(model.source) if model.source is not None and model.source.suffix.lower() == ONNX else Names({})
 
 
 def _layer(named: Mapping[str, Sequence[int]], nodes: Sequence[str], kind: str, implementation: str) -> Layer:

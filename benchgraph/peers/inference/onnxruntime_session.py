@@ -43,19 +43,46 @@ class Runtime:
         build = dict(part.strip().split("=", 1) for part in ort.get_build_info().split(",") if "=" in part)
         return f"{ort.__version__} ({PROVIDER}, commit {build.get('git-commit-id', 'unknown')})"
 
-    def load(self, file: str, math: str, dtype: str, shapes: Shapes) -> Model:
+    def open(self, file: str) -> File:
+        return File(file, self.threads)
+
+
+class File:
+    """A file that ONNX Runtime can read. inputs, outputs: the names of each port, in order."""
+
+    def __init__(self, file: str, threads: int) -> None:
+        self._file, self._threads = file, threads
+        options = ort.SessionOptions()  # no more than what reading needs
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        session = ort.InferenceSession(file, options, providers=[PROVIDER])
+        self._shapes = {x.name: x.shape for x in session.get_inputs()}
+        self.inputs, self.outputs = ([[x.name] for x in ports] for ports in (session.get_inputs(), session.get_outputs()))
+
+    def load(self, math: str, dtype: str, shapes: Shapes) -> Model:
         """math: what f32 may be rounded to, in oneDNN's terms. dtype: of the model's floats. Raises ValueError for what it lacks."""
         if math in ("bf16", "f16") and dtype == "f32":
             raise ValueError(f"ONNX Runtime computes models of f32 in f32 on this processor, and has no option for {math}")
-        return Model(file, self.threads, shapes)
+        return Model(self._file, self._threads, self._open_dims(shapes))
+
+    def _open_dims(self, shapes: Shapes) -> dict[str, int]:
+        """The sizes of the model's open dims, by their names. Raises ValueError for a shape that is not the model's."""
+        found = dict[str, int]()
+        for name, own in self._shapes.items():
+            shape = shapes.get(name, own)
+            if len(shape) != len(own) or any(isinstance(dim, int) and size != dim for dim, size in zip(own, shape, strict=True)):
+                raise ValueError(f"input {name!r} is {_dims(own)} in the file, and {_dims(shape)} in the case")
+            found |= {dim: size for dim, size in zip(own, shape, strict=True) if isinstance(dim, str) and isinstance(size, int)}
+        return found
 
 
 class Model:
     """A session. inputs, outputs: dtypes by name. seconds: that its creation took."""
 
-    def __init__(self, file: str, threads: int, shapes: Shapes) -> None:
-        self._file, self._threads = file, threads
-        self._sizes = _open_dims(file, shapes)
+    def __init__(self, file: str, threads: int, sizes: Mapping[str, int]) -> None:
+        """sizes: of open dims."""
+        self._file, self._threads, self._sizes = file, threads, sizes
         started = time.perf_counter()
         self._session = self._made(self._options())
         self.seconds, self.is_warm = time.perf_counter() - started, False
@@ -136,22 +163,6 @@ class Profiled:
         if not self._ready:
             self._ready.extend(self._profile(AT_ONCE))
         return [(layer, begin, begin + seconds) for layer, (_, _, _, begin, seconds) in enumerate(self._ready.popleft())]
-
-
-def _open_dims(file: str, shapes: Shapes) -> dict[str, int]:
-    """The sizes of the model's open dims, by their names. Raises ValueError for a shape that is not the model's."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
-    found = dict[str, int]()
-    for x in ort.InferenceSession(file, options, providers=[PROVIDER]).get_inputs():
-        shape = shapes.get(x.name, x.shape)
-        is_open = [not isinstance(dim, int) for dim in x.shape]
-        if len(shape) != len(x.shape) or any(not o and size != dim for o, dim, size in zip(is_open, x.shape, shape, strict=True)):
-            raise ValueError(f"input {x.name!r} is {_dims(x.shape)} in the file, and {_dims(shape)} in the case")
-        found |= {dim: size for dim, size in zip(x.shape, shape, strict=True) if isinstance(dim, str) and isinstance(size, int)}
-    return found
 
 
 def _dims(shape: Sequence[object]) -> str:

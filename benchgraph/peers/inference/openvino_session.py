@@ -38,21 +38,33 @@ class Runtime:
     def version(self) -> str:
         return f"{ov.get_version()} ({DEVICE})"
 
-    def load(self, file: str, math: str, dtype: str, shapes: Shapes) -> Model:
+    def open(self, file: str) -> File:
+        return File(self._core, file, self.threads)
+
+
+class File:
+    """A file that OpenVINO can read. inputs, outputs: the names of each port, in order."""
+
+    def __init__(self, core: Any, file: str, threads: int) -> None:
+        self._core, self._threads, self._model = core, threads, core.read_model(file)
+        self.inputs, self.outputs = ([sorted(port.get_names()) for port in ports] for ports in (self._model.inputs, self._model.outputs))
+
+    def load(self, math: str, dtype: str, shapes: Shapes) -> Model:
         """math: what f32 may be rounded to, in oneDNN's terms. dtype: of the model's floats. Raises ValueError for what it lacks."""
         able = self._core.get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
         precision = dtype if math in ("strict", "tf32") else next((p for p in ("bf16", "f16") if math in (p, "any")), dtype)
         if math != "any" and CAPABILITY.get(precision, "FP32") not in able:
             raise ValueError(f"OpenVINO has no arithmetic in {precision} on this processor")
-        return Model(self._core, file, self.threads, precision, shapes)
+        model = self._model.clone()
+        model.reshape({name: list(shape) for name, shape in shapes.items()})
+        return Model(self._core, model, self._threads, precision)
 
 
 class Model:
     """A compiled model. inputs, outputs: dtypes by name. seconds: that its compilation took."""
 
-    def __init__(self, core: Any, file: str, threads: int, precision: str, shapes: Shapes) -> None:
-        self._core, self._model = core, core.read_model(file)
-        self._model.reshape({name: list(shape) for name, shape in shapes.items()})
+    def __init__(self, core: Any, model: Any, threads: int, precision: str) -> None:
+        self._core, self._model = core, model
         self._config = {
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,

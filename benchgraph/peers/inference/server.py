@@ -1,7 +1,8 @@
 """A runtime's process, started by client.py, perhaps by another interpreter: standard library, numpy, one file of ours, and the session.
 
-A session file has a class Runtime(threads, variant) with `version` and `load`, which makes a Model; that has `bind` and `profiled`. Arrays
-have the dtypes of the runtime's ports; elements of bfloat16, which numpy lacks, are the bits in uint16.
+A session has a class Runtime(threads, variant) with `version` and `open`, which makes a File with `inputs`, `outputs` and `load`; that
+makes a Model with `bind` and `profiled`. Arrays have the dtypes of the runtime's ports; elements of bfloat16, which numpy lacks, are the
+bits in uint16.
 """
 
 from __future__ import annotations
@@ -48,10 +49,15 @@ class Session:
         self._objects, self._numbers = dict[int, Any](), count(1)
         self._window: mmap.mmap | bytearray = bytearray()
 
-    def load(self, file: str, math: str, dtype: str, shapes: Ports) -> tuple[Any, ...]:
-        """Returns: number, seconds, whether it came from a cache, dtypes of inputs and of outputs by name, settings, implementations."""
-        m = self._runtime.load(file, math, dtype, shapes)
-        return self._keep(m), m.seconds, m.is_warm, dict(m.inputs), dict(m.outputs), list(m.settings), list(m.implementations)
+    def open(self, file: str) -> tuple[int, list[list[str]], list[list[str]]]:
+        """Read a file. Returns: number, the names of each input and of each output, in order."""
+        opened = self._runtime.open(file)
+        return self._keep(opened), list(opened.inputs), list(opened.outputs)
+
+    def load(self, file: int, math: str, dtype: str, shapes: Ports) -> tuple[Any, ...]:
+        """Returns: number, seconds, whether it came from a cache, settings, implementations."""
+        m = self._objects[file].load(math, dtype, shapes)
+        return self._keep(m), m.seconds, m.is_warm, list(m.settings), list(m.implementations)
 
     def window(self, nbytes: int) -> None:
         """Map the shared memory; its descriptor follows on the pipe."""
@@ -162,7 +168,8 @@ def _answer(session: Session, forget: Iterable[int], name: str, arguments: tuple
     except MemoryError:
         return "refusal", "out_of_memory", f"no memory to {name} the model", ""
     except Exception as bad:  # what runtimes raise has no class in common
-        return "refusal", "unimplemented" if name == "load" or isinstance(bad, ValueError) else "runtime_error", _line(bad), ""
+        is_refused = name in ("open", "load") or isinstance(bad, ValueError)
+        return "refusal", "unimplemented" if is_refused else "runtime_error", _line(bad), ""
 
 
 def _line(bad: Exception) -> str:

@@ -39,23 +39,37 @@ class Runtime:
     def version(self) -> str:
         return f"{torch.__version__} ({'inductor' if self._is_inductor else 'eager'})"
 
-    def load(self, file: str, math: str, dtype: str, shapes: Shapes) -> Model:
+    def open(self, file: str) -> File:
+        return File(file, self.threads, self._is_inductor)
+
+
+class File:
+    """A file of torch.export. inputs, outputs: the names of each port, in order."""
+
+    def __init__(self, file: str, threads: int, is_inductor: bool) -> None:
+        self._threads, self._is_inductor, self._program = threads, is_inductor, torch.export.load(file)
+        self._values = {node.name: node.meta["val"] for node in self._program.graph.nodes if "val" in node.meta}
+        signature = self._program.graph_signature
+        self.inputs, self.outputs = (
+            [[name] for name in names if name in self._values] for names in (signature.user_inputs, signature.user_outputs)
+        )
+
+    def load(self, math: str, dtype: str, shapes: Shapes) -> Model:
         """math: what f32 may be rounded to, in oneDNN's terms. dtype: of the model's floats. Raises ValueError for what it lacks."""
         if math == "f16" and dtype == "f32":
             raise ValueError("PyTorch rounds products of f32 to bf16 or tf32, not to f16")
         torch.set_float32_matmul_precision("medium" if math in ROUNDED else "highest")
         torch.backends.mkldnn.conv.fp32_precision = "bf16" if math in ROUNDED else "ieee"
-        return Model(file, self.threads, math, self._is_inductor, shapes)
+        return Model(self._program, self._values, self._threads, math, self._is_inductor, shapes)
 
 
 class Model:
-    """An exported program. inputs, outputs: dtypes by name. seconds: that loading took, and compiling where inductor does."""
+    """An exported program. inputs, outputs: dtypes by name. seconds: until it had run once, which is when inductor compiles."""
 
-    def __init__(self, file: str, threads: int, math: str, is_inductor: bool, shapes: Shapes) -> None:
+    def __init__(self, program: Any, values: Mapping[str, Any], threads: int, math: str, is_inductor: bool, shapes: Shapes) -> None:
+        """values: by the names of its nodes."""
         started = time.perf_counter()
-        self._program = torch.export.load(file)
-        signature = self._program.graph_signature
-        values = {node.name: node.meta["val"] for node in self._program.graph.nodes if "val" in node.meta}
+        self._program, signature = program, program.graph_signature
         self._names, self._outputs = list(signature.user_inputs), list(signature.user_outputs)
         tensors = {name: values[name] for name in self._names if name in values}
         self.inputs = {name: _dtype(name, value) for name, value in tensors.items()}
