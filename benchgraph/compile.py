@@ -35,6 +35,7 @@ from benchgraph.runtime.code import all_kept
 from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
 from benchgraph.runtime.executable_cache import CacheEntry
 from benchgraph.runtime.jit import prepared_linker
+from benchgraph.runtime.profiled import ProfiledExecutable
 from benchgraph.runtime.serialise import from_bytes, to_bytes
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Func, Tensor
@@ -143,15 +144,29 @@ def compile_anew(partition: Partition, target: Target, open_outputs: Collection[
     return Executable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
 
 
+def compile_profiled(partition: Partition, target: Target) -> ProfiledExecutable:
+    """Through all passes, into code that reads the clock between the statements of main. No cache of executables has it."""
+    begin = time.perf_counter()
+    with prepared_linker(target) as link:
+        made = translate(partition, target, (), is_profiled=True)
+        code = link(made.units)
+    return ProfiledExecutable(code, made.module, made.signature, compile_s=time.perf_counter() - begin, layouts=made.layouts)
+
+
 def stages() -> frozenset[str]:
     """What an observer of a compilation may hear of: the passes of both pipelines, and the texts between them."""
     return frozenset((*TEXTS, *(p.name for p in _ALL)))
 
 
 def translate(
-    partition: Partition, target: Target, open_outputs: Collection[int], observe: Observer = lambda *_: None
+    partition: Partition,
+    target: Target,
+    open_outputs: Collection[int],
+    observe: Observer = lambda *_: None,
+    *,
+    is_profiled: bool = False,
 ) -> UnlinkedExecutable:
-    """Through all passes to machine code, which any process on this machine can link."""
+    """Through all passes to machine code, which any process on this machine can link. is_profiled: as for `emit`."""
     observe(PARTITION, lambda: print_graph(partition.graph), 0.0)
     g = from_partition(partition, open_outputs)
     observe(GIR, lambda: print_gir(g), 0.0)
@@ -168,7 +183,7 @@ def translate(
             yield done[-1]
 
     def texts() -> Iterator[str]:
-        for text in emit(functions(), target):
+        for text in emit(functions(), target, is_profiled=is_profiled):
             observe(LLVM, partial(str, text), 0.0)
             yield text
 

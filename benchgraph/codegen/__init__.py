@@ -3,6 +3,7 @@
 ir/                     LLVM IR as text
 intrinsics.py           constants, vectors, shuffles, intrinsics by name; target machines of ISA levels
 emit.py                 functions, statements, parallel loops
+clock_readings.py       when each statement of a function runs, for profiles
 function_builder.py     one LLVM function: its variables, memory, loads and stores
 expressions.py          expressions
 loop_invariants.py      loads and values that are computed before a loop

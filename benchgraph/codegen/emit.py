@@ -17,10 +17,12 @@ not overlap, except for the function's in-place pairs. Loops need no llvm.loop m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from benchgraph.codegen import ir
+from benchgraph.codegen import clock_readings, ir
 from benchgraph.codegen.building_blocks import INTO_L2, prefetch
 from benchgraph.codegen.calls import kernels, packings, products
+from benchgraph.codegen.clock_readings import ClockReadings
 from benchgraph.codegen.expressions import access, evaluate
 from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, memories
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare
@@ -31,17 +33,20 @@ from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Prefetch, Scope, Seq, Stmt, Store
-from benchgraph.tir.visit import exprs, loads_of, tensor_names, variables, walk, written
+from benchgraph.tir.visit import exprs, loads_of, statements, tensor_names, variables, walk, written
 
 PARALLEL = "benchgraph_parallel"
 
 
-def emit(functions: Iterable[Func], target: Target) -> Iterator[str]:
+def emit(functions: Iterable[Func], target: Target, *, is_profiled: bool = False) -> Iterator[str]:
     """LLVM modules as text, each as soon as it is complete: for each function its kernels, its packing code, if any, then the function.
     Functions share kernels and packing code.
 
+    is_profiled: functions read the clock between the statements of their bodies, except init (clock_readings.py).
     Raises Unimplemented for a dtype without code generation.
     """
+    if is_profiled:
+        yield clock_readings.RUNTIME
     defined = dict[str, ir.Function]()
     for func in functions:
         brgemms = products(func, target)
@@ -54,19 +59,33 @@ def emit(functions: Iterable[Func], target: Target) -> Iterator[str]:
         if packing.functions:
             defined |= packing.functions
             yield str(packing)
-        yield str(_module(func, target, calls))
+        yield str(_module(func, target, calls, ClockReadings.of(func) if is_profiled and not func.runs_once else None))
 
 
-def _module(func: Func, target: Target, calls: Calls) -> ir.Module:
+def _module(func: Func, target: Target, calls: Calls, readings: ClockReadings | None) -> ir.Module:
     module = ir.Module(func.name)
     function = ir.Function(module, ir.FunctionType(VOID, [PTR]), func.name)
     function.attributes.update(_attributes(func))
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     f = FunctionBuilder(builder, func, target, memories(module, func), function.args[0], calls, is_task=False)
     f.load_bases(I64(0), func.body)
-    _statement(f, func.body)
+    if readings is None:
+        _statement(f, func.body)
+    else:
+        _timed(f, readings)
     f.return_void()
     return module
+
+
+def _timed(f: FunctionBuilder, readings: ClockReadings) -> None:
+    """The body, with readings of the clock before and behind each of its statements."""
+    readings.read(f.builder, f.argv, clock_readings.BEGIN)
+    for s in statements(f.func.body):
+        f.readings = readings
+        _statement(f, s)
+        if not isinstance(s, Alloc):
+            readings.read(f.builder, f.argv, clock_readings.END)
+            readings = replace(readings, statement=readings.statement + 1)
 
 
 def _attributes(func: Func) -> tuple[str, ...]:
@@ -217,6 +236,7 @@ def _task(f: FunctionBuilder, s: For, context: ir.LiteralStructType, captured: l
     task = FunctionBuilder(builder, f.func, f.target, f.memories, values[0], f.calls, is_task=True, ranges=f.ranges)
     for key, value in zip(captured, values[1:], strict=True):
         (task.variables if key in f.variables else task.registers)[key] = value
+    begun = None if f.readings is None else f.readings.begin_task(builder)
     task.load_bases(thread, s.body)
     shapes = next((call.shapes for inner in walk(s.body) for call in f.calls.get(id(inner), ()) if call.shapes is not None), None)
     if shapes is not None:
@@ -224,6 +244,8 @@ def _task(f: FunctionBuilder, s: For, context: ir.LiteralStructType, captured: l
     _loop(task, s, begin, end, is_entered=None)
     if shapes is not None:
         release(builder)
+    if f.readings is not None and begun is not None:
+        f.readings.finish_task(builder, values[0], thread, begun)
     task.return_void()
     return function
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from benchgraph.codegen import ir
+from benchgraph.codegen.clock_readings import ClockReadings
 from benchgraph.codegen.convert import from_memory, memory_type, to_memory
 from benchgraph.codegen.intrinsics import (
     I1,
@@ -94,6 +95,7 @@ class FunctionBuilder:
     argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. ranges: of
     their values. registers: allocas by name. bases: pointers by parameter or arena name. memories: by parameter, arena or register name.
     is_task: inside a parallel or outlined loop, where such loops run serially. has_non_temporal_stores: a fence is needed at the end.
+    readings: of the clock, in code that is profiled.
     """
 
     builder: ir.IRBuilder
@@ -108,6 +110,7 @@ class FunctionBuilder:
     registers: dict[str, ir.Value] = field(default_factory=dict)
     bases: dict[str, ir.Value] = field(default_factory=dict)
     has_non_temporal_stores: bool = False
+    readings: ClockReadings | None = None
 
     def load_bases(self, thread: ir.Value, body: Stmt) -> None:
         """Load the pointers of argv that this body may use, at the start of the function. Those of the arenas are always loaded: LLVM

@@ -10,6 +10,7 @@ verify.py               what every graph satisfies
 Analyses:
 
 views.py                layout ops, the index into a buffer that a chain of views is, and strides along loops
+origins.py              which op of the partition each op comes from
 closure.py              everything that is reached along a relation
 domain.py               the iteration space that ops can share
 nest_graph.py           fused ops as a graph: borders, order, merging pairs

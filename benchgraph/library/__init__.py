@@ -11,6 +11,7 @@ verbose.py             the log of compilations and executions
 dump.py                graphs and partitions as JSON files
 protocol.py            the interface between the harness and a library
 remote.py              a library in a process of its own: requests, shared memory, errors when it ends
+profile.py             partitions whose executions tell the times of their layers
 own_library.py         this package's compiler behind the protocol
 compile_jobs.py        compiles several partitions in parallel
 compile_worker.py      a worker process of compile_jobs.py

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchgraph.compile import FORMER_STAGES, FORMER_SWITCHES, SWITCHES, compile_partition, stages
 from benchgraph.core.config import config
 from benchgraph.core.implementation import Implementation
+from benchgraph.core.layers import Profiled
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.library import verbose
@@ -64,6 +65,13 @@ class Benchgraph:
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         """One native call, which the verbose log does not contain."""
         return chain([step.call if isinstance(step, verbose.Logged) else step for step in steps])
+
+    def profiled(
+        self, partitions: Sequence[Partition], inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]
+    ) -> Profiled | None:
+        from benchgraph.library.profile import profiled  # compiles anew, which only profiles do
+
+        return profiled(partitions, inputs, outputs)
 
 
 def _tensor(t: LogicalTensor, engine: Engine, array: Array) -> Tensor:

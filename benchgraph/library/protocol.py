@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchgraph.core.implementation import Implementation
+from benchgraph.core.layers import Profiled
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.model import Model
 from benchgraph.partition.ir import Partition, Policy
@@ -78,6 +79,17 @@ class Library(Protocol):
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         """Several bound partitions as one native call, without the interpreter between them."""
+
+    def profiled(
+        self,
+        partitions: Sequence[Partition],
+        inputs: Sequence[Sequence[NDArray[np.generic]]],
+        outputs: Sequence[Sequence[NDArray[np.generic]]],
+    ) -> Profiled | None:
+        """The same partitions once more, such that executing them tells the time of each layer; None if the library cannot.
+
+        inputs, outputs: of each partition, as for `bind`.
+        """
 
 
 @runtime_checkable

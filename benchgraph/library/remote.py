@@ -32,6 +32,7 @@ from benchgraph.core.errors import (
     OutOfMemory,
     Unimplemented,
 )
+from benchgraph.core.layers import Profiled
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.library.protocol import Bound, Compiled
 from benchgraph.partition.ir import Partition
@@ -173,6 +174,12 @@ class RemoteLibrary:
         self, partition: Partition, compiled: Compiled, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> Callable[[], None] | None:
         """None: a Python program here cannot call the library, which is in another process, on its own arrays."""
+        return None
+
+    def profiled(
+        self, partitions: Sequence[Partition], inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]
+    ) -> Profiled | None:
+        """None: the library tells the time of no layer."""
         return None
 
 

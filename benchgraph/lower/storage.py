@@ -61,6 +61,14 @@ def layout_block(g: Graph, values: Iterable[int]) -> int:
     return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
 
+def stored_value(t: Tensor) -> int | None:
+    """The value whose elements a tensor of `Storage` holds; None for scratch memory, and for tensors of passes."""
+    return int(t.name[1:]) if t.name[:1] in _NAMES and t.name[1:].isdecimal() else None
+
+
+_PARAMETER, _TEMPORARY = _NAMES = "v", "t"  # what tensors of values are called, before the value's id
+
+
 class Storage:
     """The tensor of every value with a buffer, made on first use; and loads and stores of its elements.
 
@@ -79,7 +87,7 @@ class Storage:
         """Make this value a parameter of the function."""
         if id not in self._params:
             v = self.g.value(id)
-            self._params[id] = tensor(f"v{id}", v.dtype, v.layout.physical(v.shape), Scope.param, v.strides)
+            self._params[id] = tensor(f"{_PARAMETER}{id}", v.dtype, v.layout.physical(v.shape), Scope.param, v.strides)
         return self._params[id]
 
     def tensor(self, root: int) -> Tensor:
@@ -87,7 +95,7 @@ class Storage:
             return self._params[root]
         if root not in self.temporaries:
             v = self.g.value(root)
-            self.temporaries[root] = tensor(f"t{root}", v.dtype, v.layout.physical(v.shape))
+            self.temporaries[root] = tensor(f"{_TEMPORARY}{root}", v.dtype, v.layout.physical(v.shape))
         return self.temporaries[root]
 
     def scratch(self, like: Value, dtype: DType) -> Tensor:

@@ -9,6 +9,7 @@ memory.py               aligned buffers, allocators
 checks.py               whether buffers match the tensors of an executable
 constants.py            constants that init computes, and the cache of them
 executable.py           Executable, Bound, Chain
+profiled.py             those of code that reads the clock between statements
 user_pool.py            parallel regions on a user's thread pool
 disk_cache.py           files that outlive the process
 source_digest.py        a digest of the compiler's source files

@@ -118,7 +118,11 @@ class Executable:
         check_no_overlap(ins, outs, self.inplace)
         if scratchpad is not None:
             check_scratchpad(scratchpad, self.scratchpad_bytes, [*ins, *outs])
-        return Bound(self, tuple(inputs), tuple(outputs), allocator, scratchpad, generations or (0,) * len(inputs))
+        return self._bound(self, tuple(inputs), tuple(outputs), allocator, scratchpad, generations or (0,) * len(inputs))
+
+    @property
+    def _bound(self) -> type[Bound]:
+        return Bound
 
     def constants(self, inputs: Sequence[Array], allocator: Allocator | None, generations: Sequence[int]) -> Constants:
         """The constants for these inputs and generations, possibly not computed yet."""

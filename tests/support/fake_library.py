@@ -13,6 +13,7 @@ import numpy as np
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.implementation import Implementation
+from benchgraph.core.layers import Profiled
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
@@ -129,6 +130,11 @@ class FakeLibrary:
 
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         return Chain(self, tuple(steps))
+
+    def profiled(
+        self, partitions: Sequence[Partition], inputs: Sequence[Sequence[np.ndarray]], outputs: Sequence[Sequence[np.ndarray]]
+    ) -> Profiled | None:
+        return None
 
 
 @dataclass
