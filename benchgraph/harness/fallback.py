@@ -18,6 +18,7 @@ from benchgraph import fallback
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import within
 from benchgraph.core.implementation import Implementation
+from benchgraph.core.layers import Profiled
 from benchgraph.core.tensor import TensorType
 from benchgraph.fallback.function import Function
 from benchgraph.graph.ir import Graph, Op
@@ -90,6 +91,12 @@ class WithFallback:
             for part in ([NumpyChain(step) for step in group] if is_numpy else [self.own.sequence(list(group))])  # type: ignore[arg-type]
         ]
         return parts[0] if len(parts) == 1 else MixedChain(steps, parts)
+
+    def profiled(
+        self, partitions: Sequence[Partition], inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]
+    ) -> Profiled | None:
+        """None: the library does not see the Wildcards."""
+        return None
 
 
 def _as_step(partition: Partition, texts: dict[int, Op]) -> Partition:
