@@ -19,6 +19,7 @@ from typing import Any
 from benchgraph.core.child_process import Child, ChildLost, Program
 from benchgraph.core.config import Config, config, environment
 from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.isa import ISAS
 from benchgraph.core.remarks import collected
 from benchgraph.core.version import __version__
 from benchgraph.fleet.content import ADDED, Store
@@ -29,7 +30,7 @@ from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.harness.isolate import MEMORY_SHARE, WorkerPool
 from benchgraph.harness.machine import describe
 from benchgraph.harness.worker import Setup
-from benchgraph.machine.target import host
+from benchgraph.machine.target import host, missing
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
@@ -47,7 +48,8 @@ WRITES = ("save_failures", "dump_dir")  # options that name folders which cases 
 def greet() -> dict[str, Any]:
     """What this worker is (WorkerFacts), as plain values, so that clients of other versions can read it."""
     machine = describe(Globals(), Bench())
-    return asdict(WorkerFacts(PROTOCOL, __version__, source(), host_id(), machine.host, free_memory(Bench()), machine))
+    isas = tuple(isa.name for isa in ISAS.values() if not missing(isa))
+    return asdict(WorkerFacts(PROTOCOL, __version__, source(), host_id(), machine.host, free_memory(Bench()), isas, machine))
 
 
 def host_id() -> str:
@@ -180,6 +182,7 @@ class _Lanes:
 
 LANES = _Lanes()
 STORE = Store()
+STORE.drop_old()
 
 
 # ---- a survey --------------------------------------------------------------------------------------------------------

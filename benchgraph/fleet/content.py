@@ -40,9 +40,16 @@ class Contents:
         named += [name for option in ADDED if (name := getattr(problem.globals, option))]
         return tuple(sent for name in named if (sent := self._sent(name)).contents)
 
-    def bytes_of(self, digest: str) -> bytes:
-        """Raises OSError if the file has gone."""
-        return self._places[digest].read_bytes()
+    def bytes_of(self, digest: str) -> bytes | None:
+        """The content; None if the file has gone, or has changed since."""
+        try:
+            content = self._places[digest].read_bytes()
+        except OSError:
+            return None
+        return content if hashlib.sha256(content).hexdigest() == digest else None
+
+    def name_of(self, digest: str) -> str:
+        return str(self._places[digest])
 
     def _sent(self, name: str) -> SentFile:
         path = real(Path(name))

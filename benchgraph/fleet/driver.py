@@ -27,7 +27,7 @@ from benchgraph.fleet.roster import Roster
 from benchgraph.harness.worker import Setup
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import FinishedCase
+from benchgraph.results.result import CaseResult, FinishedCase, Result, Status
 
 TICK_S = 0.5  # how long the loop waits for events
 ABSENCE_S = 600.0  # how long a run waits while there is no scheduler, or no worker that it may use
@@ -138,6 +138,9 @@ class Driver:
         for text in reply.remarks:
             remark(text)
         self._note_missing(host.id, reply.missing)
+        if gone := [digest for digest in reply.missing if self.contents.bytes_of(digest) is None]:
+            yield RanCase(self._without_file(self.book.finish(ticket).problem, gone))
+            return
         if reply.done is None:
             self.book.again(ticket)
             return
@@ -147,6 +150,11 @@ class Driver:
             return
         write_there(self.book.finish(ticket).problem, reply.wrote)
         yield RanCase(reply.done, host, reply.interval, placed.terms.is_alone)
+
+    def _without_file(self, problem: Problem, gone: Sequence[str]) -> FinishedCase:
+        """The result of a case whose file has gone, or changed, before its host had it."""
+        reason = f"{self.contents.name_of(gone[0])} has gone or changed while the run lasts; run the case again"
+        return FinishedCase(CaseResult(problem.index, problem.repro, 0.0, Result(Status.FAILED, reason)))
 
     def _lose_worker(self, address: str, how: str) -> Iterator[RanCase]:
         """What runs on a worker is lost."""
@@ -189,7 +197,8 @@ class Driver:
             return {}
         new = {digest for sent in files for _, digest in sent.contents} - self._owned[host]
         self._owned[host] |= new
-        return {digest: self.contents.bytes_of(digest) for digest in new}
+        found = {digest: self.contents.bytes_of(digest) for digest in new}
+        return {digest: content for digest, content in found.items() if content is not None}
 
     def _note_missing(self, host: str, digests: Sequence[str]) -> None:
         if digests:

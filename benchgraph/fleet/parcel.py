@@ -26,7 +26,7 @@ class WorkerFacts:
     """What a worker advertises. protocol, version, source: of its benchgraph (results/json_report.source).
 
     host: of the running kernel, equal for all workers, users and containers on a machine; name: the machine's. memory: bytes that cases may
-    use. machine: without peaks.
+    use. isas: the instruction set levels that its CPU has. machine: without peaks.
     """
 
     protocol: int
@@ -35,12 +35,13 @@ class WorkerFacts:
     host: str
     name: str
     memory: int
+    isas: tuple[str, ...]
     machine: Machine
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> WorkerFacts:
         """From the answer to greet(), of a worker of this version."""
-        return cls(**{**given, "machine": Machine(**given["machine"])})
+        return cls(**{**given, "isas": tuple(given["isas"]), "machine": Machine(**given["machine"])})
 
 
 @dataclass(frozen=True)

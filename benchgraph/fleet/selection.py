@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from benchgraph.core.errors import InvalidArguments
-from benchgraph.core.isa import ISAS
 from benchgraph.core.printable import listed
 from benchgraph.core.version import __version__
 from benchgraph.fleet.parcel import PROTOCOL, WorkerFacts
@@ -14,13 +13,8 @@ from benchgraph.results.json_report import source
 Condition = tuple[str, str]
 
 
-def _includes(isa: str, value: str) -> bool:
-    """Whether a level has all features of another."""
-    return set(ISAS[value].needs) <= set(ISAS[isa].needs)
-
-
 MATCHES: dict[str, Callable[[WorkerFacts, str], bool]] = {
-    "isa": lambda facts, value: _includes(facts.machine.isa, value),
+    "isa": lambda facts, value: value in facts.isas,
     "cpu": lambda facts, value: value.casefold() in facts.machine.cpu.casefold(),
     "cores": lambda facts, value: facts.machine.cores >= int(value),
     "memory": lambda facts, value: facts.memory >= int(value) << 30,

@@ -55,7 +55,7 @@ def greet() -> dict[str, Any]:
 
     name = str(get_worker().name)
     machine = Machine("simulated", 1, "portable", {}, 1, host=name)
-    return asdict(WorkerFacts(PROTOCOL, __version__, source(), name, name, 1 << 40, machine))
+    return asdict(WorkerFacts(PROTOCOL, __version__, source(), name, name, 1 << 40, (), machine))
 
 
 def survey(request: SurveyRequest) -> SurveyReply:

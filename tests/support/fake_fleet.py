@@ -23,13 +23,14 @@ from tests.support.misbehaving_library import BENCH
 
 TICK_S = 0.1
 GIB = 1 << 30
+ISAS_HERE = ("avx512_core_bf16", "avx512_core_vnni", "avx512_core", "avx2", "portable")
 
 
 def facts(host: str, cores: int = 4, memory: int = 8 * GIB, **machine: Any) -> WorkerFacts:
     made = Machine(
         **{"cpu": "AMD EPYC 9354", "cores": cores, "isa": "avx512_core_bf16", "versions": {"numpy": "2.1.3"}, "host": host, **machine}
     )
-    return WorkerFacts(PROTOCOL, __version__, source(), f"boot-{host}", host, memory, made)
+    return WorkerFacts(PROTOCOL, __version__, source(), f"boot-{host}", host, memory, ISAS_HERE, made)
 
 
 def answer(given: WorkerFacts) -> dict[str, Any]:
