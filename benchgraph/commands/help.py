@@ -167,7 +167,7 @@ COMMANDS: dict[str, Command] = {
         "the commit that made a case slower or wrong",
         "GOOD BAD --case FILE [OPTIONS]",
         (
-            ("--repository DIR", "of the commits (default: benchgraph's)"),
+            ("--repository DIR", "of the commits (default: the checkout of benchgraph that this folder is in)"),
             ("--build COMMAND", "makes the library of another project, in a worktree of each commit; if it fails, the commit is skipped"),
             ("--library LIBRARY:PATH", "what COMMAND makes, as onednn:build/src/libdnnl.so"),
             _THRESHOLD,

@@ -4,7 +4,8 @@
     --matmul --dt=f32,bf16 2x3:3x4                             two problems: a driver of problem descriptors needs no --case
     --graph --case=a.json --mode=P                             one problem, in mode P: a global option may follow the case
 
-Options are --name=value or --name value; an empty value restores the default, also as one of several alternatives. All words are
+Options are --name=value or --name value; an empty value restores the default (but on the command line, where
+Knob.needs_value forbids it), also as one of several alternatives. All words are
 parsed before the first case runs, so a misspelt option in the last line of a batch file is reported at once. No option is ignored
 silently:
 
@@ -351,6 +352,9 @@ def _product(knobs: type, state: State, loops: tuple[str, ...] = ()) -> list[Any
 def _values(knob: Knob, value: str, option: Word) -> tuple[Any, ...]:
     """The alternatives that a value lists. Raises UsageError."""
     if not value:
+        if knob.needs_value and not option.where:
+            fix = f"give {knob.value}, or leave the option out"
+            raise UsageError("a value is missing, as of a variable that is not set", where=_where(option), fix=fix)
         return (knob.default,)
     try:
         return tuple(knob.parse(part) if part else knob.default for part in (value.split(",") if knob.product else [value]))

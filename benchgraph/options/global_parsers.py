@@ -7,7 +7,7 @@ import re
 from benchgraph.core.config import config
 from benchgraph.core.errors import did_you_mean
 from benchgraph.core.isa import ISAS
-from benchgraph.options.library_name import labels
+from benchgraph.options.library_name import labels, names
 
 
 def policies(word: str) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def policies(word: str) -> tuple[str, ...]:
 
 def libraries(word: str) -> tuple[str, ...]:
     """[LABEL=]KIND[:PLACE] (library_name.py); several joined by commas."""
-    words = tuple(word.split(","))
+    words = names(word)
     if double := next((w for w in words if words.count(w) > 1), ""):
         raise ValueError(f"{double} is named twice; to compare it with itself give it labels, as in a={double},b={double}")
     named = list(labels(words).values())

@@ -37,8 +37,9 @@ class Knob:
     value: the grammar, for --help; group: the section there. product: a comma list runs the case once per alternative; an empty alternative
     is the default. merge: combines the value with that of a repeated option. flag: the value may be omitted, and is then true. bare: the
     value may stand without its option, as problem descriptors do, and does so in the repro line. repro: whether the repro line includes it.
-    config: the field of core.config.Config that it sets while a case runs. fixed_by: modes that determine the value themselves. lacks: why
-    only the default is supported; a case with another value is skipped.
+    needs_value: an empty value is an error on the command line, where it stands for a variable that is not set; a batch file, which has no
+    variables, restores the default by it. config: the field of core.config.Config that it sets while a case runs. fixed_by: modes that
+    determine the value themselves. lacks: why only the default is supported; a case with another value is skipped.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Knob:
     flag: bool = False
     bare: bool = False
     repro: bool = True
+    needs_value: bool = False
     config: str = ""
     fixed_by: tuple[Mode, ...] = ()
     lacks: str = ""
@@ -98,8 +100,8 @@ _run = partial(knob, group="What is done")
 _measure = partial(knob, group="How long it is measured")
 _choose = partial(knob, group="Which cases run", repro=False)
 _say = partial(knob, group="What is said", repro=False)
-_machine = partial(knob, group="On what")
-_fleet = partial(knob, group="On what", repro=False)
+_machine = partial(knob, group="On what", needs_value=True)
+_fleet = partial(_machine, repro=False)
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,8 @@ class Globals:
         global_parsers.libraries,
         "[LABEL=]NAME[:PLACE][,...]",
         "the library under test: benchgraph (default), or another checkout or commit of it, PLACE; or onednn, or its primitives, "
-        "onednn:primitives: PLACE is its file, else BENCHGRAPH_ONEDNN, an installed wheel, the system's; or, for models, onnxruntime, "
-        "openvino, torch (eager) or inductor: PLACE is a Python environment, else this one. "
+        "onednn:primitives: PLACE is its file (a comma in it is \\,), else BENCHGRAPH_ONEDNN, an installed wheel, the system's; or, for models, "
+        "onnxruntime, openvino, torch (eager) or inductor: PLACE is a Python environment, else this one. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them interleaved",
     )
     threads: int = _machine(0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads")
@@ -280,6 +282,7 @@ class Globals:
         "[URL]",
         "append the run to a history: a SQLite file, or postgresql://USER@HOST/DATABASE; without a value BENCHGRAPH_HISTORY",
         flag=True,
+        needs_value=True,
     )
     commit: str = _say("", str, "REF", "what the run measures, for its history; default: the checkout of benchgraph")
     summary: str = _say(

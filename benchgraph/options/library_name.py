@@ -1,10 +1,11 @@
-"""Names of libraries under test: [LABEL=]KIND[:PLACE].
+r"""Names of libraries under test: [LABEL=]KIND[:PLACE].
 
 onednn                     the first oneDNN that is found
 onednn:/opt/libdnnl.so.3   that file
 benchgraph:HEAD~1          another commit of benchgraph; benchgraph alone is this one
 onnxruntime                a runtime of whole models; onnxruntime:/opt/venv is that of another Python environment
 new=onednn:/opt/new        the same sort of library, which results call new
+onednn:/opt/a\,b           a comma in a path
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import takewhile
 from benchgraph.core.errors import did_you_mean
 
 _LABEL = re.compile(r"[\w.@+-]+")
+_COMMA = re.compile(r"(?<!\\),")  # between names; one within a path follows a backslash
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class LibraryName:
-    """label: '' unless one is given."""
+    """label: '' unless one is given. place: as the system has it, without the backslashes of commas."""
 
     kind: str
     place: str = ""
@@ -71,7 +73,7 @@ class LibraryName:
         place = word.removeprefix(kind).removeprefix(":")
         if not place and word != kind:
             raise ValueError(f"give {KINDS[kind].place} after {kind}:")
-        return cls(kind, place, label)
+        return cls(kind, place.replace("\\,", ","), label)
 
     @classmethod
     def of_version(cls, word: str) -> LibraryName:
@@ -82,10 +84,22 @@ class LibraryName:
             return cls.read(word)
         if not place:
             raise ValueError("give a library, or a commit or checkout of benchgraph")
-        return cls("benchgraph", place, label)
+        return cls("benchgraph", place.replace("\\,", ","), label)
 
     def __str__(self) -> str:
-        return (f"{self.label}=" if self.label else "") + self.kind + (f":{self.place}" if self.place else "")
+        place = self.place.replace(",", "\\,")
+        return (f"{self.label}=" if self.label else "") + self.kind + (f":{place}" if place else "")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names of several libraries, which commas join. Raises ValueError for an unknown one, whose text is the remedy."""
+    found = tuple(_COMMA.split(text))
+    for number, word in enumerate(found):
+        try:
+            LibraryName.read(word)
+        except ValueError as bad:
+            raise ValueError(f"{bad}; a comma within a path is written \\," if number and "/" in text else str(bad)) from bad
+    return found
 
 
 def labels(words: Sequence[str]) -> dict[str, str]:

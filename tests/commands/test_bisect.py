@@ -158,6 +158,15 @@ def test_a_commit_at_the_threshold_cannot_be_told(history: Callable[..., History
     assert "cannot be told from GOOD" in done.output
 
 
+def test_another_history_than_that_of_this_folder_is_never_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = History(tmp_path / "own", ["fine", "wrong"]).made("a file of another project")
+    for folder, what in ((tmp_path, "this folder is in no git repository"), (made.folder, f"{made.folder} is no repository of benchgraph")):
+        monkeypatch.chdir(folder)
+        done = CliRunner().invoke(main, ["bisect", "HEAD~1", "HEAD", *CASE], prog_name="benchgraph")
+        fix = "name that of the commits: --repository=DIR, with --build and --library if they are not benchgraph's"
+        assert (done.exit_code, done.stderr) == (2, f"benchgraph: bisect: {what}; {fix}\n")
+
+
 def test_commits_of_benchgraph_need_no_build(tmp_path: Path) -> None:
     made = History(tmp_path / "own", ["fine", "fine", "wrong", "wrong"]).made("benchgraph/__init__.py")
     done = bisect(made, *CASE)
@@ -203,7 +212,6 @@ def test_a_good_that_does_not_load_is_refused(history: Callable[..., History]) -
     assert done.stderr.startswith(f"benchgraph: bisect: {made.hash(0)[:10]}: GOOD cannot be used: it is no library; "), done.stderr
 
 
-def test_a_folder_of_no_repository_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("benchgraph.peers.checkout.source.repositories", lambda: [tmp_path])
-    done = CliRunner().invoke(main, ["bisect", "HEAD~1", "HEAD", *CASE])
+def test_a_folder_of_no_repository_is_said(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["bisect", "HEAD~1", "HEAD", f"--repository={tmp_path}", *CASE])
     assert (done.exit_code, f"bisect: {tmp_path}: it is no git repository" in done.stderr) == (2, True), done.output

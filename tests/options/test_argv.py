@@ -160,6 +160,16 @@ def test_an_empty_value_restores_the_default() -> None:
     assert repros("--graph", "--mb=4", "--mode=P", "--mb=", "--mode=", "--case=a.json") == ["--graph --case=a.json"]
 
 
+@pytest.mark.parametrize("option", ["--library", "--isa", "--threads", "--tuning", "--cluster", "--where", "--history"])
+def test_an_empty_value_on_the_command_line_is_an_error_where_it_would_mislead(option: str, tmp_path: Path) -> None:
+    """It is that of a variable that is not set: then another library or machine than the one meant would be tested."""
+    message = rf"^{option}: a value is missing, as of a variable that is not set; give .*, or leave the option out$"
+    with pytest.raises(UsageError, match=message):
+        parse([f"{option}=", "--graph", "--case=a.json"])
+    (tmp_path / "batch").write_text(f"{option}=\n--case=a.json\n")
+    assert repros("--graph", f"--batch={tmp_path / 'batch'}") == ["--graph --case=a.json"]
+
+
 def test_comma_lists_multiply_and_the_driver_varies_fastest() -> None:
     assert repros("--graph", "--mb=1,2", "--threads=1,2", "--case=a.json") == [
         "--threads=1 --graph --mb=1 --case=a.json",

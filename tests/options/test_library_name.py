@@ -29,9 +29,20 @@ def test_a_path_may_contain_an_equals_sign() -> None:
     assert LibraryName.read("v3=onednn:/opt/lib=3") == LibraryName("onednn", "/opt/lib=3", "v3")
 
 
+def test_a_path_may_contain_commas_after_a_backslash() -> None:
+    words = libraries("a=onednn:/opt/1\\,2/lib,benchgraph")
+    assert words == ("a=onednn:/opt/1\\,2/lib", "benchgraph")
+    name = LibraryName.read(words[0])
+    assert name.place == "/opt/1,2/lib"
+    assert str(name) == words[0]
+    assert str(LibraryName.of_version("onednn:/opt/1,2")) == "onednn:/opt/1\\,2"
+
+
 @pytest.mark.parametrize(
     ("word", "remedy"),
     [
+        ("onednn:/opt/1,2/lib", r"choose among benchgraph, onednn, onednn:primitives; a comma within a path is written \\,$"),
+        ("onednn,", "choose among benchgraph, onednn, onednn:primitives$"),
         ("onedn", "did you mean 'onednn'"),
         ("a b=torch", "choose among"),
         ("onednn,onednn", "onednn is named twice; to compare it with itself give it labels, as in a=onednn,b=onednn"),

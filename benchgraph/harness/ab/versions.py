@@ -40,10 +40,10 @@ Version: TypeAlias = Callable[[Commit], Side]  # raises BenchgraphError for a co
 
 
 def repository_of(given: str, good: str, bad: str) -> Path:
-    """The repository of both commits: `given`, or where it is '', that of benchgraph. Raises UsageError."""
-    for folder in [Path(given)] if given else source.repositories():
-        if resolve(good, folder) and resolve(bad, folder):
-            return folder.resolve()
+    """The repository of both commits: `given`, or where it is '', the checkout of benchgraph that this folder is in. Raises UsageError."""
+    folder = Path(given) if given else _checkout_here()
+    if resolve(good, folder) and resolve(bad, folder):
+        return folder.resolve()
     if git(folder, "rev-parse", "--git-dir") is None:
         fix = "run in a checkout, or name one with --repository=DIR"
         what = "it is no git repository" if folder.is_dir() else "there is no such folder"
@@ -52,6 +52,16 @@ def repository_of(given: str, good: str, bad: str) -> Path:
     raise UsageError(
         f"there is no commit {lacking}", where=f"bisect: {folder}", fix="name commits of the repository, or another --repository"
     )
+
+
+def _checkout_here() -> Path:
+    """Another history than that of this folder would answer for commits that are not meant: HEAD~1 is a commit everywhere."""
+    top = git(Path(), "rev-parse", "--show-toplevel")
+    if top is not None and (Path(top) / source.PACKAGE).is_file():
+        return Path(top)
+    what = "this folder is in no git repository" if top is None else f"{top} is no repository of benchgraph"
+    fix = "name that of the commits: --repository=DIR, with --build and --library if they are not benchgraph's"
+    raise UsageError(what, where="bisect", fix=fix)
 
 
 def commits(repository: Path, good: str, bad: str) -> tuple[Commit, list[Commit]]:
