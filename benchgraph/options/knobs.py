@@ -177,8 +177,8 @@ class Globals:
         global_parsers.libraries,
         "[LABEL=]NAME[:PLACE][,...]",
         "the library under test: benchgraph (default), or another checkout or commit of it, PLACE; or onednn, or its primitives, "
-        "onednn:primitives: PLACE is its file (a comma in it is \\,), else BENCHGRAPH_ONEDNN, an installed wheel, the system's; or, for models, "
-        "onnxruntime, openvino, torch (eager) or inductor: PLACE is a Python environment, else this one. "
+        "onednn:primitives: PLACE is its file (a comma in it is \\,), else BENCHGRAPH_ONEDNN, an installed wheel, the system's; or, "
+        "for models, onnxruntime, openvino, torch (eager) or inductor: PLACE is a Python environment, else this one. "
         "Others after it run on the same data: mode C says who is right where they differ, mode P measures them interleaved",
     )
     threads: int = _machine(0, natural, "N[,N...]", "threads; 0 = BENCHGRAPH_THREADS, else one per core", product=True, config="threads")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from benchgraph.core.arrays import Array
@@ -16,15 +18,17 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import GraphBuilder
 from benchgraph.graph.model import Fallen
 
-# of values. The graph's integers are of 32 bits: those of int64 must fit
-DTYPES = {
-    np.dtype(np.float32): DType.f32,
-    np.dtype(np.bool_): DType.boolean,
-    np.dtype(np.int64): DType.s32,
-    np.dtype(np.int32): DType.s32,
-    np.dtype(np.int8): DType.s8,
-    np.dtype(np.uint8): DType.u8,
-}
+DTYPES: Mapping[np.dtype[Any], DType] = {
+    dtype.numpy: dtype
+    for dtype in (DType.f32, DType.f16, DType.bf16, DType.f8_e4m3, DType.f8_e5m2, DType.s32, DType.s8, DType.u8, DType.boolean)
+} | {np.dtype(np.int64): DType.s32, np.dtype(ml_dtypes.int4): DType.s4, np.dtype(ml_dtypes.uint4): DType.u4}
+"""Of the arrays of a model. The graph's integers are of 32 bits: those of int64 must fit. Core's arrays of s4 and u4 are of bytes."""
+U8 = 2
+DATA_TYPES: Mapping[int, DType] = {
+    1: DType.f32, U8: DType.u8, 3: DType.s8, 6: DType.s32, 7: DType.s32, 9: DType.boolean, 10: DType.f16, 16: DType.bf16,
+    17: DType.f8_e4m3, 19: DType.f8_e5m2, 21: DType.u4, 22: DType.s4,
+}  # fmt: skip
+"""ONNX's TensorProto.DataType, as attributes and inputs have it."""
 REQUIRED: Any = object()
 
 
@@ -61,7 +65,9 @@ Row: TypeAlias = Callable[["Draft", Node], LogicalTensor]
 
 
 class Draft:
-    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id. name: of ops from now on."""
+    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id. readers: of each value, the
+    kinds of the nodes that read it, '' for a result of the model. name: of ops from now on.
+    """
 
     def __init__(self) -> None:
         self.name = ""
@@ -69,7 +75,16 @@ class Draft:
         self.known = dict[str, Array]()
         self.data = dict[int, Array]()
         self.fallen = list[Fallen]()
+        self.readers = defaultdict[str, list[str]](list)
         self._tensors = dict[str, LogicalTensor]()
+        self._made_for = dict[str, int]()  # of what is made for each reader: the one that has the tensor
+        self._again = dict[str, Callable[[], LogicalTensor]]()
+        self._reader = 0
+
+    def begin(self, name: str) -> None:
+        """The ops from now on are of another node, whose name they have."""
+        self.name = name
+        self._reader += 1
 
     def define(self, name: str, t: LogicalTensor) -> None:
         self._tensors[name] = t
@@ -77,6 +92,19 @@ class Draft:
     def is_read(self, name: str) -> bool:
         """Whether an op has read the value as a tensor."""
         return name in self._tensors
+
+    def define_for_each(self, name: str, make: Callable[[], LogicalTensor]) -> None:
+        """A value that is made anew for each node that reads it."""
+        own = self.name
+
+        def again() -> LogicalTensor:
+            before, self.name = self.name, own
+            try:
+                return make()
+            finally:
+                self.name = before
+
+        self._tensors[name], self._again[name] = make(), again
 
     def is_known(self, name: str) -> bool:
         return name in self.known
@@ -92,6 +120,8 @@ class Draft:
             raise Unmapped(f"no node makes {name!r}")
         if name not in self._tensors:
             self._tensors[name] = self.literal(self.known[name])
+        if name in self._again and self._made_for.setdefault(name, self._reader) != self._reader:
+            self._tensors[name], self._made_for[name] = self._again[name](), self._reader
         return self._tensors[name]
 
     def tensors(self, node: Node) -> tuple[LogicalTensor, ...]:
@@ -118,26 +148,47 @@ class Draft:
             raise Unmapped(f"input {i} has {found.size} elements; the library's attribute is one number")
         return float(found.reshape(()))
 
-    def literal(self, value: Any) -> LogicalTensor:
-        """A constant. Raises Unmapped for data that no tensor holds; Python's numbers are f32."""
+    def literal(self, value: Any, dtype: DType | None = None) -> LogicalTensor:
+        """A constant. dtype: else that of an array; Python's numbers are f32. Raises Unmapped for data that no tensor of a graph holds."""
         array = np.asarray(value, None if isinstance(value, np.ndarray) else np.float32)
-        if (dtype := DTYPES.get(array.dtype)) is None:
+        dtype = dtype or DTYPES.get(array.dtype)
+        if dtype is None:
             raise Unmapped(f"a constant of {array.dtype}, which no tensor of a graph holds", fix="export it in f32")
         if dtype is DType.s32 and array.size and (array.min() < -(2**31) or array.max() >= 2**31):
             raise Unmapped("a constant with integers of more than 32 bits", fix="export it with smaller ones")
         t = self.b.constant(array.shape, dtype)
-        self.data[t.id] = array.astype(dtype.numpy, copy=False)
+        self.data[t.id] = array.astype(dtype.numpy, copy=False)  # s4 and u4 take a byte each
         return t
 
-    def attempt(self, row: Row, node: Node) -> str:
-        """Append what a row makes of a node, and define its result. Returns why the row refuses it, having appended nothing; '' if not."""
-        ops, data, tensors = self.b.count, len(self.data), len(self._tensors)
+    def cast(self, t: LogicalTensor, dtype: DType) -> LogicalTensor:
+        """A tensor of floats in another float type; between bf16 and f16 by f32."""
+        if t.dtype is dtype:
+            return t
+        if t.id in self.data:
+            return self.literal(self.data[t.id], dtype)
+        if DType.f32 not in (t.dtype, dtype):
+            t = self.op("TypeCast", t, dtype=DType.f32)
+        return self.op("TypeCast", t, dtype=dtype)
+
+    def statistics(self, node: Node, i: int) -> LogicalTensor:
+        """Input i as norms take scales, biases, means and variances: not in f16."""
+        t = self.tensor(node, i)
+        return self.cast(t, DType.f32) if t.dtype is DType.f16 else t
+
+    def attempt(self, row: Row, node: Node, *, for_each: bool = False) -> str:
+        """Append what a row makes of a node, and define its result, perhaps for each reader anew. Returns why the row refuses it, having
+        appended nothing; '' if not.
+        """
+        ops, data, before = self.b.count, len(self.data), (dict(self._tensors), dict(self._made_for))
         try:
-            self.define(node.outputs[0], row(self, node))
+            if for_each:
+                self.define_for_each(node.outputs[0], lambda: row(self, node))
+            else:
+                self.define(node.outputs[0], row(self, node))
         except Unmapped as lack:
             self.b.drop(ops)
             self.data = dict(islice(self.data.items(), data))
-            self._tensors = dict(islice(self._tensors.items(), tensors))
+            self._tensors, self._made_for = before
             return f"{lack.where}: {lack.what}" if lack.where else lack.what
         return ""
 

@@ -18,9 +18,11 @@ from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, wi
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
-from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
+from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped
+from benchgraph.importers.onnx.idioms import with_idioms
+from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
 from benchgraph.importers.onnx.rows import ROWS
-from benchgraph.importers.onnx.wildcards import dtype_of, wildcard
+from benchgraph.importers.onnx.wildcards import wildcard
 
 OLDEST = 13  # opset
 SHAPE = "Shape"  # of any value: sizes are known
@@ -63,24 +65,33 @@ def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
     d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
     d.known |= constants or {}
     inputs = {v.name: _input(d, v, onnx) for v in graph.input if v.name not in d.known}
-    nodes = [_node(n, onnx) for n in graph.node]
-    used = {name for node in nodes for name in node.inputs} | {v.name for v in graph.output}
-    for node, own in zip(nodes, graph.node, strict=True):
-        if all(name in d.known for name in node.inputs if name):
+    names = [v.name for v in graph.output]
+    nodes = with_idioms(_unknown(d, graph, opset, onnx), d.known, names)
+    for node in nodes:
+        for name in node.inputs:
+            d.readers[name].append(node.kind)
+    for name in names:
+        d.readers[name].append("")
+    used, protos = set(d.readers), {own.output[0]: own for own in graph.node}
+    for node in nodes:
+        own = protos[node.outputs[0]]
+        if _is_known(d, node):
             _compute(d, node, own, opset, onnx)
             continue
         if node.kind == SHAPE:
             sizes = d.named(node.inputs[0]).known_shape
             d.known[node.outputs[0]] = np.asarray(sizes[node.get("start", 0) : node.get("end", None)], np.int64)
             continue
-        d.name = node.name or node.outputs[0]
+        d.begin(node.name or node.outputs[0])
         with within(node.label):
-            if why := d.attempt(ROWS[node.kind], node) if node.kind in ROWS else "no row expresses it":
+            for_each = node.kind in MADE_FOR_EACH and len(d.readers[node.outputs[0]]) > 1
+            if why := d.attempt(ROWS[node.kind], node, for_each=for_each) if node.kind in ROWS else "no row expresses it":
                 wildcard(d, node, own, versions.get(own.domain, opset), onnx, used, why)
     outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
-    weights = {t.name: (Use(d.named(t.name).id),) for t in graph.initializer if d.is_read(t.name)}
     made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
-    return Model(made, d.data, {name: t.id for name, t in inputs.items()}, results, weights, fallen=tuple(d.fallen))
+    data = {t.id: d.data[t.id] for t in made.inputs if t.id in d.data}
+    weights = {t.name: (Use(id),) for t in graph.initializer if d.is_read(t.name) and (id := d.named(t.name).id) in data}
+    return Model(made, data, {name: t.id for name, t in inputs.items()}, results, weights, fallen=tuple(d.fallen))
 
 
 def _opset(versions: Mapping[str, int], onnx: Any) -> int:
@@ -109,13 +120,32 @@ def _array(t: Any, onnx: Any) -> Array:
         raise ParseError(f"no data of its sizes: {_first_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
 
 
+def _unknown(d: Draft, graph: Any, opset: int, onnx: Any) -> list[Node]:
+    """The nodes that are not computed yet: those that are known from the beginning are."""
+    left = list[Node]()
+    for own in graph.node:
+        node = _node(own, onnx)
+        if _is_known(d, node):
+            _compute(d, node, own, opset, onnx)
+        else:
+            left.append(node)
+    return left
+
+
+def _is_known(d: Draft, node: Node) -> bool:
+    """Whether the node can be computed now. Weights in few bits are not made wide ones."""
+    if not all(name in d.known for name in node.inputs if name):
+        return False
+    return not is_compressed(node.kind, d.known[node.inputs[0]] if node.has(0) else None)
+
+
 def _input(d: Draft, value: Any, onnx: Any) -> LogicalTensor:
     """Raises Unmapped for an input that is no tensor of known sizes, and of a type that the graph has."""
     with within(f"input {value.name!r}"):
         kind = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
             raise Unmapped("it is no tensor of a known rank")
-        dtype = dtype_of(kind.elem_type, onnx)
+        dtype = DATA_TYPES.get(kind.elem_type)
         if dtype is None:
             raise Unmapped(f"its data type is {onnx.TensorProto.DataType.Name(kind.elem_type)}", fix="export it in f32")
         sizes = kind.shape.dim
@@ -145,6 +175,7 @@ def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
 
 def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor]) -> LogicalTensor:
     """The tensor of an output; one that is an input or a constant is copied, so that an op makes it. Raises Unmapped."""
+    d.begin(name)
     with within(f"output {name!r}"):
         t = d.named(name)
         return d.op("Reorder", t) if t.id in d.data or any(t.id == i.id for i in inputs.values()) else t

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.importers.onnx.draft import Draft, Node, Row, Unmapped, axes_of, shape_of
+from benchgraph.importers.onnx.quantised_rows import convolution_of_integers, qlinear_convolution
 
 NO_AUTO_PAD = b"NOTSET"  # oneDNN Graph's is None; the others are spelt alike
 
@@ -89,12 +91,12 @@ def global_pool(kind: str) -> Row:
 def _batch_norm(d: Draft, node: Node) -> LogicalTensor:
     if node.get("training_mode", 0):
         raise Unmapped("training mode")
-    x, gamma, beta, mean, variance = d.tensors(node)
-    return d.op("BatchNormInference", x, gamma, beta, mean, variance, epsilon=float(node.get("epsilon", 1e-5)), data_format="NCX")
+    x, *statistics = d.tensor(node, 0), *(d.statistics(node, i) for i in range(1, 5))
+    return d.op("BatchNormInference", x, *statistics, epsilon=float(node.get("epsilon", 1e-5)), data_format="NCX")
 
 
 def _layer_norm(d: Draft, node: Node) -> LogicalTensor:
-    x, *affine = d.tensors(node)
+    x, affine = d.tensor(node, 0), [d.statistics(node, i) for i in (1, 2) if node.has(i)]
     begin = _begin(node, shape_of(x))
     if any(node.outputs[1:]):
         _define_statistics(d, node, x, begin)
@@ -102,13 +104,14 @@ def _layer_norm(d: Draft, node: Node) -> LogicalTensor:
     if any(shape_of(t) != normed for t in affine):
         raise Unmapped(f"scale or bias of another shape than {normed}, that of what is normalised")
     if len(affine) == 1:
-        affine.append(d.literal(np.zeros(normed, np.float32)))
+        affine.append(d.literal(np.zeros(normed), affine[0].dtype))
     attrs = {"begin_norm_axis": begin, "epsilon": float(node.get("epsilon", 1e-5)), "keep_stats": False}
     return d.op("LayerNorm", x, *affine, **attrs, use_affine=bool(affine))
 
 
 def _define_statistics(d: Draft, node: Node, x: LogicalTensor, begin: int) -> None:
-    """The other results: the mean, and the reciprocal of the deviation."""
+    """The other results: the mean, and the reciprocal of the deviation. They are f32."""
+    x = d.cast(x, DType.f32)
     axes = tuple(range(begin, len(shape_of(x))))
     mean = d.op("ReduceMean", x, axes=axes, keep_dims=True)
     variance = d.op("ReduceMean", d.op("SquaredDifference", x, mean), axes=axes, keep_dims=True)
@@ -131,13 +134,13 @@ def _begin(node: Node, shape: Shape) -> int:
 
 def _instance_norm(d: Draft, node: Node) -> LogicalTensor:
     """Groups of one channel."""
-    x, gamma, beta = d.tensors(node)
+    x, gamma, beta = d.tensor(node, 0), d.statistics(node, 1), d.statistics(node, 2)
     return _grouped(d, node, (x, gamma, beta), shape_of(x)[1])
 
 
 def _group_norm(d: Draft, node: Node) -> LogicalTensor:
     """Since opset 21 scale and bias are by channel."""
-    x, gamma, beta = d.tensors(node)
+    x, gamma, beta = d.tensor(node, 0), d.statistics(node, 1), d.statistics(node, 2)
     if shape_of(gamma) != shape_of(x)[1:2]:
         raise Unmapped("scale and bias by group, as before opset 21")
     return _grouped(d, node, (x, gamma, beta), node.get("num_groups"))
@@ -150,6 +153,8 @@ def _grouped(d: Draft, node: Node, ins: tuple[LogicalTensor, ...], groups: int) 
 
 NN_ROWS: dict[str, Row] = {
     "Conv": _convolution,
+    "ConvInteger": convolution_of_integers(_convolution),
+    "QLinearConv": qlinear_convolution(_convolution),
     "ConvTranspose": _transposed_convolution,
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,

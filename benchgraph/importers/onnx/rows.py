@@ -7,15 +7,19 @@ not check what the library's rows check: `Draft.op` does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.tensor import LogicalTensor, Shape
-from benchgraph.importers.onnx.draft import Draft, Node, Row, Unmapped, axes_of, shape_of
+from benchgraph.core.tensor import LogicalTensor
+from benchgraph.importers.onnx.attention_rows import ATTENTION_ROWS
+from benchgraph.importers.onnx.contrib_rows import CONTRIB_ROWS
+from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Row, Unmapped, axes_of, shape_of
+from benchgraph.importers.onnx.layout_rows import LAYOUT_ROWS, broadcast_to, reshaped
 from benchgraph.importers.onnx.nn_rows import NN_ROWS
+from benchgraph.importers.onnx.quantised_rows import QUANTISED_ROWS
+from benchgraph.ops.spec import F
 
 
 def unary(kind: str, **attrs: Any) -> Row:
@@ -46,7 +50,8 @@ def joined(kind: str, **attrs: Any) -> Row:
 
 
 def _negated(d: Draft, node: Node) -> LogicalTensor:
-    return d.op("Multiply", d.tensor(node, 0), d.literal(-1.0))
+    x = d.tensor(node, 0)
+    return d.op("Multiply", x, d.literal(-1.0, x.dtype))
 
 
 def _mean(d: Draft, node: Node) -> LogicalTensor:
@@ -79,11 +84,57 @@ def _prelu(d: Draft, node: Node) -> LogicalTensor:
     """A slope with fewer dims has those behind."""
     x, slope = d.tensors(node)
     shape = (1,) * (len(shape_of(x)) - len(shape_of(slope))) + shape_of(slope)
-    return d.op("PReLU", x, _reshaped(d, slope, shape), data_format="NCX", per_channel_broadcast=False)
+    return d.op("PReLU", x, reshaped(d, slope, shape), data_format="NCX", per_channel_broadcast=False)
 
 
 def _selected(d: Draft, node: Node) -> LogicalTensor:
-    return d.op("Select", *d.tensors(node), dtype=d.tensor(node, 1).dtype)
+    """A condition of more elements than either source, as of two numbers, needs one of them in its shape."""
+    condition, a, b = d.tensors(node)
+    shape = np.broadcast_shapes(*map(shape_of, (condition, a, b)))
+    if shape != np.broadcast_shapes(shape_of(a), shape_of(b)):
+        a, b = (broadcast_to(d, a, shape), b) if a.id in d.data or b.id not in d.data else (a, broadcast_to(d, b, shape))
+    return d.op("Select", condition, a, b, dtype=a.dtype)
+
+
+def _cast(d: Draft, node: Node) -> LogicalTensor:
+    return _converted(d, d.tensor(node, 0), DATA_TYPES.get(node.get("to"), DType.undef))
+
+
+def _cast_like(d: Draft, node: Node) -> LogicalTensor:
+    return _converted(d, d.tensor(node, 0), d.tensor(node, 1).dtype)
+
+
+def _converted(d: Draft, x: LogicalTensor, dtype: DType) -> LogicalTensor:
+    """To floats; floats are cut off towards 0 by no op."""
+    if x.dtype is dtype:
+        return x
+    if dtype not in F:
+        raise Unmapped("a cast to another type than f32, f16 and bf16")
+    if x.dtype is DType.boolean:
+        return d.op("Select", x, broadcast_to(d, d.literal(1.0, dtype), shape_of(x)), d.literal(0.0, dtype), dtype=dtype)
+    if x.dtype is DType.s32:
+        return d.cast(d.op("Add", x, d.literal(0.0), dtype=DType.f32), dtype)
+    if x.dtype.is_packed:
+        return d.cast(d.op("DynamicDequantize", x, d.literal([1.0]), qtype="per_tensor"), dtype)
+    if x.dtype not in F:
+        return d.cast(d.op("Dequantize", x, dtype=DType.f32, qtype="per_tensor", scales=(1.0,)), dtype)
+    return d.cast(x, dtype)
+
+
+def _selu(d: Draft, node: Node) -> LogicalTensor:
+    elu = d.op("Elu", d.tensor(node, 0), alpha=float(node.get("alpha", 1.6732632)))
+    return d.op("Multiply", elu, d.literal(float(node.get("gamma", 1.05070098))))
+
+
+def _celu(d: Draft, node: Node) -> LogicalTensor:
+    """alpha * Elu(x / alpha), with 1 for Elu's own alpha."""
+    x, alpha = d.tensor(node, 0), float(node.get("alpha", 1.0))
+    return d.op("Multiply", d.op("Elu", d.op("Multiply", x, d.literal(1 / alpha)), alpha=1.0), d.literal(alpha))
+
+
+def _softsign(d: Draft, node: Node) -> LogicalTensor:
+    x = d.tensor(node, 0)
+    return d.op("Divide", x, d.op("Add", d.op("Abs", x), d.literal(1.0, x.dtype)))
 
 
 def comparison(swapped: bool) -> Row:
@@ -138,61 +189,6 @@ def reduction(kind: str, *before: str) -> Row:
     return row
 
 
-# ---- layout ops -----------------------------------------------------------------------------------------------------
-
-
-def _reshaped(d: Draft, x: LogicalTensor, shape: Shape) -> LogicalTensor:
-    return x if shape == shape_of(x) else d.op("StaticReshape", x, shape=shape, special_zero=False)
-
-
-def _reshape(d: Draft, node: Node) -> LogicalTensor:
-    shape, special = d.integers(node, 1), not node.get("allowzero", 0)
-    return d.op("StaticReshape", d.tensor(node, 0), shape=shape, special_zero=special)
-
-
-def _flatten(d: Draft, node: Node) -> LogicalTensor:
-    x, axis = d.tensor(node, 0), node.get("axis", 1)
-    shape = shape_of(x)
-    axis = axis + len(shape) if axis < 0 else axis
-    return _reshaped(d, x, (prod(shape[:axis]), prod(shape[axis:])))
-
-
-def _squeeze(d: Draft, node: Node) -> LogicalTensor:
-    x = d.tensor(node, 0)
-    shape = shape_of(x)
-    gone = axes_of(d.integers(node, 1), len(shape)) if node.has(1) else tuple(i for i, size in enumerate(shape) if size == 1)
-    return _reshaped(d, x, tuple(size for i, size in enumerate(shape) if i not in gone))
-
-
-def _unsqueeze(d: Draft, node: Node) -> LogicalTensor:
-    x, axes = d.tensor(node, 0), d.integers(node, 1)
-    rank = len(shape_of(x)) + len(axes)
-    new, sizes = axes_of(axes, rank), iter(shape_of(x))
-    return _reshaped(d, x, tuple(1 if i in new else next(sizes) for i in range(rank)))
-
-
-def _transposed(d: Draft, node: Node) -> LogicalTensor:
-    x = d.tensor(node, 0)
-    return d.op("StaticTranspose", x, order=tuple(node.get("perm", range(len(shape_of(x)))[::-1])))
-
-
-def _concat(d: Draft, node: Node) -> LogicalTensor:
-    return d.op("Concat", *d.tensors(node), axis=node.get("axis"))
-
-
-def _same(d: Draft, node: Node) -> LogicalTensor:
-    return d.tensor(node, 0)
-
-
-def _dropout(d: Draft, node: Node) -> LogicalTensor:
-    """At inference nothing is dropped."""
-    if d.scalar(node, 2, 0.0):
-        raise Unmapped("it drops at random, in training mode")
-    if len(node.outputs) > 1 and node.outputs[1]:
-        raise Unmapped("its mask is a result")
-    return d.tensor(node, 0)
-
-
 KEEPS_NAN: dict[str, Any] = {"propagate_nan": True}  # as ONNX has it, and oneDNN does not
 
 _POINTWISE: dict[str, Row] = {
@@ -209,6 +205,11 @@ _POINTWISE: dict[str, Row] = {
     "Swish": _swish,
     "PRelu": _prelu,
     "Where": _selected,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Selu": _selu,
+    "Celu": _celu,
+    "Softsign": _softsign,
     "GreaterOrEqual": comparison(swapped=False),
     "LessOrEqual": comparison(swapped=True),
     "Add": joined("Add"),
@@ -226,21 +227,14 @@ _REDUCTIONS: dict[str, Row] = {
     "Softmax": _softmax("SoftMax"),
     "LogSoftmax": _softmax("LogSoftmax"),
 }
-_LAYOUTS: dict[str, Row] = {
-    "Reshape": _reshape,
-    "Flatten": _flatten,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transposed,
-    "Concat": _concat,
-    "Identity": _same,
-    "Dropout": _dropout,
-}
 ROWS: dict[str, Callable[[Draft, Node], LogicalTensor]] = {
     **_POINTWISE,
     **_REDUCTIONS,
-    **_LAYOUTS,
+    **LAYOUT_ROWS,
     **NN_ROWS,
+    **QUANTISED_ROWS,
+    **ATTENTION_ROWS,
+    **CONTRIB_ROWS,
     "MatMul": _matmul,
     "Gemm": _gemm,
 }

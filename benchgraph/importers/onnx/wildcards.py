@@ -101,6 +101,8 @@ def _results(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> list[tupl
             data.append(onnx.numpy_helper.from_array(_wide(d.known[name]), name))
         else:
             t = d.named(name)
+            if t.dtype not in ONNX_TYPES:
+                raise Unmapped(f"its operand {name!r} is {t.dtype.value}")
             values.append(helper.make_tensor_value_info(name, ONNX_TYPES[t.dtype](onnx.TensorProto), t.known_shape))
     made = [helper.make_empty_tensor_value_info(name) for name in node.outputs if name]
     graph = helper.make_graph([own], "node", values, made, data)

@@ -1,0 +1,107 @@
+"""Several nodes that exporters write for one op; rows of the domain com.microsoft."""
+
+from __future__ import annotations
+
+from math import erf, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.importers.onnx_models import by_onnx, evaluated, kinds, parsed
+
+X = np.random.default_rng(0).standard_normal((2, 3, 4, 8)).astype(np.float32)
+GELUS = {
+    "x * (1 + erf) * 0.5": "d = Div (x, r2) e = Erf (d) a = Add (e, one) m = Mul (x, a) y = Mul (m, half)",
+    "(x * 0.5) * (1 + erf)": "d = Mul (x, r05) e = Erf (d) a = Add (one, e) h = Mul (half, x) y = Mul (h, a)",
+    "x * (0.5 * (1 + erf))": "d = Mul (r05, x) e = Erf (d) a = Add (e, one) h = Mul (a, half) y = Mul (x, h)",
+}
+NO_GELUS = {
+    "another scale": "d = Mul (x, half) e = Erf (d) a = Add (e, one) m = Mul (x, a) y = Mul (m, half)",
+    "another factor": "d = Div (x, r2) e = Erf (d) a = Add (e, one) m = Mul (x, a) y = Mul (m, r05)",
+    "its sum is a result": "d = Div (x, r2) e = Erf (d) y = Add (e, one) m = Mul (x, y) z = Mul (m, half)",
+}
+NUMBERS = {"r2": np.float32(sqrt(2)), "r05": np.float32(sqrt(0.5)), "one": np.float32(1), "half": np.float32(0.5)}
+
+
+@pytest.mark.parametrize("name", GELUS)
+def test_gelu_of_an_error_function(name: str) -> None:
+    proto = parsed("float[2,3,4,8] x", "float[2,3,4,8] y", GELUS[name], **NUMBERS)
+    assert kinds(proto) == ["GELU"]
+    np.testing.assert_allclose(evaluated(proto, x=X)[0], by_onnx(proto, x=X)[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NO_GELUS)
+def test_what_is_nearly_a_gelu_is_none(name: str) -> None:
+    outputs = "float[2,3,4,8] y" + (", float[2,3,4,8] z" if "z =" in NO_GELUS[name] else "")
+    assert "GELU" not in expressed(parsed("float[2,3,4,8] x", outputs, NO_GELUS[name], **NUMBERS))
+
+
+def expressed(proto: Any) -> str:
+    """The kinds of the graph's ops, or the reason for there being no graph."""
+    from benchgraph.core.errors import BenchgraphError
+
+    try:
+        return " ".join(kinds(proto))
+    except BenchgraphError as bad:
+        return bad.line
+
+
+ROPE = """c = Mul (x, cos) front = Slice (x, b0, b4, last) back = Slice (x, b4, end, last) n = Neg (back)
+    turned = Concat <axis = -1> (n, front) s = Mul (turned, sin) y = Add (c, s)"""
+BOUNDS = {"b0": np.array([0]), "b4": np.array([4]), "end": np.array([2**62]), "last": np.array([3])}
+
+
+def test_rotary_embeddings_are_products_with_matrices() -> None:
+    angles = np.random.default_rng(1).uniform(0, 6, (1, 1, 4, 8)).astype(np.float32)
+    proto = parsed("float[2,3,4,8] x", "float[2,3,4,8] y", ROPE, cos=np.cos(angles), sin=np.sin(angles), **BOUNDS)
+    assert kinds(proto) == ["StaticReshape", "Multiply", "ReduceSum", "StaticReshape"]
+    np.testing.assert_allclose(evaluated(proto, x=X)[0], by_onnx(proto, x=X)[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_rotation_of_other_parts_than_halves_is_none() -> None:
+    bounds = BOUNDS | {"b4": np.array([2])}
+    proto = parsed("float[2,3,4,8] x", "float[2,3,4,8] y", ROPE, cos=np.ones((1, 8), np.float32), sin=np.ones((1, 8), np.float32), **bounds)
+    assert "ReduceSum" not in expressed(proto)
+
+
+def test_nodes_that_no_result_needs_are_left_out() -> None:
+    proto = parsed("float[4] x", "float[4] y", "y = Relu (x) unread = Erf (y)")
+    assert kinds(proto) == ["ReLU"]
+
+
+def normed(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+G, B = np.linspace(0.5, 2, 8, dtype=np.float32), np.linspace(-1, 1, 8, dtype=np.float32)
+ERF = np.vectorize(erf)
+MICROSOFT = {
+    "y = com.microsoft.Gelu (x)": lambda x: 0.5 * x * (1 + ERF(x / sqrt(2))),
+    "y = com.microsoft.BiasGelu (x, b)": lambda x: 0.5 * (x + B) * (1 + ERF((x + B) / sqrt(2))),
+    "y = com.microsoft.FastGelu (x)": lambda x: 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "y = com.microsoft.QuickGelu <alpha = 1.5> (x)": lambda x: x / (1 + np.exp(-1.5 * x)),
+    "y = com.microsoft.FusedMatMul <alpha = 0.5, transB = 1> (x, w)": lambda x: 0.5 * x @ np.diag(G).T,
+    "y = com.microsoft.SkipLayerNormalization <epsilon = 1e-5> (x, x, g, b)": lambda x: normed(2 * x) * G + B,
+    "y = com.microsoft.SkipLayerNormalization <epsilon = 1e-5> (x, x, g, b, b)": lambda x: normed(2 * x + B) * G + B,
+    "n, , , y = com.microsoft.SkipSimplifiedLayerNormalization (x, x, g)": lambda x: 2 * x,
+    "y = com.microsoft.SkipSimplifiedLayerNormalization <epsilon = 0.0> (x, x, g)": (
+        lambda x: x / np.sqrt((x**2).mean(-1, keepdims=True)) * G
+    ),
+}
+
+
+@pytest.mark.parametrize("body", MICROSOFT)
+def test_ops_of_microsofts(body: str) -> None:
+    proto = parsed("float[2,3,4,8] x", "float[2,3,4,8] y", body, g=G, b=B, w=np.diag(G))
+    np.testing.assert_allclose(evaluated(proto, x=X)[0], MICROSOFT[body](X.astype(np.float64)), rtol=1e-5, atol=1e-5)
+
+
+def test_quantised_sums_of_microsofts() -> None:
+    body = "y = com.microsoft.QLinearAdd (x, sa, za, w, sb, zb, sy, zy)"
+    w = np.arange(4, dtype=np.uint8)
+    scales = {"sa": np.float32(0.5), "sb": np.float32(0.25), "sy": np.float32(0.5)}
+    proto = parsed("uint8[4] x", "uint8[4] y", body, w=w, za=np.uint8(2), zb=np.uint8(0), zy=np.uint8(10), **scales)
+    x = np.array([2, 4, 6, 255], np.uint8)
+    want = np.clip(np.rint(((x - 2.0) * 0.5 + w * 0.25) / 0.5 + 10), 0, 255)
+    np.testing.assert_array_equal(evaluated(proto, x=x)[0], want)
