@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -11,12 +13,16 @@ from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
 from benchgraph.core.implementation import WHOLE, names
 from benchgraph.present import fallback
+from benchgraph.present.layer_table import HEADS as LAYER_HEADS
+from benchgraph.present.layer_table import SHOWN_LAYERS, heading, layer_rows, left_out
 from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
 from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, of_several, ratio, rows
-from benchgraph.results.result import CaseResult, ResultSet
+from benchgraph.results.layers import LayerProfile
+from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet
 
 # What a narrow terminal goes without, the first of these first
 SPARE = tuple(HEADS.index(head) + 1 for head in ("FLOP/B", "roof", "GB/s", "compile ms", "% bw", "min ms", "GFLOP/s"))
+SPARE_OF_LAYERS = ("implementation", "each ms", "% busy", "bytes", "part", "FLOP")
 LABEL = 30  # columns that the first column keeps when others have to go
 
 SUFFIXES = (".txt", ".log")
@@ -24,15 +30,15 @@ SUFFIXES = (".txt", ".log")
 
 def render(results: ResultSet) -> str:
     """All of it, for a file: the machine, a table per measured case, and the reasons not to believe a number. Lines are not wrapped."""
-    return _rendered(results, text_console(is_plain=True), None)
+    return _rendered(results, text_console(is_plain=True), None, are_layers_folded=False)
 
 
 def shown(results: ResultSet, *, is_verbose: bool) -> str:
     """For stdout: as wide as the terminal, without wrapping where it is none; of many partitions the slowest, unless is_verbose."""
-    return _rendered(results, text_console(columns()), None if is_verbose else SHOWN_PARTITIONS)
+    return _rendered(results, text_console(columns()), None if is_verbose else SHOWN_PARTITIONS, are_layers_folded=not is_verbose)
 
 
-def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
+def _rendered(results: ResultSet, out: Console, most: int | None, *, are_layers_folded: bool) -> str:
     parts = results.by_kind
     for number, part in enumerate(parts):
         if number:
@@ -41,11 +47,11 @@ def _rendered(results: ResultSet, out: Console, most: int | None) -> str:
             if len(parts) > 1:
                 out.print(of_several(part.machine), soft_wrap=True)
             out.print(machine(part.machine))
-        _print_cases(part, out, most)
+        _print_cases(part, out, most, are_layers_folded=are_layers_folded)
     return printed(out)
 
 
-def _print_cases(results: ResultSet, out: Console, most: int | None) -> None:
+def _print_cases(results: ResultSet, out: Console, most: int | None, *, are_layers_folded: bool) -> None:
     """A table for each measured case, and geometric means."""
     told = set[str]()
     for case in results.cases:
@@ -58,6 +64,11 @@ def _print_cases(results: ResultSet, out: Console, most: int | None) -> None:
             for line in (*(line for line in more if line not in told), *notes(case)):
                 out.print(line)
             told |= set(more)
+            for t in case.result.timings:
+                if t.layers is not None:
+                    out.print()
+                    for part in layer_table(case.result, t, t.layers, out, is_folded=are_layers_folded):
+                        out.print(part)
     if means := list(lines(results.cases)):
         out.print()
         for line in means:
@@ -84,6 +95,25 @@ def table(case: CaseResult, style: box.Box, width: int, most: int | None) -> lis
     if left := [head for i, head in enumerate(heads) if i not in kept]:
         said.append(f"no room for {', '.join(left)}: in a wider terminal, and in --report=console:FILE")
     return [t, *said]
+
+
+def layer_table(r: Result, t: PolicyTiming, profile: LayerProfile, out: Console, *, is_folded: bool) -> Iterator[Table | str]:
+    """Where the time of one policy goes. is_folded: repeated blocks as one, those first that take longest; else layers in their order."""
+    yield heading(t, profile)
+    found = layer_rows(r, profile, is_folded=is_folded, most=SHOWN_LAYERS)
+    texts = [LAYER_HEADS, *(row.cells for row in found)]
+    dropped = left_out(found)
+    columns = [i for i in range(len(LAYER_HEADS)) if i not in dropped]
+    spare = [columns.index(LAYER_HEADS.index(head)) for head in SPARE_OF_LAYERS if LAYER_HEADS.index(head) in columns]
+    kept = [columns[i] for i in fitting([[cells[i] for i in columns] for cells in texts], out.width, spare, LABEL)]
+    grid_ = grid(box.SIMPLE_HEAD if out.is_terminal else box.ASCII2)
+    for i in kept:
+        grid_.add_column(LAYER_HEADS[i], justify="right" if 0 < i < len(LAYER_HEADS) - 2 else "left", no_wrap=i > 0, overflow="fold")
+    for cells in texts[1:]:
+        grid_.add_row(*(cells[i] for i in kept))
+    yield grid_
+    if is_folded and any(row.row is None or row.row.count > 1 for row in found):
+        yield "alike layers of repeated blocks are one row; all of them with -v, and in --report=console:FILE"
 
 
 def notes(case: CaseResult) -> list[str]:

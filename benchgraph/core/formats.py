@@ -78,3 +78,11 @@ def short(value: float | None, unit: float = 1.0) -> str:
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
+
+
+def metric(n: float) -> str:
+    """Three significant digits with the prefix of a unit: 512, 49.2k, 1.18G."""
+    for prefix, unit in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= unit * 0.9995:
+            return f"{n / unit:.0f}{prefix}" if n >= 99.95 * unit else f"{n / unit:.3g}{prefix}"
+    return f"{n:.0f}"

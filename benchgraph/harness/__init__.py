@@ -15,6 +15,7 @@ framework_check.py      compares outputs of the framework layer with the referen
 latency.py              the overhead of the framework layer at batch 1 (python -m)
 built.py                compiles a contender's graph and binds it to memory
 timing.py               mode P: measures contenders, interleaved
+layers.py               times the layers of a contender's graph
 simulate.py             mode S: one execution for simulators
 buffers.py              memory for tensors, shared where lifetimes allow it
 verbose.py              the output of -v

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
@@ -30,20 +30,24 @@ from benchgraph.harness.bench import Bench
 from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in_process, needed_bytes
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.inputs import inputs_of
+from benchgraph.harness.layers import LayerSampler
 from benchgraph.harness.partitioning import described, flops, partition_graph, partition_notes, traffic
+from benchgraph.library.protocol import Library
 from benchgraph.machine.cpu_affinity import pinned
 from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.cold_cache import ColdCache, cold_cache
 from benchgraph.measure.phases import phase
-from benchgraph.measure.sampling import MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
+from benchgraph.measure.sampling import LEAST_ROUNDS, MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
 from benchgraph.measure.streams import for_streams, threads_per_stream
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition
+from benchgraph.results.layers import distrust as layers_distrust
 from benchgraph.results.result import PartitionTiming, PolicyTiming, Result, Status, Timing, spread
 
 MEMORY_SHARE = 0.60  # of the free memory: more than this, and policies are measured one after another
 MOST_CALLED_S = 1e-3  # longer executions vary by more than a call from Python costs
+LAYER_SHARE = 1 / 3  # of the time budget, once more, for the layers of one contender
 WHOLE_SHARE = 2 / 3  # of the time budget for whole graphs, the rest for single partitions
 
 
@@ -55,10 +59,18 @@ def measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], ben
     for c in contenders:
         need_in_process(c.library, cold, streams)
     rng = random.Random(settings.seed)
+    session = _Session(bench, rng, settings.fixed_times, cold, streams, each * streams, arithmetic(graph))
+    if problem.wants_layers and streams == 1:
+        session.with_layers = {c.label: c.library for c in _first_of_each_library(problem, contenders)}
     with for_streams(streams, each):
-        return _measure(
-            problem, graph, contenders, _Session(bench, rng, settings.fixed_times, cold, streams, each * streams, arithmetic(graph))
-        )
+        return _measure(problem, graph, contenders, session)
+
+
+def _first_of_each_library(problem: Problem, contenders: Sequence[Contender]) -> list[Contender]:
+    """Under the policies that were asked for, else under its first."""
+    if problem.globals.policy:
+        return list(contenders)
+    return list({c.spec.library: c for c in reversed(contenders)}.values())
 
 
 def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], session: _Session) -> Result:
@@ -81,7 +93,7 @@ def _measure(problem: Problem, graph: Graph, contenders: Sequence[Contender], se
     groups = [partitions] if need <= MEMORY_SHARE * free else [{c: parts} for c, parts in partitions.items()]
     budget_s, timings, ran = settings.budget_ms * 1e-3 / len(groups), list[PolicyTiming](), dict[str, ByPartition]()
     for group in groups:  # nothing but the argument holds what is built, so one group's memory is free before the next needs it
-        timings += session.measure(_built(graph, group, inputs, outcomes, ran), traffic(graph), budget_s)
+        timings += session.measure(graph, _built(graph, group, inputs, outcomes, ran), budget_s)
     if len(groups) > 1:
         notes.append(f"policies measured one after another: together they need {need / 2**30:.1f} GiB of {free / 2**30:.1f} free")
     result = replace(
@@ -123,7 +135,8 @@ def _built(
 class _Session:
     """How a case is measured, and what the roofs were meanwhile. threads: of all streams together; bandwidths: by bytes read.
 
-    peaks: of f32; arithmetic_peaks: of the graph's own arithmetic, where that is another one. notes: of what was measured.
+    peaks: of f32; arithmetic_peaks: of the graph's own arithmetic, where that is another one. notes: of what was measured. with_layers:
+    labels of the contenders whose layers are timed, and their libraries.
     """
 
     bench: Bench
@@ -137,13 +150,34 @@ class _Session:
     peaks: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     bandwidths: dict[int, list[float]] = field(default_factory=dict)
+    with_layers: dict[str, Library] = field(default_factory=dict)
 
     @phase("execute")
-    def measure(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:
-        """On as many processors as threads. nbytes: what the whole graph must move."""
+    def measure(self, graph: Graph, built: Sequence[Built], budget_s: float) -> list[PolicyTiming]:
+        """On as many processors as threads."""
         self.notes += [f"{b.label}: {note}" for b in built for note in b.whole.chain.notes]
         with pinned(self.threads):
-            return self._in_rounds(built, nbytes, budget_s)
+            timings = self._in_rounds(built, traffic(graph), budget_s)
+            return [self._layered(graph, b, t, budget_s * LAYER_SHARE) for b, t in zip(built, timings, strict=True)]
+
+    def _layered(self, graph: Graph, built: Built, timing: PolicyTiming, budget_s: float) -> PolicyTiming:
+        """With the times of its layers, if they are wanted."""
+        if (library := self.with_layers.get(built.label)) is None:
+            return timing
+        evict = None
+        if self.cold.is_made:
+            evict = self.bench.evict(self.cold.victims(built.whole.data, built.whole.chain), self.cold.tlb_bytes, self.threads)
+        sampler = LayerSampler(self.bench.clock, Rounds(budget_s, self.fixed, self.bench.clock), self.threads, evict)
+        layers = sampler.profile(graph, built, library, timing)
+        if self.cold.what != "all":
+            self._probe({1 << (layer.bytes - 1).bit_length() for layer in layers.layers if layer.bytes})
+        return replace(timing, layers=layers)
+
+    def _probe(self, sizes: Collection[int]) -> None:
+        """Measure the bandwidth at sizes at which it has not been measured."""
+        for probe in self.bench.bandwidth(self.threads, sorted(sizes)):
+            if probe.nbytes not in self.bandwidths:
+                self.bandwidths[probe.nbytes] = [probe.sample() for _ in range(LEAST_ROUNDS)]
 
     def _in_rounds(self, built: Sequence[Built], nbytes: int, budget_s: float) -> list[PolicyTiming]:
         """Wholes in interleaved rounds, then single partitions likewise."""
@@ -213,6 +247,7 @@ SPREAD_LIMIT = 0.10  # quartile distance over median from which timings are unre
 
 def distrust(result: Result) -> list[str]:
     warnings = [line for t in result.timings for line in (*_samples(t, result), *_shares(t, result))]
+    warnings += [line for t in result.timings if t.layers is not None for line in layers_distrust(t.policy, t.layers)]
     if (moved := spread(result.peak_samples)) >= SPREAD_LIMIT:
         warnings.append(f"the machine's peak moved by {moved:.0%} during the run (frequency, or other programs)")
     return warnings

@@ -8,6 +8,7 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import did_you_mean
 from benchgraph.core.isa import ISAS
 from benchgraph.options.library_name import labels, names
+from benchgraph.options.parsers import boolean, text
 
 
 def policies(word: str) -> tuple[str, ...]:
@@ -54,6 +55,11 @@ def cold_cache(word: str) -> str:
     if not re.fullmatch(r"(none|wei|all)(\+tlb(:[1-9]\d*[MG])?)?", word):
         raise ValueError("give none, wei or all, perhaps with +tlb or +tlb:SIZE, as in all+tlb:1G")
     return word
+
+
+def layers(word: str) -> str:
+    """auto, true or false."""
+    return word if word == "auto" else text(boolean(word))
 
 
 def file(word: str) -> str:

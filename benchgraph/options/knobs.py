@@ -227,6 +227,14 @@ class Globals:
         "N",
         "executions in flight, each with an N-th of the threads and data of its own; times are per execution finished (default 1)",
     )
+    layers: str = _measure(
+        "auto",
+        global_parsers.layers,
+        "[auto|BOOL]",
+        "where the time goes, layer by layer: of every library the first policy, or those of --policy; auto (default): for --model in mode "
+        "P. It compiles once more, into code that reads the clock between layers",
+        flag=True,
+    )
     check_ref_impl: bool = _run(
         False,
         boolean,

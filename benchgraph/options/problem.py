@@ -13,6 +13,7 @@ from benchgraph.core.errors import InvalidArguments, Unimplemented, within
 from benchgraph.core.printable import printable, shortened
 from benchgraph.options.knobs import Globals, knobs_of, words
 from benchgraph.options.parsers import shell_word, text
+from benchgraph.results.mode import Mode
 
 if TYPE_CHECKING:  # the graph imports numpy, which --help must not wait for
     from benchgraph.graph.ir import Graph
@@ -115,6 +116,13 @@ class Problem:
     def fill(self) -> str:
         """What inputs hold: integers or reals."""
         return self.globals.fill or self.driver.fill
+
+    @property
+    def wants_layers(self) -> bool:
+        """Whether the time of each layer is measured: of models unless told not to, of other graphs if asked for."""
+        chosen, mode = self.globals.layers, self.globals.mode
+        by_default = self.driver.model is not None and mode is Mode.performance
+        return mode is not Mode.simulation and (by_default if chosen == "auto" else chosen == "true")
 
     @property
     def expected_partitions(self) -> int:

@@ -5,6 +5,7 @@ machine.py     the machines that results come from, and which of them are of one
 result.py      status, timings and the result of a case and of a run; the commit of a run
 fallback_kind.py  ops that numpy executes
 difference.py  where several libraries differ
+layers.py      where the time of a graph goes, layer by layer
 accuracy.py    the error of an output against the reference result, and its limit
 roofline.py    arithmetic intensity and shares of the machine's peaks
 sketch.py      the part of a graph that its drawing needs

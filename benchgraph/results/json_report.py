@@ -24,7 +24,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, fields
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -35,10 +35,12 @@ from benchgraph.core.errors import BenchgraphError, ParseError
 from benchgraph.core.files import data_dir, make_folder, real
 from benchgraph.core.formats import counted
 from benchgraph.core.implementation import Implementation
+from benchgraph.core.layers import Span
 from benchgraph.core.printable import quoted
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.difference import Difference
 from benchgraph.results.fallback_kind import FallbackKind
+from benchgraph.results.layers import LayerProfile, LayerTiming
 from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import (
@@ -175,6 +177,7 @@ def _policy(t: PolicyTiming, r: Result) -> Json:
         **({} if t.called is None else {"called": _timing(t.called)}),
         **_roofline(r.roofline(t)),
         "partitions": [_partition(p, r) for p in t.partitions],
+        **({} if t.layers is None else {"layers": _layers(t.layers, r)}),
     }
 
 
@@ -189,6 +192,12 @@ def _roofline(work: Roofline) -> Json:
 
 def _partition(p: PartitionTiming, r: Result) -> Json:
     return {**_fields(p, "id kind ops flops bytes compile_s is_warm"), **_timing(p.timing), **_roofline(r.roofline(p))}
+
+
+def _layers(p: LayerProfile, r: Result) -> Json:
+    """Spans as [layer, begin, end, thread, busy], in seconds."""
+    layers = [{**asdict(layer), **_roofline(r.roofline(layer))} for layer in p.layers]
+    return {**_fields(p, "whole_s threads sum_s"), "layers": layers, "spans": [astuple(s) for s in p.spans]}
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -314,7 +323,15 @@ def _read_partition(d: Json) -> PartitionTiming:
 
 def _read_policy(name: str, d: Json) -> PolicyTiming:
     called = _read_timing(d["called"]) if "called" in d else None
-    return PolicyTiming(name, _read_timing(d), tuple(_read_partition(p) for p in d["partitions"]), called)
+    layers = _read_layers(d["layers"]) if "layers" in d else None
+    return PolicyTiming(name, _read_timing(d), tuple(_read_partition(p) for p in d["partitions"]), called, layers)
+
+
+def _read_layers(d: Json) -> LayerProfile:
+    names = [f.name for f in fields(LayerTiming)]
+    values: Iterable[Json] = ({name: tuple(x) if isinstance(x := each[name], list) else x for name in names} for each in d["layers"])
+    spans = tuple(Span(*s) for s in d["spans"])
+    return LayerProfile(tuple(LayerTiming(**v) for v in values), tuple(d["whole_s"]), spans, d["threads"])
 
 
 def _read_timing(d: Json) -> Timing:

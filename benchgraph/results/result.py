@@ -14,6 +14,7 @@ from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.difference import Difference
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.fallback_kind import FallbackKind
+from benchgraph.results.layers import LayerProfile, LayerTiming
 from benchgraph.results.machine import Machine, as_one, kinds, united
 from benchgraph.results.mode import Mode
 from benchgraph.results.roofline import Roofline
@@ -102,13 +103,15 @@ class PartitionTiming:
 class PolicyTiming:
     """The whole graph under one policy, as one native call, and its partitions one by one.
 
-    called: the same executions called from Python, partition by partition; None where that takes no measurable time.
+    called: the same executions called from Python, partition by partition; None where that takes no measurable time. layers: where the
+    time goes, if that was asked for.
     """
 
     policy: str
     timing: Timing
     partitions: tuple[PartitionTiming, ...]
     called: Timing | None = None
+    layers: LayerProfile | None = None
 
     @property
     def execute_s(self) -> float | None:
@@ -202,13 +205,14 @@ class Result:
         size = min(larger) if larger else max(self.bandwidth_samples, default=0)
         return max(self.bandwidth_samples.get(size, ()), default=0.0)
 
-    def roofline(self, t: PolicyTiming | PartitionTiming) -> Roofline:
-        """The median execution of the whole graph under a policy, or of one partition, against the peaks.
+    def roofline(self, t: PolicyTiming | PartitionTiming | LayerTiming) -> Roofline:
+        """The median execution of the whole graph under a policy, of one partition, or of one layer, against the peaks.
 
         Each stream has its own data, and all share the caches.
         """
-        work = t if isinstance(t, PartitionTiming) else self
-        return Roofline(work.flops, work.bytes, t.timing.median_s, self.peak, self.bandwidth(work.bytes * self.num_streams))
+        work = self if isinstance(t, PolicyTiming) else t
+        seconds = t.median_s if isinstance(t, LayerTiming) else t.timing.median_s
+        return Roofline(work.flops, work.bytes, seconds, self.peak, self.bandwidth(work.bytes * self.num_streams))
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ GLOBALS: dict[str, st.SearchStrategy[Any]] = {
     "fix_times_per_prb": st.integers(0, 99),
     "cold_cache": st.sampled_from(["none", "wei", "all+tlb", "none+tlb:2G"]),
     "num_streams": st.integers(1, 9),
+    "layers": st.sampled_from(["auto", "true", "false"]),
     "check_ref_impl": st.booleans(),
     "canonical": st.booleans(),
 }

@@ -8,9 +8,12 @@ import pytest
 
 from benchgraph.core.formats import milliseconds, ranges
 from benchgraph.options.plugins import load_report, shown
+from benchgraph.present.terminal import printed, text_console
 from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
+from reports.console import layer_table
+from tests.support.result_sets import LAYERED, LAYERED_RESULTS, LAYERS
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=2e9)
 
@@ -280,3 +283,34 @@ def test_intervals_that_say_nothing_are_dashes() -> None:
     text = render(replace(CASE, result=replace(RESULT, timings=(asked, noisy))))
     assert "within this run: one_op_each 1.00 (–)\n" in text
     assert "execute from Python" not in text  # it may as well add nothing
+
+
+LAYER_TEXT = """\
+fused: 2 layers of 1 partition on fast, together 337.5000 ms; an execution takes 337.5000 ms profiled, 375.0000 ms otherwise
+layer     | x |       ms | % time |           each ms | FLOP | bytes |  % roof | % busy
+----------+---+----------+--------+-------------------+------+-------+---------+-------
+a.*.fc +1 | 2 | 337.5000 | 100.0% | 112.5000-225.0000 |  120 |    40 | 0.0% bw |  75.0%
+alike layers of repeated blocks are one row; all of them with -v, and in --report=console:FILE"""
+
+LAYERS_APART = """\
+layer     |       ms | % time | FLOP | bytes |  % roof | % busy
+----------+----------+--------+------+-------+---------+-------
+a.0.fc +1 | 225.0000 |  66.7% |   60 |    20 | 0.0% bw |  75.0%
+a.1.fc +1 | 112.5000 |  33.3% |   60 |    20 | 0.0% bw |      -"""
+
+
+def test_layers_stand_below_the_times_of_their_case() -> None:
+    assert LAYER_TEXT in shown("console", LAYERED_RESULTS, is_verbose=False)
+    assert LAYERS_APART in shown("console", LAYERED_RESULTS, is_verbose=True)
+    assert LAYERS_APART in load_report("console")(LAYERED_RESULTS)
+
+
+def test_layers_fit_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "encoder.layer.0.attention.self.query"
+    wide = replace(LAYERS, layers=tuple(replace(layer, name=name, implementation=name * 3) for layer in LAYERS.layers))
+    profile = replace(LAYERED.timings[0], layers=wide)
+    out = text_console(80)
+    for part in layer_table(LAYERED, profile, wide, out, is_folded=True):
+        out.print(part)
+    assert max(map(len, printed(out).splitlines())) <= 80
+    assert "% time" in printed(out)

@@ -15,10 +15,14 @@ from benchgraph.results.growing_report import GrowingReport
 from benchgraph.results.json_report import parse, render, source, write_whole
 from benchgraph.results.machine import Machine
 from benchgraph.results.result import ResultSet, Shard
-from tests.support.result_sets import CASES, MACHINE, MEASURED, RESULTS
+from tests.support.result_sets import CASES, LAYERED_RESULTS, MACHINE, MEASURED, RESULTS
 
 
-@pytest.mark.parametrize("results", [RESULTS, replace(RESULTS, cases=()), replace(RESULTS, machine=None)], ids=["all", "none", "nowhere"])
+@pytest.mark.parametrize(
+    "results",
+    [RESULTS, LAYERED_RESULTS, replace(RESULTS, cases=()), replace(RESULTS, machine=None)],
+    ids=["all", "layers", "none", "nowhere"],
+)
 def test_written_reports_are_read_back(results: ResultSet) -> None:
     assert parse(render(results)) == results
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.implementation import Implementation
-from benchgraph.core.layers import Profiled
+from benchgraph.core.layers import CALLER, Layer, Profiled, Span
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.harness.bench import Bench
@@ -80,7 +80,7 @@ class FakeLibrary:
     """spoil: changes a result, (op kind, array) -> array; unsupported: an op kind; fails: raised by compile. slowness: factor of all times.
 
     wrong: ids of ops whose results are off by 0, 1 or 2, if they are alone in a partition only with alone_too.
-    note: of its partitions; with one, its chains have a note too.
+    note: of its partitions; with one, its chains have a note too. layer_s: of each op, if it tells the times of layers.
     log: the ops of every execution of a bound partition; events: executions of chains and evictions, in order; threads: at every compile.
     """
 
@@ -100,6 +100,7 @@ class FakeLibrary:
     wrong: frozenset[int] = frozenset()
     alone_too: bool = True
     note: str = ""
+    layer_s: tuple[float, ...] = ()
 
     def partitions(self, graph: Graph, policy: Policy) -> tuple[Partition, ...]:
         made = [partition(graph, 100 + i, ops, self.unsupported) for i, ops in enumerate(cut(graph, policy))]
@@ -134,7 +135,28 @@ class FakeLibrary:
     def profiled(
         self, partitions: Sequence[Partition], inputs: Sequence[Sequence[np.ndarray]], outputs: Sequence[Sequence[np.ndarray]]
     ) -> Profiled | None:
-        return None
+        if not self.layer_s:
+            return None
+        layers = [Layer((op.id,), position) for position, p in enumerate(partitions) for op in p.ops]
+        return FakeProfiled(self, tuple(layers))
+
+
+@dataclass
+class FakeProfiled:
+    """Two threads compute the first half of each layer, and one alone the other."""
+
+    library: FakeLibrary
+    layers: tuple[Layer, ...]
+
+    def run(self) -> list[Span]:
+        self.library.events.append("profiled")
+        spans = list[Span]()
+        for n, seconds in enumerate(self.library.layer_s):
+            begin = self.library.clock()
+            self.library.clock.advance(seconds)
+            spans += [Span(n, begin, begin + seconds, thread) for thread in (CALLER, 0)]
+            spans.append(Span(n, begin, begin + seconds / 2, 1))
+        return spans
 
 
 @dataclass
