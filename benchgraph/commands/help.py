@@ -229,7 +229,7 @@ USED_MOST: dict[str, Row] = {  # option -> its value and description, on one lin
     "--policy": ("NAMES", "fused (default), post_ops, one_op_each"),
     "--threads": ("N", "of compiled code; default: one per core"),
     "--library": ("NAMES", "benchgraph, onednn, or both beside each other"),
-    "--report": ("NAME[:FILE]", "json, html, csv, junit, markdown; - is stdout"),
+    "--report": ("NAME[:FILE]", "json, html, csv, junit, markdown, trace; - is stdout"),
 }
 EXAMPLES = (
     "--driver graph --case mlp.json",
