@@ -12,6 +12,7 @@ from benchgraph.analysis.inference.within_run import interleaved_intervals
 from benchgraph.analysis.mean_ratios import ratio_of
 from benchgraph.core.formats import interval
 from benchgraph.options.repro import split
+from benchgraph.present.page.layers import Layers, layer_views
 from benchgraph.present.time_table import RATES, Row, cells, conditions, machines, ratio, rows
 from benchgraph.results.accuracy import Accuracy
 from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, failed, passed
@@ -80,6 +81,7 @@ class Case:
     conditions: str
     times: tuple[PartTime, ...]
     cuts: tuple[Cut, ...]
+    layers: tuple[Layers, ...]
 
     @property
     def name(self) -> str:
@@ -178,7 +180,7 @@ def _case(c: CaseResult, results: ResultSet, key: str, series: Sequence[str], in
     cells = [*_timed(c, series, intervals), *(_checked(r) if is_checked else ()), Cell(f"{c.elapsed_s:.2f}", c.elapsed_s)]
     phases = tuple((name, f"{s:.3f}") for name, s in c.phases.items())
     words, repro = split(c.repro).identity_words, f"benchgraph {c.repro}"
-    parts = tuple(cells), conditions(r, results.mode) if r.timings else "", tuple(_times(r)), tuple(_cuts(r))
+    parts = tuple(cells), conditions(r, results.mode) if r.timings else "", tuple(_times(r)), tuple(_cuts(r)), tuple(layer_views(r))
     return Case(key, c.index, r.status, words, repro, r, c.elapsed_s, phases, *parts)
 
 

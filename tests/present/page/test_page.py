@@ -25,6 +25,7 @@ from benchgraph.results.json_report import render
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import ResultSet, Status
 from tests.present.page.runs import CHECKED, EMPTY, GRAPH, MACHINE, STRANGE, TIMED, checked, far, made, timed
+from tests.support.result_sets import LAYERED, LAYERED_RESULTS, LAYERS
 
 ROOT = Path(__file__).parents[3]
 CSS = (ROOT / "benchgraph/present/page/page.css").read_text()
@@ -227,3 +228,28 @@ def test_the_command_joins_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path("a.json").write_text(render(TIMED))
     Path("b.json").write_text(render(CHECKED))
     assert rendered("--report=html:-", "a.json", "b.json").output == page([("a.json", TIMED), ("b.json", CHECKED)]) + "\n"
+
+
+def undrawn(results: ResultSet) -> ResultSet:
+    """Without pictures, for graphs that are not whole."""
+    return replace(results, cases=tuple(replace(c, result=replace(c.result, graph=None)) for c in results.cases))
+
+
+def test_layers_are_folded_and_apart() -> None:
+    text = page([("", undrawn(LAYERED_RESULTS))])
+    tags = Tags(text)
+    words = " ".join(" ".join(tags.words).split())
+    assert "fused: 2 layers of 1 partition on fast" in words
+    assert re.search(r"layer % time x ms each ms FLOP bytes % roof % busy a\.\*\.fc with ReLU 100.0% 2 337.5000", words)
+    assert re.search(r"All 2 layers, in order of execution .* a\.0\.fc with act 66.7% .* a\.1\.fc with act 33.3%", words)
+    assert not tags.open
+
+
+def test_hostile_names_of_layers_are_text() -> None:
+    layers = replace(LAYERS, layers=tuple(replace(layer, name=f"<b>{n}</b>\x1b") for n, layer in enumerate(LAYERS.layers)))
+    result = replace(LAYERED, timings=(replace(LAYERED.timings[0], layers=layers),))
+    results = replace(LAYERED_RESULTS, cases=(replace(LAYERED_RESULTS.cases[0], result=result),))
+    text = page([("", undrawn(results))])
+    assert "&lt;b&gt;0&lt;/b&gt;" in text
+    assert "<b>" not in text
+    assert "\x1b" not in text
