@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -13,17 +11,13 @@ from benchgraph.analysis.mean_ratios import lines
 from benchgraph.core.formats import interval
 from benchgraph.core.implementation import WHOLE, names
 from benchgraph.present import fallback
-from benchgraph.present.layer_table import HEADS as LAYER_HEADS
-from benchgraph.present.layer_table import SHOWN_LAYERS, heading, layer_rows, left_out
-from benchgraph.present.terminal import columns, fitting, grid, printed, text_console
+from benchgraph.present.layer_table import layer_table
+from benchgraph.present.terminal import LABEL, columns, fitting, grid, printed, text_console
 from benchgraph.present.time_table import HEADS, SHOWN_PARTITIONS, conditions, machine, of_several, ratio, rows
-from benchgraph.results.layers import LayerProfile
-from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet
+from benchgraph.results.result import CaseResult, ResultSet
 
 # What a narrow terminal goes without, the first of these first
 SPARE = tuple(HEADS.index(head) + 1 for head in ("FLOP/B", "roof", "GB/s", "compile ms", "% bw", "min ms", "GFLOP/s"))
-SPARE_OF_LAYERS = ("implementation", "each ms", "% busy", "bytes", "part", "FLOP")
-LABEL = 30  # columns that the first column keeps when others have to go
 
 SUFFIXES = (".txt", ".log")
 
@@ -95,25 +89,6 @@ def table(case: CaseResult, style: box.Box, width: int, most: int | None) -> lis
     if left := [head for i, head in enumerate(heads) if i not in kept]:
         said.append(f"no room for {', '.join(left)}: in a wider terminal, and in --report=console:FILE")
     return [t, *said]
-
-
-def layer_table(r: Result, t: PolicyTiming, profile: LayerProfile, out: Console, *, is_folded: bool) -> Iterator[Table | str]:
-    """Where the time of one policy goes. is_folded: repeated blocks as one, those first that take longest; else layers in their order."""
-    yield heading(t, profile)
-    found = layer_rows(r, profile, is_folded=is_folded, most=SHOWN_LAYERS)
-    texts = [LAYER_HEADS, *(row.cells for row in found)]
-    dropped = left_out(found)
-    columns = [i for i in range(len(LAYER_HEADS)) if i not in dropped]
-    spare = [columns.index(LAYER_HEADS.index(head)) for head in SPARE_OF_LAYERS if LAYER_HEADS.index(head) in columns]
-    kept = [columns[i] for i in fitting([[cells[i] for i in columns] for cells in texts], out.width, spare, LABEL)]
-    grid_ = grid(box.SIMPLE_HEAD if out.is_terminal else box.ASCII2)
-    for i in kept:
-        grid_.add_column(LAYER_HEADS[i], justify="right" if 0 < i < len(LAYER_HEADS) - 2 else "left", no_wrap=i > 0, overflow="fold")
-    for cells in texts[1:]:
-        grid_.add_row(*(cells[i] for i in kept))
-    yield grid_
-    if is_folded and any(row.row is None or row.row.count > 1 for row in found):
-        yield "alike layers of repeated blocks are one row; all of them with -v, and in --report=console:FILE"
 
 
 def notes(case: CaseResult) -> list[str]:

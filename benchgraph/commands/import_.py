@@ -14,7 +14,7 @@ from benchgraph.core.printable import printable
 from benchgraph.graph import Graph
 from benchgraph.harness.command_words import need_no_options, own_options
 from benchgraph.harness.outputs import need_folder
-from benchgraph.harness.partitioning import flops, traffic
+from benchgraph.harness.partitioning import traffic
 from benchgraph.importers.batch_file import batch_file, reasons
 from benchgraph.importers.graph_lines import Dumps
 from benchgraph.importers.log_cases import Case, Work, cases_of, line_beside_files
@@ -22,6 +22,7 @@ from benchgraph.importers.model import MODEL_SUFFIXES, read_model
 from benchgraph.importers.model_files import write_model
 from benchgraph.importers.verbose_file import Log, read_log
 from benchgraph.measure.arithmetic import arithmetic
+from benchgraph.measure.layers import flops
 from benchgraph.options.argv import parse as parse_words
 from benchgraph.options.batch import tokenize
 from benchgraph.present.logged_times import NO_REPLAY, Replay, logged_times

@@ -22,11 +22,12 @@ from benchgraph.harness.built import build
 from benchgraph.harness.command_words import need_output, own_options, parsed_value, select_cases
 from benchgraph.harness.contenders import contenders_of
 from benchgraph.harness.outputs import STDOUT, need_file
-from benchgraph.harness.partitioning import flops, partition_graph
+from benchgraph.harness.partitioning import partition_graph
 from benchgraph.library.protocol import Chain
 from benchgraph.machine.target import current
 from benchgraph.machine.tuning import Finding, findings, machine_key, store
 from benchgraph.measure.arithmetic import arithmetic
+from benchgraph.measure.layers import flops
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
 from benchgraph.options.problem import Problem, settings_of

@@ -6,17 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from benchgraph.core.implementation import Implementation, names
-from benchgraph.core.layers import CALLER, Layer, Profiled, Span
-from benchgraph.core.printable import printable
-from benchgraph.core.tensor import LogicalTensor
-from benchgraph.graph.ir import Graph, Op
+from benchgraph.core.layers import Layer, Profiled, Span
+from benchgraph.graph.ir import Graph
 from benchgraph.harness.built import Built
-from benchgraph.harness.partitioning import flops, traffic
 from benchgraph.library.protocol import Library
+from benchgraph.measure.layers import described, profile_of
 from benchgraph.measure.sampling import Rounds, seconds
-from benchgraph.partition.ir import Partition
-from benchgraph.results.layers import LayerProfile, LayerTiming, busy_shares, mean_shares
+from benchgraph.results.layers import LayerProfile, LayerTiming
 from benchgraph.results.result import PolicyTiming
 
 SAMPLE_S = 1e-3  # executions of a round last so long at least, so that the clock's resolution and the call do not show
@@ -42,12 +38,8 @@ class LayerSampler:
         if profiled is None:
             return self._by_partition(graph, built, timing)
         executions, whole = self._executions(built, profiled)
-        layers = [_described(graph, layer, ran[layer.partition] if layer.partition < len(ran) else ()) for layer in profiled.layers]
-        sums = [_sums(spans, len(layers)) for spans in executions]
-        busy = mean_shares([busy_shares(tuple(spans), self.threads) for spans in executions])
-        timed = (replace(layer, samples_s=tuple(each[n] for each in sums), busy=busy.get(n)) for n, layer in enumerate(layers))
-        middle = sorted(range(len(sums)), key=lambda n: sum(sums[n]))[len(sums) // 2]
-        return LayerProfile(tuple(timed), tuple(whole), tuple(_from_zero(executions[middle])), self.threads)
+        layers = [described(graph, layer, ran[layer.partition] if layer.partition < len(ran) else ()) for layer in profiled.layers]
+        return profile_of(layers, executions, whole, self.threads)
 
     def _executions(self, built: Built, profiled: Profiled) -> tuple[list[Sequence[Span]], list[float]]:
         """Profiled executions, and the seconds of others, in turns."""
@@ -76,62 +68,8 @@ class LayerSampler:
         layers, spans, now = list[LayerTiming](), list[Span](), 0.0
         samples = min(len(t.timing.samples_s) for t in timing.partitions)
         for n, (p, t, ran) in enumerate(zip(built.partitions, timing.partitions, built.implementations, strict=True)):
-            layer = _described(graph, Layer(tuple(op.id for op in p.ops), n), ran)
+            layer = described(graph, Layer(tuple(op.id for op in p.ops), n), ran)
             layers.append(replace(layer, samples_s=t.timing.samples_s[:samples]))
             spans.append(Span(n, now, now + t.timing.median_s))
             now += t.timing.median_s
         return LayerProfile(tuple(layers), timing.timing.samples_s, tuple(spans), self.threads)
-
-
-def _sums(spans: Sequence[Span], layers: int) -> list[float]:
-    """Seconds of each layer in one execution."""
-    found = [0.0] * layers
-    for span in spans:
-        if span.thread == CALLER:
-            found[span.layer] += span.seconds
-    return found
-
-
-def _from_zero(spans: Sequence[Span]) -> list[Span]:
-    start = min((s.begin_s for s in spans), default=0.0)
-    return [replace(s, begin_s=s.begin_s - start, end_s=s.end_s - start) for s in spans]
-
-
-def _described(graph: Graph, layer: Layer, ran: Sequence[Implementation]) -> LayerTiming:
-    """What a layer computes, without its times. ran: the implementations of its partition."""
-    implementation = layer.implementation or names(ran)
-    ops = [op for op in graph.order if op.id in layer.ops]
-    if not ops:
-        return LayerTiming(printable(layer.name), (layer.kind,), (), (), layer.partition, implementation, "", 0, 0, ())
-    principal = max(ops, key=lambda op: flops([op]))  # the first of several
-    others = [op for op in ops if op is not principal]
-    return LayerTiming(
-        name_of(principal),
-        tuple(op.kind for op in (principal, *others)),
-        tuple(op.id for op in (principal, *others)),
-        tuple(map(name_of, others)),
-        layer.partition,
-        implementation,
-        f"{_shapes(principal.inputs)} -> {_shapes(principal.outputs)}",
-        flops(ops),
-        traffic(_alone(graph, ops)),
-        (),
-    )
-
-
-def name_of(op: Op) -> str:
-    """The model's name of an op; its kind and id where it has none."""
-    return printable(op.name) or f"{op.kind}#{op.id}"
-
-
-def _shapes(tensors: Sequence[LogicalTensor]) -> str:
-    return ", ".join(f"{t.dtype.value} {'x'.join(map(str, t.known_shape)) or 'scalar'}" for t in tensors)
-
-
-def _alone(graph: Graph, ops: Sequence[Op]) -> Partition:
-    """The ops as a partition of their own, whose outputs are what others read of them, or the graph has as outputs."""
-    inside = {op.id for op in ops}
-    left = {t.id for t in graph.outputs} | {t.id for op in graph.ops if op.id not in inside for t in op.inputs}
-    made = {t.id: t for op in ops for t in op.outputs}
-    ins = {t.id: t for op in ops for t in op.inputs if t.id not in made}
-    return Partition(0, "", tuple(ops), tuple(ins.values()), tuple(t for id, t in made.items() if id in left))

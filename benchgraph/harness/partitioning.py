@@ -8,17 +8,16 @@ from dataclasses import replace
 
 from benchgraph.core.config import config, override
 from benchgraph.core.errors import InvalidGraph, Unimplemented
-from benchgraph.graph.ir import END, Graph, Op
+from benchgraph.graph.ir import END, Graph
 from benchgraph.harness.fallback import fallback_kinds
 from benchgraph.library.dump import dump_graph, dump_partitioning
 from benchgraph.library.protocol import Compiled, Library
+from benchgraph.measure.layers import flops
 from benchgraph.measure.phases import phase
-from benchgraph.ops import spec
 from benchgraph.options.knobs import ContenderSpec
 from benchgraph.options.policy import PolicyChoice
 from benchgraph.options.problem import Problem
 from benchgraph.partition.ir import Partition, Policy
-from benchgraph.reference import call_of
 from benchgraph.results.result import Result, Status
 
 
@@ -71,11 +70,6 @@ def described(status: Status, graph: Graph) -> Result:
     """A result that says how much there is to compute and to move."""
     nbytes = sum(t.nbytes for t in graph.inputs)
     return Result(status, flops=flops(graph.ops), bytes=traffic(graph), input_bytes=nbytes, fallback=fallback_kinds(graph))
-
-
-def flops(ops: Iterable[Op]) -> int:
-    """Floating-point operations, by the op table."""
-    return sum(spec(op.kind).semantics.flops(call_of(op)) for op in ops if op.kind != END)
 
 
 def traffic(source: Graph | Partition) -> int:

@@ -31,12 +31,13 @@ from benchgraph.harness.built import Built, Inputs, Work, build, copies, need_in
 from benchgraph.harness.contenders import Contender, Outcomes
 from benchgraph.harness.inputs import inputs_of
 from benchgraph.harness.layers import LayerSampler
-from benchgraph.harness.partitioning import described, flops, partition_graph, partition_notes, traffic
+from benchgraph.harness.partitioning import described, partition_graph, partition_notes, traffic
 from benchgraph.library.protocol import Library
 from benchgraph.machine.cpu_affinity import pinned
 from benchgraph.machine.target import current
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.cold_cache import ColdCache, cold_cache
+from benchgraph.measure.layers import flops
 from benchgraph.measure.phases import phase
 from benchgraph.measure.sampling import LEAST_ROUNDS, MIN_SAMPLE_S, Called, Rounds, Sampler, calibrate, called, interleave, warmed
 from benchgraph.measure.streams import for_streams, threads_per_stream

@@ -11,12 +11,15 @@ from typing import TypeAlias
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
+from benchgraph.core.layers import Layer, Span
 from benchgraph.core.tensor import MAX_ID, LayoutType, LogicalTensor, Shape
+from benchgraph.layers import LayeredExecutable, compile_layers
 from benchgraph.library import verbose
 from benchgraph.library.engine import Engine, Stream
 from benchgraph.library.tensor import Tensor, TensorMemory
 from benchgraph.partition import ir
 from benchgraph.runtime.executable import Array, Executable
+from benchgraph.runtime.profiled import ProfiledBound
 from benchgraph.runtime.user_pool import for_pool, on_pool
 
 BOUND_PER_THREAD = 16
@@ -93,6 +96,27 @@ class CompiledPartition:
             with on_pool(pool):
                 bound()
 
+    def execute_profiled(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[tuple[Layer, ...], list[Span]]:
+        """Run once as `execute` does, on threads of the library's choice, by code that tells when each of its layers runs; the first time
+        that is compiled. Outputs have memory already."""
+        ins = self._arrays(inputs, self.given_inputs, self.description.inputs, "input")
+        outs = self._arrays(outputs, self.given_outputs, self.description.outputs, "output")
+        bound = self._layered.executable.bind(ins, outs, allocator=self.engine.allocator, generations=self._generations(inputs))
+        assert isinstance(bound, ProfiledBound)
+        self._latest[self._layered.executable] = bound.kept_alive
+        bound()
+        name = self.executable.implementations[0].name
+        layers = tuple(Layer(tuple(self.description.ops[op].id for op in ops), implementation=name) for ops in self._layered.ops)
+        return layers, list(bound.spans(self._layered.layer_of))
+
+    @cached_property
+    def _layered(self) -> LayeredExecutable:
+        return compile_layers(self.description, self.engine.target)
+
+    def _generations(self, inputs: Sequence[Tensor]) -> tuple[int, ...]:
+        generation = {t.logical.id: t.memory.generation for t in inputs}
+        return tuple(generation[port.id] for port in self.description.inputs)
+
     def _bind(
         self, bounds: Bounds, executable: Executable, inputs: Sequence[Tensor], outputs: Sequence[Tensor], scratchpad: Tensor | None
     ) -> Callable[[], None]:
@@ -106,9 +130,7 @@ class CompiledPartition:
         pad = None if scratchpad is None else scratchpad.array
         while len(bounds) >= BOUND_PER_THREAD:
             del bounds[next(iter(bounds))]
-        generation = {t.logical.id: t.memory.generation for t in inputs}
-        generations = tuple(generation[port.id] for port in self.description.inputs)
-        bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad, generations=generations)
+        bound = executable.bind(ins, outs, allocator=self.engine.allocator, scratchpad=pad, generations=self._generations(inputs))
         self._latest[executable] = bound.kept_alive
         bounds[tuple(t.memory for t in given)] = call = verbose.logged(bound, lambda: verbose.describe(self.description, executable.code))
         return call

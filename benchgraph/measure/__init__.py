@@ -9,5 +9,6 @@ bandwidth.py       the read bandwidth of a working set of given size
 cache_eviction.py  removes data from the caches
 cold_cache.py      --cold-cache: which data are cold
 streams.py         --num-streams: several executions at the same time
+layers.py          the times of layers, from what a library's profiler tells
 phases.py          the time of each phase of a case
 """

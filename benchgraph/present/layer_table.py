@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from benchgraph.analysis.repeated_layers import LayerRow, folded, single
 from benchgraph.core.formats import counted, metric, milliseconds, percent, runs, with_unit
+from benchgraph.present.terminal import LABEL, fitting, grid, printed, text_console
 from benchgraph.results.layers import LayerProfile, LayerTiming
 from benchgraph.results.result import PolicyTiming, Result
 
@@ -26,6 +31,8 @@ MEANINGS = (
     "what the library ran",
 )
 SHOWN_LAYERS = 24
+# What a narrow terminal goes without, the first of these first
+SPARE = ("implementation", "each ms", "% busy", "bytes", "part", "FLOP")
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,8 @@ class LayerCells:
 
 def heading(t: PolicyTiming, profile: LayerProfile) -> str:
     """What the table is about, and whether to believe it."""
-    sides = f"an execution takes {with_unit(profile.profiled_s)} profiled, {with_unit(profile.plain_s)} otherwise"
+    otherwise = f", {with_unit(profile.plain_s)} otherwise" if profile.whole_s else ""
+    sides = f"an execution takes {with_unit(profile.profiled_s)} profiled{otherwise}"
     partitions = {layer.partition for layer in profile.layers}
     implementations = {layer.implementation for layer in profile.layers}
     ran = f" on {implementations.pop()}" if len(implementations) == 1 else ""
@@ -101,3 +109,32 @@ def left_out(rows: Sequence[LayerCells]) -> frozenset[int]:
     same = {HEADS.index("part"), HEADS.index("implementation")}
     texts = [{row.cells[column] for row in rows if row.row is not None} for column in range(len(HEADS))]
     return frozenset(column for column, found in enumerate(texts) if found <= {"", "-"} or (column in same and len(found) == 1))
+
+
+def layer_table(r: Result, t: PolicyTiming, profile: LayerProfile, out: Console, *, is_folded: bool) -> Iterator[Table | str]:
+    """Where the time of one policy goes, for a console. is_folded: as for `layer_rows`."""
+    yield heading(t, profile)
+    found = layer_rows(r, profile, is_folded=is_folded, most=SHOWN_LAYERS)
+    dropped = left_out(found)
+    columns = [i for i in range(len(HEADS)) if i not in dropped]
+    texts = [[cells[i] for i in columns] for cells in (HEADS, *(row.cells for row in found))]
+    spare = [columns.index(HEADS.index(head)) for head in SPARE if HEADS.index(head) in columns]
+    kept = fitting(texts, out.width, spare, LABEL)
+    table = grid(box.SIMPLE_HEAD if out.is_terminal else box.ASCII2)
+    for i in kept:
+        is_text = columns[i] in (0, HEADS.index("part"), HEADS.index("implementation"))
+        table.add_column(texts[0][i], justify="left" if is_text else "right", no_wrap=i > 0, overflow="fold")
+    for cells in texts[1:]:
+        table.add_row(*(cells[i] for i in kept))
+    yield table
+    if is_folded and any(row.row is None or row.row.count > 1 for row in found):
+        yield "alike layers of repeated blocks are one row; all of them with -v, and in --report=console:FILE"
+
+
+def layer_text(r: Result, t: PolicyTiming, profile: LayerProfile) -> str:
+    """The folded table as plain text, without the remark on options."""
+    out = text_console(is_plain=True)
+    title, table, *_ = layer_table(r, t, profile, out, is_folded=True)
+    out.print(title)
+    out.print(table)
+    return printed(out)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 WIDE = 10_000  # columns without a terminal: nothing is cut off or wrapped
+LABEL = 30  # columns that the first column of a grid keeps when others have to go
 BETWEEN = 3  # characters between two columns of a grid: a space, a line, a space
 
 

@@ -12,6 +12,7 @@ steps.py           compiled partitions and PyTorch's ops, run in order on PyTorc
 exported.py        a program of torch.export as a model, with the data of its weights
 export_draft.py    its draft: views as ops, weights as data
 program.py         a graph compiled into such steps, and checks of its inputs
+profile.py         where the time of compiled models goes, layer by layer
 constants.py       constant weights, and detection of their changes
 models.py          three models
 table.py           measures the bridge with them
@@ -29,9 +30,10 @@ except ImportError as missing:
 
 from benchgraph.torch.backend import backend, recorded
 from benchgraph.torch.constants import weights_changed
+from benchgraph.torch.profile import profiled
 from benchgraph.torch.program import Summary
 
-__all__ = ["Summary", "backend", "recorded", "weights_changed"]
+__all__ = ["Summary", "backend", "profiled", "recorded", "weights_changed"]
 
 if "benchgraph" not in torch._dynamo.list_backends(exclude_tags=()):
     torch._dynamo.register_backend(compiler_fn=backend, name="benchgraph")

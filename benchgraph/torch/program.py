@@ -25,8 +25,9 @@ from benchgraph.library.partition import Partition
 from benchgraph.partition.ir import Policy
 from benchgraph.torch.constants import WeightEpoch
 from benchgraph.torch.draft import DTYPES, Draft, View
+from benchgraph.torch.profile import Execution, GraphProfile, names, running
 from benchgraph.torch.rows import ROWS
-from benchgraph.torch.steps import Env, NodeStep, Output, PartitionStep, Port, Ref, resolved
+from benchgraph.torch.steps import Env, NodeStep, Output, PartitionStep, Port, Ref, States, resolved
 
 Step = PartitionStep | NodeStep
 CompiledSteps = tuple[tuple[Step, ...], Mapping[PartitionStep, CompiledPartition]]  # in order; what partition steps are compiled to
@@ -92,6 +93,7 @@ class Program:
     def __init__(self, draft: Draft, compiled: CompiledSteps, summary: Summary, names: Sequence[str]) -> None:
         self._steps, fresh = compiled
         self.graph, self.summary, self._lock = _offloaded_graph(draft, self._steps), summary, forks.lock()
+        self._threads = next((step.engine.target.cores for step in self._steps if isinstance(step, PartitionStep)), 1)
         self._inputs = tuple((draft.keys(node)[0], _input(node, name, draft)) for node, name in zip(draft.inputs, names, strict=True))
         self._attrs: Env = {draft.keys(node)[0]: attrgetter(str(node.target))(draft.module) for node in draft.attrs}
         (output,) = draft.module.graph.find_nodes(op="output")
@@ -113,11 +115,35 @@ class Program:
         epoch = self._epoch
         if not epoch.fits(env):
             epoch = self._renewed(env)
+        if (profile := running()) is not None:
+            self._profiled(env, epoch.states, profile.of(self.graph, self._threads))
+            return list(resolved(self._outputs, env))
+        self._run(env, epoch.states)
+        return list(resolved(self._outputs, env))
+
+    def _run(self, env: Env, states: States) -> None:
         for step, frees in zip(self._steps, self._frees, strict=True):
-            step(env, epoch.states)
+            step(env, states)
             for key in frees:
                 env.pop(key, None)
-        return list(resolved(self._outputs, env))
+
+    def _profiled(self, env: Env, states: States, profile: GraphProfile) -> None:
+        """As `_run`, by turns with and without the times of layers."""
+        if not profile.is_next_profiled:
+            begin = time.perf_counter()
+            self._run(env, states)
+            profile.whole_s.append(time.perf_counter() - begin)
+            return
+        execution = Execution(profile)
+        for step, frees in zip(self._steps, self._frees, strict=True):
+            if isinstance(step, PartitionStep):
+                execution.add(*states[step].execute_profiled(env))
+            else:
+                with execution.by_pytorch(step.node):
+                    step(env, states)
+            for key in frees:
+                env.pop(key, None)
+        execution.finish()
 
     def _renewed(self, env: Env) -> WeightEpoch:
         """The epoch of these weights; concurrent threads share it."""
@@ -255,7 +281,9 @@ def _input(node: fx.Node, name: str, draft: Draft) -> Input | None:
 def _offloaded_graph(draft: Draft, steps: Sequence[Step]) -> Graph:
     """The library's part as one graph, with the tensors' layouts and outputs."""
     compiled = [step for step in steps if isinstance(step, PartitionStep)]
-    ops = tuple(op for step in compiled for op in step.partition.description.ops)
+    called = names([draft.owner[id] for id in sorted(draft.owner)])
+    ours = (op for step in compiled for op in step.partition.description.ops)
+    ops = tuple(replace(op, name=called[draft.owner[op.id]]) if op.id in draft.owner else op for op in ours)
     inside = {op.id for op in ops}
     read = {t.id for op in draft.ops if op.id not in inside for t in op.inputs}
     strided = {t.id: t for step in compiled for t in (*step.ins, *step.outs) if t.layout_type is LayoutType.strided}

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import fx
 
+from benchgraph.core.layers import Layer, Span
 from benchgraph.core.tensor import LayoutType, LogicalTensor
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.engine import Engine, Stream
@@ -172,13 +173,21 @@ class StepState:
         self._bound = PerThread()
 
     def __call__(self, env: Env) -> None:
+        self._compiled.execute(self._stream, *self._tensors(env))
+
+    def execute_profiled(self, env: Env) -> tuple[tuple[Layer, ...], list[Span]]:
+        """The same, and when each layer ran."""
+        return self._compiled.execute_profiled(*self._tensors(env))
+
+    def _tensors(self, env: Env) -> tuple[list[Tensor], list[Tensor]]:
+        """The library's tensors on the inputs' memory, and on that of new outputs, which are values from now on."""
         outputs = self.step.outputs
         made = [self._bound.result(o) for o in outputs]
         addresses = (*(env[key].data_ptr() for key in self._read), *(t.data_ptr() for t in made))
         bound = self._bound.tensors.get(addresses) or self._bind(addresses, env, made)
-        self._compiled.execute(self._stream, *bound)
         for o, t in zip(outputs, made, strict=True):
             env[o.key] = t
+        return bound
 
     def _bind(self, addresses: tuple[int, ...], env: Env, made: Sequence[torch.Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         kept, step = self._bound.tensors, self.step

@@ -22,7 +22,10 @@ from benchgraph.ops.structural import WILDCARD
 from benchgraph.reference import evaluate
 from tests.importers.export_models import MODELS, VOCABULARY, needed
 
-HEAD = "| model | nodes | ops | constants | of 8 and 4 bits | Wildcards | their time | largest difference |\n|---|---:|---:|---:|---:|---|---:|---:|"
+HEAD = (
+    "| model | nodes | ops | constants | of 8 and 4 bits | Wildcards | their time | largest difference |\n"
+    "|---|---:|---:|---:|---:|---|---:|---:|"
+)
 
 
 def row(file: Path) -> str:

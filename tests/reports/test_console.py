@@ -8,11 +8,11 @@ import pytest
 
 from benchgraph.core.formats import milliseconds, ranges
 from benchgraph.options.plugins import load_report, shown
+from benchgraph.present.layer_table import layer_table
 from benchgraph.present.terminal import printed, text_console
 from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, PartitionTiming, PolicyTiming, Result, ResultSet, Status, Timing
-from reports.console import layer_table
 from tests.support.result_sets import LAYERED, LAYERED_RESULTS, LAYERS
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9}, {"f32": 8e9}, {"f32": 6e9}, memory_bandwidth=2e9)

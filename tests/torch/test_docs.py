@@ -18,10 +18,13 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def test_the_pages_code_runs_and_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    exec(compile(code, str(PAGE), "exec"), {})
-    (said,) = re.findall(r"print\(graphs\[0\]\)  # (.*)", code)
+    first, profile = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    names = dict[str, object]()
+    exec(compile(first, str(PAGE), "exec"), names)
+    (said,) = re.findall(r"print\(graphs\[0\]\)  # (.*)", first)
     assert capsys.readouterr().out.strip() == said
+    exec(compile(profile, str(PAGE), "exec"), names)
+    assert "of 1 partition on jit:" in capsys.readouterr().out
 
 
 def test_every_option_is_on_the_page() -> None:
