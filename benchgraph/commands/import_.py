@@ -18,6 +18,7 @@ from benchgraph.harness.partitioning import traffic
 from benchgraph.importers.batch_file import batch_file, reasons
 from benchgraph.importers.graph_lines import Dumps
 from benchgraph.importers.log_cases import Case, Work, cases_of, line_beside_files
+from benchgraph.importers.logged_times import NO_REPLAY, Replay, logged_times
 from benchgraph.importers.model import MODEL_SUFFIXES, read_model
 from benchgraph.importers.model_files import write_model
 from benchgraph.importers.verbose_file import Log, read_log
@@ -25,7 +26,6 @@ from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.layers import flops
 from benchgraph.options.argv import parse as parse_words
 from benchgraph.options.batch import tokenize
-from benchgraph.present.logged_times import NO_REPLAY, Replay, logged_times
 from benchgraph.present.progress import progress_line
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import parse, unwritable, write

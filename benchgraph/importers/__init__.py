@@ -13,4 +13,5 @@ primitives.py      the table of primitives: how each becomes a line of its drive
 graph_lines.py     executed partitions, and the dumps that hold their graphs
 log_cases.py       what a log becomes: cases in order, and what cannot be one, each with its times
 batch_file.py      the cases as a batch file
+logged_times.py    where the time of a logged program went
 """

@@ -9,7 +9,6 @@ perf_line.py           benchdnn's perf lines, filled in
 time_table.py          the rows of a table of times
 fallback.py            what of a case numpy executes
 layer_table.py         the rows of a table of layers
-logged_times.py        where the time of a logged program went
 markup.py              GitHub's Markdown
 explain.py             an explanation of the compiler's decisions
 ab/                    two versions compared as a table, Markdown, JSON, a page

@@ -71,6 +71,7 @@ def test_a_measured_case() -> None:
         "n_partitions": {"fused": 1},
         "partitions": {"fused": [[3, 1]]},
         "implementations": {},
+        "fallback": [],
         "graph": {
             "ops": [[3, "SoftMax", "s", ["axis=1"], [0], [1]]],
             "tensors": [[0, "%0 f32 4"], [1, "%1 f32 4"]],

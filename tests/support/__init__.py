@@ -29,6 +29,7 @@ machine_code.py         the machine code of LLVM IR, as text
 dot_products.py         one step of a dot product on vectors
 
 fake_library.py         a library under test with a clock of its own, for the harness
+dask_cluster.py         a Dask scheduler and its workers on this machine
 fake_fleet.py           a fleet without a network, whose workers die and come back as told
 misbehaving_library.py  a library under test that crashes, hangs or exhausts memory
 result_sets.py          the results of a run with a timed, an untested and a wrong case
