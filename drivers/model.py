@@ -30,7 +30,7 @@ class Knobs:
         PerName(),
         per_name(new_shape, "input_ids:1x128+mask:1x128"),
         "NAME:SHAPE[*LAYOUT][+...][,...]",
-        "dims of the model's inputs, by its own names or tensor ids, and their layouts",
+        "dims of the model's inputs, by its own names or tensor ids, and their layouts; sizes of its open dims, by theirs (batch:8)",
         product=True,
     )
     tensor_property: PerId = knob(
@@ -99,6 +99,8 @@ def _overrides(knobs: Knobs, found: Model) -> Overrides:
     ids = {str(t.id): t.id for t in found.graph.inputs} | dict(found.inputs) | dict(found.outputs)
     shapes = {}
     for name, shape in knobs.in_shapes.entries:
+        if name in found.dims and name not in ids:
+            continue  # an open dim, which reading has bound
         if name not in ids:
             fix = did_you_mean(name, ids) or f"the inputs are {', '.join(found.inputs)}"
             raise InvalidArguments(f"the model has no input '{name}'", where="--in-shapes", fix=fix)

@@ -83,6 +83,8 @@ COMMANDS: dict[str, Command] = {
         "LOG|MODEL.onnx -o DIR",
         (
             ("-o, --output DIR", "the folder for the batch file, the table of times, and the graphs that it needs"),
+            ("--mb N", "the batch size of a model, where it leaves that open"),
+            ("--in-shapes NAME:SHAPE[+...]", "sizes that a model leaves open, by the names of its inputs (ids:1x128) or of dims (seq:128)"),
             ("--replay FILE", "a JSON report of the batch in mode P: its times beside the log's, and shares of its machine's roof"),
         ),
         ("import torch.log -o torch", "import torch.log -o torch --replay=out.json"),

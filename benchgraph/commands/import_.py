@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchgraph.core.errors import BenchgraphError, UsageError, within
 from benchgraph.core.files import read_text
 from benchgraph.core.formats import counted
-from benchgraph.core.printable import printable
+from benchgraph.core.printable import printable, shortened
 from benchgraph.graph import Graph
-from benchgraph.harness.command_words import need_no_options, own_options
+from benchgraph.graph.model import Model
+from benchgraph.harness.command_words import need_no_options, own_options, parsed_value
 from benchgraph.harness.outputs import need_folder
 from benchgraph.harness.partitioning import traffic
 from benchgraph.importers.batch_file import batch_file, reasons
 from benchgraph.importers.graph_lines import Dumps
 from benchgraph.importers.log_cases import Case, Work, cases_of, line_beside_files
 from benchgraph.importers.logged_times import NO_REPLAY, Replay, logged_times
-from benchgraph.importers.model import MODEL_SUFFIXES, read_model
+from benchgraph.importers.model import MODEL_SUFFIXES
 from benchgraph.importers.model_files import write_model
 from benchgraph.importers.verbose_file import Log, read_log
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.layers import flops
 from benchgraph.options.argv import parse as parse_words
 from benchgraph.options.batch import tokenize
+from benchgraph.options.knobs import knobs_of
+from benchgraph.options.plugins import load_driver
 from benchgraph.present.progress import progress_line
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import parse, unwritable, write
 
-OPTIONS = ("-o", "--output", "--replay")
+SIZES = {"--mb": "mb", "--in-shapes": "in_shapes"}  # of a model, and the knobs of its driver
+OPTIONS = ("-o", "--output", "--replay", *SIZES)
 BATCH, TIMES = "batch", "times.txt"
 GRAPH = "graph.json"
 SHOWN = 12  # rows of a table on the terminal
@@ -38,9 +44,12 @@ SHOWN = 12  # rows of a table on the terminal
 
 @dataclass(frozen=True)
 class Request:
+    """sizes: knobs of the driver of models."""
+
     file: Path
     folder: Path
     replay: str = ""
+    sizes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run(given: Sequence[str]) -> tuple[str, ExitCode]:
@@ -49,12 +58,16 @@ def run(given: Sequence[str]) -> tuple[str, ExitCode]:
     Raises UsageError for words, BenchgraphError for files that cannot be read or written.
     """
     request = read(given)
-    return (_model(request), ExitCode.ok) if request.file.suffix in MODEL_SUFFIXES else _log(request)
+    if request.file.suffix in MODEL_SUFFIXES:
+        return _model(request), ExitCode.ok
+    return _log(request)
 
 
 def _log(request: Request) -> tuple[str, ExitCode]:
     with progress_line():
         log = read_log(request.file)
+        if request.sizes:
+            raise UsageError("a log has the sizes of what it ran", where="import: --mb, --in-shapes", fix="leave them out")
         replay = _replay(request.replay) if request.replay else NO_REPLAY
         need_folder(request.folder, f"import: --output={request.folder}")
         cases = cases_of(log, Dumps(request.file.parent), work_of)
@@ -73,7 +86,9 @@ def _model(request: Request) -> str:
     if request.replay:
         raise UsageError("a model has no times", where="import: --replay", fix="leave it out")
     with progress_line():
-        model = read_model(request.file)
+        driver = load_driver("model")
+        assert driver.model is not None
+        model = driver.model(driver.knobs(**request.sizes), request.file)
         need_folder(request.folder, f"import: --output={request.folder}")
     try:
         write_model(model, request.folder / GRAPH)
@@ -84,7 +99,17 @@ def _model(request: Request) -> str:
     made = f"{counted(len(model.graph.ops), 'op')}, {counted(len(model.data), 'constant')} of {size / 1e6:.3g} MB"
     ports = [f"  {name}: tensor {id}" for name, id in (*model.inputs.items(), *model.outputs.items())]
     batch = request.folder / BATCH
-    return "\n".join([f"{request.file}: {made}", *map(printable, ports[:SHOWN]), f"next: benchgraph --batch={batch}"])
+    return "\n".join([f"{request.file}: {made}", *map(printable, [*ports[:SHOWN], *_fallen(model)]), f"next: benchgraph --batch={batch}"])
+
+
+def _fallen(model: Model) -> Iterator[str]:
+    """What numpy will execute, by kind, with a reason for each."""
+    kinds = Counter(f.kind for f in model.fallen)
+    if kinds:
+        yield f"{counted(kinds.total(), 'node')} of it numpy executes, between the partitions:"
+    for kind, count in kinds.most_common(SHOWN):
+        reasons = list(dict.fromkeys(f.why for f in model.fallen if f.kind == kind))
+        yield f"  {kind} ({count}): {shortened(reasons[0])}" + (f", and {len(reasons) - 1} more reasons" if len(reasons) > 1 else "")
 
 
 def read(given: Sequence[str]) -> Request:
@@ -96,7 +121,16 @@ def read(given: Sequence[str]) -> Request:
         raise UsageError(f"{len(rest)} files are named", where="import", fix="name one log or model")
     if "-o" not in own:
         raise UsageError("no folder is named", where="import", fix="add -o DIR, where the batch file goes")
-    return Request(Path(rest[0]), Path(own["-o"]), own.get("--replay", ""))
+    knobs = {k.name: k for k in knobs_of(load_driver("model").knobs).values()}
+    sizes = {name: _one(option, own[option], knobs[name].parse) for option, name in SIZES.items() if option in own}
+    return Request(Path(rest[0]), Path(own["-o"]), own.get("--replay", ""), sizes)
+
+
+def _one(option: str, value: str, parse: Callable[[str], Any]) -> Any:
+    """A value of a knob, of which there is one model to make. Raises UsageError."""
+    if "," in value:
+        raise UsageError(f"several values '{value}'", where=f"import: {option}", fix="give one: each makes another model")
+    return parsed_value("import", option, value, parse)
 
 
 def work_of(graph: Graph) -> Work:

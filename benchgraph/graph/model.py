@@ -39,7 +39,8 @@ class Model:
     data: by tensor id, the elements of graph inputs that the file has (s4 and u4: one to a byte). inputs, outputs: names -> tensor ids, in
     the file's order. parameters: where weights and buffers are, by their names. source: the file that means the same as the
     graph, for libraries that run it themselves; None if there is none, or if options have changed the graph since. batch: the batch size
-    to which reading it has bound --mb; 0 if it had no batch dim that is open. fallen: what numpy executes.
+    to which reading it has bound --mb; 0 if it had no batch dim that is open. dims: sizes of dims that the file leaves open, by name.
+    fallen: what numpy executes.
     """
 
     graph: Graph
@@ -49,4 +50,5 @@ class Model:
     parameters: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
     source: Path | None = None
     batch: int = 0
+    dims: Mapping[str, int] = field(default_factory=dict)
     fallen: tuple[Fallen, ...] = ()

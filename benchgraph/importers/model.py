@@ -34,7 +34,7 @@ def _own(path: Path, sizes: Sizes) -> Model:
 def _onnx(path: Path, sizes: Sizes) -> Model:
     from benchgraph.importers.onnx.model import read_onnx
 
-    return read_onnx(path)
+    return read_onnx(path, sizes)
 
 
 def _pt2(path: Path, sizes: Sizes) -> Model:

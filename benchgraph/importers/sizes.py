@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchgraph.core.errors import InvalidArguments, InvalidShape, did_you_mean
 from benchgraph.core.printable import quoted
@@ -14,7 +14,9 @@ Dim = int | str  # a number, or the name of an open dim; '' if it has none
 
 @dataclass(frozen=True)
 class Sizes:
-    """The user's: mb is the size of an open dim 0, 0 if not given; in_shapes has the shapes of inputs by their names."""
+    """The user's: mb is the size of an open dim 0, 0 if not given; in_shapes has the shapes of inputs by their names, and the sizes of
+    open dims by theirs.
+    """
 
     mb: int = 0
     in_shapes: tuple[tuple[str, Shape], ...] = ()
@@ -25,23 +27,23 @@ AS_IN_FILE = Sizes()
 
 @dataclass(frozen=True)
 class Bound:
-    """shapes: of all inputs, by name. batch: --mb if an open dim took it, else 0."""
+    """shapes: of all inputs, by name. batch: --mb if an open dim took it, else 0. dims: sizes of open dims, by name."""
 
     shapes: Mapping[str, Shape]
     batch: int
+    dims: Mapping[str, int] = field(default_factory=dict)
 
 
 def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes, examples: Mapping[str, Shape] | None = None) -> Bound:
     """The shapes of a model's inputs. Open dims of one name have one size. examples: the sizes of open dims that nothing else gives.
 
     A shape of the user's replaces the file's whole, numbers included: a reader that cannot change those raises. Raises InvalidArguments for
-    an input that does not exist and for open dims without a number, InvalidShape for another rank and for two sizes of one dim.
+    a name that is neither an input's nor an open dim's, and for open dims without a number, InvalidShape for another rank and for two sizes
+    of one dim.
     """
-    given = {name: shape for name, shape in sizes.in_shapes if name in inputs or not name.isdecimal()}  # others are tensor ids
-    for name in given.keys() - inputs.keys():
-        fix = did_you_mean(name, inputs) or f"the inputs are {', '.join(map(quoted, inputs))}"
-        raise InvalidArguments(f"the model has no input {quoted(name)}", where="--in-shapes", fix=fix)
-    known = dict[str, int]()
+    named = {name: shape for name, shape in sizes.in_shapes if name in inputs or not name.isdecimal()}  # others are tensor ids
+    given = {name: shape for name, shape in named.items() if name in inputs}
+    known = _dims({name: shape for name, shape in named.items() if name not in inputs}, inputs)
     for name, shape in given.items():
         dims = inputs[name]
         if len(shape) != len(dims):
@@ -58,7 +60,22 @@ def bind(inputs: Mapping[str, Sequence[Dim]], sizes: Sizes, examples: Mapping[st
             if isinstance(dim, str) and dim and size:
                 known.setdefault(dim, size)
     shapes = {name: given[name] if name in given else _shape(name, dims, known, sizes.mb) for name, dims in inputs.items()}
-    return Bound(shapes, sizes.mb if firsts else 0)
+    return Bound(shapes, sizes.mb if firsts else 0, known)
+
+
+def _dims(named: Mapping[str, Shape], inputs: Mapping[str, Sequence[Dim]]) -> dict[str, int]:
+    """The sizes that the user gives to open dims."""
+    is_open = dict.fromkeys(dim for dims in inputs.values() for dim in dims if isinstance(dim, str) and dim)
+    for name, shape in named.items():
+        if name not in is_open:
+            dims = f", its open dims are {', '.join(map(quoted, is_open))}" if is_open else ""
+            fix = did_you_mean(name, [*inputs, *is_open]) or f"the inputs are {', '.join(map(quoted, inputs))}{dims}"
+            raise InvalidArguments(f"the model has no input {quoted(name)}, and no open dim of that name", where="--in-shapes", fix=fix)
+        if len(shape) != 1:
+            raise InvalidShape(
+                f"{len(shape)} numbers for one dim", where=f"--in-shapes={name}", fix=f"give one, as in --in-shapes={name}:8"
+            )
+    return {name: shape[0] for name, shape in named.items()}
 
 
 def _shape(name: str, dims: Sequence[Dim], known: Mapping[str, int], mb: int) -> Shape:
@@ -66,7 +83,9 @@ def _shape(name: str, dims: Sequence[Dim], known: Mapping[str, int], mb: int) ->
     missing = [dim for dim, size in zip(dims, found, strict=True) if isinstance(dim, str) and not size]
     if missing:
         names = ", ".join(dim or "one without a name" for dim in missing)
-        raise InvalidArguments(f"dims without a number: {names}", where=f"input {quoted(name)}", fix=_example(name, dims))
+        by_dim = "+".join(f"{dim}:8" for dim in dict.fromkeys(missing)) if all(missing) else ""
+        fix = f"give each one, as in --in-shapes={by_dim}" if by_dim else _example(name, dims)
+        raise InvalidArguments(f"dims without a number: {names}", where=f"input {quoted(name)}", fix=fix)
     return tuple(found)
 
 

@@ -116,10 +116,10 @@ def _wide(x: Any) -> Any:
 def _model(proto: Any, arrays: dict[str, Any]) -> Model:
     """Integers are constants, as they are in models; and where a row needs that, all inputs but the first are."""
     try:
-        model = model_of(proto, {name: a for name, a in arrays.items() if a.dtype not in VALUES})
+        model = model_of(proto, constants={name: a for name, a in arrays.items() if a.dtype not in VALUES})
     except BenchgraphError:
         model = None
-    return model if model is not None and not model.fallen else model_of(proto, dict(list(arrays.items())[1:]))
+    return model if model is not None and not model.fallen else model_of(proto, constants=dict(list(arrays.items())[1:]))
 
 
 def table(found: list[Outcome]) -> str:

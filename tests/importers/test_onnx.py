@@ -11,10 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from benchgraph.cli import main
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
 from benchgraph.importers.onnx.idioms import ROTATION
 from benchgraph.importers.onnx.model import model_of, read_onnx
 from benchgraph.importers.onnx.rows import ROWS
+from benchgraph.importers.sizes import Sizes
 from benchgraph.reference import evaluate
 from tests.importers.onnx_nodes import DOC, all_outcomes, page
 
@@ -114,7 +117,7 @@ def refused() -> dict[str, tuple[Any, str]]:
     return {
         "an old opset": (built(relu, {"x": [4]}, ["y"], opset_imports=[onnx.helper.make_opsetid("", 9)]), "opset 9, where 13 to"),
         "a future opset": (built(relu, {"x": [4]}, ["y"], opset_imports=[onnx.helper.make_opsetid("", 999)]), "install a newer onnx"),
-        "a free size": (built(relu, {"x": ["n", 4]}, ["y"]), "input 'x': sizes without a number: n"),
+        "a free size": (built(relu, {"x": ["n", 4]}, ["y"]), "input 'x': dims without a number: n; give each one, as in --in-shapes=n:8"),
         "no sizes": (built(relu, {"x": None}, ["y"]), "no valid ONNX model: "),
         "another type": (built(relu, {"x": ([4], onnx.TensorProto.DOUBLE)}, ["y"]), "input 'x': its data type is DOUBLE; export it in f32"),
         "a result of another type": (built([node("Cast", "x", "y", to=11)], {"x": [4]}, ["y"]), "its result 'y' is of type DOUBLE"),
@@ -162,6 +165,129 @@ def test_what_cannot_be_expressed_is_refused_with_its_place() -> None:
         assert message in caught.value.line, name
 
 
+def open_model() -> Any:
+    """ids and mask of [batch, seq]; a table's rows, scaled by the mask, summed along seq."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    whole = onnx.TensorProto.INT64
+    nodes = [
+        node("Gather", "table ids", "rows", name="embed"),
+        node("Unsqueeze", "mask last", "m", name="widen"),
+        node("Cast", "m", "scale", to=1),
+        node("Mul", "rows scale", "kept"),
+        node("ReduceSum", "kept along", "y", keepdims=0),
+    ]
+    data = {"table": np.arange(40, dtype=np.float32).reshape(10, 4), "last": np.array([2]), "along": np.array([1])}
+    return built(nodes, {"ids": (["batch", "seq"], whole), "mask": (["batch", "seq"], whole)}, ["y"], data)
+
+
+def test_open_dims_are_bound_by_input_by_dim_and_by_mb() -> None:
+    for sizes in (
+        Sizes(0, (("ids", (2, 3)),)),
+        Sizes(0, (("batch", (2,)), ("seq", (3,)))),
+        Sizes(2, (("seq", (3,)),)),
+        Sizes(2, (("mask", (2, 3)),)),
+    ):
+        model = model_of(open_model(), sizes)
+        assert [t.shape for t in model.graph.inputs if not t.is_constant] == [(2, 3), (2, 3)], sizes
+        assert model.dims == {"batch": 2, "seq": 3}
+        assert [t.shape for t in model.graph.outputs] == [(2, 4)]
+
+
+def test_open_dims_without_a_number_are_refused_with_the_remedy() -> None:
+    for sizes, message in (
+        (Sizes(), "input 'ids': dims without a number: batch, seq; give each one, as in --in-shapes=batch:8+seq:8"),
+        (Sizes(4), "input 'ids': dims without a number: seq; give each one, as in --in-shapes=seq:8"),
+        (Sizes(0, (("ids", (2, 3)), ("mask", (2, 4)))), "--in-shapes=mask: its dim seq is 4, and 3 elsewhere; give one size"),
+        (Sizes(0, (("sq", (3,)),)), "--in-shapes: the model has no input 'sq', and no open dim of that name; did you mean 'seq'?"),
+        (Sizes(0, (("seq", (3, 4)),)), "--in-shapes=seq: 2 numbers for one dim; give one, as in --in-shapes=seq:8"),
+        (Sizes(0, (("ids", (3,)),)), "--in-shapes=ids: 1 dims, where the input has 2; "),
+    ):
+        with pytest.raises(BenchgraphError) as caught:
+            model_of(open_model(), sizes)
+        assert message in caught.value.line
+
+
+def test_a_model_with_open_dims_and_nodes_without_rows_runs_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is, and imported: the second without onnx."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    monkeypatch.chdir(tmp_path)
+    onnx.save(open_model(), "open.onnx")
+    done = CliRunner().invoke(main, ["--model", "--mb=2,3", "--in-shapes=seq:5,seq:6", "--case=open.onnx"])
+    assert "passed:4" in done.stdout, done.output
+    done = CliRunner().invoke(main, ["import", "open.onnx", "-o", "open", "--mb=2", "--in-shapes=seq:5"])
+    assert "3 nodes of it numpy executes, between the partitions:\n  Gather (1): no row expresses it\n" in done.stdout, done.output
+    assert "  Unsqueeze (1): StaticReshape: input src has dtype s32\n" in done.stdout
+    Path("open.onnx").unlink()
+    for module in [name for name in sys.modules if name.partition(".")[0] == "onnx"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    done = CliRunner().invoke(main, ["--batch=open/batch"])
+    assert "passed:1" in done.stdout, done.output
+    for words in (["--mb=1,2"], ["--in-shapes=seq:5,seq:6"]):
+        done = CliRunner().invoke(main, ["import", "open.onnx", "-o", "open", *words])
+        assert "give one: each makes another model" in done.output
+
+
+def test_wildcards_agree_with_onnx_and_carry_what_is_known() -> None:
+    """Results that nothing reads are left out; the bounds of a slice, beyond 32 bits, are part of the text."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    nodes = [
+        node("TopK", "x k", "values places", axis=1),
+        node("Cast", "places", "reals", to=1),
+        node("Slice", "x from to", "tail"),
+        node("Einsum", "tail tail", "gram", equation="ij,kj->ik"),
+        node("MatMul", "gram reals", "y"),
+    ]
+    data = {"k": np.array([3]), "from": np.array([0]), "to": np.array([2**63 - 1])}
+    proto = built(nodes, {"x": [4, 3]}, ["y"], data)
+    model = model_of(proto)
+    assert [f.kind for f in model.fallen] == ["TopK", "Cast", "Slice", "Einsum"]
+    wild = [op for op in model.graph.ops if op.kind == "Wildcard"]
+    assert [(len(op.inputs), len(op.outputs)) for op in wild] == [(1, 1)] * 4
+    assert wild[0].outputs[0].dtype is DType.s32
+    assert str(2**63 - 1) in wild[2].attrs.string("computes")
+    x = np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
+    (want,) = onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})
+    got = evaluate(model.graph, {**model.data, model.inputs["x"]: x})
+    np.testing.assert_allclose(got[model.outputs["y"]], want, rtol=1e-5)
+
+
+def test_a_row_that_refuses_late_leaves_nothing_behind() -> None:
+    def late(d: Draft, node: Node) -> Any:
+        d.op("Add", d.named("x"), d.literal(1.0))
+        d.named("c")
+        raise Unmapped("too late")
+
+    d = Draft()
+    d.define("x", d.b.input((4,)))
+    d.known["c"] = np.zeros(3, np.float32)
+    assert d.attempt(late, Node("Late", ("x",), ("y",), {})) == "too late"
+    assert d.b.count == 0
+    assert not d.data
+    assert not d.is_read("c")
+
+
+def test_external_data_come_from_the_folder_of_the_model_alone(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    onnx.save(network(), inside / "net.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert len(read_onnx(inside / "net.onnx").data) == 3
+    (inside / "weights.bin").rename(outside / "weights.bin")
+    (inside / "weights.bin").symlink_to(outside / "weights.bin")
+    for change in (None, "../outside/weights.bin", str(outside / "weights.bin"), "absent.bin"):
+        proto = onnx.load_model(str(inside / "net.onnx"), load_external_data=False)
+        for entry in (e for t in proto.graph.initializer for e in t.external_data if e.key == "location" and change):
+            entry.value = change
+        (inside / "other.onnx").write_bytes(proto.SerializeToString())
+        with pytest.raises(
+            BenchgraphError, match=r"its external data cannot be read: .*; keep the files that it names in its folder"
+        ) as caught:
+            read_onnx(inside / "other.onnx")
+        assert caught.value.where == str(inside / "other.onnx")
+        assert "\n" not in caught.value.line
+
+
 def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
     whole = network().SerializeToString()
@@ -174,7 +300,7 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
     for name, message in (
         ("torn", "no ONNX model"),
         ("noise", "no ONNX model"),
-        ("outside", "no ONNX model"),
+        ("outside", "its external data cannot be read"),
         ("absent", "cannot read it"),
     ):
         with pytest.raises(BenchgraphError, match=message) as caught:

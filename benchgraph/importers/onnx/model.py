@@ -15,7 +15,7 @@ import numpy as np
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, within
-from benchgraph.core.tensor import LogicalTensor
+from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
 from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped
@@ -23,23 +23,36 @@ from benchgraph.importers.onnx.idioms import with_idioms
 from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
 from benchgraph.importers.onnx.rows import ROWS
 from benchgraph.importers.onnx.wildcards import wildcard
+from benchgraph.importers.sizes import AS_IN_FILE, Dim, Sizes, bind
 
 OLDEST = 13  # opset
 SHAPE = "Shape"  # of any value: sizes are known
 DOMAINS = ("", "ai.onnx")
 
 
-def read_onnx(path: Path) -> Model:
-    """Raises BenchgraphError for a file that cannot be read, and for a model that cannot be expressed."""
+def read_onnx(path: Path, sizes: Sizes = AS_IN_FILE) -> Model:
+    """sizes: numbers for dims that it leaves open. Raises BenchgraphError for a file that cannot be read, and for a model that cannot be
+    expressed.
+    """
     onnx = need_onnx()
     with within(str(path)):
-        try:
-            proto = onnx.load_model(str(path))
-        except OSError as bad:
-            raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
-        except Exception as bad:  # protobuf's and onnx's errors have no class in common
-            raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
-        return replace(model_of(proto), source=path)
+        return replace(model_of(_loaded(path, onnx), sizes), source=path)
+
+
+def _loaded(path: Path, onnx: Any) -> Any:
+    """The file, and the data beside it that it names. Raises InvalidArguments and ParseError."""
+    try:
+        proto = onnx.load_model(str(path), load_external_data=False)
+    except OSError as bad:
+        raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
+    except Exception as bad:  # protobuf's and onnx's errors have no class in common
+        raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
+    try:  # from this folder alone: onnx refuses paths and links that leave it
+        onnx.load_external_data_for_model(proto, str(path.absolute().parent))
+    except Exception as bad:  # as above
+        fix = "keep the files that it names in its folder, and links out of them"
+        raise InvalidArguments(f"its external data cannot be read: {_first_line(bad)}", fix=fix) from bad
+    return proto
 
 
 def need_onnx() -> Any:
@@ -53,7 +66,7 @@ def need_onnx() -> Any:
     return onnx
 
 
-def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
+def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Array] | None = None) -> Model:
     """constants: inputs that are. Raises BenchgraphError."""
     onnx = need_onnx()
     versions = {o.domain: o.version for o in proto.opset_import}
@@ -64,7 +77,9 @@ def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
     d, graph = Draft(), proto.graph
     d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
     d.known |= constants or {}
-    inputs = {v.name: _input(d, v, onnx) for v in graph.input if v.name not in d.known}
+    given = {v.name: v for v in graph.input if v.name not in d.known}
+    bound = bind({name: _dims(v) for name, v in given.items()}, sizes)
+    inputs = {name: _input(d, v, bound.shapes[name], onnx) for name, v in given.items()}
     names = [v.name for v in graph.output]
     nodes = with_idioms(_unknown(d, graph, opset, onnx), d.known, names)
     for node in nodes:
@@ -79,8 +94,8 @@ def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
             _compute(d, node, own, opset, onnx)
             continue
         if node.kind == SHAPE:
-            sizes = d.named(node.inputs[0]).known_shape
-            d.known[node.outputs[0]] = np.asarray(sizes[node.get("start", 0) : node.get("end", None)], np.int64)
+            shape = d.named(node.inputs[0]).known_shape
+            d.known[node.outputs[0]] = np.asarray(shape[node.get("start", 0) : node.get("end", None)], np.int64)
             continue
         d.begin(node.name or node.outputs[0])
         with within(node.label):
@@ -91,7 +106,7 @@ def model_of(proto: Any, constants: Mapping[str, Array] | None = None) -> Model:
     made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
     data = {t.id: d.data[t.id] for t in made.inputs if t.id in d.data}
     weights = {t.name: (Use(id),) for t in graph.initializer if d.is_read(t.name) and (id := d.named(t.name).id) in data}
-    return Model(made, data, {name: t.id for name, t in inputs.items()}, results, weights, fallen=tuple(d.fallen))
+    return Model(made, data, {name: t.id for name, t in inputs.items()}, results, weights, None, bound.batch, bound.dims, tuple(d.fallen))
 
 
 def _opset(versions: Mapping[str, int], onnx: Any) -> int:
@@ -139,19 +154,23 @@ def _is_known(d: Draft, node: Node) -> bool:
     return not is_compressed(node.kind, d.known[node.inputs[0]] if node.has(0) else None)
 
 
-def _input(d: Draft, value: Any, onnx: Any) -> LogicalTensor:
-    """Raises Unmapped for an input that is no tensor of known sizes, and of a type that the graph has."""
+def _dims(value: Any) -> tuple[Dim, ...]:
+    """The dims of an input. Raises Unmapped for one that has none."""
     with within(f"input {value.name!r}"):
         kind = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
-            raise Unmapped("it is no tensor of a known rank")
+            raise Unmapped("it is no tensor of a known rank", fix="export the model with the shapes of its inputs")
+        return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in kind.shape.dim)
+
+
+def _input(d: Draft, value: Any, shape: Shape, onnx: Any) -> LogicalTensor:
+    """Raises Unmapped for an input of a type that the graph does not have."""
+    with within(f"input {value.name!r}"):
+        kind = value.type.tensor_type
         dtype = DATA_TYPES.get(kind.elem_type)
         if dtype is None:
             raise Unmapped(f"its data type is {onnx.TensorProto.DataType.Name(kind.elem_type)}", fix="export it in f32")
-        sizes = kind.shape.dim
-        if unknown := [dim.dim_param or "?" for dim in sizes if not dim.HasField("dim_value")]:
-            raise Unmapped(f"sizes without a number: {', '.join(unknown)}", fix="export it with fixed sizes")
-        t = d.b.input(tuple(dim.dim_value for dim in sizes), dtype)
+        t = d.b.input(shape, dtype)
         d.define(value.name, t)
         return t
 
