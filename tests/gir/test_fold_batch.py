@@ -98,6 +98,14 @@ def folded(b: GraphBuilder, axes: Shape, *, keep_dims: bool = True) -> None:
     b.op("ReduceSum", b.op("MatMul", b.input((4, 4, 4, 16)), b.input((4, 1, 16, 24))), axes=axes, keep_dims=keep_dims)
 
 
+def pooled(b: GraphBuilder) -> None:
+    """What reads an image as one, between products of its pixels."""
+    pixels = b.op("ReLU", b.op("Convolution", b.input((1, 3, 4, 16)), b.constant((1, 1, 16, 24)), **POINTS))
+    near = b.op("MaxPool", pixels, kernel=(3, 3), strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1))
+    mean = b.op("ReduceMean", pixels, axes=(1, 2), keep_dims=True)
+    b.op("Multiply", b.op("Convolution", b.op("Add", near, pixels), b.constant((1, 1, 24, 24)), **POINTS), mean)
+
+
 FOLDED: dict[str, tuple[Build, Shape]] = {
     "mlp": (mlp, (1, 6, 48)),
     "several batch dims": (lambda b: mlp(b, (2, 3, 2)), (1, 1, 12, 48)),
@@ -113,6 +121,8 @@ FOLDED: dict[str, tuple[Build, Shape]] = {
     "every other row behind": (lambda b: every_other(b, b.op("MatMul", b.input((4, 4, 16)), b.input((16, 24)))), (1, 16, 24)),
     "weights of their own behind": (own_weights, (1, 4, 24)),
     "sums of groups": (lambda b: folded(b, (0,)), (4, 1, 16, 24)),
+    "sums of entries": (lambda b: folded(b, (1,)), (4, 1, 16, 24)),
+    "windows and a mean of an image": (pooled, (1, 1, 12, 24)),
     "image": (image, (1, 1, 6, 24)),
     "rows with gaps": (lambda b: heads(b, (40, 16, 1)), (1, 5, 24)),
     "rows inside out": (lambda b: b.op("MatMul", b.input((3, 4, 16), strides=(20, 70, 1)), b.input((16, 24))), (1, 12, 24)),
@@ -237,7 +247,6 @@ STAY: dict[str, Build] = {
     "rows that were columns": lambda b: b.op("MatMul", b.input((4, 16, 2)), b.input((16, 24)), transpose_a=True),
     "every other row": lambda b: every_other(b, b.input((4, 4, 24))),
     "channels first": channels_first,
-    "sums of entries": lambda b: folded(b, (1,)),
     "sums that drop an axis": lambda b: folded(b, (-1,), keep_dims=False),
     "sums of one row": lambda b: b.op("ReduceSum", b.op("MatMul", b.input((4, 1, 16)), b.input((16, 24))), axes=(1,), keep_dims=True),
     "rows that tell their place": causal,

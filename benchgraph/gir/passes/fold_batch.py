@@ -99,7 +99,7 @@ def _folds_to_rows(g: Graph, op: Op, fold: Fold) -> bool:
 
 def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
     """The ops that are folded with a product; None where an op that is left could have shared a nest with them, or transposes rows and
-    columns, as where channels come first."""
+    columns, as where channels come first. Networks of convolutions are folded up to their next window, pooling over images included."""
     ops, work = [seed], [seed]
     while work:
         op = work.pop()
@@ -111,9 +111,17 @@ def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
             if _can_fold(g, near, fold):
                 ops.append(near)
                 work.append(near)
-            elif not (near.lowering.is_contraction or (layout_form(near) is not None and _keeps_rows(g, near, v))):
+            elif not (_has_own_nest(g, near, fold) or (layout_form(near) is not None and _keeps_rows(g, near, v))):
                 return None
     return ops
+
+
+def _has_own_nest(g: Graph, op: Op, fold: Fold) -> bool:
+    """Whether an op shares no nest with the product that makes its operand: a product, a window, a reduction over the product's rows."""
+    if isinstance(op.lowering.form, Reduction):
+        src = g.value(op.ins[0]).shape
+        return fold.is_in(src) and any(src[axis] > 1 for axis in fold.axes(src).intersection(reduction_axes(op, len(src))))
+    return op.lowering.is_contraction or op.lowering.is_window
 
 
 def _keeps_rows(g: Graph, layout_op: Op, v: int) -> bool:
