@@ -114,9 +114,9 @@ def has_one_matrix(g: Graph, op: Op) -> bool:
 def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shape, target: Target) -> int:
     """The rows of a task of all these nests as one, if they are so few that separate nests read fewer weights; else 0.
 
-    A separate nest without reductions gives each core a part of its weights, and one with them has rows enough if none of its other weights
-    are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants count: rows of attention, whose
-    keys may be one matrix, stay whole.
+    A separate nest without reductions gives each core a part of its weights, for the rows of all batch entries, and one with them has rows
+    enough if none of its other weights are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants
+    count: rows of attention, whose keys may be one matrix, stay whole.
     """
     if not all(isinstance(op.lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
         return 0
@@ -136,6 +136,6 @@ def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Sha
         return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, waits=waits).mb
 
     few = mb(kernels, works_on_rows=any(reduces))
-    apart = [mb(ops, works_on_rows=True) if has else rows[-1] for ops, has in zip(products, reduces, strict=True) if ops]
+    apart = [mb(ops, works_on_rows=True) if has else prod(rows) for ops, has in zip(products, reduces, strict=True) if ops]
     enough = machine.tile_rows_to_stream_weights if use_tiles else machine.rows_to_stream_weights
     return few if few < min(max(apart), machine.rows_to_prefetch_panel if any(reduces) else enough) else 0
