@@ -233,6 +233,8 @@ class Driver:
         call = self._calls.pop(ticket)
         if not call.host:
             self.roster.greeted(call.worker, answer)
+            if not self.book.is_done and (why := self.roster.workers[call.worker].refused if call.worker in self.roster.workers else ""):
+                remark(f"--cluster: {call.worker} is left out: {why}")
         elif isinstance(answer, SurveyReply) and (answer.busy or answer.missing):
             self._note_missing(call.host, answer.missing)
         elif isinstance(answer, SurveyReply):

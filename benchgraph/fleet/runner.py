@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchgraph.core.config import config
 from benchgraph.core.errors import InvalidArguments, UsageError
@@ -13,13 +13,14 @@ from benchgraph.core.progress import report_progress
 from benchgraph.core.remarks import remark
 from benchgraph.fleet.dask_engine import DaskEngine
 from benchgraph.fleet.driver import ABSENCE_S, Driver, Endpoint, RanCase
+from benchgraph.fleet.placement import Host
 from benchgraph.fleet.roster import Roster
 from benchgraph.fleet.selection import refusal_of_code, refusal_of_where
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.worker import Setup
 from benchgraph.options.argv import CommandLine
 from benchgraph.options.problem import Problem
-from benchgraph.results.machine import Machine
+from benchgraph.results.machine import Machine, kinds
 from benchgraph.results.result import FinishedCase
 
 FIRST_S = 60.0  # how long it may take until the scheduler answers, and a worker has joined, before the run is refused
@@ -32,15 +33,22 @@ class Fleet:
     """The workers that run the cases of a command line."""
 
     driver: Driver
-    machine: Machine
     log: Callable[[str], None] | None = None
+
+    @property
+    def machines(self) -> list[Machine]:
+        return list(self.driver.roster.machines.values())
 
     def run(self, problems: Sequence[Problem]) -> Generator[FinishedCase]:
         """Run the problems; yields each result as it arrives. Raises BenchgraphError if nobody is there to run them for long."""
         for ran in self.driver.run(problems):
             if self.log is not None:
                 self.log(_where(ran))
-            yield ran.done
+            yield ran.done if ran.host is None else self._on(ran.host, ran.done)
+
+    def _on(self, host: Host, done: FinishedCase) -> FinishedCase:
+        """The finished case, which names its machine."""
+        return replace(done, case=replace(done.case, machine=self.driver.roster.machines[host.id]))
 
 
 @contextmanager
@@ -55,7 +63,7 @@ def fleet(line: CommandLine, bench: Bench, endpoint: Endpoint | None = None, log
         roster = Roster(settings.where, {})
         driver = Driver(engine, roster, settings, Setup(bench, config()), line.problems, endpoint or Endpoint())
         _settle(driver, settings.cluster)
-        yield Fleet(driver, _machine(roster), log)
+        yield Fleet(driver, log)
     finally:
         engine.close()
 
@@ -98,11 +106,9 @@ def _settle(driver: Driver, cluster: str) -> None:
     for host, why in roster.refusals.items():
         name = next(f.name for f in roster.known if f.host == host)
         remark(f"--cluster: {name} runs none of these cases: {why}")
-
-
-def _machine(roster: Roster) -> Machine:
-    """The machine of the run."""
-    return next(iter(roster.machines.values()))
+    if driver.settings.mode.is_timed and len(found := kinds(roster.machines.values())) > 1:
+        names = ", ".join(f"{machines[0].cpu} ({len(machines)})" for machines in found)
+        remark(f"--cluster: cases are timed on {len(found)} kinds of machines, whose times are kept apart: {names}; --where picks one")
 
 
 def _where(ran: RanCase) -> str:

@@ -46,10 +46,10 @@ class RunOutcome:
 
 
 class Elsewhere(Protocol):
-    """Other machines that run the cases."""
+    """Other machines that run the cases, and which results name. machines: those there are now, one at least."""
 
     @property
-    def machine(self) -> Machine: ...
+    def machines(self) -> Sequence[Machine]: ...
 
     def run(self, problems: Sequence[Problem]) -> Generator[FinishedCase]:
         """The finished cases, in the order in which they finish. Raises BenchgraphError if they can no longer be run."""
@@ -82,8 +82,9 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, elsewhere: Elsewhere |
             if line.globals.mode.is_timed:
                 begin_item("the machine's peaks")
             with awaiting("the machine to be measured"):
-                machine = machine_of(line, bench) if elsewhere is None else elsewhere.machine
-            begun = begin(line, machine, reports)
+                others = () if elsewhere is None else elsewhere.machines
+                machine = machine_of(line, bench) if elsewhere is None else others[0]
+            begun = begin(line, machine, reports, others)
             code = ExitCode.failed  # for later errors, since cases have run
             screen.take_over(begun.held, line.globals.resume, begun.is_resumed)
             for _ in begun.held:

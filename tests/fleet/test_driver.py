@@ -13,6 +13,7 @@ from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.remarks import collected
 from benchgraph.fleet import roster
 from benchgraph.fleet.parcel import Parcel, Reply
+from benchgraph.fleet.runner import Fleet
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import Status
 from tests.support.fake_fleet import GIB, FakeEngine, FakeWorker, driver, facts, finished, problems, results
@@ -219,3 +220,23 @@ def test_an_error_of_the_engine_counts_as_a_lost_attempt() -> None:
     by_index = {c.index: c.result for c in results(driver(fleet, planned), planned)}
     assert by_index[1].status is Status.FAILED
     assert by_index[1].reason.count("ValueError: cannot unpickle") == 3
+
+
+def test_results_name_their_machines() -> None:
+    fleet, planned = engine("a", "b"), problems(8)
+    made = Fleet(driver(fleet, planned))
+    hosts = {done.case.machine.host for done in made.run(planned) if done.case.machine}
+    assert hosts == {"a", "b"} == {m.host for m in made.machines}
+
+
+def test_a_worker_of_other_code_that_joins_later_is_told() -> None:
+    fleet, planned = engine("a"), problems(20)
+
+    def strike() -> None:
+        if fleet.now > 2.0:
+            fleet.workers.setdefault("late", FakeWorker(replace(facts("b"), version="0.0")))
+
+    fleet.each_tick = strike
+    with collected() as remarks:
+        assert len(list(results(driver(fleet, planned), planned))) == 20
+    assert [text.partition(": benchgraph is 0.0")[0] for text in remarks] == ["--cluster: late is left out"]

@@ -31,6 +31,7 @@ dot_products.py         one step of a dot product on vectors
 fake_library.py         a library under test with a clock of its own, for the harness
 dask_cluster.py         a Dask scheduler and its workers on this machine
 fake_fleet.py           a fleet without a network, whose workers die and come back as told
+dask_cluster.py         a Dask cluster of processes, and benchgraph as its client
 misbehaving_library.py  a library under test that crashes, hangs or exhausts memory
 result_sets.py          the results of a run with a timed, an untested and a wrong case
 written_reports.py      what written reports contain: tables of Markdown, cases of a saved run
