@@ -5,13 +5,15 @@ row.py         a row of the table of numpy functions: what it computes, its cost
 pointwise.py   rows: element by element
 moves.py       rows: elements taken, moved, repeated
 sums.py        rows: reductions, products, sorting
-compute.py     a function computed: by its row, else by onnx's reference; results in the dtypes of their tensors
+compute.py     a function computed: by its row, else by onnx's reference or PyTorch; results in the dtypes of their tensors
 by_onnx.py     onnx's reference, which also judges the numpy functions where it is installed
 """
 
 from __future__ import annotations
 
-from benchgraph.fallback.compute import ROWS, execute, flops, index_limit, is_judged, reference, row_of, threshold
+from benchgraph.fallback.compute import ROWS, execute, flops, index_limit, is_judged, reference, row_of, runner, threshold
 from benchgraph.fallback.function import Function, Literal, parse
 
-__all__ = ["ROWS", "Function", "Literal", "execute", "flops", "index_limit", "is_judged", "parse", "reference", "row_of", "threshold"]
+__all__ = [
+    "ROWS", "Function", "Literal", "execute", "flops", "index_limit", "is_judged", "parse", "reference", "row_of", "runner", "threshold",
+]  # fmt: skip

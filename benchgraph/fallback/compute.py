@@ -14,6 +14,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, ExecutionFailed, InvalidArguments, InvalidShape
 from benchgraph.core.tensor import TensorType
 from benchgraph.fallback.by_onnx import by_onnx, is_installed
+from benchgraph.fallback.by_torch import ATEN, by_torch
 from benchgraph.fallback.function import Array, Function
 from benchgraph.fallback.moves import MOVES
 from benchgraph.fallback.pointwise import POINTWISE
@@ -26,6 +27,11 @@ JUDGED_ELEMENTS = 1 << 16  # of a result: onnx's reference is Python, element by
 
 def row_of(f: Function) -> NumpyOp | None:
     return ROWS.get(f.kind) if not f.domain else None
+
+
+def runner(f: Function) -> str:
+    """Whose implementation is executed: numpy, onnx or torch."""
+    return "numpy" if row_of(f) is not None else "torch" if f.domain == ATEN else "onnx"
 
 
 def execute(f: Function, arrays: Sequence[Array], outs: Sequence[TensorType]) -> tuple[Array, ...]:
@@ -87,7 +93,7 @@ def _run(f: Function, ins: list[Array | None], row: NumpyOp | None) -> tuple[Arr
     """The results that the op has. Whatever goes wrong depends on the data, or on the file that the function is from."""
     try:
         with np.errstate(all="ignore"):
-            found = row.compute(f, ins) if row is not None else by_onnx(f, ins)
+            found = row.compute(f, ins) if row is not None else (by_torch if f.domain == ATEN else by_onnx)(f, ins)
     except BenchgraphError:
         raise
     except MemoryError:

@@ -27,8 +27,6 @@ from benchgraph.ops.structural import COMPUTES, WILDCARD, function_of
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.results.fallback_kind import FallbackKind
 
-KIND = "numpy"  # of the partitions, with the function's
-
 
 def has_function(op: Op) -> bool:
     """Whether it is a Wildcard that says what it computes."""
@@ -105,7 +103,7 @@ def _as_step(partition: Partition, texts: dict[int, Op]) -> Partition:
     if others or first.id not in texts:
         return partition
     step = NumpyStep(texts[first.id])
-    return replace(partition, kind=f"{KIND} {step.function.label}", ops=(step.op,), reason="")
+    return replace(partition, kind=f"{fallback.runner(step.function)} {step.function.label}", ops=(step.op,), reason="")
 
 
 @dataclass(frozen=True)
@@ -124,8 +122,7 @@ class NumpyStep:
 
     @property
     def implementations(self) -> tuple[Implementation, ...]:
-        by = "numpy" if fallback.row_of(self.function) is not None else "onnx"
-        return (Implementation(self.function.label, by),)
+        return (Implementation(self.function.label, fallback.runner(self.function)),)
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> NumpyBound:
         types = tuple(t.type for t in self.op.outputs)

@@ -8,6 +8,9 @@ from benchgraph.core.formats import counted
 from benchgraph.results.fallback_kind import FallbackKind
 from benchgraph.results.result import Result
 
+# What executes them, if not numpy
+BY = {"onnx": ", by onnx's reference", "torch": ", by torch"}
+
 
 def lines(r: Result) -> Iterator[str]:
     """Number, share of the time of all partitions under each policy, and share of the FLOPs."""
@@ -20,7 +23,7 @@ def lines(r: Result) -> Iterator[str]:
 
 
 def _line(f: FallbackKind, r: Result) -> str:
-    parts = [f"{f.kind} ({len(f.ops)})" + ("" if f.by == "numpy" else f", by {f.by}'s reference")]
+    parts = [f"{f.kind} ({len(f.ops)})" + BY.get(f.by, "")]
     parts += [f"{t.policy} {f.share(t.partitions):.1%}" for t in r.timings]
     return ", ".join([*parts, _flops(f, r)])
 

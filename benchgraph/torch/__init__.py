@@ -11,6 +11,7 @@ nn_rows.py         rows for convolutions, pooling and normalisations
 steps.py           compiled partitions and PyTorch's ops, run in order on PyTorch's memory
 exported.py        a program of torch.export as a model, with the data of its weights
 export_draft.py    its draft: views as ops, weights as data
+functions.py       ops without a row, as functions of numpy or PyTorch
 program.py         a graph compiled into such steps, and checks of its inputs
 profile.py         where the time of compiled models goes, layer by layer
 constants.py       constant weights, and detection of their changes

@@ -7,7 +7,6 @@ but for a transposition that a product reads, which is the product's attribute.
 from __future__ import annotations
 
 import operator
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,14 +20,18 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.tensor import LogicalTensor, PropertyType, Shape, dense_strides
+from benchgraph.fallback.function import Function
 from benchgraph.graph.ir import END, Op
-from benchgraph.graph.model import Use
+from benchgraph.graph.model import Fallen, Use
+from benchgraph.ops.structural import COMPUTES, WILDCARD
 from benchgraph.torch.draft import Draft, Unmapped
+from benchgraph.torch.functions import expanding, function_of, slice_of, slicing
 from benchgraph.torch.rows import ROWS
+from benchgraph.torch.views import LAYOUT_OPS
 
 NARROW = {torch.bfloat16: ml_dtypes.bfloat16, torch.float8_e4m3fn: ml_dtypes.float8_e4m3fn, torch.float8_e5m2: ml_dtypes.float8_e5m2}
 OWN = "torch.nn.modules."  # of PyTorch's modules, whose ops have the module's name
-SHOWN = 8
+aten = torch.ops.aten
 EXPORT = "export the model without it"
 
 
@@ -43,30 +46,21 @@ class Weight:
 
 class ExportDraft(Draft):
     """data: the elements of constants, by tensor id. uses: where parameters are in the graph, by name. results: the tensors of the graph's
-    results in order, None for one that is no tensor.
+    results in order, None for one that is no tensor. fallen: nodes without a row, which are Wildcards.
     """
 
     def __init__(self, module: fx.GraphModule, weights: Sequence[Weight | None]) -> None:
         """weights: of the placeholders that are no inputs of the user's. Raises Unimplemented for what cannot be expressed."""
         self._weights = weights
         self._known = dict[fx.Node, Any]()
+        self.fallen = list[Fallen]()
         self.data, self.uses, self.results = dict[int, Array](), dict[str, list[Use]](), list[LogicalTensor | None]()
         self._weight_of = dict[int, Weight]()
         self._views = dict[tuple[int, Shape, Shape, int], LogicalTensor]()
         self._shared = dict[tuple[int, Shape, Shape, torch.dtype], LogicalTensor]()
         module.graph.eliminate_dead_code()
         super().__init__(module, ROWS, frozenset(i for i, w in enumerate(weights) if w is not None), {})
-        self._refuse_others()
         self.data |= self.literals
-
-    def _refuse_others(self) -> None:
-        if self.reasons:
-            kinds = Counter(str(node.target) for node in self.reasons)
-            shown = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(SHOWN))
-            more = f" and {len(kinds) - SHOWN} other kinds" if len(kinds) > SHOWN else ""
-            what = f"{kinds.total()} nodes are no ops of the library: {shown}{more}"
-            first, why = next(iter(self.reasons.items()))
-            raise Unimplemented(what, where=self.name_of(first), fix=f"{EXPORT}; of the first: {why}")
 
     # ---- nodes -----------------------------------------------------------------------------------------------------
 
@@ -75,6 +69,8 @@ class ExportDraft(Draft):
         path, kind = next(reversed((node.meta.get("nn_module_stack") or {"": ("", "")}).values()))
         if path and str(kind).removeprefix("<class '").startswith(OWN):
             return str(path)
+        if node.target is operator.getitem:  # of several views
+            return self.name_of(node.args[0])
         op = getattr(node.target, "__name__", str(node.target)).partition(".")[0].strip("_")
         return f"{path}.{op}" if path else op
 
@@ -111,10 +107,69 @@ class ExportDraft(Draft):
             self.uses.setdefault(weight.name, []).append(Use(t.id))
 
     def _leave(self, node: fx.Node) -> None:
-        """A node without a row: its results exist, so that all such nodes are counted."""
+        """A node without a row, as a Wildcard that says what it computes."""
         if _is_random(node) and node.target not in ROWS:  # attention is random with dropout alone
             raise Unimplemented("it draws random numbers", where=self.name_of(node), fix="export the model in eval mode")
-        self.value[node] = tuple(None if t is None else self._new(*t) for t in self.described(node))
+        if not node.target._schema.returns:  # a check of types or sizes, which are as exported
+            self.value[node] = ()
+            return
+        described = self.described(node)
+        is_many = isinstance(node.meta["val"], tuple | list)
+        read = {user.args[1] for user in node.users} if is_many else {0}
+        kept = tuple(i in read for i in range(len(described)))
+        if any(t is None and is_read for t, is_read in zip(described, kept, strict=True)):
+            raise Unimplemented(f"{node.target} makes what no tensor of a graph is", where=self.name_of(node), fix=EXPORT)
+        try:
+            function, operands = function_of(node, kept)
+            ins = tuple(self.operand(n) for n in operands)
+        except (Unmapped, Unimplemented) as bad:
+            raise Unimplemented(f"{node.target}: {bad}", where=self.name_of(node), fix=EXPORT) from bad
+        self.value[node] = tuple(self._new(*t) if t is not None and is_read else None for t, is_read in zip(described, kept, strict=True))
+        self._execute(function, ins, tuple(t for t in self.value[node] if t is not None), self.name_of(node))
+        self.fallen.append(Fallen(f"node {node.name}", str(node.target), self.reasons[node]))
+
+    def _execute(self, function: Function, ins: tuple[LogicalTensor, ...], outs: tuple[LogicalTensor, ...], name: str) -> None:
+        """Append a Wildcard that says what it computes."""
+        attrs = Attrs({COMPUTES: function.text})
+        self.ops.append(Op(next(self._op_ids), WILDCARD, attrs, ins, outs, name))
+
+    def _by_layout_ops(self, node: fx.Node) -> LogicalTensor:
+        """A view of a computed value: by a layout op, else by numpy."""
+        if not self.is_view(node):
+            (t,) = self.value[node]
+            assert t is not None
+            return t
+        if node not in self._inner:
+            source, before = self.operand(self._source[node]), self._node
+            self._node = node
+            try:
+                self._inner[node] = self._moved(node, source)
+            finally:
+                self._node = before
+        return self._inner[node]
+
+    def _moved(self, node: fx.Node, source: LogicalTensor) -> LogicalTensor:
+        """Raises Unmapped for a view that is neither a layout op nor a part of its source."""
+        shape = tuple(node.meta["val"].shape)
+        if (layout_op := LAYOUT_OPS.get(node.target)) is not None:
+            kind, attrs = layout_op(node)
+            return self.op(kind, source, **attrs)
+        if node.target is aten.expand.default:
+            return self._by_numpy(expanding(shape), source, shape, node)
+        if (pieces := slice_of(node)) is None:
+            function, _ = function_of(node, (True,))
+            return self._by_numpy(function, source, shape, node)
+        whole = list(source.known_shape)
+        for axis, start, end, step in pieces:
+            whole[axis] = len(range(start, end, step))
+        made = self._by_numpy(slicing(pieces), source, tuple(whole), node) if tuple(whole) != source.known_shape else source
+        return made if made.shape == shape else self.op("StaticReshape", made, shape=shape, special_zero=False)
+
+    def _by_numpy(self, function: Function, source: LogicalTensor, shape: Shape, node: fx.Node) -> LogicalTensor:
+        made = self._new(source.dtype, shape)
+        self._execute(function, (source,), (made,), self.name_of(node))
+        self.fallen.append(Fallen(f"node {node.name}", str(node.target), "no layout op takes parts of a tensor"))
+        return made
 
     def _finish(self, output: fx.Node) -> None:
         """The results: one that is an input or a constant is copied, one that ops read as well is marked."""
@@ -126,7 +181,7 @@ class ExportDraft(Draft):
                 continue
             t = self.operand(result)
             made = {out.id for op in self.ops for out in op.outputs}
-            self.results.append(t if t.id in made or result in self.reasons else self.op("Reorder", t))
+            self.results.append(t if t.id in made else self.op("Reorder", t))
         read = {t.id for op in self.ops for t in op.inputs}
         for t in dict.fromkeys(t for t in self.results if t is not None and t.id in read):
             self.ops.append(Op(next(self._op_ids), END, Attrs({}), (t,), ()))
@@ -144,10 +199,7 @@ class ExportDraft(Draft):
         assert base is not None
         if base.id in self._weight_of:
             return self._weight_view(node, base)
-        made = self._by_layout_ops(node)
-        if made is None:
-            raise Unmapped(f"no layout op for {node.target}")
-        return made
+        return self._by_layout_ops(node)
 
     def _computed(self, value: Any) -> LogicalTensor:
         if not isinstance(value, torch.Tensor) or value.dtype not in self.dtypes:

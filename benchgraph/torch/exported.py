@@ -72,6 +72,7 @@ def model_of(program: ExportedProgram, shapes: Mapping[str, Shape] | None = None
         {name: t.id for name, t in named.items() if t is not None and t.id in used},
         {name: t.id for name, t in results if t is not None},
         {name: tuple(use for use in uses if use.tensor in used) for name, uses in draft.uses.items()},
+        fallen=tuple(draft.fallen),
     )
 
 

@@ -19,6 +19,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 
 from benchgraph.cli import main  # noqa: E402
 from benchgraph.core.errors import BenchgraphError  # noqa: E402
+from benchgraph.fallback import Function  # noqa: E402
+from benchgraph.fallback import parse as parse_function  # noqa: E402
+from benchgraph.fallback.by_torch import ARGUMENTS, ATEN, OPSET, by_torch  # noqa: E402
 from benchgraph.graph.model import Model  # noqa: E402
 from benchgraph.harness.bench import Bench  # noqa: E402
 from benchgraph.harness.bound import BoundPartition  # noqa: E402
@@ -183,6 +186,63 @@ def test_weights_have_their_names(network: Any, saved: Path, tmp_path: Path, mon
     assert "'both': its shape is 4x5, that of the weight 4x6" in run("--data=weights.safetensors", "--model", f"--case={saved}")
 
 
+# ---- ops without a row -------------------------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):  # type: ignore[name-defined, misc]
+    """Indices, a product whose result is split, and functions that only PyTorch has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb, self.qkv, self.norm = nn.Embedding(20, 8), nn.Linear(8, 24), nn.LayerNorm(8)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.norm(self.emb(ids))
+        q, k, v = (part.view(*ids.shape, 2, 4).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k[:, :1].expand(-1, 2, -1, -1), v, is_causal=True)
+        best, place = torch.topk(torch.erfinv(y.tanh()), 2)
+        return best + y[..., 1:3], place, y.select(2, -1)
+
+
+def test_ops_without_a_row_are_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By numpy under their names in ONNX, else by PyTorch; in the imported graph as well."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    net, ids = Attention().eval(), torch.randint(0, 20, (2, 5))
+    torch.export.save(torch.export.export(net, (ids,)), "net.pt2")
+    model = read_model(Path("net.pt2"))
+    with torch.no_grad():
+        want = net(ids)
+    got = evaluate(model.graph, {**model.data, model.inputs["ids"]: ids.numpy()})
+    for id, each in zip(model.outputs.values(), want, strict=True):
+        np.testing.assert_allclose(got[id], each.numpy(), rtol=1e-4, atol=1e-5)
+    functions = [parse_function(str(op.attrs["computes"])).label for op in model.graph.ops if op.kind == "Wildcard"]
+    heads = ["Slice", "Slice", "Slice", "Expand", "Slice"]  # of queries; of keys, and the first head's; of values
+    assert functions == ["Gather", *heads, "aten.erfinv.default", "aten.topk.default", "Slice", "Slice"]
+    assert model.fallen[0].kind == "aten.embedding.default"
+    run("import", "net.pt2", "-o", "net")
+    direct, replayed = results("--case=net.pt2"), results("--case=net/graph.json")
+    for id, array in direct.items():
+        np.testing.assert_array_equal(array.view(np.uint8), replayed[id].view(np.uint8))
+    output = run("-v1", "--batch=net/batch")
+    assert "passed:1" in output
+    assert "aten.topk.default (1), by torch" in output
+
+
+def test_a_random_op_is_refused(tmp_path: Path) -> None:
+    program = torch.export.export(nn.Dropout(0.5).train(), (torch.randn(4),))
+    torch.export.save(program, tmp_path / "random.pt2")
+    with pytest.raises(BenchgraphError, match="it draws random numbers; export the model in eval mode"):
+        read_model(tmp_path / "random.pt2")
+
+
+def test_functions_of_torch_only_compute() -> None:
+    x = np.ones(3, np.float32)
+    for kind in ("from_file.default", "add_.Tensor", "bernoulli.default", "no_such.default", "relu.no_such"):
+        with pytest.raises(BenchgraphError, match=rf"has no such function as aten.{kind}"):
+            by_torch(Function(kind, OPSET, {ARGUMENTS: '{"self": "%0"}'}, (0,), (True,), ATEN), [x])
+
+
 # ---- bad files -------------------------------------------------------------------------------------------------------
 
 
@@ -312,13 +372,3 @@ def test_torn_files_are_refused(saved: Path, tmp_path: Path) -> None:
             read_model(file)
     with pytest.raises(BenchgraphError, match=r"absent.pt2: cannot read it: No such file"):
         read_model(tmp_path / "absent.pt2")
-
-
-def test_a_node_without_a_row_is_named(tmp_path: Path) -> None:
-    class Lacking(nn.Module):  # type: ignore[name-defined, misc]
-        def forward(self, x: Any) -> Any:
-            return torch.erfinv(x).relu()
-
-    torch.export.save(torch.export.export(Lacking(), (torch.randn(4),)), tmp_path / "lacking.pt2")
-    with pytest.raises(BenchgraphError, match=r"erfinv: 1 nodes are no ops of the library: aten.erfinv.default \(1\)"):
-        read_model(tmp_path / "lacking.pt2")
