@@ -29,7 +29,6 @@ machine_code.py         the machine code of LLVM IR, as text
 dot_products.py         one step of a dot product on vectors
 
 fake_library.py         a library under test with a clock of its own, for the harness
-dask_cluster.py         a Dask scheduler and its workers on this machine
 fake_fleet.py           a fleet without a network, whose workers die and come back as told
 dask_cluster.py         a Dask cluster of processes, and benchgraph as its client
 misbehaving_library.py  a library under test that crashes, hangs or exhausts memory

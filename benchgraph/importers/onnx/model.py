@@ -15,6 +15,7 @@ import numpy as np
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, within
+from benchgraph.core.onnx_names import layer_names
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
@@ -87,7 +88,7 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
             d.readers[name].append(node.kind)
     for name in names:
         d.readers[name].append("")
-    used, protos = set(d.readers), {own.output[0]: own for own in graph.node}
+    used, protos, layers = set(d.readers), {own.output[0]: own for own in graph.node}, layer_names(graph.node)
     for node in nodes:
         own = protos[node.outputs[0]]
         if _is_known(d, node):
@@ -97,7 +98,7 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
             shape = d.named(node.inputs[0]).known_shape
             d.known[node.outputs[0]] = np.asarray(shape[node.get("start", 0) : node.get("end", None)], np.int64)
             continue
-        d.begin(node.name or node.outputs[0])
+        d.begin(layers[node.outputs[0]])
         with within(node.label):
             for_each = node.kind in MADE_FOR_EACH and len(d.readers[node.outputs[0]]) > 1
             if why := d.attempt(ROWS[node.kind], node, for_each=for_each) if node.kind in ROWS else "no row expresses it":

@@ -205,7 +205,7 @@ class Profiled(Remote):
         self._bound, named = bound, dict[str, list[int]]()  # bound: keeps its buffers
         for op in bound.compiled.partition.ops:
             named.setdefault(op.name, []).append(op.id)
-        names = read_names(bound.compiled.file) if bound.compiled.process.runtime.reads == ONNX else Names({})
+        names = read_names(bound.compiled.file) if bound.compiled.process.runtime.reads == ONNX else Names({}, {})
         self.layers = tuple(_layer(named, [n for node in nodes for n in names.nodes(node, kind)], kind, ran) for nodes, kind, ran in layers)
 
     def run(self) -> Sequence[Span]:

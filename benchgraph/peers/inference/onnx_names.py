@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchgraph.core.onnx_names import layer_names
+
 LONGEST = 4  # nodes that a convolution is fused with, one behind the other
 
 
@@ -20,9 +22,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Names:
-    """makers: the nodes, by the names of what they make."""
+    """makers: the nodes, by the names of what they make. layers: the importer's names of nodes, by the file's."""
 
     makers: Mapping[str, Node]
+    layers: Mapping[str, str]
 
     def nodes(self, name: str, kind: str) -> list[str]:
         """The names of the nodes that a profiler means by the name of one or of a value: up to one of this kind, which it gave.
@@ -30,7 +33,7 @@ class Names:
         Conv -> Relu -> r       nodes("r", "Conv") == [names of Conv and Relu]
         """
         if name not in self.makers:
-            return [name]
+            return [self.layers.get(name, name)]
         return self._up_to(self.makers[name], kind, LONGEST) or [self.makers[name].name]
 
     def _up_to(self, node: Node, kind: str, longest: int) -> list[str]:
@@ -47,6 +50,8 @@ def read_names(file: Path) -> Names:
     try:
         import onnx
     except ImportError:
-        return Names({})
-    model = onnx.load_model(str(file), load_external_data=False)
-    return Names({value: Node(n.name or n.output[0], n.op_type, tuple(n.input)) for n in model.graph.node for value in n.output if value})
+        return Names({}, {})
+    nodes = onnx.load_model(str(file), load_external_data=False).graph.node
+    layers = layer_names(nodes)
+    makers = {value: Node(layers[n.output[0]], n.op_type, tuple(n.input)) for n in nodes for value in n.output if value}
+    return Names(makers, {n.name: layers[n.output[0]] for n in nodes})
