@@ -33,6 +33,7 @@ class Contents:
 
     _digests: dict[Path, tuple[tuple[int, int], str]] = field(default_factory=dict)
     _places: dict[str, Path] = field(default_factory=dict)
+    _paths: dict[str, Path] = field(default_factory=dict)
 
     def files_of(self, problem: Problem) -> tuple[SentFile, ...]:
         """The files of a case that can be read; of others the case says so itself."""
@@ -52,7 +53,8 @@ class Contents:
         return str(self._places[digest])
 
     def _sent(self, name: str) -> SentFile:
-        path = real(Path(name))
+        if (path := self._paths.get(name)) is None:
+            path = self._paths[name] = real(Path(name))
         return SentFile(str(path), name, tuple((inside, self._digest(file)) for inside, file in _parts(path)))
 
     def _digest(self, path: Path) -> str:

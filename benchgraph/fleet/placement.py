@@ -6,7 +6,7 @@ is alone there. Hosts, not workers, have cores and memory: the workers of a host
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchgraph.fleet.parcel import Terms
@@ -57,15 +57,22 @@ class Host:
         best = max(free, key=lambda address: free[address], default="")
         return best if best and free[best] > 0 else ""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further case can begin here. Asked of every host for every case, so it is quick."""
+        if len(self.running) == 1 and next(iter(self.running.values())).terms.is_alone:
+            return True
+        return not self.workers or len(self.running) >= self.cases_at_once
+
     def terms(self, need: Need) -> Terms | None:
         """On which terms a case could run here now; None if it cannot."""
         placed = self.running.values()
-        if not self.free_worker or any(p.terms.is_alone for p in placed):
+        if self.is_full or not self.free_worker:
             return None
         if need.is_alone or need.memory > MEMORY_SHARE * self.memory:
             return None if placed else Terms(1, is_alone=True, memory=self.memory, share=None)
         memory = max(int(need.memory / MEMORY_SHARE), self.share)
-        if len(placed) >= self.cases_at_once or sum(p.terms.memory for p in placed) + memory > max(self.memory, memory):
+        if sum(p.terms.memory for p in placed) + memory > max(self.memory, memory):
             return None
         return Terms(self.cases_at_once, is_alone=False, memory=memory, share=max(int(MEMORY_SHARE * memory), need.memory))
 
@@ -80,26 +87,25 @@ class Placement:
     def place(self, ticket: int, need: Need) -> tuple[Host, Placed] | None:
         """Find a host for a case and record it there; None if none is free. Call it for waiting cases in their order."""
         able = self._able(need)
-        for host in able:
-            if self.held.get(host.id, ticket) != ticket:
-                continue
+        free = [host for host in able if not host.is_full and self.held.get(host.id, ticket) == ticket]
+        for host in sorted(free, key=lambda host: len(host.running) / host.cases_at_once):
             if terms := host.terms(need):
                 self._release(ticket)
                 host.running[ticket] = placed = Placed(host.free_worker, terms)
                 return host, placed
-        if self._is_alone(need, able) and ticket not in self.held.values():
-            free = [host for host in able if host.id not in self.held]
-            if free:
-                self.held[min(free, key=lambda host: len(host.running)).id] = ticket
+        if self._is_alone(need, able) and ticket not in {held for id, held in self.held.items() if self.hosts[id].workers}:
+            self._hold([host for host in able if host.id not in self.held], ticket)
         return None
+
+    def _hold(self, hosts: Sequence[Host], ticket: int) -> None:
+        """Keep the emptiest host for a case."""
+        if hosts:
+            self.held[min(hosts, key=lambda host: len(host.running)).id] = ticket
 
     @property
     def has_room(self) -> bool:
         """Whether some case might find a host now."""
-        return any(
-            not host.running if host.id in self.held else host.terms(Need()) is not None or (not host.running and host.free_worker)
-            for host in self.hosts.values()
-        )
+        return any(not host.is_full and (host.id not in self.held or not host.running) for host in self.hosts.values())
 
     def end(self, ticket: int) -> None:
         """The case no longer runs, nor waits for a host."""
@@ -111,16 +117,10 @@ class Placement:
         self.held = {host: held for host, held in self.held.items() if held != ticket}
 
     def _able(self, need: Need) -> list[Host]:
-        """The hosts that could carry a case when nothing else runs there, the emptiest first; if none could, that with most memory."""
+        """The hosts that could carry a case when nothing else runs there; if none could, those with most memory."""
         hosts = [host for host in self.hosts.values() if host.workers]
         most = max((host.memory for host in hosts), default=0)
-        fit = [host for host in hosts if host.memory >= min(need.memory / MEMORY_SHARE, most)]
-        return sorted(fit, key=lambda host: len(host.running) / host.cases_at_once)
+        return [host for host in hosts if host.memory >= min(need.memory / MEMORY_SHARE, most)]
 
     def _is_alone(self, need: Need, able: Iterable[Host]) -> bool:
         return need.is_alone or all(need.memory > MEMORY_SHARE * host.share for host in able)
-
-
-def overview(hosts: Mapping[str, Host]) -> str:
-    """The hosts in words, for remarks."""
-    return ", ".join(f"{h.name} ({h.cores} cores, {h.memory / 2**30:.0f} GiB, {len(h.workers)} workers)" for h in hosts.values())
