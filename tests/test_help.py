@@ -58,6 +58,7 @@ VALUES = {
     "console|markdown|csv[:FILE]": "csv",
     "console|markdown|json|html[:FILE]": "json",
     "REF": "HEAD",
+    "TEMPLATE": "https://git.example/{commit}",
     "M": "9",
     "LIBRARY:PATH": "onednn:lib",
     "STATUS[,...]": "skipped",
@@ -68,7 +69,7 @@ VALUES = {
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
     "tune": ["--matmul", "4x8:8x6"], "import": ["torch.log", "-o", "out"],
-    "compare": ["a.json", "b.json"],
+    "compare": ["a.json", "b.json"], "history": ["--report=html"], "regressions": ["--report=html"],
     "render": ["a.json"], "merge": ["a.json"], "ab": ["HEAD~1", "."], "opt": ["--pipeline=simplify", "graph.txt"],
     "bisect": ["v1", "HEAD", "--case=mlp.json", "--build=make", "--library=onednn:lib", "--repository=."],
 }  # fmt: skip

@@ -38,7 +38,8 @@ _OUTPUT = ("-o, --output FILE", "write it there; - is standard output (default)"
 _HISTORY = ("--history URL", "a SQLite file or postgresql://USER@HOST/DATABASE; default: BENCHGRAPH_HISTORY, else benchgraph-history.db")
 _SINCE = ("--since REF", "a tag, a commit, a date as 2026-11-21, or the number of a run")
 _POLICY = ("--policy P[,P...]", "only times under these policies")
-_LOOK_BACK = ("--report console|markdown|json[:FILE]", "console (default) and others; may be repeated")
+_LOOK_BACK = ("--report console|markdown|json|html[:FILE]", "console (default) and others; may be repeated; html is a page of charts")
+_COMMIT_URL = ("--commit-url TEMPLATE", "what commits link to on the page, as https://github.com/me/it/commit/{commit}")
 _THRESHOLD = ("--threshold SHARE", "the change that matters, as 5% or 0.05 (default 5%)")
 
 COMMANDS: dict[str, Command] = {
@@ -211,6 +212,7 @@ COMMANDS: dict[str, Command] = {
             ("--add FILE", "put a JSON report into the history"),
             ("--commit REF", "of the code that the added report measured"),
             _LOOK_BACK,
+            _COMMIT_URL,
             _HISTORY,
         ),
         ("history --case=mha_1", "history --add=out.json --commit=HEAD"),
@@ -218,7 +220,7 @@ COMMANDS: dict[str, Command] = {
     "regressions": Command(
         "what got slower for good, and between which commits; exits with 1 when something did",
         "[OPTIONS]",
-        (_SINCE, ("--match REGEX", "only cases whose repro line has it"), _POLICY, _THRESHOLD, _LOOK_BACK, _HISTORY),
+        (_SINCE, ("--match REGEX", "only cases whose repro line has it"), _POLICY, _THRESHOLD, _LOOK_BACK, _COMMIT_URL, _HISTORY),
         ("regressions --since=v1.2 --threshold=5%", "regressions --match=mlp --policy=fused"),
     ),
     "help": Command(

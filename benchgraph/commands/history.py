@@ -13,7 +13,7 @@ from benchgraph.analysis.history.store import append
 from benchgraph.analysis.inference.verdicts import THRESHOLD
 from benchgraph.analysis.run_origin import full
 from benchgraph.core.config import config
-from benchgraph.core.errors import BenchgraphError, InvalidArguments
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError
 from benchgraph.core.files import read_text
 from benchgraph.harness.command_reports import Wanted, need_places, report_of, write_reports
 from benchgraph.harness.command_words import need_no_options, own_options, parsed_value
@@ -21,16 +21,19 @@ from benchgraph.options.knobs import Globals, knobs_of
 from benchgraph.options.parsers import Parse, pattern, share
 from benchgraph.present import history as report
 from benchgraph.present import history_json, history_markdown
+from benchgraph.present.dashboard.dashboard import dashboard
+from benchgraph.present.dashboard.view import check_url
 from benchgraph.results.json_report import cut_short, parse
 from benchgraph.results.result import Origin
 
-REPORTS = ("console", "markdown", "json")
+REPORTS = ("console", "markdown", "json", "html")
+COMMIT_URL = "--commit-url"
 Answer: TypeAlias = tuple[str, int]  # output for the terminal, and the exit code
 
 
 def history(given: list[str]) -> Answer:
     """Lists the runs; with --case shows a case's times; with --add stores a report. Raises BenchgraphError, UsageError for the words."""
-    words, reports = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit", "--report")
+    words, reports = _words("history", given, "--history", "--case", "--policy", "--since", "--add", "--commit", "--report", COMMIT_URL)
     database = Database(words.get("--history") or config().history)
     if file := words.get("--add"):
         return _add(database, Path(file), words.get("--commit", ""))
@@ -44,12 +47,13 @@ def history(given: list[str]) -> Answer:
     else:
         forms = {"console": lambda: report.history(data, changes), "markdown": lambda: history_markdown.history(data, changes)}
     forms["json"] = lambda: history_json.render(data, changes, THRESHOLD)
+    forms["html"] = lambda: dashboard(data, changes, THRESHOLD, commit_url=words.get(COMMIT_URL, ""))
     return _reported("history", reports, forms), 0
 
 
 def regressions(given: list[str]) -> Answer:
     """Reports what got slower for good. Raises BenchgraphError, UsageError for the words."""
-    words, reports = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold", "--report")
+    words, reports = _words("regressions", given, "--history", "--match", "--policy", "--since", "--threshold", "--report", COMMIT_URL)
     threshold = _value("regressions", words, "--threshold", share, THRESHOLD)
     database = Database(words.get("--history") or config().history)
     data = load(database, _filter("regressions", words, "--match"))
@@ -59,6 +63,7 @@ def regressions(given: list[str]) -> Answer:
         "console": lambda: report.regressions(data, changes, threshold),
         "markdown": lambda: history_markdown.regressions(data, changes, threshold),
         "json": lambda: history_json.render(data, changes, threshold),
+        "html": lambda: dashboard(data, changes, threshold, title="regressions", commit_url=words.get(COMMIT_URL, "")),
     }
     return _reported("regressions", reports, forms), int(slower)
 
@@ -97,7 +102,12 @@ def _words(command: str, given: list[str], *options: str) -> tuple[dict[str, str
     need_no_options(command, rest, options, allows_others=False)
     reports = [parsed_value(command, option, value, report_of(REPORTS)) for option, value in pairs if option == "--report"]
     need_places(command, reports)
-    return dict(pairs), reports
+    words = dict(pairs)
+    if COMMIT_URL in words:
+        parsed_value(command, COMMIT_URL, words[COMMIT_URL], check_url)
+        if all(name != "html" for name, _ in reports):
+            raise UsageError("only a page has links", where=f"{command}: {COMMIT_URL}", fix="add --report=html:FILE")
+    return words, reports
 
 
 def _filter(command: str, words: dict[str, str], case: str) -> SeriesFilter:

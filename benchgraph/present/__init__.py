@@ -18,4 +18,5 @@ history_markdown.py    the same as Markdown
 history_json.py        the same as JSON
 show/                  a partitioned graph as text, DOT and SVG
 page/                  results as one HTML file
+dashboard/             a history as one HTML file
 """

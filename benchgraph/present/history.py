@@ -143,19 +143,24 @@ def _version(run: RunRow, library: str) -> str:
     return run.versions.get(library, "none")
 
 
-def _notes(h: History) -> list[str]:
-    notes = []
+def notes(h: History) -> list[str]:
+    """What to know about these series, a line each."""
+    found = []
     if h.left_out:
-        notes.append(f"note: {h.left_out} runs left out: HEAD does not come from their commits")
+        found.append(f"{h.left_out} runs left out: HEAD does not come from their commits")
     if too_short := sum(len(s.runs) < LEAST_RUNS for s in h.series.values()):
-        notes.append(
-            f"note: {too_short} of {len(h.series)} series have fewer than {LEAST_RUNS} runs, too few to tell a change from noise; "
+        found.append(
+            f"{too_short} of {len(h.series)} series have fewer than {LEAST_RUNS} runs, too few to tell a change from noise; "
             "'benchgraph compare' judges single runs"
         )
     if h.series and h.start > len(h.runs) - LEAST_SIDE and h.start:
         rule = f"a change can be detected only with at least {LEAST_SIDE} runs before and after it"
-        notes.append(f"note: {len(h.runs) - h.start} runs since then; {rule}")
-    return [folded(note, columns()) for note in notes]
+        found.append(f"{len(h.runs) - h.start} runs since then; {rule}")
+    return found
+
+
+def _notes(h: History) -> list[str]:
+    return [folded(f"note: {note}", columns()) for note in notes(h)]
 
 
 def _percent(ratio: float) -> str:

@@ -6,5 +6,6 @@ partition_bar.py  segments of a bar of partition times
 labels.py         short names of cases
 charts.py         the plots, as SVG
 svg_theme.py      makes a plot's SVG use the page's colours and font
+templates.py      the templates of pages, and the style that pages share
 page.py           renders all of it with the templates in this folder; pictures and long texts are compressed
 """

@@ -7,15 +7,11 @@ import json
 import re
 import zlib
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from benchgraph.core.formats import counted, ranges
-from benchgraph.core.printable import printable
 from benchgraph.core.progress import begin_item, report_progress
 from benchgraph.present.page.charts import charts
+from benchgraph.present.page.templates import templates
 from benchgraph.present.page.view import ERRORS, Case, Cut, accuracy, view
 from benchgraph.present.show.picture import PARTITIONS, draw
 from benchgraph.present.show.repeated_blocks import with_repeats_collapsed
@@ -44,7 +40,7 @@ def page(runs: Sequence[tuple[str, ResultSet]], many: int = MANY) -> str:
         details[case.key] = store.add(text) if is_long else text
     report_progress("plots")
     drawn = {run.key: list(charts(run)) for run in views}
-    template = _templates().get_template("page.html")
+    template = templates().get_template("page.html")
     columns = max((sum(len(g.heads) for g in run.groups) for run in views), default=0)
     text = template.render(
         runs=views,
@@ -66,7 +62,7 @@ def _parts(name: str, results: ResultSet) -> list[tuple[str, ResultSet]]:
 
 def _details(case: Case, store: PackedTexts) -> str:
     pictures = {cut.policy: store.picture(case, cut) for cut in case.cuts}
-    template = _templates().get_template("details.html")
+    template = templates().get_template("details.html")
     return _dense(
         template.render(
             case=case, pictures=pictures, heads=HEADS, error_heads=(*ERRORS, "zeros", "abs allowed"), accuracy=accuracy, ranges=ranges
@@ -76,21 +72,6 @@ def _details(case: Case, store: PackedTexts) -> str:
 
 def _dense(text: str) -> str:
     return re.sub(r"\n\s*\n+", "\n", text)
-
-
-def _shown(value: Any) -> Any:
-    """Applied to every expression of the templates."""
-    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-@cache
-def _templates() -> Environment:
-    loader = PackageLoader("benchgraph.present.page", ".")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
-    )
-    environment.globals["file"] = lambda name: loader.get_source(environment, name)[0]
-    return environment
 
 
 # ---- compressed texts -------------------------------------------------------------------------------------------------
