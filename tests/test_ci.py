@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ SHARDS = (1, 2)
 VARIABLES = {
     "GITHUB_STEP_SUMMARY": "summary.md", "PULL_REQUEST": "7", "CI_NODE_TOTAL": "2", "COMMENT_TOKEN": "t0ken",
     "CI_API_V4_URL": "https://gitlab.example/api/v4", "CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "7",
+    "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "me/it", "CI_PROJECT_URL": "https://gitlab.example/me/it",
+    "CLUSTER": "local:1", "WHERE": "cores=1",
 }  # fmt: skip
 SHORTER = {  # fewer cases and less time than the page's own
     r"--mode=P": "--shard=1/40 --threads=1 --max-ms-per-prb=10",
@@ -26,20 +29,23 @@ SHORTER = {  # fewer cases and less time than the page's own
 MAY_END_WITH = {"benchgraph ab": {0, 1}}  # so short a measurement may find anything
 
 
-def jobs(block: str) -> list[str]:
-    """The commands of a YAML block, in order: `run:` of GitHub's steps, lists of GitLab's keys that end in `script`."""
-    found, is_script = list[str](), False
-    for line in block.splitlines():
-        if step := re.match(r" +- run: (.*)", line):
-            found.append(step[1])
-        elif is_script and (item := re.match(r" +- (.*)", line)):
-            found.append(item[1])
-        else:
-            is_script = re.fullmatch(r" +\w*script:", line) is not None
-    return found
+def commands(part: object) -> Iterator[str]:
+    """The commands of a job, in order: GitHub's `run` of each step, GitLab's lists whose keys end in `script`. part: of parsed YAML."""
+    if isinstance(part, list):
+        for each in part:
+            yield from commands(each)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if name == "run":
+                yield str(value)
+            elif str(name).endswith("script"):
+                yield from map(str, value)
+            else:
+                yield from commands(value)
 
 
-BLOCKS = [jobs(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e '.[test]'")
+BLOCKS = [list(commands(yaml.safe_load(block))) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
 def test_the_page_has_what_it_says() -> None:
@@ -81,7 +87,7 @@ def test_every_command_runs(checkout: Path) -> None:
             command = " ".join([command, *(words for where, words in SHORTER.items() if re.search(where, command))])
             environment = os.environ | {"CI_NODE_INDEX": str(shard)}
             done = subprocess.run(
-                ["bash", "-ec", command], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=90
+                ["bash", "-ec", command], cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=200
             )
             allowed = next((codes for begin, codes in MAY_END_WITH.items() if command.startswith(begin)), {0})
             assert done.returncode in allowed, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -90,6 +96,8 @@ def test_every_command_runs(checkout: Path) -> None:
     assert len(tests) == len(smoke["cases"]) == smoke["planned"] > 2
     assert (checkout / "summary.md").read_text().count("**benchgraph regressions**") == 1
     assert len(regressions["runs"]) == 1
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, check=True, capture_output=True, text=True).stdout.strip()
+    assert f'href="https://gitlab.example/me/it/-/commit/{head}"' in (checkout / "dashboard.html").read_text()
     assert (checkout / "ab.md").read_text().startswith("**benchgraph ab**")
     called = (checkout.parent / "called").read_text()
     assert "pr comment 7 --edit-last --create-if-none --body-file ab.md\n" in called
