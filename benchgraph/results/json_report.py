@@ -65,7 +65,19 @@ Json: TypeAlias = dict[str, Any]
 
 # Version 2 lacks bandwidth (its timings are hot, its streams one) and the graph; 3 has only the peak of f32.
 READABLE = (2, 3, SCHEMA_VERSION, SEVERAL_MACHINES)
-OF_AB = {"old", "new", "findings", "max_launches"}  # fields of the report of `benchgraph ab`, which is mistaken for one of a run
+RUN_FILE = "give a file that --report=json:FILE of a run wrote"
+OTHERS = (  # documents that are mistaken for one of a run: their fields, what they are, and what to do
+    (
+        {"old", "new", "findings", "max_launches"},
+        "a report of 'benchgraph ab', which has no run",
+        f"ab writes --report=markdown and html itself; {RUN_FILE}",
+    ),
+    (
+        {"threshold", "left_out", "runs", "series"},
+        "a report of 'benchgraph history' or 'regressions', which has medians of many runs",
+        f"these commands write --report=markdown and html themselves; {RUN_FILE}",
+    ),
+)
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
@@ -210,8 +222,9 @@ def parse(text: str) -> ResultSet:
     """
     try:
         document = _document(text)
-        if document.keys() >= OF_AB:
-            raise ParseError("a report of 'benchgraph ab', which has no run", fix="give a file that --report=json:FILE of a run wrote")
+        for fields, what, fix in OTHERS:
+            if document.keys() >= fields:
+                raise ParseError(what, fix=fix)
         if (version := document["schema_version"]) not in READABLE:
             raise ParseError(f"schema version {version}; this benchgraph reads versions {', '.join(map(str, READABLE))}")
         machine = None if document["machine"] is None else _read_machine(document["machine"])

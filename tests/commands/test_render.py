@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import append
 from benchgraph.cli import main
 from benchgraph.options.plugins import load_report, names, suffixes
 from benchgraph.present.ab.json import render as report_of_ab
 from benchgraph.results.json_report import render
+from benchgraph.results.result import ResultSet
+from tests.analysis.history.made import run as measured
 from tests.present.ab.made import comparison
-from tests.support.result_sets import RESULTS
+from tests.support.result_sets import MACHINE, RESULTS
 
 MEASURED, *OTHERS = RESULTS.cases
 UNDRAWN = replace(MEASURED, result=replace(MEASURED.result, graph=None))
 SAVED = replace(RESULTS, cases=(UNDRAWN, *OTHERS), source="0123456789abcdef")
+
+ELSEWHERE = replace(MACHINE, host="b", identity={"cpuid": "AuthenticAMD 25-17-1"})
+SEVERAL = replace(SAVED, cases=(*SAVED.cases, *(replace(c, index=c.index + 3, machine=ELSEWHERE) for c in SAVED.cases)))
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +39,13 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["render", *words], prog_name="benchgraph")
 
 
+@pytest.mark.parametrize("saved", [SAVED, SEVERAL], ids=["one machine", "several"])
 @pytest.mark.parametrize("name", names("reports"))
-def test_every_report_is_what_the_run_itself_would_have_written(name: str) -> None:
+def test_every_report_is_what_the_run_itself_would_have_written(name: str, saved: ResultSet) -> None:
+    Path("a.json").write_text(render(saved))
     suffix = next(suffix for suffix, report in suffixes().items() if report == name)
     assert run("a.json", f"--report={name}:deep/out{suffix}").output == f"{name} report: deep/out{suffix}\n"
-    assert Path(f"deep/out{suffix}").read_text() == load_report(name)(SAVED)
+    assert Path(f"deep/out{suffix}").read_text() == load_report(name)(saved)
 
 
 def test_several_reports_are_made_at_once_and_shown_first() -> None:
@@ -89,4 +98,14 @@ def test_a_report_of_ab_is_known_as_one(words: list[str]) -> None:
     Path("ab.json").write_text(report_of_ab(comparison()))
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 2, done.output
-    assert "ab.json: a report of 'benchgraph ab', which has no run; give a file that --report=json:FILE of a run wrote" in done.stderr
+    fix = "ab writes --report=markdown and html itself; give a file that --report=json:FILE of a run wrote"
+    assert f"ab.json: a report of 'benchgraph ab', which has no run; {fix}" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["render", "h.json"], ["compare", "h.json", "h.json"], ["history", "--history=h.db", "--add=h.json"]])
+def test_a_report_of_a_history_is_known_as_one(words: list[str]) -> None:
+    append(Database("h.db"), measured(0, {"a": {"fused": 1.0}}))
+    CliRunner().invoke(main, ["regressions", "--history=h.db", "--report=json:h.json"])
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2, done.output
+    assert "h.json: a report of 'benchgraph history' or 'regressions', which has medians of many runs; these commands write" in done.stderr
