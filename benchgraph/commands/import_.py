@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from benchgraph.options.argv import parse as parse_words
 from benchgraph.options.batch import tokenize
 from benchgraph.options.knobs import knobs_of
 from benchgraph.options.plugins import load_driver
+from benchgraph.options.problem import Driver
 from benchgraph.present.progress import progress_line
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import parse, unwritable, write
@@ -44,12 +45,12 @@ SHOWN = 12  # rows of a table on the terminal
 
 @dataclass(frozen=True)
 class Request:
-    """sizes: knobs of the driver of models."""
+    """sizes: values of SIZES, as given."""
 
     file: Path
     folder: Path
     replay: str = ""
-    sizes: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(given: Sequence[str]) -> tuple[str, ExitCode]:
@@ -88,7 +89,7 @@ def _model(request: Request) -> str:
     with progress_line():
         driver = load_driver("model")
         assert driver.model is not None
-        model = driver.model(driver.knobs(**request.sizes), request.file)
+        model = driver.model(driver.knobs(**_knobs(driver, request.sizes)), request.file)
         need_folder(request.folder, f"import: --output={request.folder}")
     try:
         write_model(model, request.folder / GRAPH)
@@ -121,16 +122,18 @@ def read(given: Sequence[str]) -> Request:
         raise UsageError(f"{len(rest)} files are named", where="import", fix="name one log or model")
     if "-o" not in own:
         raise UsageError("no folder is named", where="import", fix="add -o DIR, where the batch file goes")
-    knobs = {k.name: k for k in knobs_of(load_driver("model").knobs).values()}
-    sizes = {name: _one(option, own[option], knobs[name].parse) for option, name in SIZES.items() if option in own}
+    sizes = {option: own[option] for option in SIZES if option in own}
     return Request(Path(rest[0]), Path(own["-o"]), own.get("--replay", ""), sizes)
 
 
-def _one(option: str, value: str, parse: Callable[[str], Any]) -> Any:
-    """A value of a knob, of which there is one model to make. Raises UsageError."""
-    if "," in value:
-        raise UsageError(f"several values '{value}'", where=f"import: {option}", fix="give one: each makes another model")
-    return parsed_value("import", option, value, parse)
+def _knobs(driver: Driver, given: Mapping[str, str]) -> dict[str, Any]:
+    """The knobs that options set, one value each. Raises UsageError."""
+    parsers, found = {k.name: k.parse for k in knobs_of(driver.knobs).values()}, dict[str, Any]()
+    for option, value in given.items():
+        if "," in value:
+            raise UsageError(f"several values '{value}'", where=f"import: {option}", fix="give one: each makes another model")
+        found[SIZES[option]] = parsed_value("import", option, value, parsers[SIZES[option]])
+    return found
 
 
 def work_of(graph: Graph) -> Work:

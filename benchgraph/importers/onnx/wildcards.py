@@ -31,6 +31,8 @@ def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collec
     row, or what its row refuses. Raises Unmapped, with that reason too, for what cannot be executed.
     """
     try:
+        if tuple(own.input) != node.inputs:
+            raise Unmapped("it stands for several nodes of the file, which are one op here")
         ins, inputs = _operands(d, node)
         kept = tuple(bool(name) and name in used for name in node.outputs)
         function = Function(own.op_type, opset, attributes(own, onnx), inputs, kept, own.domain if own.domain != "ai.onnx" else "")
