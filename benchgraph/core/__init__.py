@@ -29,6 +29,7 @@ progress.py        progress, reported to a watcher
 printable.py       text from outside made safe for a line of output
 git.py             questions to git
 files.py           files that a user names
+free_memory.py     how much memory is free
 pages.py           fresh pages of memory
 gc_pause.py        compiling without garbage collection
 forks.py           locks that survive forks

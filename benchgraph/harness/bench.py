@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from benchgraph.core.config import PREFIX, config, override
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, OutOfMemory, Unimplemented, UsageError
+from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented, UsageError
+from benchgraph.core.free_memory import free_bytes
 from benchgraph.machine.target import current
 from benchgraph.machine.tuning import findings
 from benchgraph.measure.cold_cache import cold_cache
@@ -143,19 +144,6 @@ def _evict(arrays: Sequence[Array], tlb_bytes: int, threads: int) -> Callable[[]
     return Eviction(arrays, tlb_bytes, threads, current())
 
 
-def _free_bytes() -> int:
-    """Memory available without swapping, within the container's limit. Raises OutOfMemory if Linux does not report it."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    kib = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
-    if kib is None:
-        raise OutOfMemory("the system does not say how much memory is free", where="/proc/meminfo")
-    free, group = kib << 10, Path("/sys/fs/cgroup")
-    limit, used = group / "memory.max", group / "memory.current"
-    if limit.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
-    return free
-
-
 @dataclass(frozen=True)
 class Bench:
     """clock: seconds. library: by name, made anew for each case, so that every case compiles cold. probe: of the peak, by number of threads
@@ -169,7 +157,7 @@ class Bench:
     library: Callable[[str], Library] = _library
     probe: Callable[[int, str], Probe] = _peak
     kernel: Callable[[str], Probe] = _kernel
-    free_bytes: Callable[[], int] = _free_bytes
+    free_bytes: Callable[[], int] = free_bytes
     bandwidth: Callable[[int, Sequence[int]], Sequence[BandwidthProbe]] = _bandwidth
     evict: Callable[[Sequence[Array], int, int], Callable[[], None]] = _evict
     share: int | None = None

@@ -289,6 +289,21 @@ def test_external_data_come_from_the_folder_of_the_model_alone(tmp_path: Path) -
         assert "\n" not in caught.value.line
 
 
+def test_a_model_that_fits_no_memory_is_skipped_with_the_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its weights are read."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    onnx.save(network(), tmp_path / "net.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    with (tmp_path / "weights.bin").open("r+b") as file:
+        file.truncate(3 << 40)  # sparse
+    done = CliRunner().invoke(main, ["--model", f"--case={tmp_path / 'net.onnx'}"])
+    assert "SKIPPED" in done.stdout, done.output
+    assert "Not enough RAM: its weights alone need 6144.0 GiB, " in done.stdout
+    monkeypatch.setattr("benchgraph.importers.onnx.model.free_bytes", lambda: 1 << 50)
+    monkeypatch.setattr(onnx, "load_external_data_for_model", lambda proto, folder: pytest.fail("it is read"))
+    with pytest.raises(BaseException, match="it is read"):
+        read_onnx(tmp_path / "net.onnx")
+
+
 def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
     whole = network().SerializeToString()

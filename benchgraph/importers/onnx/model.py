@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchgraph.core.arrays import Array
-from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, within
+from benchgraph.core.errors import InvalidArguments, OutOfMemory, ParseError, Unavailable, within
+from benchgraph.core.free_memory import free_bytes
 from benchgraph.core.onnx_names import layer_names
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import Graph
@@ -27,6 +28,7 @@ from benchgraph.importers.onnx.wildcards import wildcard
 from benchgraph.importers.sizes import AS_IN_FILE, Dim, Sizes, bind
 
 OLDEST = 13  # opset
+COPIES = 2  # of weights: as the file has them, and in the graph's types
 SHAPE = "Shape"  # of any value: sizes are known
 DOMAINS = ("", "ai.onnx")
 
@@ -48,12 +50,29 @@ def _loaded(path: Path, onnx: Any) -> Any:
         raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
     except Exception as bad:  # protobuf's and onnx's errors have no class in common
         raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
+    _need_memory(path, proto)
     try:  # from this folder alone: onnx refuses paths and links that leave it
         onnx.load_external_data_for_model(proto, str(path.absolute().parent))
     except Exception as bad:  # as above
         fix = "keep the files that it names in its folder, and links out of them"
         raise InvalidArguments(f"its external data cannot be read: {_first_line(bad)}", fix=fix) from bad
     return proto
+
+
+def _need_memory(path: Path, proto: Any) -> None:
+    """Raise OutOfMemory for weights in files of their own that free memory does not hold, before they are read."""
+    named = {e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"}
+    files = [path.absolute().parent / name for name in named]
+    need = COPIES * sum(file.stat().st_size for file in files if file.is_file())
+    if not need:
+        return
+    try:
+        free = free_bytes()
+    except OutOfMemory:  # the system does not say
+        return
+    if need > free:
+        what = f"Not enough RAM: its weights alone need {need / 2**30:.1f} GiB, {free / 2**30:.1f} are free"
+        raise OutOfMemory(what, fix="run it on a larger machine, or a part of the model")
 
 
 def need_onnx() -> Any:
