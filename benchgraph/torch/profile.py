@@ -3,7 +3,7 @@
 with torch.no_grad(), profiled() as profile:
     for _ in range(20):
         fast(x)
-print(profile)
+print(layer_table(profile))
 
 Every other call of a graph is profiled, so that each stands beside one that is not.
 """
@@ -25,7 +25,6 @@ from benchgraph.core.layers import CALLER, Layer, Span
 from benchgraph.graph.ir import Graph
 from benchgraph.measure.layers import described, profile_of
 from benchgraph.results.layers import LayerProfile
-from benchgraph.results.result import PolicyTiming, Result, Status, Timing
 
 
 @dataclass
@@ -50,14 +49,6 @@ class GraphProfile:
             [described(self.graph, layer) for layer in self.layers], self.executions[1:] or self.executions, self.whole_s, self.threads
         )
 
-    def __str__(self) -> str:
-        """A table. Shares of the roofs are not there, as nothing measures them here."""
-        from benchgraph.present.layer_table import layer_text
-
-        profile = self.layer_profile
-        timing = Timing(tuple(self.whole_s) or (profile.profiled_s,), 1)
-        return layer_text(Result(Status.EXECUTED), PolicyTiming("torch.compile", timing, ()), profile)
-
 
 @dataclass
 class Profile:
@@ -71,9 +62,6 @@ class Profile:
             self._by_graph[id(graph)] = GraphProfile(graph, threads)
             self.graphs.append(self._by_graph[id(graph)])
         return self._by_graph[id(graph)]
-
-    def __str__(self) -> str:
-        return "\n\n".join(map(str, self.graphs))
 
 
 @dataclass
