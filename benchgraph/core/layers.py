@@ -11,9 +11,9 @@ from typing import Protocol
 class Layer:
     """Ops that a library executes together, and times as one.
 
-    ops: ids of the graph's ops, the one that the layer is named by first; () if the library does not tell. name, kind: the library's own,
-    which stand where it tells no ops; else ''. partition: the position of its partition in the order of execution. implementation: what
-    it runs on, by the library's name, '' if it does not tell.
+    ops: ids of the graph's ops, the one that the layer is named by first; () if the library does not tell. name: the library's own, which
+    stands where it tells no ops; else ''. kind: where it is not that of the op. partition: its position in the order of execution.
+    implementation: what it runs on, by the library's name, '' if it does not tell.
     """
 
     ops: tuple[int, ...]

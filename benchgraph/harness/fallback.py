@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from benchgraph import fallback
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import within
 from benchgraph.core.implementation import Implementation
-from benchgraph.core.layers import Profiled
+from benchgraph.core.layers import CALLER, Layer, Profiled, Span
 from benchgraph.core.tensor import TensorType
 from benchgraph.fallback.function import Function
 from benchgraph.graph.ir import Graph, Op
@@ -93,8 +93,21 @@ class WithFallback:
     def profiled(
         self, partitions: Sequence[Partition], inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]
     ) -> Profiled | None:
-        """None: the library does not see the Wildcards."""
-        return None
+        """The library's own layers, and each Wildcard as one; None for a library that tells no layers, or is in another process."""
+        if not self.is_in_process:
+            return None
+        parts = list[tuple[int, Profiled]]()  # and the position of its first partition
+        steps = enumerate(zip(partitions, inputs, outputs, strict=True))
+        for is_numpy, group in groupby(steps, lambda step: is_fallback(step[1][0])):
+            own = list(group)
+            if is_numpy:
+                parts += [(n, NumpyProfiled(NumpyStep(p.ops[0]).bind(ins, outs))) for n, (p, ins, outs) in own]
+                continue
+            made = self.own.profiled(*map(list, zip(*(step for _, step in own), strict=True)))
+            if made is None:
+                return None
+            parts.append((own[0][0], made))
+        return MixedProfiled(parts)
 
 
 def _as_step(partition: Partition, texts: dict[int, Op]) -> Partition:
@@ -193,6 +206,37 @@ class MixedChain:
                 total += time.perf_counter() - started if measured is None else measured
                 has_clock = has_clock or measured is not None
         return total if has_clock else None
+
+
+@dataclass(frozen=True)
+class NumpyProfiled:
+    """A Wildcard as a layer."""
+
+    step: NumpyBound
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        (ran,) = self.step.step.implementations
+        return (Layer((self.step.step.op.id,), kind=ran.primitive, implementation=ran.name),)
+
+    def run(self) -> Sequence[Span]:
+        begin = time.perf_counter()
+        self.step()
+        return [Span(0, begin, time.perf_counter(), CALLER)]
+
+
+class MixedProfiled:
+    """Layers of a library, and Wildcards between them. parts: with the position of the first partition of each."""
+
+    def __init__(self, parts: Sequence[tuple[int, Profiled]]) -> None:
+        self._parts = [part for _, part in parts]
+        self._first_layers = [0, *accumulate(len(part.layers) for part in self._parts)]
+        self.layers = tuple(replace(x, partition=first + x.partition) for first, part in parts for x in part.layers)
+
+    def run(self) -> Sequence[Span]:
+        """One part after the other, by one clock."""
+        parts = zip(self._first_layers, self._parts, strict=False)
+        return [replace(span, layer=first + span.layer) for first, part in parts for span in part.run()]
 
 
 def fallback_kinds(graph: Graph) -> tuple[FallbackKind, ...]:

@@ -72,4 +72,4 @@ class LayerSampler:
             layers.append(replace(layer, samples_s=t.timing.samples_s[:samples]))
             spans.append(Span(n, now, now + t.timing.median_s))
             now += t.timing.median_s
-        return LayerProfile(tuple(layers), timing.timing.samples_s, tuple(spans), self.threads)
+        return LayerProfile(tuple(layers), timing.timing.samples_s, tuple(spans), self.threads, is_profiled=False)

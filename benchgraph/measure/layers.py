@@ -34,7 +34,7 @@ def described(graph: Graph, layer: Layer, ran: Sequence[Implementation] = ()) ->
     others = [op for op in ops if op is not principal]
     return LayerTiming(
         name_of(principal),
-        tuple(op.kind for op in (principal, *others)),
+        (layer.kind or principal.kind, *(op.kind for op in others)),
         tuple(op.id for op in (principal, *others)),
         tuple(map(name_of, others)),
         layer.partition,

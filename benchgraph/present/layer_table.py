@@ -47,6 +47,8 @@ def heading(t: PolicyTiming, profile: LayerProfile) -> str:
     """What the table is about, and whether to believe it."""
     otherwise = f", {with_unit(profile.plain_s)} otherwise" if profile.whole_s else ""
     sides = f"an execution takes {with_unit(profile.profiled_s)} profiled{otherwise}"
+    if not profile.is_profiled:
+        sides = f"each partition on its own; an execution takes {with_unit(profile.plain_s)}"
     partitions = {layer.partition for layer in profile.layers}
     implementations = {layer.implementation for layer in profile.layers}
     ran = f" on {implementations.pop()}" if len(implementations) == 1 else ""

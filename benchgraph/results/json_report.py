@@ -209,7 +209,7 @@ def _partition(p: PartitionTiming, r: Result) -> Json:
 def _layers(p: LayerProfile, r: Result) -> Json:
     """Spans as [layer, begin, end, thread, busy], in seconds."""
     layers = [{**asdict(layer), **_roofline(r.roofline(layer))} for layer in p.layers]
-    return {**_fields(p, "whole_s threads sum_s"), "layers": layers, "spans": [astuple(s) for s in p.spans]}
+    return {**_fields(p, "whole_s threads is_profiled sum_s"), "layers": layers, "spans": [astuple(s) for s in p.spans]}
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def _read_layers(d: Json) -> LayerProfile:
     names = [f.name for f in fields(LayerTiming)]
     values: Iterable[Json] = ({name: tuple(x) if isinstance(x := each[name], list) else x for name in names} for each in d["layers"])
     spans = tuple(Span(*s) for s in d["spans"])
-    return LayerProfile(tuple(LayerTiming(**v) for v in values), tuple(d["whole_s"]), spans, d["threads"])
+    return LayerProfile(tuple(LayerTiming(**v) for v in values), tuple(d["whole_s"]), spans, d["threads"], d["is_profiled"])
 
 
 def _read_timing(d: Json) -> Timing:

@@ -48,12 +48,14 @@ class LayerTiming:
 class LayerProfile:
     """The layers of a graph under one policy, in order of execution. whole_s: seconds of whole executions without a profiler, interleaved
     with the profiled ones; spans: of one of those, whose time is the median of all; from 0 s on. threads: of the executions.
+    is_profiled: False where layers are partitions, each measured on its own.
     """
 
     layers: tuple[LayerTiming, ...]
     whole_s: tuple[float, ...]
     spans: tuple[Span, ...] = ()
     threads: int = 1
+    is_profiled: bool = True
 
     @property
     def sum_s(self) -> float:
@@ -68,7 +70,7 @@ class LayerProfile:
     @property
     def plain_s(self) -> float:
         """What it takes while it is not."""
-        return median(self.whole_s)
+        return median(self.whole_s) if self.whole_s else self.profiled_s
 
     @property
     def excess(self) -> float:
@@ -99,6 +101,8 @@ def mean_shares(each: list[dict[int, float]]) -> dict[int, float]:
 
 def distrust(label: str, profile: LayerProfile) -> Iterator[str]:
     """Why not to believe the times of layers."""
+    if not profile.is_profiled:
+        return
     if abs(profile.excess) >= PROFILING_LIMIT:
         sides = f"{profile.profiled_s * 1e3:.4g} ms, others {profile.plain_s * 1e3:.4g} ms ({profile.excess:+.0%})"
         yield f"{label}: executions whose layers are timed take {sides}"

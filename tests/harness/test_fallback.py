@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchgraph import fallback
 from benchgraph.cli import main
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
+from benchgraph.core.layers import CALLER
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.fallback import Function, Literal
 from benchgraph.graph import Graph, GraphBuilder, dumps, loads, save
@@ -280,3 +282,23 @@ def test_other_libraries_have_them_too(tmp_path: Path) -> None:
             if case.result.status is Status.SKIPPED:
                 pytest.skip(case.line)
             assert case.result.status is Status.PASSED, case.line
+
+
+def test_layers_of_the_library_and_wildcards_are_told_together() -> None:
+    graph = in_the_middle()
+    library = with_fallback(Benchgraph(), graph)
+    parts = [p for p in library.partitions(graph, Policy.fused) if any(op.kind != "End" for op in p.ops)]
+    arrays = {t.id: np.zeros(t.known_shape, t.dtype.numpy) for p in parts for t in (*p.inputs, *p.outputs)}
+    ins, outs = ([[arrays[t.id] for t in ports(p)] for p in parts] for ports in (lambda p: p.inputs, lambda p: p.outputs))
+    found = library.profiled(parts, ins, outs)
+    assert found is not None
+    assert sorted({layer.partition for layer in found.layers}) == list(range(len(parts)))
+    assert sorted(op for layer in found.layers for op in layer.ops) == sorted(op.id for op in graph.ops if op.kind != "End")
+    (wildcard,) = [layer for layer in found.layers if layer.implementation == "numpy"]
+    assert wildcard.ops == tuple(op.id for op in graph.ops if has_function(op))
+    assert wildcard.kind
+    spans = [s for s in found.run() if s.thread == CALLER]
+    assert [s.layer for s in spans] == sorted(s.layer for s in spans)
+    assert {s.layer for s in spans} == set(range(len(found.layers)))
+    assert all(a.end_s <= b.begin_s for a, b in pairwise(spans))
+    assert with_fallback(FakeLibrary(Clock()), graph).profiled(parts, ins, outs) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchgraph.core.config import override
 from benchgraph.core.layers import Span
 from benchgraph.graph import Graph
 from benchgraph.harness.timing import measure
@@ -30,7 +31,8 @@ def problem(**settings: object) -> Problem:
 
 
 def run(library: FakeLibrary, graph: Graph | None = None, **settings: object) -> Result:
-    return held(measure, problem(**settings), graph or two_ops(), library, fake_bench(library))
+    with override(threads=2):
+        return held(measure, problem(**settings), graph or two_ops(), library, fake_bench(library))
 
 
 def profile(result: Result, policy: str = "fused") -> LayerProfile:
@@ -55,7 +57,7 @@ def test_layers_have_the_times_that_the_library_tells() -> None:
 
 
 def test_threads_wait_for_the_time_in_which_they_do_not_compute() -> None:
-    found = profile(run(FakeLibrary(Clock(), layer_s=(0.004, 0.001)), threads=2))
+    found = profile(run(FakeLibrary(Clock(), layer_s=(0.004, 0.001))))
     assert [layer.busy for layer in found.layers] == pytest.approx([0.75, 0.75])
 
 
@@ -109,6 +111,7 @@ def test_without_a_profiler_each_partition_is_a_layer() -> None:
     assert [layer.median_s for layer in found.layers] == pytest.approx([CALL_S + OP_S] * 2)
     assert [layer.ops for layer in found.layers] == [(0,), (1,)]
     assert found.plain_s == pytest.approx(2 * (CALL_S + OP_S))
+    assert not found.is_profiled
 
 
 def test_cold_caches_are_made_before_every_execution() -> None:
