@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from benchgraph.analysis.mean_ratios import mean_ratio, ratio_of
 from benchgraph.core.formats import counted, milliseconds
 from benchgraph.options.repro import split
+from benchgraph.present.layer_table import HEADS, SHOWN_LAYERS, heading, layer_rows, left_out
 from benchgraph.present.markup import bullets, code, folded, machine, section, table
-from benchgraph.results.result import CaseResult, Result, ResultSet, Status, passed
+from benchgraph.results.layers import LayerProfile
+from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, passed
 
 TITLES = {Status.MISTRUSTED: "Mistrusted", Status.SKIPPED: "Skipped", Status.LISTED: "Listed"}
 
@@ -29,6 +31,7 @@ def render(results: ResultSet) -> str:
         if cases := [c for c in kind.cases if c.result.timings]:
             title = "Timings" if len(kinds) == 1 or kind.machine is None else f"Timings on {code(kind.machine.full_name)}"
             parts.append(section(title, _timings(cases), len(cases)))
+    parts += [_layers(c, t, t.layers) for c in timed for t in c.result.timings if t.layers is not None]
     if warnings := [f"{code(c.repro)}: {code(w)}" for c in timed for w in c.result.warnings]:
         parts.append(folded(f"Reasons not to believe a timing ({len(warnings)})", bullets(warnings)))
     for status, title in TITLES.items():
@@ -71,6 +74,15 @@ def _timings(cases: list[CaseResult]) -> str:
     rows = [[code(split(c.repro).identity), *(cell for name in policies for cell in _cells(c.result, first, name))] for c in cases]
     means = [cell for name in others for cell in ("", f"**{_mean(cases, first, name)}**")]
     return table(header, rows, foot=[["**geometric mean**", "", "", "", *means]] if len(cases) > 1 and means else [])
+
+
+def _layers(case: CaseResult, t: PolicyTiming, profile: LayerProfile) -> str:
+    """Where the time of one policy goes: alike layers of repeated blocks as one, those first that take longest."""
+    rows = layer_rows(case.result, profile, is_folded=True, most=SHOWN_LAYERS)
+    columns = [i for i in range(len(HEADS)) if i not in left_out(rows)]
+    texts = [[code(row.cells[0]), *(row.cells[i] for i in columns[1:])] for row in rows]
+    body = f"{code(split(case.repro).identity)}\n{code(heading(t, profile))}\n\n{table([HEADS[i] for i in columns], texts)}"
+    return folded("Where the time goes", body)
 
 
 def _cells(r: Result, first: str, policy: str) -> tuple[str, ...]:

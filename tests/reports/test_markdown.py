@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from benchgraph.present.markup import MOST, OPEN, code, machine, table
 from benchgraph.results.machine import Machine
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, PolicyTiming, Result, ResultSet, Status, Timing
+from tests.support.result_sets import LAYERED_RESULTS
 from tests.support.written_reports import cells
 
 MACHINE = Machine("Test CPU", 4, "avx2", {"python": "3.11"}, 2, {"f32": 16e9})
@@ -128,3 +130,10 @@ def test_nothing_is_taken_for_markup(text: str) -> None:
 def test_any_text_stays_in_its_cell(text: str) -> None:
     want = " ".join(text.split())
     assert cells(table(("one", "two"), [(code(text), "x")])) == [[want, "x"]]
+
+
+def test_where_the_time_goes_is_folded() -> None:
+    text = load_report("markdown")(LAYERED_RESULTS)
+    (body,) = re.findall(r"<details><summary>Where the time goes</summary>\n\n(.*?)</details>", text, re.DOTALL)
+    assert body.startswith("`--graph --case=a.json`\n`fused: 2 layers of 1 partition on fast, together 337.5000 ms;")
+    assert cells(body) == [["a.*.fc +1", "2", "337.5000", "100.0%", "112.5000-225.0000", "120", "40", "0.0% bw", "75.0%"]]
