@@ -131,6 +131,7 @@ def _lack_of_memory(problem: Problem, graph: Graph, bench: Bench) -> Result | No
         return None
     copies = problem.globals.num_streams if problem.globals.mode.is_timed else 1
     need = copies * memory_needed(graph, with_reference=problem.globals.mode is Mode.correctness)
+    need += sum(array.nbytes for array in problem.model(graph).data.values())
     if need <= min(MEMORY_SHARE * free, need if bench.share is None else bench.share):
         return None
     reason = f"Not enough RAM: {need / 2**30:.1f} GiB are needed, {free / 2**30:.1f} are free; try a smaller --mb or --in-shapes"
