@@ -65,6 +65,7 @@ VALUES = {
     "PASS[,PASS...]": "simplify",
     "LEVEL": "avx2",
     "FIELD=VALUE[,...]": "cores=2",
+    "NAME:SHAPE[+...]": "ids:1x128",
 }
 NEEDED = {  # what a command asks for besides the option at hand
     "show": ["--case=mlp.json"], "explain": ["--case=mlp.json"], "localise": ["--case=mlp.json"], "compile-times": ["--case=mlp.json"],
