@@ -44,7 +44,7 @@ class Knobs:
     expected_n_partitions: int = knob(
         0, natural, "N[,N...]", "how many partitions the fused policy must make (default 0: any)", product=True
     )
-    case: str = knob("", str, "FILE", "the model: .onnx, or .json with .safetensors beside it; runs it with the options so far")
+    case: str = knob("", str, "FILE", "the model: .onnx, .pt2, or .json with .safetensors beside it; runs it with the options so far")
 
 
 LOOPS = ("in_shapes", "expected_n_partitions", "attr_fpmath", "tensor_property", "dt", "mb")

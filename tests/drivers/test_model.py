@@ -15,8 +15,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.graph import GraphBuilder
 from benchgraph.graph.model import Model, Use
+from benchgraph.harness.inputs import inputs_of
 from benchgraph.importers.model import read_model
 from benchgraph.importers.model_files import write_model
+from benchgraph.options.argv import parse
+from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
 
 @pytest.fixture(autouse=True)
@@ -63,11 +66,7 @@ def test_it_runs_in_every_mode() -> None:
     assert "--mode=R --model --case=net.json" in run("--mode=R")
 
 
-def test_a_wrong_weight_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data beside the graph are what runs: another seed changes the inputs, not the weights."""
-    from benchgraph.harness.inputs import inputs_of
-    from benchgraph.options.argv import parse
-
+def test_the_seed_changes_inputs_and_no_weights() -> None:
     problems = parse(["--seed=0,7", "--model", "--case=net.json"]).problems
     first, second = (inputs_of(p, p.graph()) for p in problems)
     assert [id for id in first if (first[id] != second[id]).any()] == [0]
@@ -92,6 +91,19 @@ def test_data_bind_by_the_models_names() -> None:
     assert "100% zeros" in output
     save_file({"part": np.ones((19, 6), np.float32)}, "d.safetensors")
     assert "'part': its shape is 19x6, that of the weight 20x6; reshape it" in run("--data=d.safetensors")
+
+
+def test_a_wrong_result_fails_and_is_localised_by_name() -> None:
+    def spoiled(kind: str, array: np.ndarray) -> np.ndarray:
+        return array * 1.001 if kind == "ReLU" else array
+
+    def bench() -> object:
+        return fake_bench(FakeLibrary(Clock(), spoil=spoiled))
+
+    done = CliRunner().invoke(main, ["--model", "--case=net.json"], obj=bench())
+    assert "failed:1" in done.output
+    done = CliRunner().invoke(main, ["localise", "--json", "--model", "--case=net.json"], obj=bench())
+    assert json.loads(done.stdout)[0]["op"] == {"id": 1, "kind": "ReLU", "name": "first.act"}
 
 
 def test_localise_takes_a_model() -> None:
