@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchgraph.core.errors import BenchgraphError, Unavailable
 from benchgraph.core.errors import Status as ErrorStatus
@@ -17,6 +17,7 @@ from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.fallback import with_fallback
 from benchgraph.harness.partitioning import WrongCount
+from benchgraph.harness.user_data import changes_weights
 from benchgraph.library.protocol import Library, RunsModels
 from benchgraph.options.knobs import ContenderSpec
 from benchgraph.options.problem import CannotExpress, CannotOverride, Problem
@@ -40,7 +41,11 @@ def library_of(problem: Problem, graph: Graph, bench: Bench, name: str) -> Libra
     missing.
     """
     library = bench.library(name)
-    return library.for_model(problem.model(graph)) if isinstance(library, RunsModels) else with_fallback(library, graph)
+    if not isinstance(library, RunsModels):
+        return with_fallback(library, graph)
+    model, data = problem.model(graph), problem.globals.data
+    has_other_weights = bool(data) and changes_weights(model, data, problem.file)
+    return library.for_model(replace(model, source=None) if has_other_weights else model)
 
 
 def contenders_of(problem: Problem, graph: Graph, bench: Bench) -> tuple[Contender, ...]:

@@ -35,6 +35,12 @@ def overwrite(model: Model, buffers: dict[int, Array], place: str, case: Path | 
         put(buffers[id], tensors[id], converted(array, tensors[id], f"--data={place}: {quoted(name)}"))
 
 
+def changes_weights(model: Model, place: str, case: Path | None) -> bool:
+    """Whether the user's data are for tensors of which the model's own file has the data. Raises as `overwrite`."""
+    names = names_of(model)
+    return any(use.tensor in model.data for name in _read(place, case) for use in names.get(name, ()))
+
+
 def _read(place: str, case: Path | None) -> dict[str, Array]:
     """The arrays of a file or folder, by name."""
     path = Path(place).expanduser()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,9 +17,10 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.graph import GraphBuilder
 from benchgraph.graph.model import Model, Use
+from benchgraph.harness.contenders import library_of
 from benchgraph.harness.inputs import inputs_of
 from benchgraph.importers.model import read_model
-from benchgraph.importers.model_files import write_model
+from benchgraph.importers.model_files import read_model_files, write_model
 from benchgraph.options.argv import parse
 from tests.support.fake_library import Clock, FakeLibrary, fake_bench
 
@@ -104,6 +107,26 @@ def test_a_wrong_result_fails_and_is_localised_by_name() -> None:
     assert "failed:1" in done.output
     done = CliRunner().invoke(main, ["localise", "--json", "--model", "--case=net.json"], obj=bench())
     assert json.loads(done.stdout)[0]["op"] == {"id": 1, "kind": "ReLU", "name": "first.act"}
+
+
+def test_a_library_that_runs_the_file_gets_it_unless_the_case_is_another_model() -> None:
+    class Runtime(FakeLibrary):
+        sources: ClassVar[list[Path | None]] = []
+
+        def for_model(self, model: Model) -> Runtime:
+            self.sources.append(model.source)
+            return self
+
+    save_file({"x": np.ones((4, 8), np.float32)}, "input.safetensors")
+    save_file({"first.w": np.ones((8, 16), np.float32)}, "weight.safetensors")
+    file = Path("net.json")
+    words = (["--model"], ["--data=input.safetensors", "--model"], ["--data=weight.safetensors", "--model"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("benchgraph.importers.model.read_model_files", lambda path: replace(read_model_files(path), source=path))
+        for given in words:
+            (problem,) = parse([*given, f"--case={file.absolute()}"]).problems
+            library_of(problem, problem.graph(), fake_bench(Runtime(Clock())), "benchgraph")
+    assert Runtime.sources == [file.absolute(), file.absolute(), None]
 
 
 def test_localise_takes_a_model() -> None:
