@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented
+from benchgraph.core.errors import InvalidArguments, Unavailable, Unimplemented, within
 from benchgraph.core.files import exists
 from benchgraph.core.implementation import Implementation
 from benchgraph.core.layers import Layer, Span
@@ -20,13 +20,14 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.model import Model
+from benchgraph.importers.pt2 import check_archive
 from benchgraph.library import protocol
 from benchgraph.library.remote import Remote, RemoteLibrary, own_steps
 from benchgraph.machine.target import current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.peers.inference.client import Process, interpreter, process
 from benchgraph.peers.inference.onnx_names import Names, read_names
-from benchgraph.peers.inference.runtimes import ONNX
+from benchgraph.peers.inference.runtimes import EXPORTED, ONNX
 
 KIND = "model"  # of its partitions
 NARROW = (DType.bf16, DType.f16)
@@ -78,10 +79,13 @@ class ModelRuntime(RemoteLibrary):
         return source if source.suffix.lower() == reads else source.with_suffix(reads)
 
     def compile(self, partition: Partition) -> Compiled:
-        """Load the model's file. Raises Unimplemented, with the first line of what the runtime says, for one that it does not take."""
+        """Load the model's file. Raises Unimplemented, with what the runtime says, for one that it does not take."""
         if self._model is None or self._model.source is None:
             raise Unimplemented("there is no file to run", where=self.kind)
-        self._compiled = Compiled(self.process, partition, self._model, self._file(self._model.source))
+        if (file := self._file(self._model.source)).suffix.lower() == EXPORTED:
+            with within(str(file)):
+                check_archive(file)  # before PyTorch reads it, in which whatever the file brings along would run
+        self._compiled = Compiled(self.process, partition, self._model, file)
         return self._compiled
 
     def compile_all(self, partitions: Sequence[Partition]) -> list[protocol.Compiled]:
