@@ -1,5 +1,5 @@
 """Real architectures with random weights as ONNX files, as their users would export them: `python -m tests.importers.export_models FOLDER
-[NAME ...]`. Needs the extra `models`. Files that are there stay.
+[NAME ...]`. Needs the extra `models`. Files that are there stay. Beside what PyTorch exports to ONNX lies the program of torch.export.
 
 Convolutional networks have their full sizes, transformers few and narrow layers.
 """
@@ -32,6 +32,7 @@ def exported(make: Callable[[], tuple[Any, tuple[Any, ...]]]) -> Callable[[Path]
         module, inputs = make()
         with torch.no_grad():
             torch.onnx.export(module.eval(), inputs, str(file), external_data=False, verbose=False)
+            torch.export.save(torch.export.export(module, inputs), str(file.with_suffix(".pt2")))
 
     return write
 
