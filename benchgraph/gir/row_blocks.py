@@ -116,7 +116,7 @@ def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Sha
 
     A separate nest without reductions gives each core a part of its weights, for the rows of all batch entries, and one with them has rows
     enough if none of its other weights are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants
-    count: rows of attention, whose keys may be one matrix, stay whole.
+    count: rows of attention, whose keys may be one matrix, stay whole. docs/measurements/whole-networks.md, Causes, and what each is worth
     """
     if not all(isinstance(op.lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
         return 0

@@ -99,7 +99,7 @@ def _folds_to_rows(g: Graph, op: Op, fold: Fold) -> bool:
 
 def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
     """The ops that are folded with a product; None where an op that is left could have shared a nest with them, or transposes rows and
-    columns, as where channels come first. Networks of convolutions are folded up to their next window, pooling over images included."""
+    columns, as where channels come first. Windows and means over images stay (docs/measurements/whole-networks.md)."""
     ops, work = [seed], [seed]
     while work:
         op = work.pop()
