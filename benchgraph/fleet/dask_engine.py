@@ -68,6 +68,7 @@ class DaskEngine:
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is said here, in the user's terms
+        warnings.filterwarnings("ignore", module=r"distributed\.")  # advice on large arguments, and on ports that are in use
         self._thread = threading.Thread(target=self._serve, name="benchgraph-fleet", daemon=True)
         self._thread.start()
 
@@ -93,10 +94,11 @@ class DaskEngine:
     # ---- in the thread of the connection ----
 
     def _serve(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Dask advises on large arguments, and on ports that are in use
-            asyncio.set_event_loop(self._loop)
+        asyncio.set_event_loop(self._loop)
+        try:
             self._loop.run_until_complete(self._stay_connected())
+        except Exception as bad:  # a local cluster that could not be started, for any reason of the system's
+            self._inbox.put(Disconnected(_reason(bad)))
 
     async def _stay_connected(self) -> None:
         async with _cluster(self._place) as where:

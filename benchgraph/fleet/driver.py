@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError
@@ -218,7 +219,7 @@ class Driver:
                 request = SurveyRequest(self.settings, self.setup_bytes, cases, files, self._lacking(host, files))
                 self._call(_Call(address, host), self.endpoint.survey, request)
 
-    @property
+    @cached_property
     def _samples(self) -> list[Problem]:
         """A case for each set of global options."""
         return list({p.globals: p for p in self.problems}.values())
