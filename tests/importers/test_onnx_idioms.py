@@ -70,6 +70,22 @@ def test_nodes_that_no_result_needs_are_left_out() -> None:
     assert kinds(proto) == ["ReLU"]
 
 
+@pytest.mark.parametrize("shape", [[-1, 8], [0, -1], [4, 8]])
+def test_a_reshape_to_the_same_shape_is_nothing(shape: list[int]) -> None:
+    """Tokens are integers, which StaticReshape does not take."""
+    proto = parsed(
+        "int64[4,8] x", "float[4,8,2] y", "r = Reshape (x, s) y = Gather (t, r)", s=np.array(shape), t=np.ones((9, 2), np.float32)
+    )
+    assert kinds(proto) == ["Wildcard"]
+
+
+def test_what_onnx_cannot_compute_beforehand_numpy_does() -> None:
+    """onnx's reference computes GatherElements by np.choose, which takes 32 choices."""
+    table, at = np.arange(100, dtype=np.float32).reshape(1, 100), np.array([[7, 99, 3]])
+    proto = parsed("float[1,3] x", "float[1,3] y", "g = GatherElements <axis = 1> (t, i) y = Add (x, g)", t=table, i=at)
+    np.testing.assert_array_equal(evaluated(proto, x=np.ones((1, 3), np.float32))[0], [[8, 100, 4]])
+
+
 def normed(x: Any) -> Any:
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 

@@ -16,8 +16,14 @@ def reshaped(d: Draft, x: LogicalTensor, shape: Shape) -> LogicalTensor:
 
 
 def _reshape(d: Draft, node: Node) -> LogicalTensor:
-    shape, special = d.integers(node, 1), not node.get("allowzero", 0)
-    return d.op("StaticReshape", d.tensor(node, 0), shape=shape, special_zero=special)
+    """Of values in that shape already, of whatever type, nothing."""
+    x, shape, special = d.tensor(node, 0), d.integers(node, 1), not node.get("allowzero", 0)
+    own = shape_of(x)
+    sizes = [own[i] if special and size == 0 and i < len(own) else size for i, size in enumerate(shape)]
+    given = prod(size for size in sizes if size != -1)
+    if given and own == tuple(prod(own) // given if size == -1 else size for size in sizes):
+        return x
+    return d.op("StaticReshape", x, shape=shape, special_zero=special)
 
 
 def _flatten(d: Draft, node: Node) -> LogicalTensor:

@@ -24,7 +24,7 @@ from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped
 from benchgraph.importers.onnx.idioms import with_idioms
 from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
 from benchgraph.importers.onnx.rows import ROWS
-from benchgraph.importers.onnx.wildcards import wildcard
+from benchgraph.importers.onnx.wildcards import computed, wildcard
 from benchgraph.importers.sizes import AS_IN_FILE, Dim, Sizes, bind
 
 OLDEST = 13  # opset
@@ -202,13 +202,17 @@ def _node(own: Any, onnx: Any) -> Node:
 
 
 def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
-    """Compute a node whose inputs are known. Raises Unmapped where onnx's reference cannot."""
+    """Compute a node whose inputs are known. Raises Unmapped where neither onnx's reference nor numpy's function can; the former fails at
+    GatherElements of more than 32 elements.
+    """
     with within(node.label):
         try:
             run = onnx.reference.ReferenceEvaluator(own, opsets={"": opset})
             results = run.run(None, {name: d.known[name] for name in node.inputs if name})
         except Exception as bad:  # whatever its numpy code raises
-            raise Unmapped(f"it cannot be computed beforehand: {_first_line(bad)}") from bad
+            results = computed(own, opset, onnx, d.known)
+            if results is None:
+                raise Unmapped(f"it cannot be computed beforehand: {_first_line(bad)}") from bad
         d.known |= {name: np.asarray(x) for name, x in zip(node.outputs, results, strict=False) if name}
 
 

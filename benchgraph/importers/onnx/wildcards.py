@@ -6,12 +6,13 @@ model's inputs and is small becomes part of the Wildcard, as the bounds of a Sli
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from benchgraph import fallback
+from benchgraph.core.arrays import Array
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
@@ -46,6 +47,21 @@ def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collec
     for name, t in zip((n for n, is_kept in zip(node.outputs, kept, strict=True) if is_kept), outs, strict=True):
         d.define(name, t)
     d.fallen.append(Fallen(node.label, node.kind, why))
+
+
+def computed(own: Any, opset: int, onnx: Any, known: Mapping[str, Array]) -> tuple[Array, ...] | None:
+    """The results of a node whose operands are known, by numpy's function; None if there is none, or it does not take them."""
+    names = [name for name in own.input if name]
+    places = tuple(names.index(name) if name else None for name in own.input)
+    function = Function(
+        own.op_type, opset, attributes(own, onnx), places, (True,) * len(own.output), own.domain if own.domain != "ai.onnx" else ""
+    )
+    row = fallback.row_of(function)
+    try:
+        found = None if row is None else row.compute(function, function.operands(tuple(known[name] for name in names)))
+    except Exception:  # as numpy raises
+        return None
+    return found if found is None or isinstance(found, tuple) else (found,)
 
 
 def attributes(own: Any, onnx: Any) -> dict[str, Value]:
