@@ -218,7 +218,8 @@ class Profiled(Remote):
 
 
 def _layer(named: Mapping[str, Sequence[int]], nodes: Sequence[str], kind: str, implementation: str) -> Layer:
-    ops = tuple(dict.fromkeys(id for node in nodes for id in named.get(node, ())))
+    """A runtime may put what it fused behind the name of a node: node_MatMul_33/MatMulAddFusion."""
+    ops = tuple(dict.fromkeys(id for node in nodes for id in named.get(node) or named.get(node.rpartition("/")[0], ())))
     return Layer(ops, implementation=implementation) if ops else Layer((), 0, nodes[0], kind, implementation)
 
 
