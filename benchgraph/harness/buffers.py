@@ -14,6 +14,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Role
+from benchgraph.ops.structural import WILDCARD
 from benchgraph.partition.ir import Partition
 from benchgraph.reference import index_ranges
 from benchgraph.runtime.memory import mapped
@@ -95,6 +96,9 @@ def last_uses(partitions: Sequence[Partition]) -> dict[int, int]:
 
 
 def plan(graph: Graph, partitions: Sequence[Partition]) -> slots.Plan:
-    """Assign memory to the values between partitions executed in order. The graph's inputs and outputs have buffers of their own."""
-    keep, ends = {t.id for t in graph.outputs}, last_uses(partitions)
+    """Assign memory to the values between partitions executed in order. The graph's inputs and outputs have buffers of their own, and so
+    have values that Wildcards read: among them are indices, which must be legal when the Wildcard is executed alone as well.
+    """
+    keep = {t.id for t in graph.outputs} | {t.id for p in partitions for op in p.ops if op.kind == WILDCARD for t in op.inputs}
+    ends = last_uses(partitions)
     return slots.plan([Value(t.id, t.nbytes, step, ends[t.id]) for step, p in enumerate(partitions) for t in p.outputs if t.id not in keep])

@@ -22,6 +22,7 @@ from benchgraph.fallback import Function, Literal
 from benchgraph.graph import Graph, GraphBuilder, dumps, loads, save
 from benchgraph.graph.text import parse_graph, print_graph
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.buffers import plan
 from benchgraph.harness.case import run_case
 from benchgraph.harness.fallback import has_function, with_fallback
 from benchgraph.harness.localise import localise
@@ -159,6 +160,19 @@ def test_a_library_sees_plain_wildcards() -> None:
     graph = in_the_middle()
     with_fallback(Watching(Clock()), graph).partitions(graph, Policy.one_op_each)
     assert [dict(op.attrs) for op in seen[0].ops if op.kind == "Wildcard"] == [{}]
+
+
+def test_what_they_read_shares_no_memory_with_other_values() -> None:
+    """Else the indices are overwritten when a Gather is executed alone, after the whole graph."""
+    b = GraphBuilder()
+    (chosen,) = wild(b, "ArgMax", product(b, b.input(SIZE)), to=(((8,), DType.s32),), axis=1, keepdims=0)
+    (rows,) = wild(b, "Gather", b.constant((100, 16)), chosen)
+    b.op("ReLU", product(b, product(b, rows)))
+    graph = b.graph()
+    partitions = with_fallback(Benchgraph(), graph).partitions(graph, Policy.one_op_each)
+    slot = plan(graph, partitions).slot
+    assert slot
+    assert not {t.id for op in graph.ops if has_function(op) for t in op.inputs} & slot.keys()
 
 
 def test_without_a_function_it_is_as_before(tmp_path: Path) -> None:
