@@ -136,6 +136,7 @@ def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Sha
         return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, waits=waits).mb
 
     few = mb(kernels, works_on_rows=any(reduces))
-    apart = [mb(ops, works_on_rows=True) if has else prod(rows) for ops, has in zip(products, reduces, strict=True) if ops]
+    all_rows = prod(rows) if len(kernels) > 1 else rows[-1]  # a product alone may read panels of weights first
+    apart = [mb(ops, works_on_rows=True) if has else all_rows for ops, has in zip(products, reduces, strict=True) if ops]
     enough = machine.tile_rows_to_stream_weights if use_tiles else machine.rows_to_stream_weights
     return few if few < min(max(apart), machine.rows_to_prefetch_panel if any(reduces) else enough) else 0

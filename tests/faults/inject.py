@@ -124,8 +124,8 @@ def _with_fault(pipeline: tuple[Pass[T], ...], after: str, rewrite: Callable[[T]
 def _traced(fault: Fault | None) -> Iterator[Traces]:
     traces, emit = Traces(), compiler.emit
 
-    def noted(functions: Iterable[Func], target: Target) -> Iterator[str]:
-        for text in emit(functions, target):
+    def noted(functions: Iterable[Func], target: Target, *, is_profiled: bool = False) -> Iterator[str]:
+        for text in emit(functions, target, is_profiled=is_profiled):
             traces.programs.append(text)
             yield text
 

@@ -103,7 +103,7 @@ def test_errors_that_only_add_up_are_found_on_the_whole_graph(monkeypatch: pytes
 
 
 def test_nearly_all_zeros_are_not_trusted_but_do_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def zeros(g: Graph, seed: int) -> dict[int, np.ndarray]:
+    def zeros(g: Graph, seed: int, *given: object) -> dict[int, np.ndarray]:
         return {t.id: np.zeros(t.known_shape, np.float32) for t in g.inputs}
 
     monkeypatch.setattr("benchgraph.harness.inputs.fill", zeros)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
 
 import benchgraph
 from benchgraph.core.config import cache_home
@@ -17,6 +18,7 @@ from benchgraph.core.git import git, resolve
 
 PACKAGE = "benchgraph/__init__.py"
 TOP_LEVEL = ("benchgraph", "drivers", "reports", "inputs")  # what a process of the package may read
+FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python has it since 3.11.4
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def written(repository: Path, commit: str) -> Path:
         with TemporaryDirectory(dir=target.parent) as folder:
             made = Path(folder) / commit
             with tarfile.open(fileobj=BytesIO(files)) as archive:
-                archive.extractall(made, filter="data")
+                archive.extractall(made, **FILTER)
             if not (made / PACKAGE).is_file():
                 raise InvalidArguments(f"it has no {PACKAGE}", where=where, fix="give a commit of benchgraph")
             made.rename(target)

@@ -90,7 +90,7 @@ def test_a_history_as_markdown_and_json() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("--report=csv", "regressions: --report: bad value 'csv'; choose one of console, markdown, json"),
+        ("--report=csv", "regressions: --report: bad value 'csv'; choose one of console, markdown, json, html"),
         ("--report=json:h.db/x", "regressions: --report=json:h.db/x: cannot write the file: Not a directory; name another one"),
     ],
 )
