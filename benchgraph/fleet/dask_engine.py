@@ -9,6 +9,7 @@ The connection lives in a thread with an event loop; a broken one is made anew w
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import pickle
 import queue
@@ -16,6 +17,7 @@ import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -47,12 +49,28 @@ def _need_address(place: str) -> None:
     from distributed.comm import parse_address
     from distributed.comm.registry import backends
 
-    if place.startswith(f"{LOCAL}:") or is_file_name(place):
+    if place.startswith(f"{LOCAL}:"):
+        return
+    if is_file_name(place):
+        _need_scheduler_file(place)
         return
     scheme, _ = parse_address(place)
     if scheme not in backends:
         what = f"no address of a scheduler: Dask knows {', '.join(sorted(backends))}"
         raise UsageError(what, where=f"--cluster={place}", fix="write tcp://HOST:PORT, the name of a scheduler file, or local:N")
+
+
+def _need_scheduler_file(place: str) -> None:
+    """Raise UsageError unless the file says where a scheduler is."""
+    try:
+        found = json.loads(Path(place).read_text())
+    except (OSError, ValueError) as bad:
+        found, why = None, bad.strerror if isinstance(bad, OSError) else "it is not JSON"
+    else:
+        why = "it has no address"
+    if not isinstance(found, dict) or not isinstance(found.get("address"), str):
+        fix = "name one that 'dask scheduler --scheduler-file=FILE' has written, or write tcp://HOST:PORT or local:N"
+        raise UsageError(f"no scheduler file: {why}", where=f"--cluster={place}", fix=fix)
 
 
 class DaskEngine:
@@ -202,8 +220,6 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
 
 def is_file_name(place: str) -> bool:
     """Whether it names a scheduler file, as `dask scheduler --scheduler-file` writes one, rather than an address."""
-    from pathlib import Path
-
     return place.endswith(".json") or is_file(Path(place))
 
 

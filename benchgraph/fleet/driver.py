@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.files import make_folder
+from benchgraph.core.formats import counted
 from benchgraph.core.progress import begin_item
 from benchgraph.core.remarks import remark
 from benchgraph.fleet import at_worker
@@ -159,7 +160,10 @@ class Driver:
 
     def _lose_worker(self, address: str, how: str) -> Iterator[RanCase]:
         """What runs on a worker is lost."""
-        for ticket in [t for t, (_, placed) in self._placed.items() if placed.worker == address]:
+        lost = [t for t, (_, placed) in self._placed.items() if placed.worker == address]
+        if lost:
+            remark(f"--cluster: {how}; what it ran begins anew: {counted(len(lost), 'case')}")
+        for ticket in lost:
             yield from self._lose(ticket, how)
         for ticket in [t for t, call in self._calls.items() if call.worker == address]:
             self._met(ticket, how)

@@ -44,7 +44,9 @@ def text_of(path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as bad:
-        raise InvalidArguments(f"cannot read the file: not UTF-8 text: byte {bad.start}", fix="save it as UTF-8") from bad
+        raise InvalidArguments(
+            f"cannot read the file: not UTF-8 text: byte {bad.start}", fix="save it as UTF-8; models (.onnx, .pt2) run with --model"
+        ) from bad
 
 
 @dataclass(frozen=True)

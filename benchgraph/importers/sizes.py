@@ -90,5 +90,5 @@ def _shape(name: str, dims: Sequence[Dim], known: Mapping[str, int], mb: int) ->
 
 
 def _example(name: str, dims: Sequence[Dim]) -> str:
-    shape = "x".join(str(dim or "N") for dim in dims) or "-"
+    shape = "x".join(str(dim or "8") for dim in dims) or "-"
     return f"give them, as in --in-shapes={name}:{shape}"

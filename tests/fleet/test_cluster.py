@@ -108,6 +108,9 @@ def test_what_no_host_can_run_is_refused_in_its_words(up: Cluster) -> None:
         (["--where=isa=avx2"], "--where: it picks workers of a cluster; add --cluster=ADDRESS"),
         (["--cluster=local:none"], "bad value 'local:none'; say how many worker processes, as in local:4"),
         (["--cluster=http://here"], "no address of a scheduler: Dask knows"),
+        (["--cluster=absent.json"], "--cluster=absent.json: no scheduler file: No such file or directory; name one that 'dask scheduler"),
+        (["--cluster=good.json"], "no scheduler file: it has no address; name one that"),
+        (["--cluster=/etc/passwd"], "no scheduler file: it is not JSON; name one that"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], said: str) -> None:

@@ -196,7 +196,10 @@ def test_without_workers_a_run_ends_with_the_remedy() -> None:
     fleet.each_tick = strike
     with collected() as remarks, pytest.raises(BenchgraphError, match=r"no worker is left.*for 600 s.*--resume=FILE"):
         list(results(made, planned))
-    assert remarks == ["--cluster: no worker is left that may run these cases; waiting for up to 600 s"]
+    assert remarks == [
+        "--cluster: w0 on a left the cluster; what it ran begins anew: 1 case",
+        "--cluster: no worker is left that may run these cases; waiting for up to 600 s",
+    ]
 
 
 def test_a_worker_of_other_code_is_never_used() -> None:

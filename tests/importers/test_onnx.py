@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from benchgraph.cli import main
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.errors import BenchgraphError, InvalidArguments
 from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
 from benchgraph.importers.onnx.idioms import ROTATION
 from benchgraph.importers.onnx.model import model_of, read_onnx
@@ -333,3 +333,9 @@ def test_every_row_agrees_with_the_node_tests_of_onnx() -> None:
     assert {o.kind for o in found if not o.refused} == set(ROWS) - others - PARTS
     if onnx.__version__.startswith("1.23."):
         assert page(found) == DOC.read_text()
+
+
+def test_an_empty_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(InvalidArguments, match=r"empty\.onnx: the file is empty; export the model again"):
+        read_onnx(tmp_path / "empty.onnx")

@@ -50,6 +50,8 @@ def _loaded(path: Path, onnx: Any) -> Any:
         raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
     except Exception as bad:  # protobuf's and onnx's errors have no class in common
         raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
+    if not proto.ByteSize():
+        raise InvalidArguments("the file is empty", fix="export the model again")
     _need_memory(path, proto)
     try:  # from this folder alone: onnx refuses paths and links that leave it
         onnx.load_external_data_for_model(proto, str(path.absolute().parent))
