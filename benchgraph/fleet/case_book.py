@@ -39,8 +39,9 @@ class CaseBook:
     _last: int = 0
 
     @classmethod
-    def of(cls, problems: Sequence[Problem]) -> CaseBook:
-        book = cls()
+    def of(cls, problems: Sequence[Problem], after: int = 0) -> CaseBook:
+        """after: the last ticket that has been given already, whose answer may still come."""
+        book = cls(_last=after)
         for problem in problems:
             book._waiting[book.new_ticket()] = Case(problem, Need(is_alone=problem.globals.mode.is_timed))
         return book
@@ -52,6 +53,10 @@ class CaseBook:
     @property
     def begun(self) -> tuple[int, ...]:
         return tuple(self._begun)
+
+    @property
+    def last_ticket(self) -> int:
+        return self._last
 
     def new_ticket(self) -> int:
         """Also for calls that run no case."""

@@ -91,7 +91,7 @@ class Driver:
 
     def run(self, problems: Sequence[Problem]) -> Iterator[RanCase]:
         """Run these cases; yields each when it has finished, exactly once. Raises BenchgraphError if nobody can run them for long."""
-        self.book = CaseBook.of(problems)
+        self.book = CaseBook.of(problems, after=self.book.last_ticket)  # a greeting may still be under way
         while not self.book.is_done:
             self._send_cases()
             yield from self.step()

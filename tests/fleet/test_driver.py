@@ -12,6 +12,7 @@ import pytest
 from benchgraph.core.errors import BenchgraphError
 from benchgraph.core.remarks import collected
 from benchgraph.fleet import roster
+from benchgraph.fleet.case_book import CaseBook
 from benchgraph.fleet.parcel import Parcel, Reply
 from benchgraph.fleet.runner import Fleet
 from benchgraph.options.problem import Problem
@@ -243,3 +244,10 @@ def test_a_worker_of_other_code_that_joins_later_is_told() -> None:
     with collected() as remarks:
         assert len(list(results(driver(fleet, planned), planned))) == 20
     assert [text.partition(": benchgraph is 0.0")[0] for text in remarks] == ["--cluster: late is left out"]
+
+
+def test_tickets_go_on_so_that_a_late_greeting_is_no_cases_answer() -> None:
+    book = CaseBook()
+    late = book.new_ticket()
+    cases = CaseBook.of(problems(2), after=book.last_ticket)
+    assert late not in [ticket for ticket, _ in cases.waiting(2)]
