@@ -17,6 +17,7 @@ record.py          a record of a compilation, for `benchgraph explain`
 formats.py         numbers as text, for tables and pages
 implementation.py  names of what a library ran
 layers.py          layers of an execution, and when each ran
+serving.py         the process's side of a library in a process of its own
 onnx_names.py      names of layers in ONNX models
 fields.py          frozen dataclasses as text, field by field
 tokens.py          tokens of the text forms of IRs, for their parsers

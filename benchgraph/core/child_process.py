@@ -1,4 +1,4 @@
-"""A child process that runs a module of this package and answers over a pipe: `Child` is the parent's end, `attach` the process's.
+"""A child process that runs a module of this package and answers over a pipe: the parent's end. serving.py is the process's.
 
 It is a new interpreter, not a fork: a fork would copy locks that other threads hold (of LLVM, OpenMP, the thread pool, PyTorch), without
 these threads. It finds modules where its parent does.
@@ -6,7 +6,6 @@ these threads. It finds modules where its parent does.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import F_GETFL, F_SETFL, fcntl
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Pipe
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeAlias
@@ -22,7 +21,6 @@ from typing import IO, Any, TypeAlias
 from benchgraph.core.config import module_path
 
 EXIT_S = 2.0  # how long a process may take to end after its pipe has closed
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 Stream: TypeAlias = IO[bytes] | int | None  # as Popen has it; None: the parent's
 
@@ -137,18 +135,3 @@ class CapturedOutput:
         if text := self.file.read().decode("utf-8", "replace"):
             self.file.truncate(0)
         return text
-
-
-def attach(pipe: int, parent: int | None = None) -> Connection:
-    """The process's end of the pipe. pipe: a file descriptor, which processes that it starts do not inherit.
-
-    parent: this process is killed when the parent ends, even within compiled code. The kernel does that, on Linux only, when the thread of
-    the parent that started this process ends.
-    """
-    os.set_inheritable(pipe, False)
-    if parent is not None:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent died before prctl
-            os._exit(1)
-    return Connection(pipe)

@@ -24,8 +24,9 @@ from typing import Any
 
 import click
 
-from benchgraph.core.child_process import Child, Program, attach
+from benchgraph.core.child_process import Child, Program
 from benchgraph.core.config import config, environment
+from benchgraph.core.serving import attach
 from benchgraph.core.version import __version__
 from benchgraph.fleet.dask_engine import DaskEngine
 from benchgraph.fleet.driver import Driver, Endpoint

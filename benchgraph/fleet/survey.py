@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pickle
 
-from benchgraph.core.child_process import attach
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError
+from benchgraph.core.serving import attach
 from benchgraph.fleet.parcel import SurveyReply, SurveyRequest
 from benchgraph.harness.bench import need_isas, need_libraries, need_streams, need_tuning
 from benchgraph.harness.machine import describe

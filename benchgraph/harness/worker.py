@@ -26,10 +26,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
-from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, Program, attach
+from benchgraph.core.child_process import CapturedOutput, Child, ChildLost, Program
 from benchgraph.core.config import Config, environment, override
 from benchgraph.core.printable import print_any
 from benchgraph.core.remarks import remark, remarks_sent_to
+from benchgraph.core.serving import attach
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas_threads import SINGLE
 from benchgraph.options.plugins import load_driver

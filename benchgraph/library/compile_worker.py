@@ -32,11 +32,12 @@ from typing import TypeAlias
 
 from benchgraph.compile import Order, translate
 from benchgraph.core import version
-from benchgraph.core.child_process import Child, Program, attach
+from benchgraph.core.child_process import Child, Program
 from benchgraph.core.config import Config, environment, override
 from benchgraph.core.gc_pause import gc_paused
 from benchgraph.core.layout import LAYOUTS, Layout
 from benchgraph.core.remarks import collected
+from benchgraph.core.serving import attach
 from benchgraph.runtime.serialise import to_bytes
 from benchgraph.runtime.source_digest import unchanged_since
 

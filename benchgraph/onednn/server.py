@@ -10,19 +10,18 @@ end of the pipe               ->    exits
 
 from __future__ import annotations
 
-import signal
 from contextlib import suppress
+from functools import partial
 from multiprocessing.reduction import recv_handle
 
-from benchgraph.core.child_process import attach
+from benchgraph.core.serving import attach, ignore_signals, serve
 from benchgraph.onednn.primitives.session import PrimitiveSession
 from benchgraph.onednn.session import Refused, Session
 
 
 def main(pipe: int, parent: int, path: str, threads: int) -> None:
     """Serve until the parent closes the pipe or ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole process group
-        signal.signal(number, signal.SIG_IGN)  # the parent handles them and closes the pipe
+    ignore_signals()
     with suppress(EOFError, BrokenPipeError), attach(pipe, parent) as connection:
         loop = connection.recv()
         try:
@@ -31,8 +30,7 @@ def main(pipe: int, parent: int, path: str, threads: int) -> None:
             connection.send(("refusal", bad.status, bad.what, bad.fix))
             return
         connection.send(("answer", session.hello()))
-        while True:
-            connection.send(_answer(session, *connection.recv()))
+        serve(connection, partial(_answer, session))
 
 
 def _answer(session: Session, forget: list[int], name: str, arguments: tuple[object, ...]) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchgraph.core.child_process import attach
+from benchgraph.core.serving import attach
 
 
 def _echoes(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
-from benchgraph.core.child_process import attach
+from benchgraph.core.serving import attach
 from benchgraph.onednn.messages import Compiled, Graph, Hello, Part, Placed, Step, Tensor
 
 VERSION = (3, 5, 1)

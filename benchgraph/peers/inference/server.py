@@ -7,26 +7,27 @@ bits in uint16.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import runpy
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
-from multiprocessing.connection import Connection
+from functools import partial
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 Ports: TypeAlias = Mapping[str, Sequence[int]]  # shapes by name
 BITS = "bfloat16"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PLACES = ("Exception from ", "Check '")  # lines of messages that name places in a runtime's source
-wait_until_idle = runpy.run_path(str(Path(__file__).parents[2] / "core/wait_idle.py"))["wait_until_idle"]
+_CORE = Path(__file__).parents[2] / "core"  # of this version; the files are found by their paths
+wait_until_idle = runpy.run_path(str(_CORE / "wait_idle.py"))["wait_until_idle"]
+if TYPE_CHECKING:
+    from benchgraph.core import serving
+else:
+    serving = SimpleNamespace(**runpy.run_path(str(_CORE / "serving.py")))
 
 
 @dataclass(frozen=True)
@@ -46,44 +47,40 @@ class Session:
         import numpy  # here, since an environment that lacks it is told from one that cannot start
 
         self._runtime, self._receive, self._np = runtime, receive, numpy
-        self._objects, self._numbers = dict[int, Any](), count(1)
+        self.objects = serving.Objects()
         self._window: mmap.mmap | bytearray = bytearray()
 
     def open(self, file: str) -> tuple[int, list[list[str]], list[list[str]]]:
         """Read a file. Returns: number, the names of each input and of each output, in order."""
         opened = self._runtime.open(file)
-        return self._keep(opened), list(opened.inputs), list(opened.outputs)
+        return self.objects.keep(opened), list(opened.inputs), list(opened.outputs)
 
     def load(self, file: int, math: str, dtype: str, shapes: Ports) -> tuple[Any, ...]:
         """Returns: number, seconds, whether it came from a cache, settings, implementations."""
-        m = self._objects[file].load(math, dtype, shapes)
-        return self._keep(m), m.seconds, m.is_warm, list(m.settings), list(m.implementations)
+        m = self.objects[file].load(math, dtype, shapes)
+        return self.objects.keep(m), m.seconds, m.is_warm, list(m.settings), list(m.implementations)
 
     def window(self, nbytes: int) -> None:
         """Map the shared memory; its descriptor follows on the pipe."""
-        file = self._receive()
-        try:
-            self._window = mmap.mmap(file, nbytes)
-        finally:
-            os.close(file)
+        self._window = serving.mapped_window(self._receive, nbytes)
 
     def bind(self, model: int, inputs: Ports, outputs: Ports) -> int:
         """A model on new arrays."""
-        m = self._objects[model]
+        m = self.objects[model]
         ins, outs = self._arrays(inputs, m.inputs), self._arrays(outputs, m.outputs)
-        return self._keep(_Bound(m, ins, outs, m.bind(ins, outs)))
+        return self.objects.keep(_Bound(m, ins, outs, m.bind(ins, outs)))
 
     def _arrays(self, ports: Ports, dtypes: Mapping[str, str]) -> dict[str, Any]:
         return {name: self._np.zeros(shape, _numpy(dtypes[name])) for name, shape in ports.items()}
 
     def put(self, bound: int, name: str, dtype: str) -> None:
         """Copy the window's first elements, of this dtype, to an input."""
-        b: _Bound = self._objects[bound]
+        b: _Bound = self.objects[bound]
         b.inputs[name][...] = self._shared(b.inputs[name], dtype, b.model.inputs[name])
 
     def get(self, bound: int, name: str, dtype: str) -> None:
         """Copy an output to the window, as elements of this dtype."""
-        b: _Bound = self._objects[bound]
+        b: _Bound = self.objects[bound]
         self._shared(b.outputs[name], dtype, b.model.outputs[name])[...] = b.outputs[name]
 
     def _shared(self, array: Any, dtype: str, own: str) -> Any:
@@ -93,14 +90,14 @@ class Session:
         return self._np.frombuffer(self._window, _numpy(dtype), array.size).reshape(array.shape)
 
     def execute(self, bound: int) -> None:
-        run = self._objects[bound].run
+        run = self.objects[bound].run
         run()
         run.collect()
 
     def run(self, bound: int, times: int) -> float:
         """Execute so many times, one after the other. Returns the seconds, a call of Python's each in them. When this returns, idle threads
         sleep."""
-        run = self._objects[bound].run
+        run = self.objects[bound].run
         started = time.perf_counter()
         for _ in range(times):
             run()
@@ -110,24 +107,15 @@ class Session:
 
     def profile(self, bound: int) -> tuple[int, list[tuple[Any, ...]]] | None:
         """The model once more, with its profiler on. Returns its number and layers: (names of nodes, kind, implementation)."""
-        b: _Bound = self._objects[bound]
+        b: _Bound = self.objects[bound]
         profiled = b.model.profiled(b.inputs, b.outputs)
-        return None if profiled is None else (self._keep(profiled), list(profiled.layers))
+        return None if profiled is None else (self.objects.keep(profiled), list(profiled.layers))
 
     def spans(self, profiled: int) -> list[tuple[int, float, float]]:
         """Execute once. Returns (layer, begin, end in seconds)."""
-        found: list[tuple[int, float, float]] = self._objects[profiled].run()
+        found: list[tuple[int, float, float]] = self.objects[profiled].run()
         wait_until_idle()
         return found
-
-    def forget(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._objects.pop(number, None)
-
-    def _keep(self, value: object) -> int:
-        number = next(self._numbers)
-        self._objects[number] = value
-        return number
 
 
 def _numpy(dtype: str) -> str:
@@ -136,16 +124,10 @@ def _numpy(dtype: str) -> str:
 
 def main(pipe: int, parent: int, cpus: tuple[int, ...], file: str, threads: int, variant: str) -> None:
     """Serve until the parent closes the pipe or ends. cpus: the processors to run on. file: of the session."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to the whole process group; the parent closes the pipe
-        signal.signal(number, signal.SIG_IGN)
-    os.set_inheritable(pipe, False)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    if cpus:
-        os.sched_setaffinity(0, cpus)
-    with Connection(pipe) as connection:
+    serving.ignore_signals()
+    with serving.attach(pipe, parent) as connection:
+        if cpus:
+            os.sched_setaffinity(0, cpus)
         try:
             runtime = runpy.run_path(file)["Runtime"](threads, variant)
         except ImportError as bad:
@@ -153,16 +135,11 @@ def main(pipe: int, parent: int, cpus: tuple[int, ...], file: str, threads: int,
             return
         session = Session(runtime, lambda: recv_handle(connection))
         connection.send(("answer", runtime.version))
-        while True:
-            try:
-                request = connection.recv()
-            except EOFError:
-                return
-            connection.send(_answer(session, *request))
+        serving.serve(connection, partial(_answer, session))
 
 
 def _answer(session: Session, forget: Iterable[int], name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    session.forget(forget)
+    session.objects.forget(forget)
     try:
         return "answer", getattr(session, name)(*arguments)
     except MemoryError:
