@@ -32,8 +32,10 @@ from benchgraph.core.errors import (
     OutOfMemory,
     Unimplemented,
 )
+from benchgraph.core.implementation import Implementation
 from benchgraph.core.layers import Profiled
 from benchgraph.core.tensor import LogicalTensor
+from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.library.protocol import Bound, Compiled
 from benchgraph.partition.ir import Partition
 
@@ -200,6 +202,31 @@ class Remote:
     def __init__(self, process: RemoteProcess, number: int) -> None:
         self.process, self.number = process, number
         weakref.finalize(self, process.forget, number)
+
+
+class RemoteChain:
+    """Bound steps as one call in the process, on buffers that stay in it. The steps tell what they run on; constants are the process's."""
+
+    process: RemoteProcess
+    number: int
+
+    @property
+    def implementations(self) -> Sequence[tuple[Implementation, ...]]:
+        return ()
+
+    @property
+    def constants(self) -> Sequence[Array]:
+        return ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    def run(self, times: int) -> float:
+        """Execute so many times. Returns the seconds, measured in the process."""
+        wait_until_idle()
+        seconds: float = self.process.ask("run", self.number, times)
+        return seconds
 
 
 class Buffer(Remote):

@@ -8,11 +8,10 @@ from dataclasses import replace
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidGraphOp, Unavailable, Unimplemented
 from benchgraph.core.implementation import Implementation, counted
-from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.check import check
 from benchgraph.graph.ir import Graph, Op
 from benchgraph.library import protocol
-from benchgraph.library.remote import Buffer, Remote, RemoteLibrary, buffer_for, own_steps
+from benchgraph.library.remote import Buffer, Remote, RemoteChain, RemoteLibrary, buffer_for, own_steps
 from benchgraph.machine.target import current
 from benchgraph.onednn import encode, messages
 from benchgraph.onednn.client import WHERE, Process, process
@@ -157,15 +156,15 @@ class Bound:
             buffer.get(array, t)
 
 
-class Chain:
+class Chain(Remote, RemoteChain):
     """Bound steps as one loop in oneDNN's process. Several are compiled again, with layout any between them, and share memory by
     memory_plan.py."""
 
     def __init__(self, process: Process, steps: Sequence[Bound]) -> None:
-        self._process = process
+        self.process = process
         self._steps = tuple(steps) if len(steps) > 1 else ()
         made = [s.compiled.made for s in steps] if len(steps) == 1 else list(self._compiled(steps))
-        self.implementations = [counted(m.implementations) for m in made]
+        self._ran = tuple(counted(m.implementations) for m in made)
         self._compiled_remotes = [Remote(process, m.number) for m in made] if len(steps) > 1 else [s.compiled for s in steps]
         self._buffers = dict[int, Buffer]()
         memory = plan([PlannedStep(m, s.compiled.free_layouts) for m, s in zip(made, steps, strict=True)])
@@ -185,7 +184,7 @@ class Chain:
         message = tuple(
             messages.Step(m.number, *(tuple(numbers[p.tensor.id] for p in side) for side in (m.inputs, m.outputs))) for m in made
         )
-        self._remote = Remote(process, process.ask("chain", message))
+        super().__init__(process, process.ask("chain", message))
 
     def _compiled(self, steps: Sequence[Bound]) -> Iterator[messages.Compiled]:
         """The steps' partitions, each compiled for the layouts chosen by those before it."""
@@ -198,27 +197,18 @@ class Chain:
                 replace(p.tensor, layout=messages.ANY, strides=()) if p.tensor.id in compiled.free_layouts & read else p.tensor
                 for p in compiled.made.outputs
             )
-            made: messages.Compiled = self._process.ask("compile", compiled.part.number, ins, outs)
+            made: messages.Compiled = self.process.ask("compile", compiled.part.number, ins, outs)
             chosen |= {p.tensor.id: p.tensor for p in made.outputs}
             yield made
 
     @property
-    def constants(self) -> Sequence[Array]:
-        return ()
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return ()
+    def implementations(self) -> Sequence[tuple[Implementation, ...]]:
+        return self._ran
 
     def run(self, times: int) -> float:
-        """Execute all steps in order, so many times. Returns the seconds of the native loop, measured in oneDNN's process.
-
-        Before the first time, each of several steps is executed on its own, to fill the values between them.
-        """
-        if self._steps:
-            for step in self._steps:
-                step()
-            self._steps = ()
-        wait_until_idle()
-        seconds: float = self._process.ask("run", self._remote.number, times)
-        return seconds
+        """As RemoteChain, by oneDNN's native loop. Before the first time, each of several steps is executed on its own, to fill the values
+        between them."""
+        for step in self._steps:
+            step()
+        self._steps = ()
+        return super().run(times)

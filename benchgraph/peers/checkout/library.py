@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from benchgraph.core.arrays import Array
 from benchgraph.core.errors import Unavailable, Unimplemented
 from benchgraph.core.implementation import Implementation
-from benchgraph.core.wait_idle import wait_until_idle
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import dumps
 from benchgraph.library import protocol
-from benchgraph.library.remote import Remote, RemoteLibrary, buffer_for, own_steps
+from benchgraph.library.remote import Remote, RemoteChain, RemoteLibrary, buffer_for, own_steps
 from benchgraph.machine.target import current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.peers.checkout.client import Process, process
@@ -111,7 +110,7 @@ class Bound(Remote):
             buffer.get(array, t)
 
 
-class Chain(Remote):
+class Chain(Remote, RemoteChain):
     """Bound steps as one native call in the other process, on buffers that stay in it."""
 
     def __init__(self, process: Process, steps: Sequence[Bound]) -> None:
@@ -120,21 +119,3 @@ class Chain(Remote):
         written = set[int]()
         for step in steps:
             step.put(written)
-
-    @property
-    def implementations(self) -> tuple[()]:
-        return ()
-
-    @property
-    def constants(self) -> Sequence[Array]:
-        return ()
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return ()
-
-    def run(self, times: int) -> float:
-        """Execute all steps in order, so many times. Returns the seconds of the native call, measured in the other process."""
-        wait_until_idle()
-        seconds: float = self.process.ask("run", self.number, times)
-        return seconds

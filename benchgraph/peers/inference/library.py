@@ -22,7 +22,7 @@ from benchgraph.graph.ir import END, Graph
 from benchgraph.graph.model import Model
 from benchgraph.importers.pt2 import check_archive
 from benchgraph.library import protocol
-from benchgraph.library.remote import Remote, RemoteLibrary, own_steps
+from benchgraph.library.remote import Remote, RemoteChain, RemoteLibrary, own_steps
 from benchgraph.machine.target import current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.peers.inference.client import Process, interpreter, process
@@ -175,30 +175,16 @@ class Bound(Remote):
         return self.process.window(nbytes).view(t.dtype.numpy).reshape(shape)
 
 
-class Chain:
+class Chain(RemoteChain):
     """A model on buffers that stay in the other process."""
 
     def __init__(self, step: Bound) -> None:
-        self._step = step
+        self.process, self.number, self._step = step.process, step.number, step
         step.put()
-
-    @property
-    def implementations(self) -> tuple[()]:
-        return ()
-
-    @property
-    def constants(self) -> Sequence[Array]:
-        return ()
 
     @property
     def notes(self) -> Sequence[str]:
         return (", ".join(self._step.compiled.settings),)
-
-    def run(self, times: int) -> float:
-        """Execute so many times. Returns the seconds, measured in the other process."""
-        wait_until_idle()
-        seconds: float = self._step.process.ask("run", self._step.number, times)
-        return seconds
 
 
 class Profiled(Remote):
