@@ -18,7 +18,6 @@ from typing import Any
 
 from benchgraph.core.child_process import Child, ChildLost, Program
 from benchgraph.core.config import Config, config, environment
-from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.isa import ISAS
 from benchgraph.core.remarks import collected
 from benchgraph.core.version import __version__
@@ -27,7 +26,7 @@ from benchgraph.fleet.host_lock import HostLock
 from benchgraph.fleet.parcel import PROTOCOL, Interval, Parcel, Reply, SentFile, SurveyReply, SurveyRequest, Terms, WorkerFacts
 from benchgraph.harness.bench import Bench
 from benchgraph.harness.blas_threads import SINGLE
-from benchgraph.harness.isolate import MEMORY_SHARE, WorkerPool
+from benchgraph.harness.isolate import WorkerPool, memory_of_workers
 from benchgraph.harness.machine import describe
 from benchgraph.harness.worker import Setup
 from benchgraph.machine.target import host, missing
@@ -37,6 +36,7 @@ from benchgraph.options.problem import Problem
 from benchgraph.results.json_report import source
 from benchgraph.results.result import CaseResult, FinishedCase
 
+UNKNOWN_MEMORY = 1 << 62  # bytes, of a host that does not say how much is free: no limit
 LOCK_S = 60.0  # how long a case waits for others on its host, before the client is asked to place it anew
 SURVEY_S = 180.0  # for a survey: libraries load, and peaks are measured
 IDLE_S = 30.0  # how long a process without a case is kept for the next one
@@ -48,21 +48,14 @@ WRITES = ("save_failures", "dump_dir")  # options that name folders which cases 
 def greet() -> dict[str, Any]:
     """What this worker is (WorkerFacts), as plain values, so that clients of other versions can read it."""
     machine = describe(Globals(), Bench())
-    isas = tuple(isa.name for isa in ISAS.values() if not missing(isa))
-    return asdict(WorkerFacts(PROTOCOL, __version__, source(), host_id(), machine.host, free_memory(Bench()), isas, machine))
+    isas, memory = tuple(isa.name for isa in ISAS.values() if not missing(isa)), memory_of_workers(Bench())
+    memory = UNKNOWN_MEMORY if memory is None else memory
+    return asdict(WorkerFacts(PROTOCOL, __version__, source(), host_id(), machine.host, memory, isas, machine))
 
 
 def host_id() -> str:
     """Equal for all processes on a running kernel."""
     return BOOT_ID.read_text().strip() if BOOT_ID.exists() else describe(Globals(), Bench()).host
-
-
-def free_memory(bench: Bench) -> int:
-    """Bytes for all cases together."""
-    try:
-        return int(bench.free_bytes() * MEMORY_SHARE)
-    except OutOfMemory:
-        return 1 << 62  # unknown: no limit
 
 
 # ---- a case ----------------------------------------------------------------------------------------------------------

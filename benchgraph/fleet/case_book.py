@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from benchgraph.fleet.placement import MEMORY_SHARE, Need
+from benchgraph.fleet.placement import Need
+from benchgraph.harness.case import MEMORY_SHARE
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import CaseResult, FinishedCase, Result, Status
 

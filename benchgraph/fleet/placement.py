@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchgraph.fleet.parcel import Terms
-
-MEMORY_SHARE = 0.85  # share of the memory that a case gets which its estimate may come to, as in harness/case.py
-LEAST_MEMORY = 1 << 30  # bytes that a case gets at least, as in harness/isolate.py
+from benchgraph.harness.case import MEMORY_SHARE
+from benchgraph.harness.isolate import LEAST_MEMORY
 
 
 @dataclass(frozen=True)

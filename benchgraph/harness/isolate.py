@@ -49,7 +49,7 @@ def share_of_threads(jobs: int) -> int:
 
 def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterator[FinishedCase]:
     """Run the problems in so many processes; yields each result as it arrives. No process outlives the iterator."""
-    memory = _memory(bench)
+    memory = memory_of_workers(bench)
     pool = WorkerPool(Setup(bench, replace(config(), threads=share_of_threads(jobs), compile_jobs=1)))
     out_of_memory = list[Problem]()
     try:
@@ -65,7 +65,7 @@ def run_isolated(problems: Sequence[Problem], bench: Bench, jobs: int) -> Iterat
         pool.dismiss()
 
 
-def _memory(bench: Bench) -> int | None:
+def memory_of_workers(bench: Bench) -> int | None:
     """Bytes for all workers together; None if the system does not report free memory."""
     try:
         return int(bench.free_bytes() * MEMORY_SHARE)
