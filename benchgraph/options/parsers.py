@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -187,68 +187,68 @@ def fpmath(word: str) -> str:
 
 
 @dataclass(frozen=True)
-class PerId:
-    """Values by id of a tensor or op, in order of ids; empty if none is set."""
+class _Entries:
+    """Values by key; empty if none is set."""
 
-    entries: tuple[tuple[int, Any], ...] = ()
+    entries: tuple[tuple[Any, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def __str__(self) -> str:
+        return "+".join(f"{key}:{text(value)}" for key, value in self.entries)
+
+
+class PerId(_Entries):
+    """By id of a tensor or op, in order of ids."""
 
     @property
     def by_id(self) -> dict[int, Any]:
         return dict(self.entries)
 
-    def __bool__(self) -> bool:
-        return bool(self.entries)
 
-    def __str__(self) -> str:
-        return "+".join(f"{id}:{text(value)}" for id, value in self.entries)
+class PerName(_Entries):
+    """By name, in the order given."""
 
 
 def per_id(value: Parse, example: str) -> Parse:
     """Entries joined by +, each ID:VALUE. As in benchdnn, whose inputs rely on it, only the leading digits of the ID count."""
 
+    def split(entry: str) -> tuple[int | None, str]:
+        key, _, rest = entry.partition(":")
+        digits = re.match(r"\d+", key, re.ASCII)
+        return int(digits[0]) if digits else None, rest
+
     def parse(word: str) -> PerId:
-        values: dict[int, Any] = {}
-        for entry in word.split("+"):
-            key, _, rest = entry.partition(":")
-            digits = re.match(r"\d+", key, re.ASCII)
-            if digits is None or not rest:
-                raise ValueError(f"write ID:VALUE, several joined by +, as in {example}")
-            if int(digits[0]) in values:
-                raise ValueError(f"id {digits[0]} is there twice; give it one value")
-            values[int(digits[0])] = value(rest)
-        return PerId(tuple(sorted(values.items())))
+        return PerId(tuple(sorted(_entries(word, split, value, f"write ID:VALUE, several joined by +, as in {example}", "id "))))
 
     return parse
-
-
-@dataclass(frozen=True)
-class PerName:
-    """Values by name, in the order given; empty if none is set."""
-
-    entries: tuple[tuple[str, Any], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.entries)
-
-    def __str__(self) -> str:
-        return "+".join(f"{name}:{text(value)}" for name, value in self.entries)
 
 
 def per_name(value: Parse, example: str) -> Parse:
     """Entries joined by +, each NAME:VALUE. Names may have colons."""
 
+    def split(entry: str) -> tuple[str | None, str]:
+        name, _, rest = entry.rpartition(":")
+        return name or None, rest
+
     def parse(word: str) -> PerName:
-        values: dict[str, Any] = {}
-        for entry in word.split("+"):
-            name, _, rest = entry.rpartition(":")
-            if not name or not rest:
-                raise ValueError(f"write NAME:VALUE, several joined by +, as in {example}")
-            if name in values:
-                raise ValueError(f"{name} is there twice; give it one value")
-            values[name] = value(rest)
-        return PerName(tuple(values.items()))
+        return PerName(tuple(_entries(word, split, value, f"write NAME:VALUE, several joined by +, as in {example}")))
 
     return parse
+
+
+def _entries(word: str, split: Callable[[str], tuple[Any, str]], value: Parse, fix: str, noun: str = "") -> Iterable[tuple[Any, Any]]:
+    """Keys and values of entries joined by +. split: the key, None if there is none, and the text of the value. Raises ValueError."""
+    values: dict[Any, Any] = {}
+    for entry in word.split("+"):
+        key, rest = split(entry)
+        if key is None or not rest:
+            raise ValueError(fix)
+        if key in values:
+            raise ValueError(f"{noun}{key} is there twice; give it one value")
+        values[key] = value(rest)
+    return values.items()
 
 
 def new_shape(word: str) -> object:
