@@ -24,7 +24,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Call, Reduction
-from benchgraph.reference import FPMATH_EPS, call_of, compare, fpmath_tolerance, zero_limit
+from benchgraph.reference import FPMATH_EPS, compare, fpmath_tolerance, zero_limit
 
 RUNS = 8
 SCALE = 64.0  # factor on noise and tolerance, so that discontinuities that noise rarely reaches are seen
@@ -64,7 +64,7 @@ def _too_sensitive(graph: Graph, inputs: Mapping[int, Array], rng: np.random.Gen
     for op in graph.order:
         if op.kind == END or any(t.id not in exact for t in op.inputs):
             continue
-        call = call_of(op)
+        call = op.call
         wants = spec(op.kind).semantics.reference(call, tuple(exact[t.id] for t in op.inputs))
         limits = [zero_limit(Graph((op,)), t.id) if t.id in leave else MOST_ZEROS for t in op.outputs]
         largest = max((float(np.abs(_reals(exact[t.id])).max(initial=0.0)) for t in op.inputs), default=0.0)

@@ -11,6 +11,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.errors import InvalidArguments, InvalidGraph, InvalidGraphOp
 from benchgraph.core.printable import listed, shortened
 from benchgraph.core.tensor import LogicalTensor
+from benchgraph.ops.spec import Call
 from benchgraph.ops.structural import COMPUTES
 
 
@@ -39,6 +40,11 @@ class Op:
     def full_attrs(self) -> Attrs:
         """The attributes, including the schema's defaults."""
         return ops.with_defaults(self.kind, self.attrs)
+
+    @property
+    def call(self) -> Call:
+        """The op, of a shape-inferred graph, as the functions of its row take it."""
+        return Call(self.kind, self.full_attrs, tuple(t.type for t in self.inputs), tuple(t.type for t in self.outputs))
 
     @property
     def extensions(self) -> Attrs:

@@ -11,7 +11,6 @@ from benchgraph.core.printable import printable
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Call
 from benchgraph.results.layers import LayerProfile, LayerTiming, busy_shares, mean_shares
 
 
@@ -53,11 +52,7 @@ def name_of(op: Op) -> str:
 
 def flops(ops: Iterable[Op]) -> int:
     """Floating-point operations, by the op table."""
-    return sum(spec(op.kind).semantics.flops(_call(op)) for op in ops if op.kind != END)
-
-
-def _call(op: Op) -> Call:
-    return Call(op.kind, op.full_attrs, tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
+    return sum(spec(op.kind).semantics.flops(op.call) for op in ops if op.kind != END)
 
 
 def _traffic(graph: Graph, ops: Sequence[Op]) -> int:

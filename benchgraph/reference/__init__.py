@@ -31,13 +31,13 @@ from benchgraph.reference.deep_graphs import is_deep
 from benchgraph.reference.domain import domain
 from benchgraph.reference.error_growth import REMEDY as SHALLOWER
 from benchgraph.reference.error_growth import depends_on_rounding
-from benchgraph.reference.evaluate import call_of, evaluate
+from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import InputPlan, fill, plan, uniform
 from benchgraph.reference.index_ranges import index_ranges
 from benchgraph.reference.value_range import REMEDY, below_range, beyond_range, is_lost, is_saturated, zeros_are_from_underflow
 
 __all__ = [
-    "FPMATH_EPS", "REMEDY", "SHALLOWER", "Comparison", "InputPlan", "Point", "below_range", "beyond_range", "call_of", "compare",
+    "FPMATH_EPS", "REMEDY", "SHALLOWER", "Comparison", "InputPlan", "Point", "below_range", "beyond_range", "compare",
     "compare_output", "depends_on_rounding", "differ_in_kind", "domain", "evaluate", "fill", "fpmath_tolerance", "index_ranges", "is_deep",
     "is_lost", "is_saturated", "masked", "plan", "tolerance", "uniform", "zero_limit", "zeros_are_from_underflow",
 ]  # fmt: skip

@@ -36,7 +36,6 @@ from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Reduction, Role
 from benchgraph.ops.structural import COMPUTES
-from benchgraph.reference.evaluate import call_of
 
 CHUNK = 1 << 18  # elements per chunk: the temporaries stay in the L2 cache
 SHOWN = 10  # failing points in the report, as in benchdnn
@@ -112,7 +111,7 @@ def zero_limit(graph: Graph, tensor: int, sure: float = 0.0, whole: Graph | None
     It applies to elements that are not certainly 0. sure: the share of the output that certainly is; raised if an op of the graph has more.
     whole: a graph that contains this one, with more of the ops that made its inputs.
     """
-    sure = max((sure, *(spec(op.kind).testing.guaranteed_zeros(call_of(op)) for op in graph.ops)))
+    sure = max((sure, *(spec(op.kind).testing.guaranteed_zeros(op.call) for op in graph.ops)))
     return sure + (1 - sure) * max(_own_limit(graph, tensor), 0.0 if whole is None else _own_limit(whole, tensor))
 
 
@@ -126,7 +125,7 @@ def _own_limit(graph: Graph, tensor: int) -> float:
     while work:
         maker = graph.producers[work.pop()]
         row = spec(maker.kind)
-        limit = max(limit, row.testing.zero_limit(call_of(maker)))
+        limit = max(limit, row.testing.zero_limit(maker.call))
         carries_all = row.semantics.is_product or row.lowering.role is Role.layout_op or isinstance(row.lowering.form, Reduction)
         operands = {t.id for t in (maker.inputs if carries_all else maker.inputs[:1] if row.testing.factors else ())}
         work += (new := [id for id in operands if id in graph.producers and id not in seen])
@@ -164,7 +163,7 @@ def tolerance(graph: Graph) -> float:
     read = {t.id for op in graph.ops if op.kind != END for t in op.inputs}  # an output may be read as well
     rtol = 0.0
     for op in graph.ops:
-        rtol += spec(op.kind).semantics.threshold(call_of(op)) * DType.f32.eps + fpmath_tolerance(op, graph.fpmath_mode)
+        rtol += spec(op.kind).semantics.threshold(op.call) * DType.f32.eps + fpmath_tolerance(op, graph.fpmath_mode)
         for t in op.outputs:
             if t.id not in read:
                 continue

@@ -22,7 +22,6 @@ from benchgraph.ops import spec
 from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Call, Computes, Role
 from benchgraph.reference.displace.rule import dequantises, is_transparent, is_wide_float
-from benchgraph.reference.evaluate import call_of
 
 LAYERS = 6  # products in a chain from which on a graph is deep
 FACTOR = 1 / 8  # of a layer: elementwise products change the size by a factor between 1/4 and 8
@@ -75,7 +74,7 @@ def sums_products(op: Op) -> bool:
 
 def reduction_length(op: Op) -> int:
     """The number of products summed up in one element of the result."""
-    return max(spec(op.kind).semantics.flops(call_of(op)) // (2 * max(op.outputs[0].type.elements, 1)), 1)
+    return max(spec(op.kind).semantics.flops(op.call) // (2 * max(op.outputs[0].type.elements, 1)), 1)
 
 
 def is_deep(graph: Graph) -> bool:
@@ -97,7 +96,7 @@ def _grown(op: Op, size: dict[int, float]) -> float:
     """log2 of the size of an op's results with the strategies of single ops; size: of the tensors computed so far."""
     row, into = spec(op.kind), op.outputs[0] if op.outputs else None
     if sums_products(op):
-        call = call_of(op)
+        call = op.call
         operands = (size.get(t.id, _drawn(op, port)) for port, t in enumerate(op.inputs[:2]))
         return sum(operands) + log2(reduction_length(op)) / 2 if call.outs[0].elements else 0.0
     operand_sizes = [size.get(t.id, OTHERS) for t in op.inputs] or [0.0]
@@ -112,7 +111,7 @@ def _grown(op: Op, size: dict[int, float]) -> float:
 
 def _drawn(op: Op, port: int) -> float:
     """log2 of the size of the op's own data strategy for a port."""
-    call = call_of(op)
+    call = op.call
     few = TensorType(call.ins[port].dtype, (256,))
     values = spec(op.kind).testing.fill(call, port).make(few, Noise(0, 0)).astype(np.float64)
     return log2(max(float(np.sqrt(np.mean(values**2))), 2.0**-10))
@@ -197,7 +196,7 @@ def _wanted_input_size(graph: Graph, op: Op, wanted: dict[int, float], claimed: 
     out, computed = op.outputs[0], [t for t in op.inputs if t.id in graph.producers]
     size = wanted.get(out.id, inf)
     if row.semantics.is_conversion and not is_wide_float(out) and is_wide_float(op.inputs[0]):
-        scales = np.abs(call_of(op).attrs.reals("scales"))
+        scales = np.abs(op.call.attrs.reals("scales"))
         low, high = out.dtype.range
         reach = (high - low) if out.dtype.is_integer else 2 * min(high, 2.0**5)
         return float(np.mean(scales)) * reach * RANGE_SHARE if scales.size and len(op.inputs) == 1 else inf
@@ -220,7 +219,7 @@ def _wanted_input_size(graph: Graph, op: Op, wanted: dict[int, float], claimed: 
 
 def _activation_input_size(op: Op, size: float) -> float:
     """The size that an activation requires of its input; size: wanted of its result."""
-    row, stable_size = spec(op.kind), _stable_size(op.kind, call_of(op).attrs, op.inputs[0].dtype)
+    row, stable_size = spec(op.kind), _stable_size(op.kind, op.call.attrs, op.inputs[0].dtype)
     if size < inf and row.semantics.lower_bound is None:
         size = min(max(size, BENDS[0]), BENDS[1])
     return min(size, stable_size) if stable_size < SIZE else size

@@ -13,13 +13,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.tensor import LogicalTensor, TensorType
 from benchgraph.graph.ir import END, Graph, Op
-from benchgraph.ops import spec, with_defaults
+from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Call, OpSpec, Role
-
-
-def call_of(op: Op) -> Call:
-    """An op of a shape-inferred graph as the argument of its row's functions."""
-    return Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
 
 
 class Disturbance(Protocol):
@@ -99,7 +94,7 @@ def _results(op: Op, ins: tuple[Array, ...], *, rounds: bool, in_f32: InF32 | No
 
     Infinities and NaN are valid results: oneDNN, too, accepts a runtime scale of 0.
     """
-    row, call = spec(op.kind), call_of(op)
+    row, call = spec(op.kind), op.call
     is_cast = row.semantics.is_conversion and row.lowering.is_elementwise and call.ins[0].dtype.is_float and call.outs[0].dtype.is_float
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # such as the mean of nothing, which is NaN

@@ -23,7 +23,7 @@ from benchgraph.ops.spec import Array, Filling, port_of
 from benchgraph.reference.deep_graphs import ScaledInput, is_deep, scaled_inputs, sums_products
 from benchgraph.reference.displace import displaced
 from benchgraph.reference.displace.rule import Displaced
-from benchgraph.reference.evaluate import call_of, evaluate
+from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.index_ranges import index_ranges
 from benchgraph.reference.real_values import real_values
 from benchgraph.reference.scale_weights import Draw, scale_inputs
@@ -92,7 +92,7 @@ def _by_first_reader(graph: Graph, t: LogicalTensor) -> InputPlan:
         return InputPlan(t, constant(0), "read by nothing that computes")
     port = [s.id for s in op.inputs].index(t.id)
     row = spec(op.kind)
-    return InputPlan(t, row.testing.fill(call_of(op), port), f"{op.label}, {port_of(row.schema.inputs, port).name}")
+    return InputPlan(t, row.testing.fill(op.call, port), f"{op.label}, {port_of(row.schema.inputs, port).name}")
 
 
 def fill(graph: Graph, seed: int, given: Mapping[int, Array] | None = None) -> dict[int, Array]:
@@ -125,7 +125,7 @@ def scaled_contents(graph: Graph, scaled: Sequence[ScaledInput], made: Mapping[i
 
 
 def _small_integers(target: ScaledInput, t: TensorType, noise: Noise) -> Array:
-    return spec(target.op.kind).testing.fill(call_of(target.op), target.port).make(t, noise)
+    return spec(target.op.kind).testing.fill(target.op.call, target.port).make(t, noise)
 
 
 def _computed(graph: Graph, id: int, inputs: Mapping[int, Array]) -> Array:

@@ -19,7 +19,6 @@ from benchgraph.graph.ir import Graph, Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array, Call, Role
 from benchgraph.reference.displace.rule import is_wide_float
-from benchgraph.reference.evaluate import call_of
 
 Reals: TypeAlias = NDArray[np.float64]
 
@@ -96,7 +95,7 @@ def _is_transparent(use: _Use) -> bool:
 
 def _wanted(use: _Use, source: LogicalTensor, rng: np.random.Generator) -> Array:
     """The domain of the op's row at this port, in the precision of the source tensor, so that casts must round."""
-    call = call_of(use.op)
+    call = use.op.call
     t = call.ins[use.port]
     dtype = source.dtype if t.dtype.is_float and is_wide_float(source) else t.dtype
     t = TensorType(dtype, t.shape)
@@ -110,7 +109,7 @@ def _quantised(op: Op, wanted: Array, rng: np.random.Generator) -> Array:
     The op is affine, so its results for 0 and 1 give scale and offset. Integers are rounded up or down at random, so that not all weights
     smaller than one step vanish; numbers beyond the type's range are scaled down first, and those below its least value mirrored.
     """
-    call = call_of(op)
+    call = op.call
     dtype = call.ins[0].dtype
     offset = _result(call, 0)
     scale = np.asarray(_result(call, 1) - offset)  # numpy returns scalars for arrays of rank 0

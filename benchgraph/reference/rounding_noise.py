@@ -15,7 +15,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.graph.ir import Op
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Array
-from benchgraph.reference.evaluate import call_of
 
 OPERANDS = 4.0  # largest error of operands in eps(f32): a row's larger threshold is for sums, whose errors add up anyway
 
@@ -53,4 +52,4 @@ class RoundingNoise:
 
 
 def _allowed(op: Op) -> float:
-    return spec(op.kind).semantics.threshold(call_of(op))
+    return spec(op.kind).semantics.threshold(op.call)

@@ -22,7 +22,7 @@ from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array
 from benchgraph.reference.deep_graphs import ScaledInput, reduction_length, sums_products
 from benchgraph.reference.displace.rule import is_transparent
-from benchgraph.reference.evaluate import call_of, evaluate
+from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.real_values import standing_for
 
 Draw = Callable[[ScaledInput, TensorType, Noise], Array]  # numbers of mean 0 and any size for a product's operand
@@ -80,7 +80,7 @@ class _Scaling:
             return arrays
         given = self._scaled(target, self._given, gain)
         with np.errstate(all="ignore"):
-            return spec(op.kind).semantics.reference(call_of(op), given)
+            return spec(op.kind).semantics.reference(op.call, given)
 
     def _drawn(self, target: ScaledInput) -> Array:
         """The values to be scaled: numbers of either sign for a product's weights, else the tensor's contents."""
@@ -112,7 +112,7 @@ class _Scaling:
         """The result of ops that move or convert the values, read at these ports; their other inputs are graph inputs."""
         for op, port in path:
             ins = tuple(_exact(values if i == port else self._made[t.id]) for i, t in enumerate(op.inputs))
-            (values,) = spec(op.kind).semantics.reference(call_of(op), ins)
+            (values,) = spec(op.kind).semantics.reference(op.call, ins)
         return _exact(values)
 
     def _carry(self, tensor: int, values: Array) -> None:

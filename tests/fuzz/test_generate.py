@@ -21,7 +21,7 @@ from benchgraph.graph.text import print_graph
 from benchgraph.onednn.encode import has
 from benchgraph.onednn.table import FPMATH_OF_INTEGERS, Version
 from benchgraph.ops import OPS, spec
-from benchgraph.reference import call_of, domain
+from benchgraph.reference import domain
 
 COUNT = 40
 ROUND = "%3: f32[99,99] = Round#1(%2)"
@@ -52,7 +52,7 @@ def test_the_work_is_bounded(index: int) -> None:
         assert t.type.elements <= MAX_ELEMENTS
         assert len(t.known_shape) <= MAX_RANK
     for op in graph.ops:
-        assert op.kind == END or spec(op.kind).semantics.flops(call_of(op)) <= MAX_FLOPS
+        assert op.kind == END or spec(op.kind).semantics.flops(op.call) <= MAX_FLOPS
 
 
 def test_results_are_fair_whatever_the_noise() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from benchgraph.graph import Graph, load, parse_graph, validate
 from benchgraph.ops import spec
-from benchgraph.reference import call_of, compare, domain, evaluate, tolerance
+from benchgraph.reference import compare, domain, evaluate, tolerance
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -19,7 +19,7 @@ def graph(body: str) -> Graph:
 
 def weight_range(g: Graph) -> tuple[float, float]:
     """What the last op's row fills its second input with."""
-    weights = spec(g.ops[-1].kind).testing.domain(call_of(g.ops[-1]), 1, np.random.default_rng(9))
+    weights = spec(g.ops[-1].kind).testing.domain(g.ops[-1].call, 1, np.random.default_rng(9))
     return float(weights.min()), float(weights.max())
 
 

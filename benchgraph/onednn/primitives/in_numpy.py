@@ -10,8 +10,7 @@ import numpy as np
 from benchgraph.core.arrays import Array, elements, put
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import Op
-from benchgraph.ops import spec, with_defaults
-from benchgraph.ops.spec import Call
+from benchgraph.ops import spec
 
 
 def execute(op: Op, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -19,11 +18,10 @@ def execute(op: Op, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
 
     Raises Unimplemented for an op without a reference.
     """
-    call = Call(op.kind, with_defaults(op.kind, op.attrs), tuple(t.type for t in op.inputs), tuple(t.type for t in op.outputs))
     given = tuple(_exact(array, t) for array, t in zip(inputs, op.inputs, strict=True))
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        results = spec(op.kind).semantics.reference(call, given)
+        results = spec(op.kind).semantics.reference(op.call, given)
         for array, t, result in zip(outputs, op.outputs, results, strict=True):
             put(array, t, result.reshape(t.known_shape).astype(t.dtype.numpy))
 

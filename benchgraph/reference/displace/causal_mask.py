@@ -20,7 +20,6 @@ from benchgraph.ops.fill_rules.filling import constant
 from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Computes, Filling
 from benchgraph.reference.displace.rule import Displaced, computing, next_computing, source
-from benchgraph.reference.evaluate import call_of
 
 
 def find(graph: Graph) -> Iterator[Displaced]:
@@ -41,7 +40,7 @@ def takes_masked_rows(op: Op) -> bool:
     """Whether the op gives numbers for a row of only -inf, by the reference of its row."""
     if spec(op.kind).semantics.computes is not Computes.softmax:
         return True
-    call = call_of(op)
+    call = op.call
     ins, outs = (tuple(TensorType(t.dtype, (1,) * len(t.shape)) for t in side) for side in (call.ins, call.outs))
     one = replace(call, ins=ins, outs=outs)
     return not np.isnan(spec(op.kind).semantics.reference(one, (np.full(one.ins[0].shape, -np.inf),))[0]).any()

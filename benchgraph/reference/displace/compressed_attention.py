@@ -19,7 +19,6 @@ from benchgraph.ops import spec
 from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Computes, Filling
 from benchgraph.reference.displace.rule import Displaced, computing, dequantises, is_transparent, softmax_behind
-from benchgraph.reference.evaluate import call_of
 
 WEIGHTS = 1  # the port
 
@@ -33,7 +32,7 @@ def find(graph: Graph) -> Iterator[Displaced]:
         if made is None or not dequantises(made) or len(made.inputs) < 2:
             continue
         data = made.inputs[0]
-        call = call_of(op)
+        call = op.call
         drawn = DType.s8 if data.dtype is DType.u8 else data.dtype
         typed = replace(call, ins=(call.ins[0], TensorType(drawn, call.ins[1].shape), *call.ins[2:]))
         yield Displaced(data.id, _halved(spec(op.kind).testing.fill(typed, WEIGHTS), drawn))

@@ -21,7 +21,6 @@ from benchgraph.ops import spec
 from benchgraph.ops.fill_rules.noise import Noise
 from benchgraph.ops.spec import Array, Call, Filling, Role
 from benchgraph.reference.displace.rule import Displaced, Source, dequantises, is_wide_float, source
-from benchgraph.reference.evaluate import call_of
 
 OPERANDS = 2  # a product's; its bias is f32
 
@@ -46,7 +45,7 @@ def _is_claimed(op: Op, origin: Source) -> bool:
 
 def quantised_call(op: Op, sources: list[Source | None]) -> Call:
     """The call with the quantised types of its operands; dst is u8 if both operands are integers."""
-    call = call_of(op)
+    call = op.call
     ins = tuple(
         TensorType(s.tensor.dtype, t.shape) if s is not None and s.is_dequantised else t for s, t in zip(sources, call.ins, strict=True)
     )
@@ -60,7 +59,7 @@ def _from_zero_point(filling: Filling, origin: Source) -> Filling:
     reader, t = origin.path[-1] if origin.path else None, origin.tensor
     if reader is None or not dequantises(reader) or not t.dtype.is_integer:
         return filling
-    call = call_of(reader)
+    call = reader.call
     if not any(call.attrs.reals("zps")):
         return filling
 
