@@ -111,7 +111,6 @@ def copies(graph: Graph, inputs: Inputs) -> Inputs:
 
 def needed_bytes(graph: Graph, partitions: Sequence[Partition]) -> int:
     """What a policy holds besides the inputs: values between partitions, outputs, and its own packed copy of the constants."""
-    kept = (*graph.outputs, *(t for t in graph.inputs if t.is_constant))
     layout = plan(graph, partitions)
-    own = (t for p in partitions for t in p.outputs if t.id not in layout.slot and t.id not in {o.id for o in graph.outputs})
-    return layout.nbytes + sum(t.nbytes for t in (*kept, *own))
+    kept = {t.id: t for t in graph.outputs} | {t.id: t for p in partitions for t in p.outputs if t.id not in layout.slot}
+    return layout.nbytes + sum(t.nbytes for t in (*kept.values(), *(t for t in graph.inputs if t.is_constant)))
