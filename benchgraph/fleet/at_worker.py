@@ -43,6 +43,11 @@ IDLE_S = 30.0  # how long a process without a case is kept for the next one
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers on a running kernel
 OF_HOST = ("cache_dir", "onednn", "history", "host_lock")  # settings that name places on a host, so the worker's own count
 WRITES = ("save_failures", "dump_dir")  # options that name folders which cases write to
+# The engine's workers give memory back to the kernel at once. A case whose arrays did so would spend half of its time on page faults, so its
+# process does not inherit this.
+OF_ENGINE = "MALLOC_TRIM_THRESHOLD_"
+
+os.environ.pop(OF_ENGINE, None)
 
 
 def greet() -> dict[str, Any]:
