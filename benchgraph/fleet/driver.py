@@ -94,7 +94,9 @@ class Driver:
         self.book = CaseBook.of(problems, after=self.book.last_ticket)  # a greeting may still be under way
         while not self.book.is_done:
             self._send_cases()
-            yield from self.step()
+            finished = list(self.step())
+            self._send_cases()  # before the caller does its part, so that hosts do not wait for it
+            yield from finished
 
     def step(self) -> Iterator[RanCase]:
         """React to what has happened, or wait a little for something to happen."""
