@@ -239,6 +239,11 @@ def provide(defaults: Mapping[str, str]) -> None:
         os.environ.setdefault(name, value)
 
 
+def withhold(name: str) -> None:
+    """Unset a variable, which was read when this process began, for its children."""
+    os.environ.pop(name, None)
+
+
 _current: Config | None = None
 
 

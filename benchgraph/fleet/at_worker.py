@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchgraph.core.child_process import Child, ChildLost, Program
-from benchgraph.core.config import Config, config, environment
+from benchgraph.core.config import Config, config, environment, withhold
 from benchgraph.core.isa import ISAS
 from benchgraph.core.remarks import collected
 from benchgraph.core.version import __version__
@@ -43,11 +43,9 @@ IDLE_S = 30.0  # how long a process without a case is kept for the next one
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers on a running kernel
 OF_HOST = ("cache_dir", "onednn", "history", "host_lock")  # settings that name places on a host, so the worker's own count
 WRITES = ("save_failures", "dump_dir")  # options that name folders which cases write to
-# The engine's workers give memory back to the kernel at once. A case whose arrays did so would spend half of its time on page faults, so its
-# process does not inherit this.
-OF_ENGINE = "MALLOC_TRIM_THRESHOLD_"
-
-os.environ.pop(OF_ENGINE, None)
+# The engine's workers give memory back to the kernel at once. Arrays of cases would then be faulted in again and again, for up to half of a
+# case's time, so their processes do not inherit this.
+withhold("MALLOC_TRIM_THRESHOLD_")
 
 
 def greet() -> dict[str, Any]:
