@@ -98,8 +98,9 @@ USM = "usm"  # the only supported memory kind
 # One function for each group of options; those that do not change what a case is are not in its repro line.
 _run = partial(knob, group="What is done")
 _measure = partial(knob, group="How long it is measured")
-_choose = partial(knob, group="Which cases run", repro=False)
+_choose = partial(knob, group="Which cases run", repro=False, needs_value=True)
 _say = partial(knob, group="What is said", repro=False)
+_write = partial(_say, needs_value=True)
 _machine = partial(knob, group="On what", needs_value=True)
 _fleet = partial(_machine, repro=False)
 
@@ -160,8 +161,9 @@ class Globals:
         "FILE",
         "data of the inputs, from FILE.npz, FILE.safetensors, or a folder of .npy; arrays are named by an input's id, or OP:PORT, as in "
         "fc1:weights",
+        needs_value=True,
     )
-    save_failures: str = _say(
+    save_failures: str = _write(
         "", str, "DIR", "write graph, inputs, outputs, expected values and repro line of every failed case to a folder under DIR"
     )
     repeats_per_prb: int = _run(1, positive, "N", "run every case N times; its status is the first that is not a pass")
@@ -270,7 +272,7 @@ class Globals:
         "SECONDS",
         "give a case up after so long; 0 = never. Default 300 with --jobs, else none; implies --jobs=1",
     )
-    report: tuple[tuple[str, str], ...] = _say(
+    report: tuple[tuple[str, str], ...] = _write(
         (),
         global_parsers.report,
         "NAME[:FILE]",
@@ -284,15 +286,14 @@ class Globals:
         "FILE",
         "as --report=json:FILE, and run only the cases that FILE lacks; it may be of another machine, if it has no times",
     )
-    history: str = _say(
+    history: str = _write(
         "",
         global_parsers.history,
         "[URL]",
         "append the run to a history: a SQLite file, or postgresql://USER@HOST/DATABASE; without a value BENCHGRAPH_HISTORY",
         flag=True,
-        needs_value=True,
     )
-    commit: str = _say("", str, "REF", "what the run measures, for its history; default: the checkout of benchgraph")
+    commit: str = _write("", str, "REF", "what the run measures, for its history; default: the checkout of benchgraph")
     summary: str = _say(
         "",
         global_parsers.summary,
@@ -300,7 +301,7 @@ class Globals:
         "list the failed cases at the end (default) or not; [no-]impl and [no-]impl-csv are tables that benchdnn leaves empty for graphs",
     )
     canonical: bool = _say(False, boolean, "[BOOL]", "repro lines say every shared option", flag=True)
-    dump_dir: str = _say("", str, "DIR", "write every stage of every partition as text under DIR", config="dump_dir")
+    dump_dir: str = _write("", str, "DIR", "write every stage of every partition as text under DIR", config="dump_dir")
 
     @property
     def reports(self) -> tuple[tuple[str, str], ...]:

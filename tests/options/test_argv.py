@@ -160,9 +160,14 @@ def test_an_empty_value_restores_the_default() -> None:
     assert repros("--graph", "--mb=4", "--mode=P", "--mb=", "--mode=", "--case=a.json") == ["--graph --case=a.json"]
 
 
-@pytest.mark.parametrize("option", ["--library", "--isa", "--threads", "--tuning", "--cluster", "--where", "--history"])
+OF_MACHINE = ("--library", "--isa", "--threads", "--tuning", "--cluster", "--where")
+OF_CASES = ("--shard", "--match", "--start", "--resume", "--jobs", "--timeout", "--data")
+OF_FILES = ("--report", "--history", "--commit", "--save-failures", "--dump-dir")
+
+
+@pytest.mark.parametrize("option", [*OF_MACHINE, *OF_CASES, *OF_FILES])
 def test_an_empty_value_on_the_command_line_is_an_error_where_it_would_mislead(option: str, tmp_path: Path) -> None:
-    """It is that of a variable that is not set: then another library or machine than the one meant would be tested."""
+    """It is that of a variable that is not set: then another library or machine, or all cases, would be tested, or nothing be written."""
     message = rf"^{option}: a value is missing, as of a variable that is not set; give .*, or leave the option out$"
     with pytest.raises(UsageError, match=message):
         parse([f"{option}=", "--graph", "--case=a.json"])
