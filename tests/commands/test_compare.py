@@ -529,6 +529,22 @@ def test_a_case_that_moved_to_another_kind_is_not_compared(here: Path) -> None:
     assert "2 regressed" in all_together.output
 
 
+def test_statuses_of_several_kinds_of_machines_are_compared_and_the_note_says_so(here: Path) -> None:
+    def save_checked(name: str, on_genoa: tuple[int, ...]) -> None:
+        where = [GENOA if i in on_genoa else None for i in range(8)]
+        cases = tuple(r.CaseResult(i, f"--graph --mb={i} --case=mlp.json", 1.0, OK, machine=m) for i, m in enumerate(where))
+        Path(name).write_text(render(r.ResultSet(Mode.correctness, MILAN, cases, 2.0)))
+
+    save_checked("a.json", (0, 1))
+    save_checked("b.json", (1, 2, 3))
+    save_checked("c.json", ())
+    said = "the cases ran on 2 kinds of machines, {} of 8 cases on others in B than in A: statuses and accuracy are compared all the same"
+    assert said.format(3) in " ".join(run("a.json", "b.json").output.split())
+    assert said.format(0) in " ".join(run("a.json", "a.json").output.split())
+    assert said.format(2) in " ".join(run("a.json", "c.json").output.split())
+    assert "kinds of machines" not in run("c.json", "c.json").output
+
+
 def test_runs_without_a_kind_in_common_are_refused(here: Path) -> None:
     save_fleet("a.json", 1.0, ())
     save_fleet("b.json", 1.0, tuple(range(8)))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, UsageError
 from benchgraph.core.files import read_text
+from benchgraph.core.formats import counted
 from benchgraph.options.matching import matches
 from benchgraph.options.repro import split
 from benchgraph.results.json_report import cut_short, parse
-from benchgraph.results.machine import Machine, united
+from benchgraph.results.machine import Machine, kinds, united
 from benchgraph.results.mode import Mode
 from benchgraph.results.result import CaseResult, ResultSet
 
@@ -128,8 +129,23 @@ def notes(a: Side, b: Side) -> Iterator[str]:
         yield "a file stands here twice: a run compared with itself says nothing about how runs differ"
     if a.mode.is_timed and len(a.files) == len(b.files) == 1:
         yield "each side has one run: how runs differ is judged by how cases differ; only A.json,A2.json shows what a run's cases share"
+    if not a.mode.is_timed:
+        yield from _moved(a, b)
     if changed := list(_versions(a.files, b.files)):
         yield "versions differ: " + ", ".join(changed)
+
+
+def _moved(a: Side, b: Side) -> Iterator[str]:
+    """What to know of statuses and accuracy of several kinds of machines: times of these are never compared."""
+    groups = kinds(united([*a.machines, *b.machines]).values())
+    number = {m.key: n for n, group in enumerate(groups) for m in group}
+    if len(groups) < 2:
+        return
+    where = [{key: {number[c.machine.key] for c in cases if c.machine} for key, cases in side.cases.items()} for side in (a, b)]
+    both = where[0].keys() & where[1].keys()
+    moved = sum(where[0][key] != where[1][key] for key in both)
+    what = f"the cases ran on {len(groups)} kinds of machines, {moved} of {counted(len(both), 'case')} on others in B than in A"
+    yield f"{what}: statuses and accuracy are compared all the same, and may differ because of that"
 
 
 def _versions(a: Sequence[File], b: Sequence[File]) -> Iterator[str]:
