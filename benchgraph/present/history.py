@@ -146,6 +146,8 @@ def _version(run: RunRow, library: str) -> str:
 def notes(h: History) -> list[str]:
     """What to know about these series, a line each."""
     found = []
+    if h.runs and not h.series:
+        found.append("no times here: runs in the modes P and F have them; 'benchgraph compare' compares the statuses of two reports")
     if h.left_out:
         found.append(f"{h.left_out} runs left out: HEAD does not come from their commits")
     if too_short := sum(len(s.runs) < LEAST_RUNS for s in h.series.values()):

@@ -8,6 +8,7 @@ from benchgraph.analysis.history.changes import Change
 from benchgraph.analysis.history.run_order import date, name, short
 from benchgraph.analysis.history.series import History, Key
 from benchgraph.core.formats import counted, milliseconds
+from benchgraph.present.history import notes
 from benchgraph.present.markup import code, table
 
 Changes = Mapping[Key, Sequence[Change]]
@@ -53,7 +54,7 @@ def regressions(h: History, changes: Changes, threshold: float) -> str:
         for c, key in slower
     ]
     heads = ("case", "policy", "last good..first bad", "mended in", "slower by", "95 % interval")
-    return "\n\n".join([head, *([table(heads, rows, left=4)] if rows else [])]) + "\n"
+    return "\n\n".join([head, *([table(heads, rows, left=4)] if rows else []), *notes(h)]) + "\n"
 
 
 def _percent(ratio: float) -> str:

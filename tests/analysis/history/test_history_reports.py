@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from benchgraph.analysis.history.database import Database
 from benchgraph.analysis.history.store import append
 from benchgraph.cli import main
+from benchgraph.results.mode import Mode
 from tests.analysis.history.made import run
 from tests.support.written_reports import cells
 
@@ -97,3 +99,16 @@ def test_a_history_as_markdown_and_json() -> None:
 def test_errors_are_one_line(word: str, message: str) -> None:
     done = call("regressions", word)
     assert (done.stderr, done.stdout, done.exit_code) == (f"benchgraph: {message}\n", "", 2)
+
+
+@pytest.mark.parametrize("report", ["console", "markdown"])
+def test_a_history_without_times_says_so(report: str) -> None:
+    """As one of correctness runs, which has nothing that could become slower."""
+    Path("h.db").unlink()
+    timed = run(0, {"a": {"fused": 1.0}}, commit=commit(0))
+    untimed = tuple(replace(c, result=replace(c.result, timings=())) for c in timed.cases)
+    append(Database("h.db"), replace(timed, mode=Mode.correctness, cases=untimed))
+    done = call("regressions", f"--report={report}")
+    assert done.exit_code == 0
+    said = "no times here: runs in the modes P and F have them; 'benchgraph compare' compares the statuses of two reports"
+    assert said in " ".join(done.stdout.split())
