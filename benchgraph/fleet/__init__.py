@@ -2,7 +2,8 @@
 
 runner.py       --cluster for a command line: who is there, and its cases run there
 driver.py       the loop: cases go out, answers come in, workers come and go
-case_book.py    waiting and begun cases, each of which gets one result
+case_book.py    waiting and sent cases, each of which gets one result
+losses.py       whether a case is to blame for the workers that were lost while it ran
 placement.py    which case runs on which host
 roster.py       the workers: greeted, surveyed, silent, gone
 selection.py    which workers may be used: of the same code, and as --where says

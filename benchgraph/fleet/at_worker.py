@@ -22,6 +22,7 @@ from benchgraph.core.isa import ISAS
 from benchgraph.core.remarks import collected
 from benchgraph.core.version import __version__
 from benchgraph.fleet.content import ADDED, Store
+from benchgraph.fleet.engine import tell_begun
 from benchgraph.fleet.host_lock import HostLock
 from benchgraph.fleet.parcel import PROTOCOL, Interval, Parcel, Reply, SentFile, SurveyReply, SurveyRequest, Terms, WorkerFacts
 from benchgraph.harness.bench import Bench
@@ -65,14 +66,15 @@ def host_id() -> str:
 
 
 def serve(parcel: Parcel) -> Reply:
-    """Run a case."""
-    if missing := STORE.missing(parcel.files, parcel.bytes_of):
-        return Reply(missing=missing)
-    load_driver(parcel.driver)
-    given: Problem = pickle.loads(parcel.problem)
+    """Run a case, once others leave it the machine, as its terms say."""
     with _lock().held(is_alone=parcel.terms.is_alone, within_s=LOCK_S) as is_held:
         if not is_held:
             return Reply(busy=f"other cases have held the machine for {LOCK_S:g} s")
+        tell_begun()
+        if missing := STORE.missing(parcel.files, parcel.bytes_of):
+            return Reply(missing=missing)
+        load_driver(parcel.driver)
+        given: Problem = pickle.loads(parcel.problem)
         with _folders(given) as (problem, wrote), collected() as remarks:
             problem, names = _with_files(problem, parcel.files)
             began = time.monotonic()

@@ -13,10 +13,13 @@ import json
 import logging
 import pickle
 import queue
+import signal
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,10 +27,10 @@ from uuid import uuid4
 from benchgraph.core.errors import UsageError
 from benchgraph.core.files import is_file
 from benchgraph.core.printable import shortened
-from benchgraph.fleet.engine import Answered, Connected, Disconnected, Event, Failed, Member, Members
+from benchgraph.fleet.engine import Answered, Begun, Connected, Disconnected, Event, Failed, Forgotten, Member, Members, told_by
 
-LOCAL = "local"
-CONNECT_S = 10.0  # for the scheduler to accept a client
+LOCAL = "local:"  # and how many workers
+CONNECT_S = 5.0  # for the scheduler to accept a connection, and as long again for the client's registration
 ANSWER_S = 30.0  # for the scheduler to say who its workers are
 RETRY_S = 1.0  # between two tries to connect
 POLL_S = 0.5  # between two questions who the workers are
@@ -49,7 +52,7 @@ def _need_address(place: str) -> None:
     from distributed.comm import parse_address
     from distributed.comm.registry import backends
 
-    if place.startswith(f"{LOCAL}:"):
+    if is_local(place):
         return
     if is_file_name(place):
         _need_scheduler_file(place)
@@ -79,7 +82,7 @@ class DaskEngine:
     def __init__(self, place: str) -> None:
         need_distributed()
         _need_address(place)
-        self._place, self._run = place, uuid4().hex[:8]
+        self._place, self._name = place, f"benchgraph-{uuid4().hex[:8]}"  # of this run: of its tasks, and the topic of what workers tell
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._tasks = dict[int, asyncio.Task[None]]()
         self._client: Any = None
@@ -112,6 +115,7 @@ class DaskEngine:
     # ---- in the thread of the connection ----
 
     def _serve(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # so for processes started here: Ctrl-C is the client's, which ends them
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._stay_connected())
@@ -136,6 +140,7 @@ class DaskEngine:
         try:
             await asyncio.wait_for(client, 2 * CONNECT_S)
             self._client = client
+            client.subscribe_topic(self._name, lambda event: self._inbox.put(Begun(event[1])))
             self._inbox.put(Connected(client.scheduler.address))
             while not self._closing.is_set():
                 if client.status != "running":
@@ -159,13 +164,15 @@ class DaskEngine:
 
     async def _follow(self, client: Any, ticket: int, worker: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Make a call and tell its answer, once."""
-        key = f"benchgraph-{self._run}-{ticket}"
+        call, key = _Call(self._name, ticket, function, arguments), f"{self._name}-{ticket}"
         where = {"workers": [worker], "allow_other_workers": False}
-        future = client.submit(pickle.loads, pickle.dumps(_Call(function, arguments)), key=key, **where, pure=False, retries=0)
+        future = client.submit(pickle.loads, pickle.dumps(call), key=key, **where, pure=False, retries=0)
         try:
             value = pickle.loads(await future.result())
         except asyncio.CancelledError:
             return  # nobody wants it any more, or the connection broke
+        except CancelledError:  # Dask's own: the scheduler has been restarted, perhaps with the same address
+            self._inbox.put(Forgotten(ticket))
         except Exception as bad:  # whatever the function raised, or Dask did for its worker
             self._inbox.put(Failed(ticket, _reason(bad)))
         else:
@@ -182,14 +189,13 @@ class DaskEngine:
 @asynccontextmanager
 async def _cluster(place: str) -> AsyncIterator[dict[str, Any]]:
     """How a client reaches the scheduler: arguments of distributed.Client. A local cluster ends with the block."""
-    kind, _, count = place.partition(":")
-    if kind != LOCAL:
+    if not is_local(place):
         yield {"scheduler_file": place} if is_file_name(place) else {"address": place}
         return
     from distributed import LocalCluster
 
     async with LocalCluster(
-        n_workers=int(count),
+        n_workers=int(place.removeprefix(LOCAL)),
         threads_per_worker=1,
         processes=True,
         memory_limit=0,
@@ -207,15 +213,23 @@ class _Call:
     looks for the function.
     """
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.parts = function, arguments
+    def __init__(self, topic: str, ticket: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.parts = topic, ticket, function, arguments
 
     def __reduce__(self) -> tuple[Callable[..., bytes], tuple[Any, ...]]:
         return _answer, self.parts
 
 
-def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    return pickle.dumps(function(*arguments))
+def _answer(topic: str, ticket: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    from distributed import get_worker
+
+    with told_by(partial(get_worker().log_event, topic, ticket)):
+        return pickle.dumps(function(*arguments))
+
+
+def is_local(place: str) -> bool:
+    """Whether it asks for a cluster of this machine, started for the run."""
+    return place.startswith(LOCAL)
 
 
 def is_file_name(place: str) -> bool:

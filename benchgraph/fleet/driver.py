@@ -20,19 +20,19 @@ from benchgraph.core.formats import counted
 from benchgraph.core.progress import begin_item
 from benchgraph.core.remarks import remark
 from benchgraph.fleet import at_worker
-from benchgraph.fleet.case_book import MOST_LOST, CaseBook, more_memory
+from benchgraph.fleet.case_book import MOST_ERRORS, CaseBook, failed, more_memory
 from benchgraph.fleet.content import Contents
-from benchgraph.fleet.engine import Answered, Connected, Disconnected, Engine, Event, Failed, Members
+from benchgraph.fleet.engine import Answered, Begun, Connected, Disconnected, Engine, Event, Failed, Forgotten, Member, Members
 from benchgraph.fleet.parcel import Interval, Parcel, Reply, SentFile, SurveyReply, SurveyRequest
 from benchgraph.fleet.placement import Host, Placed, Placement
 from benchgraph.fleet.roster import Roster
 from benchgraph.harness.worker import Setup
 from benchgraph.options.knobs import Globals
 from benchgraph.options.problem import Problem
-from benchgraph.results.result import CaseResult, FinishedCase, Result, Status
+from benchgraph.results.result import FinishedCase
 
 TICK_S = 0.5  # how long the loop waits for events
-ABSENCE_S = 600.0  # how long a run waits while there is no scheduler, or no worker that it may use
+ABSENCE_S = 600.0  # how long a run that has begun waits while there is no scheduler, or no worker that it may use
 NOTICE_S = 10.0  # and after how long it says so
 AHEAD = 100  # waiting cases that are considered, so that a long batch costs no more than a short one
 
@@ -75,53 +75,61 @@ class Driver:
     problems: Sequence[Problem]
     endpoint: Endpoint = Endpoint()
     clock: Callable[[], float] = time.monotonic
-    absence_s: float = ABSENCE_S
     book: CaseBook = field(default_factory=CaseBook)
     contents: Contents = field(default_factory=Contents)
 
     def __post_init__(self) -> None:
         self.placement = Placement(self.roster.hosts)
         self.setup_bytes = pickle.dumps(self.setup)
-        self._placed = dict[int, tuple[Host, Placed]]()  # by ticket of the begun case
+        self._placed = dict[int, tuple[Host, Placed]]()  # by ticket of the sent case
         self._calls = dict[int, _Call]()
         self._failed_surveys = Counter[str]()  # by host
         self._owned = dict[str, set[str]]()  # host -> digests that it has; only hosts that do not see the client's files
-        self._since, self._is_noticed, self.lack = self.clock(), False, "no worker has joined"
-        self.is_connected = False
+        self._since, self._is_noticed = self.clock(), False
+        self.is_connected, self.broken = False, ""  # broken: why the scheduler does not answer
+        self.at_once = 1  # so many cases have been on workers at the same time
 
     def run(self, problems: Sequence[Problem]) -> Iterator[RanCase]:
         """Run these cases; yields each when it has finished, exactly once. Raises BenchgraphError if nobody can run them for long."""
-        self.book = CaseBook.of(problems, after=self.book.last_ticket)  # a greeting may still be under way
+        self.book = CaseBook.of(problems, after=self.book)  # a greeting may still be under way
+        self._since = self.clock()
         while not self.book.is_done:
             self._send_cases()
             finished = list(self.step())
             self._send_cases()  # before the caller does its part, so that hosts do not wait for it
             yield from finished
+            self._need_somebody()
 
     def step(self) -> Iterator[RanCase]:
         """React to what has happened, or wait a little for something to happen."""
         for event in self.engine.events(TICK_S):
             yield from self._react(event)
         self._meet()
-        self._need_somebody()
 
     # ---- what happens ----
 
     def _react(self, event: Event) -> Iterator[RanCase]:
         match event:
-            case Answered(ticket, value) if self.book.is_begun(ticket):
+            case Begun(ticket) if self.book.is_sent(ticket):
+                self.book.begin(ticket, self.clock())
+            case Answered(ticket, value) if self.book.is_sent(ticket):
                 yield from self._take(ticket, value)
             case Answered(ticket, value) if ticket in self._calls:
                 self._met(ticket, value)
-            case Failed(ticket, why) if self.book.is_begun(ticket):
-                yield from self._lose(ticket, f"{self.roster.name_of(self._placed[ticket][1].worker)}: {why}")
+            case Failed(ticket, why) if self.book.is_sent(ticket):
+                _, placed = self._end(ticket)
+                if done := self.book.erred(ticket, self.clock(), f"{self.roster.name_of(placed.worker)}: {why}"):
+                    yield RanCase(done)
             case Failed(ticket, why) if ticket in self._calls:
                 self._met(ticket, why)
+            case Forgotten(ticket) if self.book.is_sent(ticket):
+                self._void(ticket)
+            case Forgotten(ticket) if ticket in self._calls:
+                self.roster.forget_greeting(self._calls.pop(ticket).worker)
             case Members(by_address):
-                for address, how in self.roster.update(by_address).items():
-                    yield from self._lose_worker(address, how)
+                yield from self._lose_workers(by_address)
             case Connected():
-                self.is_connected = True
+                self.is_connected, self.broken = True, ""
             case Disconnected(why):
                 self._disconnect(why)
             case _:
@@ -129,12 +137,17 @@ class Driver:
 
     def _disconnect(self, why: str) -> None:
         """What ran is void: it waits again, and no case is to blame."""
-        self.is_connected, self.lack = False, f"the scheduler does not answer ({why})"
-        for ticket in self.book.begun:
-            self._end(ticket)
-            self.book.again(ticket)
+        self.is_connected, self.broken = False, why
+        for ticket in self.book.sent:
+            self._void(ticket)
         self._calls.clear()
         self.roster.update({})
+        self.book.lives.note(self.clock(), 0)
+
+    def _void(self, ticket: int) -> None:
+        """A case waits again, since its attempt came to nothing through no fault of its own."""
+        self._end(ticket)
+        self.book.again(ticket, self.clock())
 
     def _take(self, ticket: int, reply: Reply) -> Iterator[RanCase]:
         """A worker's reply to a case."""
@@ -143,39 +156,39 @@ class Driver:
             remark(text)
         self._note_missing(host.id, reply.missing)
         if gone := [digest for digest in reply.missing if self.contents.bytes_of(digest) is None]:
-            yield RanCase(self._without_file(self.book.finish(ticket).problem, gone))
+            why = f"{self.contents.name_of(gone[0])} has gone or changed while the run lasts; run the case again"
+            yield RanCase(failed(self.book.finish(ticket).problem, why))
             return
         if reply.done is None:
-            self.book.again(ticket)
+            self.book.again(ticket, self.clock())
             return
         result = reply.done.case.result
         if result.no_memory and not placed.terms.is_alone:
-            self.book.again(ticket, more_memory(placed.terms.memory, result.memory_needed))
+            self.book.again(ticket, self.clock(), more_memory(placed.terms.memory, result.memory_needed))
             return
         write_there(self.book.finish(ticket).problem, reply.wrote)
         yield RanCase(reply.done, host, reply.interval, placed.terms.is_alone)
 
-    def _without_file(self, problem: Problem, gone: Sequence[str]) -> FinishedCase:
-        """The result of a case whose file has gone, or changed, before its host had it."""
-        reason = f"{self.contents.name_of(gone[0])} has gone or changed while the run lasts; run the case again"
-        return FinishedCase(CaseResult(problem.index, problem.repro, 0.0, Result(Status.FAILED, reason)))
+    def _lose_workers(self, members: Mapping[str, Member]) -> Iterator[RanCase]:
+        """Take note of who is there; what ran on workers that are not is lost."""
+        were = self.roster.in_use
+        lost = self.roster.update(members)
+        self.book.lives.note(self.clock(), len(self.roster.in_use), died=len(were & lost.keys()))
+        for address, how in lost.items():
+            yield from self._lose_worker(address, how)
 
     def _lose_worker(self, address: str, how: str) -> Iterator[RanCase]:
-        """What runs on a worker is lost."""
-        lost = [t for t, (_, placed) in self._placed.items() if placed.worker == address]
-        if lost:
-            remark(f"--cluster: {how}; what it ran begins anew: {counted(len(lost), 'case')}")
-        for ticket in lost:
-            yield from self._lose(ticket, how)
+        tickets = [t for t, (_, placed) in self._placed.items() if placed.worker == address]
+        if tickets:
+            remark(f"--cluster: {how}; what it ran begins anew: {counted(len(tickets), 'case')}")
+        was_sole = sum(map(self.book.has_begun, tickets)) == 1
+        for ticket in tickets:
+            self._end(ticket)
+            self.engine.forget(ticket)
+            if done := self.book.lost(ticket, self.clock(), how, was_sole=was_sole):
+                yield RanCase(done)
         for ticket in [t for t, call in self._calls.items() if call.worker == address]:
             self._met(ticket, how)
-
-    def _lose(self, ticket: int, how: str) -> Iterator[RanCase]:
-        """An attempt was lost with its worker."""
-        self._end(ticket)
-        self.engine.forget(ticket)
-        if done := self.book.lost(ticket, how):
-            yield RanCase(done)
 
     def _end(self, ticket: int) -> tuple[Host, Placed]:
         self.placement.end(ticket)
@@ -188,8 +201,9 @@ class Driver:
             if not self.placement.has_room:
                 return
             if found := self.placement.place(ticket, case.need):
-                self.book.begin(ticket)
+                self.book.send(ticket)
                 self._placed[ticket] = found
+                self.at_once = max(self.at_once, len(self._placed))
                 self._send(ticket, case.problem, *found)
 
     def _send(self, ticket: int, problem: Problem, host: Host, placed: Placed) -> None:
@@ -248,7 +262,7 @@ class Driver:
             self.roster.surveyed(call.host, answer)
         else:
             self._failed_surveys[call.host] += 1
-            if self._failed_surveys[call.host] >= MOST_LOST:
+            if self._failed_surveys[call.host] >= MOST_ERRORS:
                 self.roster.surveyed(call.host, SurveyReply(refusal=str(answer)))
 
     def _need_somebody(self) -> None:
@@ -256,14 +270,14 @@ class Driver:
         now = self.clock()
         if any(host.workers for host in self.roster.hosts.values()):
             self._since, self._is_noticed = now, False
-            self.lack = "no worker is left that may run these cases"
             return
-        if now - self._since > self.absence_s:
+        lack = f"the scheduler does not answer ({self.broken})" if self.broken else "no worker is left that may run these cases"
+        if now - self._since > ABSENCE_S:
             fix = "see that scheduler and workers run; with --resume=FILE what has finished is kept, and the rest runs"
-            raise BenchgraphError(f"{self.lack}, for {self.absence_s:g} s", where="--cluster", fix=fix)
+            raise BenchgraphError(f"{lack}, for {ABSENCE_S:g} s", where="--cluster", fix=fix)
         if now - self._since > NOTICE_S and not self._is_noticed:
             self._is_noticed = True
-            remark(f"--cluster: {self.lack}; waiting for up to {self.absence_s:g} s")
+            remark(f"--cluster: {lack}; waiting for up to {ABSENCE_S:g} s")
 
 
 def write_there(problem: Problem, wrote: Mapping[tuple[str, str], bytes]) -> None:

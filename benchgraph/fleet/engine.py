@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -23,6 +25,13 @@ class Members:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """On its worker, a call has begun what it is for: it has said so by `tell_begun`."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
 class Answered:
     """A call has returned."""
 
@@ -32,10 +41,17 @@ class Answered:
 
 @dataclass(frozen=True)
 class Failed:
-    """A call has raised, or cannot be made: its worker cannot load the function, or the result was lost."""
+    """A call has raised, or cannot be made: its worker cannot load the function."""
 
     ticket: int
     why: str
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """A call will not be answered, since the scheduler has lost it."""
+
+    ticket: int
 
 
 @dataclass(frozen=True)
@@ -52,14 +68,14 @@ class Connected:
     scheduler: str
 
 
-Event: TypeAlias = Members | Answered | Failed | Disconnected | Connected
+Event: TypeAlias = Members | Begun | Answered | Failed | Forgotten | Disconnected | Connected
 
 
 class Engine(Protocol):
     """Calls functions on workers. It runs beside the caller, and does not block it."""
 
     def call(self, ticket: int, worker: str, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function on a worker; functions are found there by name. Answered or Failed follows, unless Disconnected does."""
+        """Call a function on a worker; functions are found there by name. Answered, Failed or Forgotten follows, or Disconnected."""
 
     def forget(self, ticket: int) -> None:
         """The answer of a call is no longer wanted."""
@@ -69,3 +85,23 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Leave the cluster; one that was started for the run ends."""
+
+
+# ---- on a worker -----------------------------------------------------------------------------------------------------
+
+_TELL = ContextVar[Callable[[], None]]("_TELL", default=lambda: None)
+
+
+def tell_begun() -> None:
+    """Inside of a call: let the client know that the call begins what it is for, from which it may die."""
+    _TELL.get()()
+
+
+@contextmanager
+def told_by(tell: Callable[[], None]) -> Iterator[None]:
+    """For an engine: tell_begun calls this in the block."""
+    token = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(token)

@@ -48,7 +48,7 @@ class Roster:
 
     def update(self, members: Mapping[str, Member]) -> dict[str, str]:
         """Take note of who is there. Returns the workers that have gone, or are silent now, with the reason in words."""
-        now, lost, in_use = self.clock(), dict[str, str](), self._in_use
+        now, lost, in_use = self.clock(), dict[str, str](), self.in_use
         for address in self.workers.keys() - members.keys():
             lost[address] = f"{self.name_of(address)} left the cluster"
             del self.workers[address]
@@ -68,6 +68,11 @@ class Roster:
         for address in new:
             self.workers[address].is_greeted = True
         return new
+
+    def forget_greeting(self, address: str) -> None:
+        """A worker's answer was lost on the way."""
+        if worker := self.workers.get(address):
+            worker.is_greeted = worker.facts is not None
 
     def greeted(self, address: str, answer: object) -> None:
         """A worker's answer to greet(), or why there is none, as text."""
@@ -120,7 +125,7 @@ class Roster:
         return f"{address} on {worker.facts.name}" if worker and worker.facts else address
 
     @property
-    def _in_use(self) -> set[str]:
+    def in_use(self) -> set[str]:
         return {address for host in self.hosts.values() for address in host.workers}
 
     def _picked(self, worker: KnownWorker) -> WorkerFacts | None:

@@ -11,8 +11,8 @@ from benchgraph.core.errors import InvalidArguments, UsageError
 from benchgraph.core.printable import listed
 from benchgraph.core.progress import report_progress
 from benchgraph.core.remarks import remark
-from benchgraph.fleet.dask_engine import DaskEngine
-from benchgraph.fleet.driver import ABSENCE_S, Driver, Endpoint, RanCase
+from benchgraph.fleet.dask_engine import DaskEngine, is_local
+from benchgraph.fleet.driver import NOTICE_S, Driver, Endpoint, RanCase
 from benchgraph.fleet.placement import Host
 from benchgraph.fleet.roster import Roster
 from benchgraph.fleet.selection import refusal_of_code, refusal_of_where
@@ -23,7 +23,9 @@ from benchgraph.options.problem import Problem
 from benchgraph.results.machine import Machine, kinds
 from benchgraph.results.result import FinishedCase
 
-FIRST_S = 60.0  # how long it may take until the scheduler answers, and a worker has joined, before the run is refused
+ANSWER_S = 10.0  # how long a scheduler may take to answer for the first time: one that is started later is not waited for
+START_S = 60.0  # and a cluster that is started for the run, on a machine that may be busy
+JOIN_S = 60.0  # how long it may take until a worker has joined
 SETTLE_S = 300.0  # how long it may take until the first can run cases, surveyed
 LATE_S = 20.0  # after which the others are no longer waited for: they join when they can
 
@@ -32,11 +34,18 @@ LATE_S = 20.0  # after which the others are no longer waited for: they join when
 class Fleet:
     """The workers that run the cases of a command line."""
 
+    cluster: str
     driver: Driver
     log: Callable[[str], None] | None = None
 
     @property
-    def machines(self) -> list[Machine]:
+    def at_once(self) -> int:
+        return self.driver.at_once
+
+    def meet(self) -> list[Machine]:
+        """Wait until all workers that are there have been met. Raises BenchgraphError for a fleet that cannot run the cases."""
+        _settle(self.driver, self.cluster)
+        _need_able(self.driver, self.cluster)
         return list(self.driver.roster.machines.values())
 
     def run(self, problems: Sequence[Problem]) -> Generator[FinishedCase]:
@@ -53,17 +62,15 @@ class Fleet:
 
 @contextmanager
 def fleet(line: CommandLine, bench: Bench, endpoint: Endpoint | None = None, log: Callable[[str], None] | None = None) -> Iterator[Fleet]:
-    """Connect to the cluster of --cluster, and see who is there. Raises BenchgraphError if nobody can run these cases.
+    """Connect to the cluster of --cluster, or start it; at the end leave or end it. Raises UsageError for what cannot be an address.
 
     log: where to say which case ran where and when.
     """
     settings = line.globals
     engine = DaskEngine(settings.cluster)
     try:
-        roster = Roster(settings.where, {})
-        driver = Driver(engine, roster, settings, Setup(bench, config()), line.problems, endpoint or Endpoint())
-        _settle(driver, settings.cluster)
-        yield Fleet(driver, log)
+        roster, setup = Roster(settings.where, {}), Setup(bench, config())
+        yield Fleet(settings.cluster, Driver(engine, roster, settings, setup, line.problems, endpoint or Endpoint()), log)
     finally:
         engine.close()
 
@@ -80,23 +87,39 @@ def need_cluster_options(line: CommandLine) -> None:
 
 
 def _settle(driver: Driver, cluster: str) -> None:
-    """Wait until all workers that are there have been met. Raises BenchgraphError for a fleet that cannot run the cases."""
-    roster, started = driver.roster, driver.clock()
-    driver.absence_s = SETTLE_S
+    """Wait until all workers that are there have been greeted, and their hosts surveyed. Raises BenchgraphError if nobody is there."""
+    roster, started, is_noticed = driver.roster, driver.clock(), False
+    is_own = is_local(cluster)
     while not roster.is_settled:
         waited = driver.clock() - started
-        if not driver.is_connected and waited > FIRST_S:
-            fix = "name the address that its log says, as tcp://HOST:8786, or its scheduler file; or start one with 'dask scheduler'"
-            raise InvalidArguments(f"{driver.lack} within {FIRST_S:g} s", where=f"--cluster={cluster}", fix=fix)
-        if not roster.workers and waited > FIRST_S:
+        if not driver.is_connected and (waited > (START_S if is_own else ANSWER_S) or (is_own and driver.broken)):
+            raise _no_scheduler(cluster, driver.broken)
+        if driver.is_connected and not roster.workers and waited > JOIN_S:
             fix = "start one with 'dask worker ADDRESS', in an environment with benchgraph[fleet]"
-            raise InvalidArguments(f"no worker has joined within {FIRST_S:g} s", where=f"--cluster={cluster}", fix=fix)
+            raise InvalidArguments(f"no worker has joined within {JOIN_S:g} s", where=f"--cluster={cluster}", fix=fix)
+        if driver.is_connected and not roster.workers and waited > NOTICE_S and not is_noticed and not is_own:
+            is_noticed = True
+            remark(f"--cluster: no worker has joined; waiting for up to {JOIN_S:g} s")
         if waited > (LATE_S if roster.hosts else SETTLE_S):
             break
         report_progress("meet the workers", len(roster.known), len(roster.workers))
         for _ in driver.step():
             pass
-    driver.absence_s = ABSENCE_S
+
+
+def _no_scheduler(cluster: str, why: str) -> InvalidArguments:
+    """The error for a scheduler that does not answer. why: '' if it has not been heard of at all."""
+    reason = f" ({why})" if why else ""
+    if is_local(cluster):
+        fix = "ask for fewer processes, or close other programs"
+        return InvalidArguments(f"its processes could not be started{reason}", where=f"--cluster={cluster}", fix=fix)
+    fix = "name the address that its log says, as tcp://HOST:8786, or its scheduler file; or start one with 'dask scheduler'"
+    return InvalidArguments(f"no scheduler has answered within {ANSWER_S:g} s{reason}", where=f"--cluster={cluster}", fix=fix)
+
+
+def _need_able(driver: Driver, cluster: str) -> None:
+    """Raise BenchgraphError unless some workers can run the cases; say which cannot."""
+    roster = driver.roster
     if roster.of_other_code:
         raise refusal_of_code(roster.of_other_code)
     if not roster.picked:

@@ -1,10 +1,11 @@
 """Simulated fleets: workers that return recorded results at once, so that what is left is what the fleet itself costs.
 
     benchgraph --batch=test_graph_smoke --report=json:recorded.json
-    python -m benchgraph.fleet.simulate recorded.json --workers=50 --cases=10000
+    python -m benchgraph.fleet.simulate recorded.json --workers=50 --cases=10000 --history=history.db
 
 The scheduler and the workers run in processes of their own, many workers in each; every worker pretends to be a machine. Client, scheduler
-and workers share this machine's cores, so the figures are upper bounds.
+and workers share this machine's cores, so wall times are upper bounds. The processor time per case of the client, and of the scheduler, is
+what each needs where it has a core of its own: the slower of the two says how many cases per second a fleet of any size can run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,15 +21,19 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
+from uuid import uuid4
 
 import click
 
+from benchgraph.analysis.history.database import Database
+from benchgraph.analysis.history.store import append
 from benchgraph.core.child_process import Child, Program
 from benchgraph.core.config import config, environment
 from benchgraph.core.serving import attach
 from benchgraph.core.version import __version__
 from benchgraph.fleet.dask_engine import DaskEngine
 from benchgraph.fleet.driver import Driver, Endpoint
+from benchgraph.fleet.engine import tell_begun
 from benchgraph.fleet.parcel import PROTOCOL, Interval, Parcel, Reply, SurveyReply, SurveyRequest, WorkerFacts
 from benchgraph.fleet.roster import Roster
 from benchgraph.harness.bench import Bench
@@ -39,9 +43,9 @@ from benchgraph.options.batch import tokenize
 from benchgraph.options.knobs import Globals
 from benchgraph.options.plugins import load_driver
 from benchgraph.options.problem import Problem
-from benchgraph.results.json_report import parse, source
+from benchgraph.results.json_report import line, parse, source
 from benchgraph.results.machine import Machine
-from benchgraph.results.result import CaseResult, FinishedCase
+from benchgraph.results.result import CaseResult, FinishedCase, Origin, ResultSet
 
 PROCESSES = 4  # that the simulated workers are distributed over
 JOIN_S = 300.0  # for all workers to join
@@ -66,6 +70,7 @@ def survey(request: SurveyRequest) -> SurveyReply:
 
 def serve(parcel: Parcel) -> Reply:
     """The recorded result of the case."""
+    tell_begun()
     load_driver(parcel.driver)
     problem: Problem = pickle.loads(parcel.problem)
     file, seconds = pickle.loads(parcel.setup)
@@ -114,8 +119,8 @@ def serve_workers(pipe: int, parent: int, address: str, first: int, count: int) 
 
 
 @contextmanager
-def simulated(workers: int) -> Iterator[str]:
-    """The address of a scheduler with so many workers, which end with the block."""
+def simulated(workers: int) -> Iterator[tuple[str, int]]:
+    """The address and the process of a scheduler with so many workers, which end with the block."""
     with ExitStack() as stack:
 
         def start(main: str, *arguments: object) -> Child:
@@ -132,7 +137,14 @@ def simulated(workers: int) -> Iterator[str]:
             if share:
                 start("serve_workers", address, first, len(share))
             first += len(share)
-        yield address
+        yield address, scheduler.pid
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has taken."""
+    *_, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    user, system = rest.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -151,8 +163,9 @@ class _Named(Child):
 
 @dataclass(frozen=True)
 class Figures:
-    """workers, cases: how many. start_s: until all workers had been met; run_s: for all cases. client_s: processor time of this process for
-    them; others_s: of scheduler and workers, with their start. reply_bytes: the median of a pickled reply.
+    """workers, cases: how many. start_s: until all workers had been met; run_s: for all cases. client_s, scheduler_s: processor time of the
+    two for them. reply_bytes: the median of a pickled reply; report_bytes: of a case in the JSON report. history_s: for writing all to a
+    history, None without one.
     """
 
     workers: int
@@ -160,15 +173,20 @@ class Figures:
     start_s: float
     run_s: float
     client_s: float
-    others_s: float
+    scheduler_s: float
     reply_bytes: float
+    report_bytes: float
+    history_s: float | None = None
 
     def __str__(self) -> str:
-        each, client = self.run_s / self.cases, self.client_s / self.cases
+        def each(seconds: float) -> str:
+            return f"{seconds / self.cases * 1e3:.2f} ms"
+
+        history = "" if self.history_s is None else f"; history: {self.history_s:.1f} s, {each(self.history_s)} per case"
         return (
-            f"{self.workers} workers, {self.cases} cases: met in {self.start_s:.1f} s; {self.run_s:.1f} s, {each * 1e3:.2f} ms per case, "
-            f"{1 / each:.0f} cases/s; processor time: client {client * 1e3:.2f} ms per case, scheduler and workers {self.others_s:.1f} s "
-            f"with their start; replies of {self.reply_bytes:.0f} bytes"
+            f"{self.workers} workers, {self.cases} cases: met in {self.start_s:.1f} s; {self.run_s:.1f} s, {each(self.run_s)} per case, "
+            f"{self.cases / self.run_s:.0f} cases/s; processor time per case: client {each(self.client_s)}, scheduler "
+            f"{each(self.scheduler_s)}; bytes per case: {self.reply_bytes:.0f} in replies, {self.report_bytes:.0f} in the report{history}"
         )
 
 
@@ -178,12 +196,11 @@ def problems_of(cases: Sequence[CaseResult], count: int) -> list[Problem]:
     return [replace(distinct[i % len(distinct)], index=i) for i in range(count)]
 
 
-def measure(file: str, workers: int, count: int, seconds: float = 0.0) -> Figures:
-    """Run recorded cases on simulated workers. seconds: that each takes."""
+def measure(file: str, workers: int, count: int, seconds: float = 0.0, history: str = "") -> Figures:
+    """Run recorded cases on simulated workers. seconds: that each takes. history: a URL of --history, '' for none."""
     recorded = _recorded(str(Path(file).resolve()))
     problems = problems_of(recorded, count)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with simulated(workers) as address:
+    with simulated(workers) as (address, scheduler):
         engine, started = DaskEngine(address), time.monotonic()
         try:
             driver = Driver(engine, Roster((), {}), Globals(), Setup(Bench(), config()), problems, Endpoint(greet, survey, serve))
@@ -191,21 +208,30 @@ def measure(file: str, workers: int, count: int, seconds: float = 0.0) -> Figure
             while len(driver.roster.hosts) < workers and time.monotonic() < started + JOIN_S:
                 for _ in driver.step():
                     pass
-            met, processor, seen, sizes = time.monotonic(), time.process_time(), set[int](), list[int]()
-            for ran in driver.run(problems):
-                case = ran.done.case
-                assert case.index not in seen
-                assert case.result == recorded[case.index % len(recorded)].result, case.result.reason
-                seen.add(case.index)
-                sizes.append(len(pickle.dumps(ran.done)))
-            ended = time.monotonic()
-            assert len(seen) == count
-            client_s = time.process_time() - processor
+            met, own, others = time.monotonic(), time.process_time(), processor_s(scheduler)
+            done = [ran.done for ran in driver.run(problems)]
+            ended, own, others = time.monotonic(), time.process_time() - own, processor_s(scheduler) - others
         finally:
             engine.close()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)  # of those that have ended
-    others_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Figures(workers, count, met - started, ended - met, client_s, others_s, median(sizes))
+    cases = sorted((each.case for each in done), key=lambda case: case.index)
+    assert [case.index for case in cases] == list(range(count))
+    for case in cases:
+        assert case.result == recorded[case.index % len(recorded)].result, case.result.reason
+    sizes = median(len(pickle.dumps(each)) for each in done), median(len(line(case)) for case in cases)
+    history_s = write(history, cases) if history else None
+    return Figures(workers, count, met - started, ended - met, own, others, *sizes, history_s)
+
+
+def write(history: str, cases: Sequence[CaseResult]) -> float:
+    """Append the cases to a history as one run; returns the seconds."""
+    database = Database(history)
+    with database.writing():
+        pass  # a new one gets its tables
+    machine = Machine("simulated", 1, "portable", {}, 1)
+    origin = Origin(uuid4().hex, time.time())
+    began = time.monotonic()
+    append(database, ResultSet(Globals().mode, machine, tuple(cases), 0.0, origin, len(cases)))
+    return time.monotonic() - began
 
 
 @click.command()
@@ -213,9 +239,10 @@ def measure(file: str, workers: int, count: int, seconds: float = 0.0) -> Figure
 @click.option("--workers", default=50, show_default=True)
 @click.option("--cases", default=10000, show_default=True)
 @click.option("--seconds", default=0.0, show_default=True, help="that each case takes")
-def main(report: str, workers: int, cases: int, seconds: float) -> None:
+@click.option("--history", default="", help="also append the run to this history")
+def main(report: str, workers: int, cases: int, seconds: float, history: str) -> None:
     """Run recorded results as cases of simulated workers, and print what the fleet itself costs."""
-    click.echo(measure(report, workers, cases, seconds))
+    click.echo(measure(report, workers, cases, seconds, history))
 
 
 if __name__ == "__main__":

@@ -46,10 +46,14 @@ class RunOutcome:
 
 
 class Elsewhere(Protocol):
-    """Other machines that run the cases, and which results name. machines: those there are now, one at least."""
+    """Other machines that run the cases, and which results name."""
 
     @property
-    def machines(self) -> Sequence[Machine]: ...
+    def at_once(self) -> int:
+        """How many cases have run at the same time, at most."""
+
+    def meet(self) -> Sequence[Machine]:
+        """The machines that are there, one at least. Raises BenchgraphError if nobody can run the cases."""
 
     def run(self, problems: Sequence[Problem]) -> Generator[FinishedCase]:
         """The finished cases, in the order in which they finish. Raises BenchgraphError if they can no longer be run."""
@@ -82,7 +86,7 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, elsewhere: Elsewhere |
             if line.globals.mode.is_timed:
                 begin_item("the machine's peaks")
             with awaiting("the machine to be measured"):
-                others = () if elsewhere is None else elsewhere.machines
+                others = () if elsewhere is None else elsewhere.meet()
                 machine = machine_of(line, bench) if elsewhere is None else others[0]
             begun = begin(line, machine, reports, others)
             code = ExitCode.failed  # for later errors, since cases have run
@@ -119,7 +123,8 @@ def _run_line(line: CommandLine, bench: Bench, jobs: int, elsewhere: Elsewhere |
     recorded = begun.recording is None or begun.recording.finish(results, click.echo, warn)
     with awaiting("the reports to be written"), progress_line():
         reported = _report(line.globals, results, out)
-    phases = phase_table((c.phases for c in ran), max(jobs, 1) * results.elapsed_s)
+    at_once = max(jobs, 1) if elsewhere is None else elsewhere.at_once
+    phases = phase_table((c.phases for c in ran), at_once * results.elapsed_s)
     if len(results.cases) < len(line.problems):
         click.echo(f"{why} after {len(results.cases)} of {len(line.problems)} cases")
     summarise(line.globals, results, phases)

@@ -10,7 +10,7 @@ from typing import Any
 from benchgraph.core.config import config
 from benchgraph.core.version import __version__
 from benchgraph.fleet.driver import Driver, Endpoint
-from benchgraph.fleet.engine import Answered, Connected, Disconnected, Event, Failed, Member, Members
+from benchgraph.fleet.engine import Answered, Begun, Connected, Disconnected, Event, Failed, Forgotten, Member, Members
 from benchgraph.fleet.parcel import PROTOCOL, Interval, Parcel, Reply, SurveyReply, WorkerFacts
 from benchgraph.fleet.roster import Roster
 from benchgraph.harness.worker import Setup
@@ -52,18 +52,22 @@ def serve() -> None: ...
 
 @dataclass
 class FakeWorker:
-    """A worker with its facts. takes_s: how long a case takes; a silent one neither answers nor is heard of."""
+    """A worker with its facts. takes_s: how long a case takes; a silent one neither answers nor is heard of.
+
+    is_held: others have the lock of its host, so that cases wait there and do not begin.
+    """
 
     facts: WorkerFacts
     threads: int = 1
     takes_s: float = 0.3
     is_silent: bool = False
+    is_held: bool = False
     heard: float = 0.0
 
 
 @dataclass
 class FakeEngine:
-    """reply: of a worker to a parcel. now: the clock, which moves by TICK_S with every wait."""
+    """reply: of a worker to a parcel. now: the clock, which moves by TICK_S with every wait. survey_s: how long a survey takes."""
 
     workers: dict[str, FakeWorker] = field(default_factory=dict)
     reply: Callable[[Problem, Parcel], Reply] = lambda problem, parcel: Reply(finished(problem), interval=Interval(0.0, 0.0))
@@ -74,18 +78,21 @@ class FakeEngine:
     running: dict[int, tuple[str, Problem]] = field(default_factory=dict)
     each_tick: Callable[[], None] = lambda: None
     is_closed: bool = False
+    survey_s: float = 0.0
 
     def call(self, ticket: int, worker: str, function: Callable[..., Any], *arguments: Any) -> None:
         if function is greet:
             self.pending[ticket] = self.now, worker, lambda: answer(self.workers[worker].facts)
         elif function is survey:
-            self.pending[ticket] = self.now, worker, lambda: SurveyReply(self.workers[worker].facts.machine)
+            self.pending[ticket] = self.now + self.survey_s, worker, lambda: SurveyReply(self.workers[worker].facts.machine)
         else:
             (parcel,) = arguments
             problem: Problem = pickle.loads(parcel.problem)
             takes_s = self.workers[worker].takes_s if worker in self.workers else 0.0
             self.running[ticket] = worker, problem
             self.pending[ticket] = self.now + takes_s, worker, lambda: self.reply(problem, parcel)
+            if worker in self.workers and not self.workers[worker].is_held:
+                self.told.append(Begun(ticket))
 
     def forget(self, ticket: int) -> None:
         """The answer comes all the same, as if it had been under way."""
@@ -98,12 +105,16 @@ class FakeEngine:
                 worker.heard = worker.heard if worker.is_silent else self.now
             self.told.append(Members({name: Member(w.threads, w.heard) for name, w in self.workers.items()}))
             for ticket, (at, name, value) in list(self.pending.items()):
-                if name in self.workers and not self.workers[name].is_silent and at <= self.now:
+                if at <= self.now and self._answers(name, ticket):
                     del self.pending[ticket]
                     self.running.pop(ticket, None)
                     self.told.append(Answered(ticket, value()))
         told, self.told = self.told, []
         return told
+
+    def _answers(self, name: str, ticket: int) -> bool:
+        worker = self.workers.get(name)
+        return worker is not None and not worker.is_silent and not (worker.is_held and ticket in self.running)
 
     def close(self) -> None:
         self.is_closed = True
@@ -120,6 +131,12 @@ class FakeEngine:
         self.pending.pop(ticket)
         self.running.pop(ticket, None)
         self.told.append(Failed(ticket, why))
+
+    def lose_call(self, ticket: int) -> None:
+        """The scheduler forgets a call."""
+        self.pending.pop(ticket)
+        self.running.pop(ticket, None)
+        self.told.append(Forgotten(ticket))
 
     def lose_scheduler(self) -> None:
         self.is_up = False
