@@ -99,8 +99,8 @@ def _overrides(knobs: Knobs, found: Model) -> Overrides:
     ids = {str(t.id): t.id for t in found.graph.inputs} | dict(found.inputs) | dict(found.outputs)
     shapes = {}
     for name, shape in knobs.in_shapes.entries:
-        if name in found.dims and name not in ids:
-            continue  # an open dim, which reading has bound
+        if (name in found.dims and name not in ids) or ids.get(name) in found.unread:
+            continue  # an open dim, which reading has bound; an input that the graph lacks
         if name not in ids:
             fix = did_you_mean(name, ids) or f"the inputs are {', '.join(found.inputs)}"
             raise InvalidArguments(f"the model has no input '{name}'", where="--in-shapes", fix=fix)

@@ -98,9 +98,13 @@ def _model(request: Request) -> str:
     write(str(request.folder / BATCH), f"# From {printable(request.file.name)} by `benchgraph import`\n--model --case={GRAPH}\n")
     size = sum(array.nbytes for array in model.data.values())
     made = f"{counted(len(model.graph.ops), 'op')}, {counted(len(model.data), 'constant')} of {size / 1e6:.3g} MB"
-    ports = [f"  {name}: tensor {id}" for name, id in (*model.inputs.items(), *model.outputs.items())]
+    ports = [f"  {name}: {_port(model, id)}" for name, id in (*model.inputs.items(), *model.outputs.items())]
     batch = request.folder / BATCH
     return "\n".join([f"{request.file}: {made}", *map(printable, [*ports[:SHOWN], *_fallen(model)]), f"next: benchgraph --batch={batch}"])
+
+
+def _port(model: Model, id: int) -> str:
+    return "left out, since nothing reads it" if id in model.unread else f"tensor {id}"
 
 
 def _fallen(model: Model) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchgraph.core.arrays import Array
-from benchgraph.core.tensor import Shape
+from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph.ir import Graph
 
 
@@ -37,10 +37,10 @@ class Model:
     """The layers' names, with their scopes (`layer1.0.conv1`), are those of the graph's ops.
 
     data: by tensor id, the elements of graph inputs that the file has (s4 and u4: one to a byte). inputs, outputs: names -> tensor ids, in
-    the file's order. parameters: where weights and buffers are, by their names. source: the file that means the same as the
-    graph, for libraries that run it themselves; None if there is none, or if options have changed the graph since. batch: the batch size
-    to which reading it has bound --mb; 0 if it had no batch dim that is open. dims: sizes of dims that the file leaves open, by name.
-    fallen: what numpy executes.
+    the file's order. unread: by id, those inputs that no op reads, and the graph therefore lacks. parameters: where weights and buffers
+    are, by their names. source: the file that means the same as the graph, for libraries that run it themselves; None if there is none, or
+    if options have changed the graph since. batch: the batch size to which reading it has bound --mb; 0 if it had no batch dim that is
+    open. dims: sizes of dims that the file leaves open, by name. fallen: what numpy executes.
     """
 
     graph: Graph
@@ -52,3 +52,4 @@ class Model:
     batch: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
     fallen: tuple[Fallen, ...] = ()
+    unread: Mapping[int, LogicalTensor] = field(default_factory=dict)

@@ -34,11 +34,12 @@ def data_file(graph: Path) -> Path:
 
 
 def write_model(model: Model, graph: Path) -> None:
-    """Write both files. Raises OSError."""
+    """Write both files. Raises OSError. Inputs that nothing reads are not in them."""
     save(model.graph, graph)
     arrays = {str(id): array for id, array in model.data.items()}
     uses = {name: [[use.tensor, use.shape, use.view] for use in found] for name, found in model.parameters.items()}
-    names = {"inputs": dict(model.inputs), "outputs": dict(model.outputs), PARAMETERS: uses}
+    inputs = {name: id for name, id in model.inputs.items() if id not in model.unread}
+    names = {"inputs": inputs, "outputs": dict(model.outputs), PARAMETERS: uses}
     write_safetensors(data_file(graph), arrays, {key: json.dumps(value) for key, value in names.items()})
 
 

@@ -25,7 +25,7 @@ from benchgraph.graph.ir import END, Op
 from benchgraph.graph.model import Fallen, Use
 from benchgraph.ops.structural import COMPUTES, WILDCARD
 from benchgraph.torch.draft import Draft, Unmapped
-from benchgraph.torch.functions import expanding, function_of, slice_of, slicing
+from benchgraph.torch.functions import COPY, expanding, function_of, slice_of, slicing
 from benchgraph.torch.rows import ROWS
 from benchgraph.torch.views import LAYOUT_OPS
 
@@ -181,10 +181,20 @@ class ExportDraft(Draft):
                 continue
             t = self.operand(result)
             made = {out.id for op in self.ops for out in op.outputs}
-            self.results.append(t if t.id in made else self.op("Reorder", t))
+            self.results.append(t if t.id in made else self._copied(t, result))
         read = {t.id for op in self.ops for t in op.inputs}
         for t in dict.fromkeys(t for t in self.results if t is not None and t.id in read):
             self.ops.append(Op(next(self._op_ids), END, Attrs({}), (t,), ()))
+
+    def _copied(self, t: LogicalTensor, result: fx.Node) -> LogicalTensor:
+        """By Reorder, or by numpy where that does not take the dtype."""
+        try:
+            return self.op("Reorder", t)
+        except Unmapped as lack:
+            made = self._new(t.dtype, t.known_shape)
+            self._execute(COPY, (t,), (made,), result.name)
+            self.fallen.append(Fallen(f"result {result.name}", COPY.label, str(lack)))
+            return made
 
     # ---- operands --------------------------------------------------------------------------------------------------
 

@@ -60,19 +60,20 @@ def model_of(program: ExportedProgram, shapes: Mapping[str, Shape] | None = None
     draft = ExportDraft(module, [weights.get(spec.target or "") if spec.kind in WEIGHTS else None for spec in signature.input_specs])
     graph = validate(Graph(tuple(draft.ops)))
     used = {t.id for t in graph.inputs}
-    named = {
-        spec.arg.name: draft.value[node][0]
+    given = {
+        spec.arg.name: t
         for spec, node in zip(signature.input_specs, draft.inputs, strict=True)
-        if spec.kind is InputKind.USER_INPUT
+        if spec.kind is InputKind.USER_INPUT and (t := draft.value[node][0]) is not None
     }
     results = zip(_output_names(program, signature), draft.results, strict=True)
     return Model(
         graph,
         {id: array for id, array in draft.data.items() if id in used},
-        {name: t.id for name, t in named.items() if t is not None and t.id in used},
+        {name: t.id for name, t in given.items()},
         {name: t.id for name, t in results if t is not None},
         {name: tuple(use for use in uses if use.tensor in used) for name, uses in draft.uses.items()},
         fallen=tuple(draft.fallen),
+        unread={t.id: t for t in given.values() if t.id not in used},
     )
 
 

@@ -19,6 +19,7 @@ from benchgraph.torch.draft import Unmapped, arguments
 aten = torch.ops.aten
 
 ONNX_OPSET = 18
+COPY = Function("Identity", ONNX_OPSET, {}, (0,))
 # A function by ONNX's name: kind, attributes, inputs (nodes, or arrays that are known)
 Named = tuple[str, dict[str, Any], tuple[Any, ...]]
 

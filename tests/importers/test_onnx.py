@@ -21,6 +21,7 @@ from benchgraph.importers.sizes import Sizes
 from benchgraph.reference import evaluate
 from tests.importers.onnx_nodes import DOC, all_outcomes, page
 
+INT64 = 7  # TensorProto.DataType
 PARTS = {"Gather", "Slice", "Split"}  # their tests take parts of a tensor, which no op does
 
 
@@ -91,6 +92,17 @@ def test_an_imported_model_runs_with_its_data(tmp_path: Path, monkeypatch: pytes
     done = CliRunner().invoke(main, ["--batch=net/batch"])
     assert "passed:1" in done.stdout, done.output
     assert "--model --case=net/graph.json" in done.stdout
+
+
+def test_what_nothing_reads_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    monkeypatch.chdir(tmp_path)
+    proto = built([node("Relu", "x", "y"), node("Identity", "i", "j")], {"u": ["n"], "x": [4], "i": ([3], INT64)}, ["y", "j"])
+    onnx.save(proto, "net.onnx")
+    done = CliRunner().invoke(main, ["import", "net.onnx", "-o", "net", "--in-shapes=u:7"])
+    assert "  u: left out, since nothing reads it\n" in done.stdout, done.output
+    done = CliRunner().invoke(main, ["--batch=net/batch"])
+    assert "passed:1" in done.stdout, done.output
 
 
 def test_functions_of_the_model_are_inlined() -> None:

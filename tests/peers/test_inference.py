@@ -32,7 +32,8 @@ from benchgraph.peers.inference import model_runtime
 from benchgraph.peers.inference.library import Bound, ModelRuntime
 from benchgraph.peers.inference.runtimes import RUNTIMES
 from benchgraph.reference import evaluate
-from tests.peers.models import classifier, exported
+from tests.importers.onnx_models import parsed
+from tests.peers.models import BATCH, SIZE, classifier, exported
 
 ONNX = [kind for kind, runtime in RUNTIMES.items() if runtime.reads == ".onnx"]
 
@@ -56,7 +57,7 @@ def bound(library: ModelRuntime, model: Model, seed: int = 0) -> tuple[Partition
     (partition,) = library.partitions(model.graph, Policy.fused)
     rng = np.random.default_rng(seed)
     inputs = {t.id: np.array(model.data.get(t.id, rng.standard_normal(t.known_shape)), t.dtype.numpy) for t in partition.inputs}
-    outputs = {t.id: np.full(t.known_shape, np.nan, t.dtype.numpy) for t in partition.outputs}
+    outputs = {t.id: np.full(t.known_shape, -1 if t.dtype is DType.s32 else np.nan, t.dtype.numpy) for t in partition.outputs}
     return partition, library.compile(partition).bind(list(inputs.values()), list(outputs.values())), inputs, outputs
 
 
@@ -133,6 +134,40 @@ def test_a_shape_that_is_not_the_files_is_refused(tmp_path: Path) -> None:
     model = replace(read(classifier(tmp_path / "net.onnx", batch=3)), source=classifier(tmp_path / "other.onnx"))
     with pytest.raises(Unimplemented, match="input 'x' is 2x3x6x6 in the file, and 3x3x6x6 in the case"):
         bound(runtime("onnxruntime", model), model)
+
+
+ODD_PORTS = {  # inputs, outputs and body of models in ONNX's text form
+    "an output that is an input": ("float[2,3] x", "float[2,3] y, float[2,3] z", "y = Relu (x) z = Identity (x)"),
+    "an output with the name of an input": ("float[2,3] x, bfloat16[5] b", "float[2,3] y, float[2,3] x, bfloat16[5] b", "y = Relu (x)"),
+    "integers that go through": ("int64[5] i, float[2,3] x", "float[2,3] y, int64[5] j", "y = Relu (x) j = Identity (i)"),
+    "outputs of one value": ("float[2,3] x", "float[2,3] y, float[2,3] r, float[2,3] z", "r = Relu (x) y = Identity (r) z = Identity (r)"),
+    "inputs that nothing reads": ("int64[4] u, float[2,3] x, float16[1] h", "float[2,3] y", "y = Relu (x)"),
+    "an input whose size alone is read": ("float[5,7] s, float[2,3] x", "float[2,3] y, int64[2] z", "y = Relu (x) z = Shape (s)"),
+}
+
+
+@pytest.mark.parametrize("kind", ONNX)
+@pytest.mark.parametrize("model", ODD_PORTS.values(), ids=list(ODD_PORTS))
+def test_ports_are_told_apart(model: tuple[str, str, str], kind: str, tmp_path: Path) -> None:
+    proto, file = parsed(*model, opset=17), tmp_path / "net.onnx"
+    proto.ir_version = 9
+    file.write_bytes(proto.SerializeToString())
+    read_model = read(file)
+    _, run, inputs, outputs = bound(runtime(kind, read_model), read_model)
+    run()
+    want = evaluate(read_model.graph, inputs)
+    for id, got in outputs.items():
+        np.testing.assert_allclose(np.asarray(got, np.float64), want[id], rtol=1e-6)
+
+
+def test_an_input_that_the_case_lacks_is_named(tmp_path: Path) -> None:
+    model = read(classifier(tmp_path / "net.onnx"))
+    more = parsed(f"float[{BATCH},3,{SIZE},{SIZE}] x, float[3] mask", f"float[{BATCH},3,{SIZE},{SIZE}] y", "y = Relu (x)", opset=17)
+    more.ir_version = 9
+    (tmp_path / "more.onnx").write_bytes(more.SerializeToString())
+    changed = replace(model, source=tmp_path / "more.onnx")
+    with pytest.raises(Unimplemented, match=r"more\.onnx has inputs that the case lacks: mask"):
+        bound(runtime("onnxruntime", changed), changed)
 
 
 UNKNOWN_OP = {"stem_relu": {"op_type": "Frobnicate", "domain": "other"}}
@@ -259,6 +294,20 @@ def test_a_program_that_cannot_be_trusted_is_not_loaded(tmp_path: Path) -> None:
     (partition,) = library.partitions(model.graph, Policy.fused)
     with pytest.raises(BenchgraphError, match=r"net\.pt2: it holds compiled code"):
         library.compile(partition)
+
+
+def test_ports_of_a_program_are_told_apart(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+    class Odd(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, unread: Any, x: Any, i: Any, times: int = 3) -> Any:
+            r = x.relu()
+            return {"same": r, "again": r, "in": x, "none": None, "times": times, "i": i, "twice": r * 2}
+
+    arguments = (torch.zeros(3), torch.randn(2, 8), torch.arange(4))
+    torch.export.save(torch.export.export(Odd().eval(), arguments), str(tmp_path / "odd.pt2"))
+    done = CliRunner().invoke(main, ["--library=benchgraph,torch", "--model", f"--case={tmp_path / 'odd.pt2'}"])
+    assert "libraries compared in 1 cases: 1 agree" in done.output, done.output
 
 
 # ---- the command line -------------------------------------------------------------------------------------------------

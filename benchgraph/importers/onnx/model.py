@@ -24,7 +24,7 @@ from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped
 from benchgraph.importers.onnx.idioms import with_idioms
 from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
 from benchgraph.importers.onnx.rows import ROWS
-from benchgraph.importers.onnx.wildcards import computed, wildcard
+from benchgraph.importers.onnx.wildcards import computed, copied, wildcard
 from benchgraph.importers.sizes import AS_IN_FILE, Dim, Sizes, bind
 
 OLDEST = 13  # opset
@@ -124,11 +124,22 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
             for_each = node.kind in MADE_FOR_EACH and len(d.readers[node.outputs[0]]) > 1
             if why := d.attempt(ROWS[node.kind], node, for_each=for_each) if node.kind in ROWS else "no row expresses it":
                 wildcard(d, node, own, versions.get(own.domain, opset), onnx, used, why)
-    outputs = {v.name: _output(d, v.name, inputs) for v in graph.output}
+    outputs = {v.name: _output(d, v.name, inputs, opset) for v in graph.output}
     made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
     data = {t.id: d.data[t.id] for t in made.inputs if t.id in d.data}
     weights = {t.name: (Use(id),) for t in graph.initializer if d.is_read(t.name) and (id := d.named(t.name).id) in data}
-    return Model(made, data, {name: t.id for name, t in inputs.items()}, results, weights, None, bound.batch, bound.dims, tuple(d.fallen))
+    read = {t.id for t in made.inputs}
+    return Model(
+        made,
+        data,
+        {name: t.id for name, t in inputs.items()},
+        results,
+        weights,
+        batch=bound.batch,
+        dims=bound.dims,
+        fallen=tuple(d.fallen),
+        unread={t.id: t for t in inputs.values() if t.id not in read},
+    )
 
 
 def _opset(versions: Mapping[str, int], onnx: Any) -> int:
@@ -218,12 +229,18 @@ def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
         d.known |= {name: np.asarray(x) for name, x in zip(node.outputs, results, strict=False) if name}
 
 
-def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor]) -> LogicalTensor:
+def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor], opset: int) -> LogicalTensor:
     """The tensor of an output; one that is an input or a constant is copied, so that an op makes it. Raises Unmapped."""
     d.begin(name)
-    with within(f"output {name!r}"):
+    label = f"output {name!r}"
+    with within(label):
         t = d.named(name)
-        return d.op("Reorder", t) if t.id in d.data or any(t.id == i.id for i in inputs.values()) else t
+        if t.id not in d.data and all(t.id != i.id for i in inputs.values()):
+            return t
+        try:
+            return d.op("Reorder", t)
+        except Unmapped as lack:
+            return copied(d, t, label, opset, lack.what)
 
 
 def _finished(d: Draft, outputs: Mapping[str, LogicalTensor]) -> Graph:

@@ -24,6 +24,7 @@ from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
 from benchgraph.ops.structural import COMPUTES, WILDCARD
 
 EXPORT = "export the model without it"
+IDENTITY = "Identity"
 IR_VERSION = 10  # of the model of one node whose sizes are inferred; any will do
 
 
@@ -47,6 +48,14 @@ def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collec
     for name, t in zip((n for n, is_kept in zip(node.outputs, kept, strict=True) if is_kept), outs, strict=True):
         d.define(name, t)
     d.fallen.append(Fallen(node.label, node.kind, why))
+
+
+def copied(d: Draft, t: LogicalTensor, label: str, opset: int, why: str) -> LogicalTensor:
+    """The Wildcard that copies a tensor which Reorder does not take. label: of what is copied; why: what Reorder refuses."""
+    function = Function(IDENTITY, opset, {}, (0,))
+    (made,) = d.b.append(WILDCARD, (t,), Attrs({COMPUTES: function.text}), (t.dtype,), d.name, (t.known_shape,))
+    d.fallen.append(Fallen(label, IDENTITY, why))
+    return made
 
 
 def computed(own: Any, opset: int, onnx: Any, known: Mapping[str, Array]) -> tuple[Array, ...] | None:

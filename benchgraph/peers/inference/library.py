@@ -2,7 +2,8 @@
 
 A runtime that does not read the format of the case's file runs the file of the same name beside it in its own format, if there is one, so
 that net.onnx and net.pt2, exported from one program, make one case for all. Inputs and outputs are then matched by name, else by position;
-that the two mean the same is what mode C checks.
+that the two mean the same is what mode C checks. From then on a port of the file is its position: several can have a name, as an input that
+is an output as well.
 """
 
 from __future__ import annotations
@@ -109,30 +110,36 @@ class ModelRuntime(RemoteLibrary):
 
 
 class Compiled(Remote):
-    """A loaded model. inputs, outputs: the partition's tensors, by the file's names. file: what runs."""
+    """A loaded model. inputs, outputs: the case's tensors, by positions of the file's ports. file: what runs."""
 
     process: Process
 
     def __init__(self, process: Process, partition: Partition, model: Model, file: Path) -> None:
         self.process, self.partition, self.file = process, partition, file
-        tensors = {t.id: t for t in (*partition.inputs, *partition.outputs)}
-        ins, outs = ({name: tensors[id] for name, id in names.items() if id in tensors} for names in (model.inputs, model.outputs))
-        number, *known = process.ask("open", str(file))
+        tensors = {**model.unread, **{t.id: t for t in (*partition.inputs, *partition.outputs)}}
+        ins, outs = ({name: tensors[id] for name, id in names.items()} for names in (model.inputs, model.outputs))
+        number, known_ins, known_outs = process.ask("open", str(file))
         opened = Remote(process, number)
-        self.inputs, self.outputs = (self._matched(ports, names) for ports, names in zip((ins, outs), known, strict=True))
-        shapes = {name: t.known_shape for name, t in self.inputs.items()}
+        self.inputs, self.outputs = self._matched(ins, known_ins), self._matched(outs, known_outs)
+        if missing := [names[0] for port, names in enumerate(known_ins) if port not in self.inputs]:
+            raise Unimplemented(f"{file.name} has inputs that the case lacks: {', '.join(missing)}", where=process.where)
+        shapes = {port: t.known_shape for port, t in self.inputs.items()}
         made = process.ask("load", opened.number, partition.fpmath_mode, _floats(partition).value, shapes)
         number, self.compile_s, self.is_warm, settings, ran = made
         super().__init__(process, number)
         self.settings: tuple[str, ...] = tuple(settings)
         self.implementations = tuple(Implementation(*each) for each in ran)
 
-    def _matched(self, ports: Mapping[str, LogicalTensor], known: Sequence[Sequence[str]]) -> dict[str, LogicalTensor]:
-        """The tensors by the names that the runtime knows. known: of each port of the file, its names. Raises Unimplemented."""
-        if all(any(name in names for names in known) for name in ports):
-            return dict(ports)
+    def _matched(self, ports: Mapping[str, LogicalTensor], known: Sequence[Sequence[str]]) -> dict[int, LogicalTensor]:
+        """The tensors by positions of the file's ports. known: the names of each of these, which outputs of one value share.
+
+        Raises Unimplemented.
+        """
+        places = {name: port for port, names in reversed(list(enumerate(known))) for name in names}
+        if all(name in places for name in ports):
+            return {places[name]: t for name, t in ports.items()}
         if len(ports) == len(known):
-            return {names[0]: t for names, t in zip(known, ports.values(), strict=True)}
+            return dict(enumerate(ports.values()))
         theirs = ", ".join(names[0] for names in known)
         raise Unimplemented(f"{self.file.name} has the ports {theirs}, where the case has {', '.join(ports)}", where=self.process.where)
 
@@ -147,23 +154,23 @@ class Bound(Remote):
     def __init__(self, compiled: Compiled, arrays: Mapping[int, Array]) -> None:
         self.compiled = compiled
         self._inputs, self._outputs = (
-            {name: (t, arrays[t.id]) for name, t in ports.items()} for ports in (compiled.inputs, compiled.outputs)
-        )
-        ports = ({name: t.known_shape for name, (t, _) in side.items()} for side in (self._inputs, self._outputs))
-        super().__init__(compiled.process, compiled.process.ask("bind", compiled.number, *ports))
+            {port: (t, arrays[t.id]) for port, t in ports.items() if t.id in arrays} for ports in (compiled.inputs, compiled.outputs)
+        )  # inputs that nothing reads stay zero
+        shapes = ({port: t.known_shape for port, t in ports.items()} for ports in (compiled.inputs, compiled.outputs))
+        super().__init__(compiled.process, compiled.process.ask("bind", compiled.number, *shapes))
 
     def put(self) -> None:
         """Copy the inputs to the other process."""
-        for name, (t, array) in self._inputs.items():
+        for port, (t, array) in self._inputs.items():
             self._window(t)[...] = array
-            self.process.ask("put", self.number, name, t.dtype.numpy.name)
+            self.process.ask("put", self.number, port, t.dtype.numpy.name)
 
     def __call__(self) -> None:
         self.put()
         self.process.ask("execute", self.number)
-        for name, (t, array) in self._outputs.items():
+        for port, (t, array) in self._outputs.items():
             window = self._window(t)
-            self.process.ask("get", self.number, name, t.dtype.numpy.name)
+            self.process.ask("get", self.number, port, t.dtype.numpy.name)
             array[...] = window
 
     def _window(self, t: LogicalTensor) -> Array:

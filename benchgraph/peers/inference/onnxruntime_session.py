@@ -7,6 +7,7 @@ sample finds them awake, and server.py waits for them to sleep before anybody el
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import time
@@ -18,7 +19,8 @@ from typing import Any, TypeAlias
 import onnxruntime as ort
 
 Array: TypeAlias = Any  # of numpy; elements of bfloat16 as uint16
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Shapes: TypeAlias = Mapping[int, Sequence[int]]  # by position among the file's inputs
+Arrays: TypeAlias = Mapping[int, Array]  # likewise, or among its outputs
 Span: TypeAlias = tuple[int, float, float]  # layer, begin, end in seconds
 Event: TypeAlias = tuple[str, str, str, float, float]  # node, op, provider, begin in seconds, seconds
 PROVIDER = "CPUExecutionProvider"
@@ -57,7 +59,7 @@ class File:
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         session = ort.InferenceSession(file, options, providers=[PROVIDER])
-        self._shapes = {x.name: x.shape for x in session.get_inputs()}
+        self._ports = session.get_inputs()
         self.inputs, self.outputs = ([[x.name] for x in ports] for ports in (session.get_inputs(), session.get_outputs()))
 
     def load(self, math: str, dtype: str, shapes: Shapes) -> Model:
@@ -69,16 +71,16 @@ class File:
     def _open_dims(self, shapes: Shapes) -> dict[str, int]:
         """The sizes of the model's open dims, by their names. Raises ValueError for a shape that is not the model's."""
         found = dict[str, int]()
-        for name, own in self._shapes.items():
-            shape = shapes.get(name, own)
+        for port, own in enumerate(x.shape for x in self._ports):
+            shape = shapes[port]
             if len(shape) != len(own) or any(isinstance(dim, int) and size != dim for dim, size in zip(own, shape, strict=True)):
-                raise ValueError(f"input {name!r} is {_dims(own)} in the file, and {_dims(shape)} in the case")
-            found |= {dim: size for dim, size in zip(own, shape, strict=True) if isinstance(dim, str) and isinstance(size, int)}
+                raise ValueError(f"input {self._ports[port].name!r} is {_dims(own)} in the file, and {_dims(shape)} in the case")
+            found |= {dim: size for dim, size in zip(own, shape, strict=True) if isinstance(dim, str)}
         return found
 
 
 class Model:
-    """A session. inputs, outputs: dtypes by name. seconds: that its creation took."""
+    """A session. inputs, outputs: dtypes of the ports. seconds: that its creation took."""
 
     def __init__(self, file: str, threads: int, sizes: Mapping[str, int]) -> None:
         """sizes: of open dims."""
@@ -86,8 +88,8 @@ class Model:
         started = time.perf_counter()
         self._session = self._made(self._options())
         self.seconds, self.is_warm = time.perf_counter() - started, False
-        self.inputs = {x.name: _dtype(x) for x in self._session.get_inputs()}
-        self.outputs = {x.name: _dtype(x) for x in self._session.get_outputs()}
+        self._ins, self._outs = self._session.get_inputs(), self._session.get_outputs()
+        self.inputs, self.outputs = [_dtype(x) for x in self._ins], [_dtype(x) for x in self._outs]
         self.settings = [f"threads {threads}", "graph optimisations all", "idle threads spin"]
         self.implementations = [("model", PROVIDER, 1)]
 
@@ -105,21 +107,21 @@ class Model:
     def _made(self, options: Any) -> Any:
         return ort.InferenceSession(self._file, options, providers=[PROVIDER])
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Bound:
-        return Bound(self._session, self._bound(self._session, inputs, outputs))
+    def bind(self, inputs: Arrays, outputs: Arrays) -> Bound:
+        return Bound(self._session, self._bound(self._session, inputs, outputs), list(outputs.values()))
 
-    def _bound(self, session: Any, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Any:
+    def _bound(self, session: Any, inputs: Arrays, outputs: Arrays) -> Any:
         binding = session.io_binding()
-        for name, array in inputs.items():
-            binding.bind_ortvalue_input(name, _value(array, self.inputs[name]))
-        for name, array in outputs.items():
-            binding.bind_ortvalue_output(name, _value(array, self.outputs[name]))
+        for port, array in inputs.items():
+            binding.bind_ortvalue_input(self._ins[port].name, _value(array, self.inputs[port]))
+        for port, array in outputs.items():
+            binding.bind_ortvalue_output(self._outs[port].name, _value(array, self.outputs[port]))
         return binding
 
-    def profiled(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Profiled:
+    def profiled(self, inputs: Arrays, outputs: Arrays) -> Profiled:
         return Profiled(lambda count: self._profile(inputs, outputs, count))
 
-    def _profile(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], count: int) -> list[list[Event]]:
+    def _profile(self, inputs: Arrays, outputs: Arrays, count: int) -> list[list[Event]]:
         """The events of so many executions, after one whose events are left out."""
         with TemporaryDirectory() as folder:
             options = self._options()
@@ -140,16 +142,20 @@ def _event(e: Any) -> Event:
 
 
 class Bound:
-    """A session on arrays. Calling it executes once; the outputs are in their arrays then."""
+    """A session on arrays. Calling it executes once; `collect` then completes the outputs, which are in their arrays but for those that are
+    inputs.
+    """
 
-    def __init__(self, session: Any, binding: Any) -> None:
-        self._run, self._binding = session.run_with_iobinding, binding
+    def __init__(self, session: Any, binding: Any, outputs: Sequence[Array]) -> None:
+        self._run, self._binding, self._outputs = session.run_with_iobinding, binding, outputs
 
     def __call__(self) -> None:
         self._run(self._binding)
 
     def collect(self) -> None:
-        """Nothing to do: outputs are written in place."""
+        for array, value in zip(self._outputs, self._binding.get_outputs(), strict=True):
+            if value.data_ptr() != array.ctypes.data:
+                ctypes.memmove(array.ctypes.data, value.data_ptr(), array.nbytes)
 
 
 class Profiled:

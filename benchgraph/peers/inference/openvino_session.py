@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 import openvino as ov
 
 Array: TypeAlias = Any  # of numpy; elements of bfloat16 as uint16
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Shapes: TypeAlias = Mapping[int, Sequence[int]]  # by position among the file's inputs
+Arrays: TypeAlias = Mapping[int, Array]  # likewise, or among its outputs
 Span: TypeAlias = tuple[int, float, float]  # layer, begin, end in seconds
 DEVICE = "CPU"
 PRECISION = "INFERENCE_PRECISION_HINT"
@@ -56,12 +57,12 @@ class File:
         if math != "any" and CAPABILITY.get(precision, "FP32") not in able:
             raise ValueError(f"OpenVINO has no arithmetic in {precision} on this processor")
         model = self._model.clone()
-        model.reshape({name: list(shape) for name, shape in shapes.items()})
+        model.reshape({port: list(shape) for port, shape in shapes.items()})
         return Model(self._core, model, self._threads, precision)
 
 
 class Model:
-    """A compiled model. inputs, outputs: dtypes by name. seconds: that its compilation took."""
+    """A compiled model. inputs, outputs: dtypes of the ports. seconds: that its compilation took."""
 
     def __init__(self, core: Any, model: Any, threads: int, precision: str) -> None:
         self._core, self._model = core, model
@@ -76,8 +77,7 @@ class Model:
         started = time.perf_counter()
         self._compiled = core.compile_model(self._model, DEVICE, self._config)
         self.seconds, self.is_warm = time.perf_counter() - started, False
-        self.inputs = {name: _dtype(port) for port in self._compiled.inputs for name in port.get_names()}
-        self.outputs = {name: _dtype(port) for port in self._compiled.outputs for name in port.get_names()}
+        self.inputs, self.outputs = ([_dtype(port) for port in ports] for ports in (self._compiled.inputs, self._compiled.outputs))
         self.settings = [f"{name} {self._value(name)}" for name in self._config]
         ran = Counter((_info(op, TYPE), _info(op, PRIMITIVE)) for op in self._compiled.get_runtime_model().get_ordered_ops())
         self.implementations = [(kind, name, count) for (kind, name), count in ran.items() if kind not in ("Input", "Output", "Const")]
@@ -86,34 +86,40 @@ class Model:
         value = self._compiled.get_property(name)
         return value.get_type_name() if isinstance(value, ov.Type) else str(getattr(value, "name", value))
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Bound:
-        return Bound(self._request(self._compiled, inputs, outputs))
+    def bind(self, inputs: Arrays, outputs: Arrays) -> Bound:
+        request, kept = self._request(self._compiled, inputs, outputs)
+        return Bound(request, kept)
 
-    def _request(self, compiled: Any, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Any:
-        request = compiled.create_infer_request()
-        for dtypes, arrays in ((self.inputs, inputs), (self.outputs, outputs)):
-            for name, array in arrays.items():
-                request.set_tensor(name, _tensor(array, dtypes[name]))
-        return request
+    def _request(self, compiled: Any, inputs: Arrays, outputs: Arrays) -> tuple[Any, Arrays]:
+        """A request, and outputs that it keeps: those of an input's name, for which it would take the memory as that input's."""
+        request, taken = compiled.create_infer_request(), {name for port in compiled.inputs for name in port.get_names()}
+        kept = {port: array for port, array in outputs.items() if taken & compiled.outputs[port].get_names()}
+        for port, array in inputs.items():
+            request.set_input_tensor(port, _tensor(array, self.inputs[port]))
+        for port, array in outputs.items():
+            if port not in kept:
+                request.set_output_tensor(port, _tensor(array, self.outputs[port]))
+        return request, kept
 
-    def profiled(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Profiled:
+    def profiled(self, inputs: Arrays, outputs: Arrays) -> Profiled:
         """The model compiled once more, with counters."""
         compiled = self._core.compile_model(self._model, DEVICE, self._config | {"PERF_COUNT": True})
         original = {op.get_friendly_name(): _info(op, ORIGINAL).split(",") for op in compiled.get_runtime_model().get_ordered_ops()}
-        return Profiled(self._request(compiled, inputs, outputs), original)
+        return Profiled(self._request(compiled, inputs, outputs)[0], original)
 
 
 class Bound:
-    """A compiled model on arrays. Calling it executes once; the outputs are in their arrays then."""
+    """A compiled model on arrays. Calling it executes once; `collect` then copies the outputs that the request keeps to their arrays."""
 
-    def __init__(self, request: Any) -> None:
-        self._infer, self._request = request.infer, request
+    def __init__(self, request: Any, kept: Arrays) -> None:
+        self._infer, self._request, self._kept = request.infer, request, kept
 
     def __call__(self) -> None:
         self._infer()
 
     def collect(self) -> None:
-        """Nothing to do: outputs are written in place."""
+        for port, array in self._kept.items():
+            array[...] = self._request.get_output_tensor(port).data.view(array.dtype)  # of bf16 it gives f16
 
 
 class Profiled:

@@ -1,8 +1,8 @@
 """A runtime's process, started by client.py, perhaps by another interpreter: standard library, numpy, one file of ours, and the session.
 
 A session has a class Runtime(threads, variant) with `version` and `open`, which makes a File with `inputs`, `outputs` and `load`; that
-makes a Model with `bind` and `profiled`. Arrays have the dtypes of the runtime's ports; elements of bfloat16, which numpy lacks, are the
-bits in uint16.
+makes a Model with `bind` and `profiled`. Ports are called by their positions among the file's inputs or outputs. Arrays have the dtypes of
+the runtime's ports; elements of bfloat16, which numpy lacks, are the bits in uint16.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-Ports: TypeAlias = Mapping[str, Sequence[int]]  # shapes by name
+Ports: TypeAlias = Mapping[int, Sequence[int]]  # shapes by position
 BITS = "bfloat16"
 PLACES = ("Exception from ", "Check '")  # lines of messages that name places in a runtime's source
 _CORE = Path(__file__).parents[2] / "core"  # of this version; the files are found by their paths
@@ -35,8 +35,8 @@ class _Bound:
     """A model on arrays of this process. run: executes once, `run.collect` then completes the outputs."""
 
     model: Any
-    inputs: dict[str, Any]
-    outputs: dict[str, Any]
+    inputs: dict[int, Any]
+    outputs: dict[int, Any]
     run: Any
 
 
@@ -70,18 +70,18 @@ class Session:
         ins, outs = self._arrays(inputs, m.inputs), self._arrays(outputs, m.outputs)
         return self.objects.keep(_Bound(m, ins, outs, m.bind(ins, outs)))
 
-    def _arrays(self, ports: Ports, dtypes: Mapping[str, str]) -> dict[str, Any]:
-        return {name: self._np.zeros(shape, _numpy(dtypes[name])) for name, shape in ports.items()}
+    def _arrays(self, ports: Ports, dtypes: Sequence[str]) -> dict[int, Any]:
+        return {port: self._np.zeros(shape, _numpy(dtypes[port])) for port, shape in ports.items()}
 
-    def put(self, bound: int, name: str, dtype: str) -> None:
+    def put(self, bound: int, port: int, dtype: str) -> None:
         """Copy the window's first elements, of this dtype, to an input."""
         b: _Bound = self.objects[bound]
-        b.inputs[name][...] = self._shared(b.inputs[name], dtype, b.model.inputs[name])
+        b.inputs[port][...] = self._shared(b.inputs[port], dtype, b.model.inputs[port])
 
-    def get(self, bound: int, name: str, dtype: str) -> None:
+    def get(self, bound: int, port: int, dtype: str) -> None:
         """Copy an output to the window, as elements of this dtype."""
         b: _Bound = self.objects[bound]
-        self._shared(b.outputs[name], dtype, b.model.outputs[name])[...] = b.outputs[name]
+        self._shared(b.outputs[port], dtype, b.model.outputs[port])[...] = b.outputs[port]
 
     def _shared(self, array: Any, dtype: str, own: str) -> Any:
         """The window as an array of the same shape. Raises ValueError for what numpy cannot convert."""

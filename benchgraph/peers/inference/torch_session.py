@@ -19,7 +19,8 @@ from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
 Array: TypeAlias = Any  # of numpy; elements of bfloat16 as uint16
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Shapes: TypeAlias = Mapping[int, Sequence[int]]  # by position among the file's inputs
+Arrays: TypeAlias = Mapping[int, Array]  # likewise, or among its outputs
 INDUCTOR = "inductor"
 ROUNDED = ("bf16", "any")  # math modes in which products of f32 may be in bf16
 DTYPES = {
@@ -66,18 +67,18 @@ class File:
 
 
 class Model:
-    """An exported program. inputs, outputs: dtypes by name. seconds: until it had run once, which is when inductor compiles."""
+    """An exported program. inputs, outputs: dtypes of the ports. seconds: until it had run once, which is when inductor compiles."""
 
     def __init__(self, program: Any, values: Mapping[str, Any], threads: int, math: str, is_inductor: bool, shapes: Shapes) -> None:
         """values: by the names of its nodes."""
         started = time.perf_counter()
         signature = program.graph_signature
-        self._names, self._outputs = list(signature.user_inputs), list(signature.user_outputs)
-        tensors = {name: values[name] for name in self._names if name in values}
-        self.inputs = {name: _dtype(name, value) for name, value in tensors.items()}
-        self.outputs = {name: _dtype(name, values[name]) for name in self._outputs if name in values}
+        self._arguments = list(signature.user_inputs)
+        (self._taken, self.inputs), (self._made, self.outputs) = (
+            _tensors(side, values) for side in (self._arguments, signature.user_outputs)
+        )
         self._call = _compiled(_flat(program), threads) if is_inductor else _flat(program)
-        zeros = {name: torch.zeros(tuple(shapes.get(name, value.shape)), dtype=value.dtype) for name, value in tensors.items()}
+        zeros = {port: torch.zeros(tuple(shape), dtype=values[self._arguments[self._taken[port]]].dtype) for port, shape in shapes.items()}
         args, kwargs = pytree.tree_unflatten(self._leaves(zeros), program.call_spec.in_spec)
         program.module()(*args, **kwargs)  # which raises for inputs that are not the program's
         self._call(*self._leaves(zeros))
@@ -87,16 +88,19 @@ class Model:
         self.settings += ["freezing"] if is_inductor else []
         self.implementations = [("model", INDUCTOR if is_inductor else "eager", 1)]
 
-    def _leaves(self, tensors: Mapping[str, Any]) -> list[Any]:
+    def _leaves(self, tensors: Mapping[int, Any]) -> list[Any]:
         """The inputs side by side. Arguments that are no tensors are constants, which stand in the place of their names."""
-        return [tensors.get(name, name) for name in self._names]
+        leaves = list(self._arguments)
+        for port, tensor in tensors.items():
+            leaves[self._taken[port]] = tensor
+        return leaves
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Bound:
-        tensors = {name: _tensor(array, self.inputs[name]) for name, array in inputs.items()}
-        wanted = [(i, _tensor(outputs[name], self.outputs[name])) for i, name in enumerate(self._outputs) if name in outputs]
+    def bind(self, inputs: Arrays, outputs: Arrays) -> Bound:
+        tensors = {port: _tensor(array, self.inputs[port]) for port, array in inputs.items()}
+        wanted = [(self._made[port], _tensor(array, self.outputs[port])) for port, array in outputs.items()]
         return Bound(self._call, self._leaves(tensors), wanted)
 
-    def profiled(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+    def profiled(self, inputs: Arrays, outputs: Arrays) -> None:
         """None: its profiler tells the times of ops, not which of the model's they are."""
 
 
@@ -113,6 +117,12 @@ class Bound:
     def collect(self) -> None:
         for position, array in self._wanted:
             array.copy_(self._results[position])
+
+
+def _tensors(names: Sequence[Any], values: Mapping[str, Any]) -> tuple[list[int], list[str]]:
+    """The places of those arguments or results that are tensors, and their dtypes: the ports."""
+    places = [place for place, name in enumerate(names) if name in values]
+    return places, [_dtype(names[place], values[names[place]]) for place in places]
 
 
 def _flat(program: Any) -> Any:
