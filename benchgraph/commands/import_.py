@@ -11,7 +11,7 @@ from typing import Any
 
 from benchgraph.core.errors import BenchgraphError, UsageError, within
 from benchgraph.core.files import read_text
-from benchgraph.core.formats import counted
+from benchgraph.core.formats import counted, size
 from benchgraph.core.printable import printable, shortened
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model
@@ -96,8 +96,8 @@ def _model(request: Request) -> str:
     except OSError as bad:
         raise unwritable(bad, str(request.folder)) from bad
     write(str(request.folder / BATCH), f"# From {printable(request.file.name)} by `benchgraph import`\n--model --case={GRAPH}\n")
-    size = sum(array.nbytes for array in model.data.values())
-    made = f"{counted(len(model.graph.ops), 'op')}, {counted(len(model.data), 'constant')} of {size / 1e6:.3g} MB"
+    nbytes = sum(array.nbytes for array in model.data.values())
+    made = f"{counted(len(model.graph.ops), 'op')}, {counted(len(model.data), 'constant')} of {size(nbytes)}"
     ports = [f"  {name}: {_port(model, id)}" for name, id in (*model.inputs.items(), *model.outputs.items())]
     batch = request.folder / BATCH
     return "\n".join([f"{request.file}: {made}", *map(printable, [*ports[:SHOWN], *_fallen(model)]), f"next: benchgraph --batch={batch}"])

@@ -26,7 +26,9 @@ def counted(n: int, noun: str, plural: str = "") -> str:
 
 
 def size(nbytes: int) -> str:
-    return f"{nbytes / 1e6:.3g} MB" if nbytes >= 1e6 else f"{nbytes / 1e3:.3g} KB"
+    """4 B, 12.5 kB, 1.05 MB, 640 GB."""
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if nbytes >= unit), (1, "B"))
+    return f"{nbytes / unit:.{max(3, len(str(int(nbytes // unit))))}g} {name}"
 
 
 def ranges(ids: Iterable[int]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchgraph.core.errors import OutOfMemory
+from benchgraph.core.files import is_file
+from benchgraph.core.formats import size
 
 
 def free_bytes() -> int:
@@ -18,3 +21,11 @@ def free_bytes() -> int:
     if limit.exists() and (text := limit.read_text().strip()) != "max":
         free = min(free, int(text) - int(used.read_text()))
     return free
+
+
+def need_memory_for(files: Iterable[Path], copies: int) -> None:
+    """Raise OutOfMemory where so many copies of the files do not fit into memory. Those that do not exist take none."""
+    need = copies * sum(file.stat().st_size for file in files if is_file(file))
+    if need and need > (free := free_bytes()):
+        what = f"not enough RAM: {size(need)} are needed to read it, {size(free)} are free"
+        raise OutOfMemory(what, fix="use a machine with more memory, or a smaller model")

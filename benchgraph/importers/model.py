@@ -5,18 +5,16 @@ The readers of others' formats need the extras of their names, and are imported 
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable
 from pathlib import Path
 
-from benchgraph.core.errors import InvalidArguments, OutOfMemory, within
-from benchgraph.core.files import is_file, need_no_device
-from benchgraph.core.free_memory import free_bytes
+from benchgraph.core.errors import InvalidArguments, within
+from benchgraph.core.files import need_no_device
+from benchgraph.core.free_memory import need_memory_for
 from benchgraph.graph.model import Model
-from benchgraph.importers.model_files import data_file, read_model_files
+from benchgraph.importers.model_files import COPIES, data_file, read_model_files
 from benchgraph.importers.sizes import AS_IN_FILE, Sizes
 
-COPIES = 2  # of the data: the file's and the graph's
 __all__ = ["Model", "read_model"]
 
 
@@ -27,17 +25,8 @@ def read_model(path: Path, sizes: Sizes = AS_IN_FILE) -> Model:
     """
     with within(str(path)):
         reader = READERS.get(path.suffix.lower()) or _by_content(path)
-        _check_memory(path)
+        need_memory_for({path, data_file(path)} if reader is _own else {path}, COPIES)
     return reader(path, sizes)
-
-
-def _check_memory(path: Path) -> None:
-    """Raise OutOfMemory for a file that does not fit, with the data beside it: as it is read and as arrays."""
-    beside = {path, data_file(path), *path.parent.glob(f"{glob.escape(path.name)}*data*")}
-    need = COPIES * sum(file.stat().st_size for file in beside if is_file(file))
-    if need > (free := free_bytes()):
-        what = f"not enough RAM: {need / 2**30:.1f} GiB are needed to read it, {free / 2**30:.1f} are free"
-        raise OutOfMemory(what, fix="use a machine with more memory, or a smaller model")
 
 
 def _own(path: Path, sizes: Sizes) -> Model:

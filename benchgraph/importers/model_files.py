@@ -27,6 +27,7 @@ from benchgraph.graph.model import Model, Use
 PARAMETERS = "parameters"
 NAMES = ("inputs", "outputs", PARAMETERS)  # texts of the .safetensors file, and fields of Model
 AGAIN = "import the model again"
+COPIES = 2  # of a model's data: the file's and the graph's
 
 
 def data_file(graph: Path) -> Path:

@@ -79,14 +79,14 @@ def _dims(named: Mapping[str, Shape], inputs: Mapping[str, Sequence[Dim]]) -> di
 
 
 def _shape(name: str, dims: Sequence[Dim], known: Mapping[str, int], mb: int) -> Shape:
-    found = [dim if isinstance(dim, int) else known.get(dim, mb if not position else 0) for position, dim in enumerate(dims)]
-    missing = [dim for dim, size in zip(dims, found, strict=True) if isinstance(dim, str) and not size]
-    if missing:
+    by_batch = mb or None
+    found = [dim if isinstance(dim, int) else known.get(dim, None if position else by_batch) for position, dim in enumerate(dims)]
+    if missing := [dim for dim, size in zip(dims, found, strict=True) if isinstance(dim, str) and size is None]:
         names = ", ".join(dim or "one without a name" for dim in missing)
         by_dim = "+".join(f"{dim}:8" for dim in dict.fromkeys(missing)) if all(missing) else ""
         fix = f"give each one, as in --in-shapes={by_dim}" if by_dim else _example(name, dims)
         raise InvalidArguments(f"dims without a number: {names}", where=f"input {quoted(name)}", fix=fix)
-    return tuple(found)
+    return tuple(size for size in found if size is not None)
 
 
 def _example(name: str, dims: Sequence[Dim]) -> str:

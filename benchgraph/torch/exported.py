@@ -89,8 +89,8 @@ def _check_shapes(program: ExportedProgram, inputs: Mapping[str, Any], chosen: M
                 continue
             allowed = program.range_constraints.get(dim.node.expr)
             if size < 1 or (allowed is not None and not allowed.lower <= size <= allowed.upper):
-                span = "" if allowed is None else f"from {allowed.lower} to {allowed.upper}"
-                raise InvalidArguments(f"{dim} is {size or 'without a number'}", where=where, fix=f"give it a number {span}".rstrip())
+                span = "of at least 1" if allowed is None else f"from {max(1, allowed.lower)} to {allowed.upper}"
+                raise InvalidArguments(f"{dim} is {size}", where=where, fix=f"give it a number {span}")
 
 
 def _weights(program: ExportedProgram) -> dict[str, Weight]:

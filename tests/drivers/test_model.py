@@ -135,10 +135,10 @@ def test_localise_takes_a_model() -> None:
 
 
 def test_a_model_larger_than_memory_is_skipped_with_its_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchgraph.importers.model.free_bytes", lambda: 1000)
+    monkeypatch.setattr("benchgraph.core.free_memory.free_bytes", lambda: 1000)
     output = run()
     assert "skipped:1" in output
-    assert "not enough RAM: 0.0 GiB are needed to read it, 0.0 are free; use a machine with more memory" in output
+    assert "kB are needed to read it, 1 kB are free; use a machine with more memory" in output
 
 
 BROKEN = {

@@ -14,6 +14,7 @@ import numpy as np
 from benchgraph.core.arrays import Array
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import BenchgraphError, Unimplemented
+from benchgraph.core.printable import shortened
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import GraphBuilder
 from benchgraph.graph.model import Fallen
@@ -198,6 +199,11 @@ class Draft:
             return self.b.op(kind, *ins, name=self.name, **attrs)
         except BenchgraphError as bad:
             raise Unmapped(bad.what, where=kind, fix=bad.fix) from bad
+
+
+def one_line(bad: Exception) -> str:
+    """What onnx or numpy say, whose messages have several lines."""
+    return shortened(" ".join(str(bad).split()), 400) or type(bad).__name__
 
 
 def shape_of(t: LogicalTensor) -> Shape:

@@ -14,21 +14,24 @@ from typing import Any
 import numpy as np
 
 from benchgraph.core.arrays import Array
-from benchgraph.core.errors import InvalidArguments, OutOfMemory, ParseError, Unavailable, within
-from benchgraph.core.free_memory import free_bytes
+from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, Unimplemented, did_you_mean, within
+from benchgraph.core.free_memory import need_memory_for
 from benchgraph.core.onnx_names import layer_names
+from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
-from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped
+from benchgraph.importers.model_files import COPIES
+from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line
+from benchgraph.importers.onnx.external_data import external_files
 from benchgraph.importers.onnx.idioms import with_idioms
+from benchgraph.importers.onnx.inferred import check_declared, check_sizes
 from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
 from benchgraph.importers.onnx.rows import ROWS
 from benchgraph.importers.onnx.wildcards import computed, copied, wildcard
-from benchgraph.importers.sizes import AS_IN_FILE, Dim, Sizes, bind
+from benchgraph.importers.sizes import AS_IN_FILE, Bound, Dim, Sizes, bind
 
 OLDEST = 13  # opset
-COPIES = 2  # of weights: as the file has them, and in the graph's types
 SHAPE = "Shape"  # of any value: sizes are known
 DOMAINS = ("", "ai.onnx")
 
@@ -49,32 +52,16 @@ def _loaded(path: Path, onnx: Any) -> Any:
     except OSError as bad:
         raise InvalidArguments(f"cannot read it: {bad.strerror or bad}", fix="name an ONNX file") from bad
     except Exception as bad:  # protobuf's and onnx's errors have no class in common
-        raise ParseError(f"no ONNX model: {_first_line(bad)}", fix="export it again") from bad
+        raise ParseError(f"no ONNX model: {one_line(bad)}", fix="export it again") from bad
     if not proto.ByteSize():
         raise InvalidArguments("the file is empty", fix="export the model again")
-    _need_memory(path, proto)
-    try:  # from this folder alone: onnx refuses paths and links that leave it
-        onnx.load_external_data_for_model(proto, str(path.absolute().parent))
-    except Exception as bad:  # as above
-        fix = "keep the files that it names in its folder, and links out of them"
-        raise InvalidArguments(f"its external data cannot be read: {_first_line(bad)}", fix=fix) from bad
-    return proto
-
-
-def _need_memory(path: Path, proto: Any) -> None:
-    """Raise OutOfMemory for weights in files of their own that free memory does not hold, before they are read."""
-    named = {e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"}
-    files = [path.absolute().parent / name for name in named]
-    need = COPIES * sum(file.stat().st_size for file in files if file.is_file())
-    if not need:
-        return
+    folder = path.absolute().parent
+    need_memory_for(external_files(proto, folder, onnx), COPIES)
     try:
-        free = free_bytes()
-    except OutOfMemory:  # the system does not say
-        return
-    if need > free:
-        what = f"Not enough RAM: its weights alone need {need / 2**30:.1f} GiB, {free / 2**30:.1f} are free"
-        raise OutOfMemory(what, fix="run it on a larger machine, or a part of the model")
+        onnx.load_external_data_for_model(proto, str(folder))
+    except Exception as bad:  # as above
+        raise InvalidArguments(f"its external data cannot be read: {one_line(bad)}", fix="export it again") from bad
+    return proto
 
 
 def need_onnx() -> Any:
@@ -93,14 +80,26 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
     onnx = need_onnx()
     versions = {o.domain: o.version for o in proto.opset_import}
     opset = _opset(versions, onnx)
+    _check_kinds(proto, opset, onnx)
     _check(proto, onnx)
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
+    check_declared(proto, onnx)
     d, graph = Draft(), proto.graph
     d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
     d.known |= constants or {}
     given = {v.name: v for v in graph.input if v.name not in d.known}
     bound = bind({name: _dims(v) for name, v in given.items()}, sizes)
+    try:
+        return _built(d, graph, given, bound, versions, opset, onnx)
+    except Unimplemented:
+        if sizes != AS_IN_FILE:
+            check_sizes(proto, {name: bound.shapes[name] for name in given}, onnx)
+        raise
+
+
+def _built(d: Draft, graph: Any, given: Mapping[str, Any], bound: Bound, versions: Mapping[str, int], opset: int, onnx: Any) -> Model:
+    """given: the inputs' protos by name. Raises Unmapped, with the node."""
     inputs = {name: _input(d, v, bound.shapes[name], onnx) for name, v in given.items()}
     names = [v.name for v in graph.output]
     nodes = with_idioms(_unknown(d, graph, opset, onnx), d.known, names)
@@ -152,12 +151,30 @@ def _opset(versions: Mapping[str, int], onnx: Any) -> int:
     return int(opset)
 
 
+def _check_kinds(proto: Any, opset: int, onnx: Any) -> None:
+    """Raise ParseError for an op that this opset of ONNX does not have."""
+    for own in proto.graph.node:
+        if own.domain in DOMAINS and not _has(own.op_type, opset, onnx) and not any(f.name == own.op_type for f in proto.functions):
+            kinds = {s.name for s in onnx.defs.get_all_schemas_with_history() if s.domain in DOMAINS}
+            newer = "export it for a newer opset" if own.op_type in kinds else ""
+            fix = newer or did_you_mean(own.op_type, kinds) or "export the model without it, or name the domain that it is of"
+            raise ParseError(f"opset {opset} has no op {quoted(own.op_type)}", where=_node(own, onnx).label, fix=fix)
+
+
+def _has(kind: str, opset: int, onnx: Any) -> bool:
+    try:
+        onnx.defs.get_schema(kind, opset, "")
+    except onnx.defs.SchemaError:
+        return False
+    return True
+
+
 def _check(proto: Any, onnx: Any) -> None:
     """Raise ParseError for a model that breaks ONNX's rules: nodes out of order, inputs too few, attributes of a wrong type."""
     try:
         onnx.checker.check_model(proto)
     except Exception as bad:  # its errors have no class in common
-        raise ParseError(f"no valid ONNX model: {_first_line(bad)}", fix="export it again") from bad
+        raise ParseError(f"no valid ONNX model: {one_line(bad)}", fix="export it again") from bad
 
 
 def _array(t: Any, onnx: Any) -> Array:
@@ -165,7 +182,7 @@ def _array(t: Any, onnx: Any) -> Array:
     try:
         return np.asarray(onnx.numpy_helper.to_array(t))
     except Exception as bad:  # as numpy and protobuf raise
-        raise ParseError(f"no data of its sizes: {_first_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
+        raise ParseError(f"no data of its sizes: {one_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
 
 
 def _unknown(d: Draft, graph: Any, opset: int, onnx: Any) -> list[Node]:
@@ -225,7 +242,7 @@ def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
         except Exception as bad:  # whatever its numpy code raises
             results = computed(own, opset, onnx, d.known)
             if results is None:
-                raise Unmapped(f"it cannot be computed beforehand: {_first_line(bad)}") from bad
+                raise Unmapped(f"it cannot be computed beforehand: {one_line(bad)}") from bad
         d.known |= {name: np.asarray(x) for name, x in zip(node.outputs, results, strict=False) if name}
 
 
@@ -250,7 +267,3 @@ def _finished(d: Draft, outputs: Mapping[str, LogicalTensor]) -> Graph:
     for t in {t.id: t for t in outputs.values() if t.id in ends}.values():
         d.b.end(t)
     return d.b.graph()
-
-
-def _first_line(bad: Exception) -> str:
-    return next(iter(str(bad).splitlines()), type(bad).__name__)

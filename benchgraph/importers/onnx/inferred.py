@@ -1,0 +1,77 @@
+"""Shapes and types by onnx's own inference: what a file declares against them, and sizes of the user's that do not fit the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from benchgraph.core.errors import InvalidShape, ParseError
+from benchgraph.core.printable import quoted
+from benchgraph.core.tensor import Shape
+from benchgraph.importers.onnx.draft import one_line
+
+SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
+
+
+def check_declared(proto: Any, onnx: Any) -> None:
+    """Raise ParseError where the file says another type or shape of a value than its nodes make. What cannot be inferred is not checked."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(_bare(proto, {}, onnx), data_prop=True).graph
+    except Exception:  # its errors have no class in common; reading the nodes tells what is wrong
+        return
+    found = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.output) if v.type.HasField("tensor_type")}
+    outputs = {v.name for v in proto.graph.output}
+    for v in (*proto.graph.value_info, *proto.graph.output):
+        if v.name in found and v.type.HasField("tensor_type") and not _agree(v.type.tensor_type, found[v.name]):
+            what = f"the file says {_text(v.type.tensor_type, onnx)} of it, and its nodes make {_text(found[v.name], onnx)}"
+            where = f"{'output' if v.name in outputs else 'value'} {quoted(v.name)}"
+            raise ParseError(what, where=where, fix="export it again, or mend what it declares")
+
+
+def check_sizes(proto: Any, inputs: Mapping[str, Shape], onnx: Any) -> None:
+    """Raise InvalidShape if the model's nodes do not take inputs of these shapes."""
+    try:
+        onnx.shape_inference.infer_shapes(_bare(proto, inputs, onnx), strict_mode=True, data_prop=True)
+    except Exception as bad:  # as above
+        given = ", ".join(f"{quoted(name)} of {'x'.join(map(str, shape)) or 'rank 0'}" for name, shape in inputs.items())
+        what = f"the model does not take {given}: {one_line(bad)}"
+        raise InvalidShape(what, where="--in-shapes, --mb", fix="give the sizes that its weights are made for") from bad
+
+
+def _bare(proto: Any, inputs: Mapping[str, Shape], onnx: Any) -> Any:
+    """The model without its large weights and all that it declares. inputs: shapes in place of the file's."""
+    bare = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
+    graph, helper = bare.graph, onnx.helper
+    graph.name = proto.graph.name
+    graph.node.extend(proto.graph.node)
+    given = {v.name for v in proto.graph.input}
+    for v in proto.graph.input:
+        shape = inputs.get(v.name)
+        graph.input.append(v if shape is None else helper.make_tensor_value_info(v.name, v.type.tensor_type.elem_type, shape))
+    for t in proto.graph.initializer:
+        if prod(t.dims) <= SMALL and t.data_location != onnx.TensorProto.EXTERNAL:
+            graph.initializer.append(t)
+        elif t.name not in given:
+            graph.input.append(helper.make_tensor_value_info(t.name, t.data_type, t.dims))
+    graph.output.extend(helper.make_empty_tensor_value_info(v.name) for v in proto.graph.output)
+    return bare
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether two types can be the same: a dim or element type that is not told fits every other."""
+    if one.elem_type and other.elem_type and one.elem_type != other.elem_type:
+        return False
+    if not (one.HasField("shape") and other.HasField("shape")):
+        return True
+    pairs = zip(one.shape.dim, other.shape.dim, strict=False)
+    fit = all(a.dim_value == b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
+    return len(one.shape.dim) == len(other.shape.dim) and fit
+
+
+def _text(kind: Any, onnx: Any) -> str:
+    """As in FLOAT[2,N,?]."""
+    name = onnx.TensorProto.DataType.Name(kind.elem_type)
+    if not kind.HasField("shape"):
+        return f"{name}"
+    return f"{name}[{','.join(str(d.dim_value) if d.HasField('dim_value') else d.dim_param or '?' for d in kind.shape.dim)}]"
