@@ -148,6 +148,9 @@ class Config:
         *_both("VERBOSE"),
     )
     tuning: str = _flag("", str, "file of template parameters that `benchgraph tune` has found, read by schedules")
+    machine_table: str = _flag(
+        "", str, "rates and thresholds of the machine: a file that `benchgraph calibrate` has written, or a built-in table, as zen4"
+    )
     onednn: str = _flag("", str, "libdnnl.so.3 for --library=onednn, or the folder it is in")
     history: str = _flag(
         "benchgraph-history.db",
@@ -179,7 +182,7 @@ class Config:
 _IRRELEVANT_TO_CODE = frozenset(
     {"compile_jobs", "debug", "print_after", "dump_dir", "verify", "threads", "runtime", "isa", "default_fpmath_mode", "verbose", "dump"}
     | {"compiled_partition_cache_capacity", "constant_tensor_cache_capacity", "disk_cache_capacity"}
-    | {"cache_dir", "onednn", "history", "tuning", "host_lock"}
+    | {"cache_dir", "onednn", "history", "tuning", "machine_table", "host_lock"}
 )
 
 

@@ -1,22 +1,21 @@
-"""A machine's rates, costs and cache shares, read from `tables/*.toml`, where each value stands with its unit and its source.
+"""A machine's thresholds and its rates, read from `tables/*.toml`, where each value stands with its source (table_file.py).
 
-generic.toml holds for every machine. The files of a vendor (AuthenticAMD.toml), of its families from some number on (AuthenticAMD-26.toml)
-and of an ISA level (avx2.toml) hold what differs, and override it in this order.
+generic.toml holds for every machine. The file of an ISA level (avx2.toml), of a vendor (amd.toml) and of a microarchitecture (zen5.toml)
+hold what differs, and override it in this order.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from typing import Any, Protocol
 
-from benchgraph.core.isa import Isa
-
-FOLDER = Path(__file__).parent / "tables"
-GENERIC = "generic"
+from benchgraph.core.errors import ParseError, did_you_mean
+from benchgraph.core.isa import ISAS, Isa
+from benchgraph.machine.levels import at_level
+from benchgraph.machine.rates import Rates, built, missing
+from benchgraph.machine.table_file import chain
 
 
 @dataclass(frozen=True)
@@ -172,37 +171,61 @@ class Cpu(Protocol):
     def isa(self) -> Isa: ...
 
     @property
-    def vendor(self) -> str: ...
-
-    @property
-    def family(self) -> int: ...
+    def machine(self) -> str: ...
 
 
 def table(target: Cpu) -> MachineTable:
-    """The table of a target."""
-    return _of(target.isa.name, target.vendor, target.family)
+    """The thresholds of a target. Raises ParseError for a file that is missing or broken."""
+    return _thresholds(target.machine, target.isa.name)
+
+
+def rates(target: Cpu) -> Rates:
+    """The rates of a target, for vectors of its ISA level. Raises ParseError for a file that is missing or broken."""
+    return _rates(target.machine, target.isa)
 
 
 @cache
-def _of(level: str, vendor: str, family: int) -> MachineTable:
-    starts = sorted(int(path.stem.rpartition("-")[2]) for path in FOLDER.glob(f"{vendor}-*.toml"))
-    files = (vendor, *(f"{vendor}-{start}" for start in starts if start <= family), level)
-    return MachineTable(**{key: _value(entry) for key, entry in entries(*files).items()})
+def _thresholds(machine: str, level: str) -> MachineTable:
+    return MachineTable(**{key: _value(entry) for key, entry in entries(machine, level).items()})
 
 
-def entries(*files: str) -> Mapping[str, Mapping[str, Any]]:
-    """By field, the entries (value, unit, why, source) of the generic file, overridden by these. Raises ValueError for a missing or
-    misspelt one."""
-    found = _read(GENERIC)
-    for name in files:
-        found |= _read(name)
-    wanted = {f.name: f.type for f in fields(MachineTable)}
-    for key in sorted(wanted.keys() ^ found.keys()):
-        raise ValueError(f"{FOLDER}: {key} is {'missing' if key in wanted else 'no field of MachineTable'}")
-    for key, entry in found.items():
-        if _type_name(_value(entry)) != wanted[key] or not all(entry.get(part) for part in ("unit", "why", "source")):
-            raise ValueError(f"{FOLDER}: {key} needs a value of type {wanted[key]}, a unit, why it is so, and a source")
+def entries(machine: str, level: str) -> Mapping[str, Mapping[str, Any]]:
+    """By field of MachineTable, the entry (value, unit, why, source). Raises ParseError for one that is missing or misspelt."""
+    found, wanted = dict[str, Mapping[str, Any]](), {f.name: f.type for f in fields(MachineTable)}
+    for file in chain(machine, level):
+        for key, entry in file.thresholds.items():
+            where = f"{file.name}: [{key}]"
+            if key not in wanted:
+                raise ParseError("no such threshold", where=where, fix=did_you_mean(key, wanted) or "leave it out")
+            if not isinstance(entry, dict) or _type_name(_value(entry)) != wanted[key]:
+                raise ParseError(f"needs a value of type {wanted[key]}", where=where, fix="write value = ...")
+            if lacking := next((part for part in ("unit", "why", "source") if not entry.get(part)), ""):
+                raise ParseError(f"has no {lacking}", where=where, fix=f'write {lacking} = "..."')
+        found |= file.thresholds
+    if lacking := next((key for key in wanted if key not in found), ""):
+        raise ParseError("is missing", where=f"{machine or level}: [{lacking}]", fix='base the table on another one, as base = "generic"')
     return found
+
+
+@cache
+def _rates(machine: str, isa: Isa) -> Rates:
+    files = chain(machine, isa.name)
+    native = next((f.level for f in reversed(files) if f.level), isa.name)
+    own = _complete(machine, native)
+    datapath = next((f.datapath_bits for f in reversed(files) if f.datapath_bits), ISAS[native].vector_bits)
+    return own if ISAS[native] == isa else at_level(own, isa, datapath, _complete("", isa.name))
+
+
+def _complete(machine: str, level: str) -> Rates:
+    """As the files have them, without conversion to another ISA level."""
+    files, found = chain(machine, level), dict[str, float]()
+    for file in files:
+        found |= {name: value for name, (value, _) in file.rates.items()}
+    if lacking := missing(found):
+        fix = "base the table on another one, or write it anew with `benchgraph calibrate -o FILE`"
+        raise ParseError("has no value", where=f"{files[-1].name}: [rates] {lacking[0]}", fix=fix)
+    cores = next((f.cores for f in reversed(files) if f.cores), 1)
+    return built(found, name=files[-1].name, provenance=files[-1].provenance, level=level, cores=cores)
 
 
 def _value(entry: Mapping[str, Any]) -> Any:
@@ -213,8 +236,3 @@ def _value(entry: Mapping[str, Any]) -> Any:
 
 def _type_name(value: object) -> str:
     return f"tuple[{', '.join(map(_type_name, value))}]" if isinstance(value, tuple) else type(value).__name__
-
-
-def _read(name: str) -> dict[str, dict[str, Any]]:
-    path = FOLDER / f"{name}.toml"
-    return tomllib.loads(path.read_text()) if path.exists() else {}

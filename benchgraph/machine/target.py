@@ -16,6 +16,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine import cpu_affinity
+from benchgraph.machine.identify import identified
 from benchgraph.machine.table import table
 
 __all__ = [
@@ -50,7 +51,8 @@ class Target:
     l1_bytes, l2_bytes: per core. cores: how many threads a parallel loop uses. emulated: dtypes whose products are to be computed as on a
     machine that has them, from plain instructions: s16 where that pays (`pays_in_s16`), others in tests. shares_all: threads share
     loops that are too short for it as well (tests). llc_bytes: of the last-level cache, which cores share; 0 where it is not known, and
-    counts as holding everything. vendor, family: by CPUID's names, "" and 0 where they are not known; they select values of `table.py`.
+    counts as holding everything. machine: which table (`table.py`) it has, by the name of a built-in one or the path of a file; "" is
+    that of the ISA level.
     """
 
     isa: Isa
@@ -60,8 +62,7 @@ class Target:
     emulated: frozenset[DType] = frozenset()
     shares_all: bool = False
     llc_bytes: int = 0
-    vendor: str = ""
-    family: int = 0
+    machine: str = ""
 
     @property
     def lanes(self) -> int:
@@ -180,15 +181,18 @@ def host() -> Target:
     isa = next(isa for isa in ISAS.values() if not missing(isa))
     cores = len(cpu_affinity.allowed_cpus()) or os.cpu_count() or 1
     l1_bytes, l2_bytes = caches().get(1, 32 << 10), caches().get(2, 1 << 20)
-    vendor, family = cpu_info().get("vendor_id", ""), int(cpu_info().get("cpu family", "0"))
-    machine = Target(isa, l1_bytes, l2_bytes, cores, llc_bytes=max(caches().values(), default=0), vendor=vendor, family=family)
-    return _at(isa, machine)
+    machine = identified(cpu_info(), isa.name)
+    return _at(isa, Target(isa, l1_bytes, l2_bytes, cores, llc_bytes=max(caches().values(), default=0), machine=machine))
 
 
 def current() -> Target:
-    """The host, narrowed by BENCHGRAPH_ISA, _THREADS and _PARALLEL. Raises Unimplemented for an ISA the CPU lacks."""
+    """The host, changed by BENCHGRAPH_ISA, _THREADS, _PARALLEL and _MACHINE_TABLE. Raises Unimplemented for an ISA the CPU lacks,
+    ParseError for a machine table that cannot be read.
+    """
     flags = config()
     target = replace(host(), shares_all=flags.parallel == "always")
+    if flags.machine_table:
+        target = _at(target.isa, replace(target, machine=flags.machine_table))
     if flags.threads:
         target = replace(target, cores=flags.threads)
     if flags.isa != "auto":

@@ -160,9 +160,9 @@ def test_columns_of_a_page_are_read_one_after_the_other() -> None:
     assert [unrolled_columns(1, nbytes, PLAIN) for nbytes in (PAGE_BYTES, PAGE_BYTES + 1)] == [1, 8]
 
 
-@pytest.mark.parametrize(("family", "abreast"), [(25, [8, 8, 5, 4, 2]), (26, [1, 4, 4, 4, 2])])
-def test_columns_at_a_time_depend_on_how_many_streams_suit_the_cores(family: int, abreast: list[int]) -> None:
-    target = replace(PLAIN, vendor="AuthenticAMD", family=family)
+@pytest.mark.parametrize(("machine", "abreast"), [("zen4", [8, 8, 5, 4, 2]), ("zen5", [1, 4, 4, 4, 2])])
+def test_columns_at_a_time_depend_on_how_many_streams_suit_the_cores(machine: str, abreast: list[int]) -> None:
+    target = replace(PLAIN, machine=machine)
     assert [unrolled_columns(rows, 2 * PAGE_BYTES, target) for rows in (1, 2, 3, 4, 6)] == abreast
 
 
@@ -212,7 +212,7 @@ def test_input_weights_beyond_l2_are_prefetched_before_they_are_packed(
 
 @pytest.mark.parametrize(("llc_bytes", "packed"), [(4 * FAR, True), (8 * FAR, False)])
 def test_f32_from_memory_is_packed_even_for_one_core_that_keeps_up(llc_bytes: int, packed: bool) -> None:
-    g = scheduled(layer(32, DType.f32), replace(PLAIN, vendor="AuthenticAMD", llc_bytes=llc_bytes - 1))
+    g = scheduled(layer(32, DType.f32), replace(PLAIN, machine="amd", llc_bytes=llc_bytes - 1))
     assert any(g.value(v).layout.blocks and g.value(v).shape == (K, N) for op in kernel(g).ops for v in op.ins) == packed
 
 

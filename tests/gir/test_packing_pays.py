@@ -13,7 +13,7 @@ from benchgraph.machine.target import ISAS, Target
 from tests.support.graph_ir import scheduled
 
 TARGET = Target(ISAS["avx512_core"], l1_bytes=32 << 10, l2_bytes=1 << 20, cores=4)
-KEEPS_UP = replace(TARGET, l1_bytes=48 << 10, vendor="AuthenticAMD")
+KEEPS_UP = replace(TARGET, l1_bytes=48 << 10, machine="amd")
 
 
 def blocks(src: Shape, wei: Shape, target: Target = TARGET) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from benchgraph.tir.passes import run
 from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
-ONE_STREAM = replace(TARGET, vendor="AuthenticAMD", family=26, l2_bytes=32 << 10)
+ONE_STREAM = replace(TARGET, machine="zen5", l2_bytes=32 << 10)
 DISTANCE_BYTES = table(ONE_STREAM).stream_prefetch_bytes
 LONG = DISTANCE_BYTES  # elements of 16 bits of a column that is just long enough
 
@@ -59,7 +59,7 @@ def test_every_stream_is_prefetched_line_by_line_at_the_table_distance(columns: 
 @pytest.mark.parametrize(
     ("f", "target"),
     [
-        (largest(2, LONG), replace(ONE_STREAM, family=25)),
+        (largest(2, LONG), replace(ONE_STREAM, machine="zen4")),
         (largest(1, LONG), ONE_STREAM),
         (largest(2, LONG - 16), ONE_STREAM),
         (largest(2, LONG, DType.f32), ONE_STREAM),

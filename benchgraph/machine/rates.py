@@ -1,0 +1,260 @@
+"""What a machine does in a nanosecond: the rates that costs are computed from, and nothing about choices.
+
+Units are the last words of a name: `_cycles` of one core's clock, `_ns`, `_per_cycle`, `_per_ns`. A vector is one of the ISA level's
+registers, of f32 lanes. Throughputs are those of one core unless the name begins with `all_`. Values with their sources: tables/*.toml.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
+
+from benchgraph.core.dtypes import DType
+
+Level = Literal["l1", "l2", "l3", "dram"]
+LEVELS: tuple[Level, ...] = get_args(Level)  # fastest first
+
+
+@dataclass(frozen=True)
+class Product:
+    """Multiply-adds of one group of dtypes (tir/groups.py) on one core.
+
+    macs_per_cycle: multiply-adds of elements, sums included. latency_cycles: from one instruction to the next one that adds to the same
+    accumulator.
+    """
+
+    macs_per_cycle: float
+    latency_cycles: float
+
+    def accumulators(self, macs: float) -> float:
+        """How many independent accumulators keep the core busy. macs: multiply-adds of one instruction (for a tile, of one product)."""
+        return self.latency_cycles * self.macs_per_cycle / macs
+
+
+@dataclass(frozen=True)
+class Products:
+    """By the group's src (u8s8: u8 by s8), on vector registers. None: the ISA level has no instruction for it."""
+
+    f32: Product
+    s16: Product
+    bf16: Product | None = None
+    u8s8: Product | None = None
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tile registers. load_cycles: of a whole tile from L1. configure_ns: setting their shapes and releasing them."""
+
+    bf16: Product
+    u8s8: Product
+    load_cycles: float
+    configure_ns: float
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Cycles per vector of f32 lanes in registers, when many independent ones are under way.
+
+    simple: an addition, multiplication, comparison, maximum or bit operation. latency: from one addition to the next that needs its
+    result. exp: e**x of codegen/vmath.py; tanh, log and the normal distribution take as much to within a factor of two. shuffle: a
+    permutation of one register's elements. transpose: a square tile of f32, for each of its vectors. gather: elements from as many
+    addresses in L1. from_*, to_*: conversions from and to f32, of as many elements as a vector has f32 lanes (byte: u8 and s8; to_byte
+    rounds and saturates).
+    """
+
+    simple_cycles: float
+    latency_cycles: float
+    divide_cycles: float
+    square_root_cycles: float
+    exp_cycles: float
+    shuffle_cycles: float
+    transpose_cycles: float
+    gather_cycles: float
+    from_bf16_cycles: float
+    to_bf16_cycles: float
+    from_f16_cycles: float
+    to_f16_cycles: float
+    from_byte_cycles: float
+    to_byte_cycles: float
+
+
+@dataclass(frozen=True)
+class CoreCache:
+    """A cache that each core has for itself. latency_ns: from an address to the use of what is there."""
+
+    read_bytes_per_cycle: float
+    write_bytes_per_cycle: float
+    latency_ns: float
+
+
+@dataclass(frozen=True)
+class SharedCache:
+    """A cache that cores share. all_*: of `Rates.cores` cores together."""
+
+    read_bytes_per_ns: float
+    all_read_bytes_per_ns: float
+    write_bytes_per_ns: float
+    all_write_bytes_per_ns: float
+    latency_ns: float
+
+
+@dataclass(frozen=True)
+class Dram(SharedCache):
+    """Memory. write: bytes stored, where each line is read before and written back later. non_temporal: bytes stored past the caches."""
+
+    non_temporal_bytes_per_ns: float
+    all_non_temporal_bytes_per_ns: float
+
+
+@dataclass(frozen=True)
+class WrittenLines:
+    """Cache lines that another core has written. latency_ns: one of them. line_ns: each of many that are read one after the other."""
+
+    latency_ns: float
+    line_ns: float
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """What control flow takes. fork_join_ns: waking one thread that spins and waiting for it. further_thread_ns: each thread more.
+    kernel_call_ns: a call of a microkernel, with the ends of its tiles. iteration_cycles: counter and branch of a loop's iteration.
+    """
+
+    fork_join_ns: float
+    further_thread_ns: float
+    kernel_call_ns: float
+    iteration_cycles: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of one machine at one ISA level.
+
+    name: of the table (tables/NAME.toml, or a file's path). provenance: in a sentence, where the values come from; the file has it value by
+    value. level: the ISA level whose vectors are meant. cores: those whose throughputs together are the `all_*` ones. clock_ghz: cycles per
+    nanosecond under load.
+    """
+
+    name: str
+    provenance: str
+    level: str
+    cores: int
+    clock_ghz: float
+    products: Products
+    vector: Vector
+    l1: CoreCache
+    l2: CoreCache
+    l3: SharedCache
+    dram: Dram
+    written: WrittenLines
+    overheads: Overheads
+    tiles: Tiles | None = None
+
+    def ns(self, cycles: float) -> float:
+        """Nanoseconds of so many cycles."""
+        return cycles / self.clock_ghz
+
+    def product(self, src: DType, in_tiles: bool = False) -> Product:
+        """Of the group with this src (f32, bf16, u8, s16), on vector or tile registers. Raises KeyError where the level has none."""
+        name = "u8s8" if src in (DType.u8, DType.s8) else src.name
+        found = getattr(self.tiles if in_tiles else self.products, name, None)
+        if not isinstance(found, Product):
+            raise KeyError(f"{self.name} at {self.level} has no products of {name}{' in tiles' if in_tiles else ''}")
+        return found
+
+    def read_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
+        """Of so many cores together."""
+        return self._throughput(level, "read", cores)
+
+    def write_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
+        """Of so many cores together, by stores that go through the caches."""
+        return self._throughput(level, "write", cores)
+
+    def non_temporal_bytes_per_ns(self, cores: int = 1) -> float:
+        """Of so many cores together, by stores to memory past the caches."""
+        return self._throughput("dram", "non_temporal", cores)
+
+    def latency_ns(self, level: Level) -> float:
+        found: CoreCache | SharedCache = getattr(self, level)
+        return found.latency_ns
+
+    def fork_join_ns(self, threads: int) -> float:
+        """An empty parallel loop on so many threads."""
+        return 0.0 if threads < 2 else self.overheads.fork_join_ns + (threads - 2) * self.overheads.further_thread_ns
+
+    def _throughput(self, level: Level, what: str, cores: int) -> float:
+        found: CoreCache | SharedCache = getattr(self, level)
+        if isinstance(found, CoreCache):
+            return cores * self.clock_ghz * float(getattr(found, f"{what}_bytes_per_cycle"))
+        one, together = (float(getattr(found, f"{prefix}{what}_bytes_per_ns")) for prefix in ("", "all_"))
+        return min(cores * one, together)
+
+
+T = TypeVar("T")
+
+
+def names(group: type = Rates, prefix: str = "") -> Iterator[str]:
+    """Of every rate there can be, as `products.f32.macs_per_cycle`, in order."""
+    for name, kind, _ in _parts(group):
+        if kind is float:
+            yield f"{prefix}{name}"
+        elif is_dataclass(kind):
+            yield from names(kind, f"{prefix}{name}.")
+
+
+def values(group: object, prefix: str = "") -> dict[str, float]:
+    """By name, what a table has."""
+    found = dict[str, float]()
+    record: Any = type(group)
+    for name, kind, _ in _parts(record):
+        part = getattr(group, name)
+        if kind is float:
+            found[f"{prefix}{name}"] = part
+        elif is_dataclass(kind) and part is not None:
+            found |= values(part, f"{prefix}{name}.")
+    return found
+
+
+def missing(given: Mapping[str, float], group: type = Rates, prefix: str = "") -> list[str]:
+    """Names of rates that the given ones lack. A group that may be left out is complete or not there at all."""
+    lacking = list[str]()
+    for name, kind, is_optional in _parts(group):
+        if kind is float and f"{prefix}{name}" not in given:
+            lacking.append(f"{prefix}{name}")
+        elif is_dataclass(kind) and not (is_optional and not _begins(given, f"{prefix}{name}.")):
+            lacking += missing(given, kind, f"{prefix}{name}.")
+    return lacking
+
+
+def built(given: Mapping[str, float], **told: Any) -> Rates:
+    """From values by name, none of which is missing. told: name, provenance, level and cores."""
+    return _built(Rates, given, "", told)
+
+
+def _built(group: Callable[..., T], given: Mapping[str, float], prefix: str, told: Mapping[str, Any]) -> T:
+    made = dict(told)
+    for name, kind, is_optional in _parts(group):
+        if kind is float:
+            made[name] = float(given[f"{prefix}{name}"])
+        elif is_dataclass(kind):
+            is_there = not is_optional or _begins(given, f"{prefix}{name}.")
+            made[name] = _built(kind, given, f"{prefix}{name}.", {}) if is_there else None
+    return group(**made)
+
+
+def _begins(given: Mapping[str, float], prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in given)
+
+
+@cache
+def _parts(group: Any) -> tuple[tuple[str, type, bool], ...]:
+    """Name, type, and whether it may be None, of each field."""
+    hints, found = get_type_hints(group), list[tuple[str, type, bool]]()
+    for f in fields(group):
+        hint = hints[f.name]
+        is_optional = isinstance(hint, types.UnionType)
+        found.append((f.name, get_args(hint)[0] if is_optional else hint, is_optional))
+    return tuple(found)
