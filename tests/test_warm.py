@@ -32,6 +32,7 @@ from benchgraph.core.remarks import collected
 from benchgraph.core.tensor import LayoutType, LogicalTensor, PropertyType
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.own_library import Benchgraph
+from benchgraph.machine import table_file
 from benchgraph.machine.target import ISAS, current
 from benchgraph.measure import bandwidth, sampling
 from benchgraph.partition.ir import Partition, Policy
@@ -508,3 +509,16 @@ def test_what_compiles_reads_nothing_besides_its_arguments() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in readers
     ]
     assert not found
+
+
+def test_code_is_that_of_a_machine_table(kept: Store, tmp_path: Path) -> None:
+    """Of its contents, if it is a file: another process may have written it anew."""
+    mine = tmp_path / "mine.toml"
+    text = '[machine]\nbase = "zen4"\n[sources]\nhere = "a test"\n[rates]\nclock_ghz = { value = 3.0, source = "here" }\n'
+    kinds = list[bool]()
+    for name, contents in (("", text), ("zen4", text), (str(mine), text), (str(mine), text.replace("3.0", "4.0")), (str(mine), text)):
+        mine.write_text(contents)
+        table_file.read.cache_clear()
+        with override(machine_table=name):
+            kinds.append(compile_partition(partition()).is_warm)
+    assert kinds == [False, False, False, False, True]

@@ -11,6 +11,7 @@ from benchgraph.core.config import override
 from benchgraph.core.progress import report_progress
 from benchgraph.harness.bench import Bench, Probe
 from benchgraph.machine.identity import identity
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import cpu_name, current, host
 from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
@@ -30,13 +31,22 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         versions |= {label: version} if version else {}
     with override(**{name: value for name in ("threads", "isa") if (value := getattr(settings, name)) != getattr(Globals(), name)}):
         target = current()
-        facts = Machine(cpu_name(), host().cores, target.isa.name, versions, target.cores, host=platform.node(), identity=identity())
+        facts = Machine(
+            cpu_name(),
+            host().cores,
+            target.isa.name,
+            versions,
+            target.cores,
+            host=platform.node(),
+            identity=identity(),
+            table=rates(target).name,
+        )
         if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
         probes = [probe for a in ARITHMETICS for probe in (bench.probe(target.cores, a), bench.probe(1, a), bench.kernel(a))]
-        *rates, read = _best([*probes, memory])
-        peaks, ones, kernels = (dict(zip(ARITHMETICS, rates[i::3], strict=True)) for i in range(3))
+        *best, read = _best([*probes, memory])
+        peaks, ones, kernels = (dict(zip(ARITHMETICS, best[i::3], strict=True)) for i in range(3))
         return replace(facts, peak_flops=peaks, peak_flops_1_thread=ones, microkernel=kernels, memory_bandwidth=read)
 
 

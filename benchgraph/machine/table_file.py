@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ _AGAIN = "write it anew with `benchgraph calibrate -o FILE`"
 @dataclass(frozen=True)
 class TableFile:
     """What one file says. name: of a built-in table, or the path of another file; it is what messages name. cores, datapath_bits: 0 where
-    it does not say. rates: value and source by name. thresholds: entries by name.
+    it does not say. rates: value and source by name. thresholds: entries by name. digest: of the text.
     """
 
     name: str
@@ -44,6 +45,7 @@ class TableFile:
     datapath_bits: int
     rates: Mapping[str, tuple[float, str]]
     thresholds: Mapping[str, Mapping[str, Any]]
+    digest: str
 
 
 def built_in() -> tuple[str, ...]:
@@ -91,7 +93,8 @@ def read(name: str) -> TableFile:
     path = path_of(name)
     try:
         need_no_device(path)
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        said = tomllib.loads(text)
     except (ValueError, RecursionError) as bad:
         raise ParseError(f"is no machine table: {bad}", where=name, fix=_AGAIN) from bad
     except OSError as bad:
@@ -104,7 +107,7 @@ def read(name: str) -> TableFile:
     cores, datapath_bits = (_natural(f"{name}: [machine]", key, machine.get(key, 0)) for key in _NUMBERS)
     rates = dict(_rates(name, _table(name, said, "rates"), _table(name, said, "sources")))
     thresholds = {key: entry for key, entry in said.items() if key not in ("machine", "sources", "rates")}
-    return TableFile(name, title, provenance, base, level, cores, datapath_bits, rates, thresholds)
+    return TableFile(name, title, provenance, base, level, cores, datapath_bits, rates, thresholds, sha256(text.encode()).hexdigest())
 
 
 def _table(name: str, said: Mapping[str, Any], key: str) -> dict[str, Any]:

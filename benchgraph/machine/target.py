@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchgraph.core.config import config
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import Unimplemented
+from benchgraph.core.errors import Unimplemented, within
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine import cpu_affinity
 from benchgraph.machine.identify import identified
-from benchgraph.machine.table import table
+from benchgraph.machine.table import rates, table
 
 __all__ = [
     "ISAS", "LINE_BYTES", "PAGE_BYTES", "TILE_ROWS", "Isa", "Target", "caches", "cpu_info", "cpu_name", "current", "host",
@@ -176,6 +176,15 @@ def _at(isa: Isa, machine: Target) -> Target:
 
 
 @cache
+def _with_table(target: Target, name: str) -> Target:
+    """The machine with another table, which is read as a whole."""
+    target = replace(target, machine=name)
+    with within("BENCHGRAPH_MACHINE_TABLE"):
+        rates(target), table(target)
+    return _at(target.isa, target)
+
+
+@cache
 def host() -> Target:
     """This machine at its best instruction set, one thread per core that this process may use."""
     isa = next(isa for isa in ISAS.values() if not missing(isa))
@@ -192,7 +201,7 @@ def current() -> Target:
     flags = config()
     target = replace(host(), shares_all=flags.parallel == "always")
     if flags.machine_table:
-        target = _at(target.isa, replace(target, machine=flags.machine_table))
+        target = _with_table(target, flags.machine_table)
     if flags.threads:
         target = replace(target, cores=flags.threads)
     if flags.isa != "auto":

@@ -44,6 +44,7 @@ def of_several(m: Machine) -> str:
 def machine(m: Machine) -> str:
     """The machine in lines: computer and versions, then its measured peaks. What else identifies it is in the other reports."""
     lines = [f"{computer(m.cpu, m.cores, m.isa, m.threads)}; " + ", ".join(f"{k} {v}" for k, v in m.versions.items())]
+    lines[0] += f"; machine table {m.table}" if m.table else ""
     for dtype, one in m.peak_flops_1_thread.items():
         rate = unit(dtype)
         line = f"{dtype} peak {one / 1e9:.0f} {rate}"

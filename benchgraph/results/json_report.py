@@ -145,7 +145,7 @@ def _machine(m: Machine) -> Json:
     one = m.peak_flops_1_thread
     shares = {name: rate / one[name] for name, rate in m.microkernel.items()}
     return {
-        **_fields(m, "host cpu identity cores threads isa versions peak_flops peak_flops_1_thread"),
+        **_fields(m, "host cpu identity table cores threads isa versions peak_flops peak_flops_1_thread"),
         "microkernel": {"shape": m.microkernel_shape, "flops": m.microkernel, "share": shares} if one else None,
         "memory_bandwidth": m.memory_bandwidth,
     }
@@ -279,7 +279,7 @@ def _document(text: str) -> Json:
 def _read_machine(d: Json) -> Machine:
     micro = d["microkernel"] or {"flops": {}, "shape": Machine.microkernel_shape}
     peaks = (d["peak_flops"], d["peak_flops_1_thread"], micro["flops"], micro["shape"])
-    later = (d.get("memory_bandwidth", 0.0), d.get("host", ""), d.get("identity", {}))  # early versions lack these
+    later = (d.get("memory_bandwidth", 0.0), d.get("host", ""), d.get("identity", {}), d.get("table", ""))  # early versions lack these
     return Machine(d["cpu"], d["cores"], d["isa"], d["versions"], d["threads"], *peaks, *later)
 
 

@@ -21,7 +21,7 @@ class Machine:
     peak_flops: arithmetic -> operations/s of all threads, peak_flops_1_thread: of one; microkernel: the single-thread rate of our GEMM
     microkernel on microkernel_shape; memory_bandwidth: bytes/s of all threads reading from memory; all measured, and empty or 0 when
     nothing was timed. host: its name, '' when unknown. identity: what tells it from others whose CPU has the same name
-    (machine/identity.py); empty in reports of early versions.
+    (machine/identity.py); table: the machine table that our compiler used; both empty in reports of early versions.
     """
 
     cpu: str
@@ -36,6 +36,7 @@ class Machine:
     memory_bandwidth: float = 0.0
     host: str = ""
     identity: dict[str, str] = field(default_factory=dict)
+    table: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -132,6 +133,7 @@ def as_one(machines: Sequence[Machine]) -> Machine:
         memory_bandwidth=max(m.memory_bandwidth for m in machines),
         host=_joined(m.host for m in machines),
         identity=_joined_by_name(m.identity for m in machines),
+        table=_joined(m.table for m in machines),
     )
 
 

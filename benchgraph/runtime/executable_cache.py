@@ -1,8 +1,8 @@
 """The disk cache of executables, which any process may have compiled.
 
 The key is the canonical text of all that compiling depends on: the inputs with all their fields, settings that may change code, LLVM and
-the machine, the packages that constants are folded with, and a digest of the compiler's source files. Settings that show or check the
-stages of a compilation (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG, _VERIFY=2) bypass the cache.
+the machine with its table, the packages that constants are folded with, and a digest of the compiler's source files. Settings that show or
+check the stages of a compilation (BENCHGRAPH_PRINT_AFTER, _DUMP_DIR, _DEBUG, _VERIFY=2) bypass the cache.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from benchgraph.core.canonical import canonical
 from benchgraph.core.config import compiling, config
+from benchgraph.machine.table_file import is_file, read
 from benchgraph.machine.target import Target
 from benchgraph.runtime.code import compiler_identity
 from benchgraph.runtime.disk_cache import Store, store
@@ -58,10 +59,16 @@ def cache_entry(inputs: object, target: Target) -> CacheEntry | None:
     if disk is None or sources is None:
         return None
     try:
-        text = canonical((_versions(), compiler_identity(target.isa), sources, compiling(flags), target, inputs))
+        known = (_versions(), compiler_identity(target.isa), sources, compiling(flags), target, _table_digest(target.machine), inputs)
+        text = canonical(known)
     except TypeError:
         return None
     return CacheEntry(disk, sha256(text.encode()).hexdigest(), target)
+
+
+def _table_digest(machine: str) -> str:
+    """Of a table that is a file of the user's; built-in ones are among the compiler's files."""
+    return read(machine).digest if is_file(machine) else ""
 
 
 @cache
