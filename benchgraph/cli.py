@@ -50,6 +50,7 @@ ANSWERS = LOOK_BACK | {
     "explain": "explain.run",
     "compile-times": "compile_times.run",
     "localise": "localise.run",
+    "calibrate": "calibrate.run",
     "import": "import_.run",
 }
 MEASURE = ("tune", "ab", "bisect")  # commands that measure, and print while they do

@@ -31,6 +31,7 @@ SHORTER = {
     r"--count": "--count=5",
     r"^benchgraph tune": "--rounds=1 --choices=3",
     r"^benchgraph compile-times": "--runs=1",
+    r"^benchgraph calibrate": "--seconds=1",
     r"-m benchgraph\.framework\.torch": "--rounds=2",
 }
 ENDS = {  # exit codes besides 0 that so short a run may end with

@@ -45,6 +45,7 @@ FOLLOWED = {
     "import": {0: ["torch.log", "-o", "out"], 1: ["absent.log", "-o", "out"], 2: ["torch.log"]},
     "opt": {0: ["--list"], 1: ["--pipeline=decompose", "absent.txt"], 2: ["--pipeline=fold", "graph.txt"]},
     "compile-times": {1: ["--case=absent.json"], 2: []},
+    "calibrate": {2: ["--seconds=0"]},
     "tune": {1: [CASE, "--rounds=1"], 2: []},
     "fuzz": {0: ["--seed=1", "--count=1", "--ops=1"], 1: ["--count=1", "--memory-kind=buffer", "--fail-on=skipped"], 2: ["--count=x"]},
     "compare": {0: ["a.json", "a.json"], 1: ["a.json", "less.json", "--fail-on=missing"], 2: ["a.json"]},

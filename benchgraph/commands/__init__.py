@@ -10,6 +10,7 @@ explain.py        explain: the compiler's decisions
 import_.py        import: a verbose log as a batch file
 opt.py            opt: passes over the text of an IR
 compile_times.py  compile-times: cold and warm
+calibrate.py      calibrate: the machine's rates
 tune.py           tune: measures schedule parameters
 fuzz.py           fuzz: random graphs
 ab.py             ab: two versions, measured

@@ -125,6 +125,17 @@ COMMANDS: dict[str, Command] = {
         ("tune --matmul 128x479:479x1024", "tune --matmul --batch=perf_matmul_paper --store=tuning.json"),
         chooses=True,
     ),
+    "calibrate": Command(
+        "this machine's rates, measured, beside those of its table",
+        "[-o FILE]",
+        (
+            ("-o, --output FILE", "write the table there; - prints it instead of the comparison"),
+            ("--seconds N", "of measuring (default 60), after loops are compiled and memory is written"),
+        ),
+        ("calibrate", "calibrate -o mine.toml"),
+        "It takes up to two minutes on a machine that nobody else uses. BENCHGRAPH_MACHINE_TABLE=FILE.toml makes the compiler use the "
+        "table; BENCHGRAPH_THREADS and BENCHGRAPH_ISA say for how many threads and for which level it is.",
+    ),
     "fuzz": Command(
         "random graphs; those that fail are shrunk",
         "[OPTIONS]",
@@ -305,10 +316,7 @@ def overview() -> str:
     used_most = [(f"{option} {value}", text) for option, (value, text) in USED_MOST.items()]
     page.rows("Options used most", [("--batch NAME|FILE", "read options from a file: see `benchgraph list`"), *used_most])
     page.examples(EXAMPLES)
-    page.text(
-        "More: --DRIVER --help, COMMAND --help, --help=all (every option), help env (variables). "
-        "Exit code 0: nothing failed, 1: something did, 2: refused."
-    )
+    page.text("More: --DRIVER --help, COMMAND --help, --help=all, help env; docs/exit-codes.md.")
     return page.done()
 
 

@@ -2,6 +2,7 @@
 
 rates.py         what a machine does in a nanosecond
 table_file.py    files of tables: what one says, and which of them a machine's values come from
+table_text.py    a measured table as the text of a file
 levels.py        rates at another ISA level than a table's
 table.py         a target's rates, and thresholds of choices
 identify.py      which table a CPU has

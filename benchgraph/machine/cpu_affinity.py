@@ -58,6 +58,23 @@ def pinned(count: int) -> Iterator[None]:
         _move(allowed_cpus())
 
 
+@contextmanager
+def apart(count: int) -> Iterator[None]:
+    """The calling thread alone on the last of the allowed processors, all others on the `count` - 1 before it, within the block: threads
+    of a parallel loop do not share one, as they else may for long if they sleep between loops.
+    """
+    if not 1 < count <= len(allowed_cpus()):
+        yield
+        return
+    first, *others = last_cpus(count)
+    _move(others)
+    os.sched_setaffinity(0, {first})
+    try:
+        yield
+    finally:
+        _move(allowed_cpus())
+
+
 def _move(cpus: Iterable[int]) -> None:
     for task in os.listdir(_TASKS) if os.path.isdir(_TASKS) else ():
         with suppress(OSError):  # the thread has ended, or is not permitted to move

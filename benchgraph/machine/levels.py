@@ -43,9 +43,10 @@ def _vector(own: Vector, passes: float, generic: Vector, pace: float) -> Vector:
 
 
 def _products(own: Rates, isa: Isa, wider: float, simple: float, generic: Products, pace: float) -> Products:
+    # LLVM adds pairs of s16 by vpdpwssd where there is VNNI
     def product(name: str) -> Product | None:
         mine, others = getattr(own.products, name), getattr(generic, name)
-        if mine is not None and others is not None:
+        if mine is not None and others is not None and (name != "s16" or isa.has_vnni == ISAS[own.level].has_vnni):
             return Product(mine.macs_per_cycle * wider, mine.latency_cycles)
         return others and Product(others.macs_per_cycle / pace * isa.lanes / ISAS[isa.name].lanes, others.latency_cycles)
 

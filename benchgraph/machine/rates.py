@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -185,6 +185,13 @@ class Rates:
         """An empty parallel loop on so many threads."""
         return 0.0 if threads < 2 else self.overheads.fork_join_ns + (threads - 2) * self.overheads.further_thread_ns
 
+    def at_cores(self, cores: int) -> Rates:
+        """The same machine, its `all_*` rates of so many cores."""
+        together = {
+            name: {f"all_{what}_bytes_per_ns": self._throughput(name, what, cores) for what in _ALL[name]} for name in ("l3", "dram")
+        }
+        return replace(self, cores=cores, l3=replace(self.l3, **together["l3"]), dram=replace(self.dram, **together["dram"]))
+
     def _throughput(self, level: Level, what: str, cores: int) -> float:
         found: CoreCache | SharedCache = getattr(self, level)
         if isinstance(found, CoreCache):
@@ -193,6 +200,7 @@ class Rates:
         return min(cores * one, together)
 
 
+_ALL = {"l3": ("read", "write"), "dram": ("read", "write", "non_temporal")}
 T = TypeVar("T")
 
 

@@ -45,8 +45,11 @@ class BandwidthProbe:
         return self._iterations * self.nbytes / seconds(self._run, self._iterations, *self._arguments)
 
 
-def bandwidth_probes(sizes: Iterable[int], threads: int, target: Target, runtime: str | None = None) -> list[BandwidthProbe]:
-    """A probe per distinct size in bytes, the smallest first.
+def bandwidth_probes(
+    sizes: Iterable[int], threads: int, target: Target, runtime: str | None = None, buffer: NDArray[np.uint8] | None = None
+) -> list[BandwidthProbe]:
+    """A probe per distinct size in bytes, the smallest first. buffer: what is read, written before so that its pages are mapped, and a few
+    steps longer than the largest size; None for one of their own.
 
     Sizes are rounded up to whole steps of every thread, and limited to `memory_bytes`, which is read from memory anyway.
     """
@@ -54,8 +57,10 @@ def bandwidth_probes(sizes: Iterable[int], threads: int, target: Target, runtime
     rounded = sorted({-(-max(1, min(n, memory_bytes())) // step) * step for n in sizes})
     if not rounded:
         return []
-    code, buffer = _code(threads, target, runtime), mapped(rounded[-1])
-    buffer.fill(1)
+    code = _code(threads, target, runtime)
+    if buffer is None:
+        buffer = mapped(rounded[-1])
+        buffer.fill(1)
     return [BandwidthProbe(n, threads, code, buffer) for n in rounded]
 
 

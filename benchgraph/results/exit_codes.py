@@ -43,6 +43,7 @@ MEANINGS: dict[str, dict[ExitCode, str]] = {
     "opt": _meanings("printed", "the text cannot be read or is not valid, or a pass refuses it"),
     "compile-times": _meanings("measured", ERROR),
     "tune": _meanings("all cases were tuned", "a case could not be tuned; the others were", interrupted=f"{CTRL_C}; findings are stored"),
+    "calibrate": _meanings("measured", "there is too little memory, or the table cannot be written"),
     "fuzz": _meanings(
         "no graph failed",
         "a graph failed, or is of a status that --fail-on names",
