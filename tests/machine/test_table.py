@@ -116,7 +116,7 @@ def _plausible(r: Rates, lanes: int) -> None:
         assert memory.read_bytes_per_ns <= memory.all_read_bytes_per_ns <= cores * memory.read_bytes_per_ns
         assert memory.write_bytes_per_ns <= memory.all_write_bytes_per_ns <= cores * memory.write_bytes_per_ns
         assert memory.write_bytes_per_ns <= memory.read_bytes_per_ns
-    assert r.dram.write_bytes_per_ns <= r.dram.non_temporal_bytes_per_ns <= r.dram.read_bytes_per_ns
+    assert r.dram.write_bytes_per_ns <= r.dram.non_temporal_bytes_per_ns
     assert r.dram.all_non_temporal_bytes_per_ns <= cores * r.dram.non_temporal_bytes_per_ns
     assert r.l1.write_bytes_per_cycle <= r.l1.read_bytes_per_cycle <= 3 * 4 * lanes, "three loads of a vector in a cycle, at most"
     assert r.latency_ns("l3") / 4 < r.written.latency_ns
@@ -126,13 +126,14 @@ def _plausible(r: Rates, lanes: int) -> None:
     assert vector.simple_cycles <= vector.latency_cycles
     assert vector.simple_cycles < vector.divide_cycles <= vector.square_root_cycles
     assert vector.exp_cycles >= 8 * vector.simple_cycles
-    assert vector.from_bf16_cycles <= vector.to_bf16_cycles or r.products.bf16
+    assert vector.from_byte_cycles <= vector.to_byte_cycles
     assert vector.shuffle_cycles <= vector.transpose_cycles <= vector.gather_cycles
-    pairs = [(r.products.f32, r.products.s16), (r.products.f32, r.products.bf16), (r.products.bf16, r.products.u8s8)]
+    pairs = [(r.products.f32, r.products.s16), (r.products.f32, r.products.u8s8), (r.products.bf16, r.products.u8s8)]
     pairs += [(r.products.bf16, r.tiles.bf16), (r.tiles.bf16, r.tiles.u8s8)] if r.tiles else []
     for wide, narrow in pairs:
         if wide and narrow:
             assert wide.macs_per_cycle < narrow.macs_per_cycle
+    assert r.products.bf16 is None or r.products.f32.macs_per_cycle / 2 < 1.01 * r.products.bf16.macs_per_cycle
     assert lanes / 2 <= r.products.f32.macs_per_cycle <= 4 * lanes
     assert r.overheads.iteration_cycles < r.ns(r.overheads.kernel_call_ns) * r.clock_ghz**2
     assert r.fork_join_ns(1) == 0 < r.fork_join_ns(2) < r.fork_join_ns(cores)
