@@ -13,6 +13,7 @@ from benchgraph.codegen.tile_registers import LANES, ROW_BYTES, TILE_ROWS, Shape
 
 ACC_TILES = range(4)
 MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack
+TILES_WITHOUT_COPY = 8  # of columns: more repay a copy of rows that begin within cache lines
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,25 @@ class TilePlan:
 
 
 def plan(kernel: Kernel) -> TilePlan:
-    """Rows of src that are not aligned to cache lines are copied where more than one block of columns reads them."""
+    """Blocks are square, if rows of src begin at cache lines or are copied to such; where they do not, loads take twice as long.
+    Few tiles of columns do not repay the copy, so each tile of src then serves as many of them as there can be.
+    docs/measurements/microkernel.md, Rows of src that begin within cache lines
+    """
     rows = even_split(kernel.m, TILE_ROWS)
     columns = tuple(part for part in ((kernel.n // LANES, LANES), (1, kernel.n % LANES)) if all(part))
     row_tiles, column_tiles = (sum(count for count, _ in sizes) for sizes in (rows, columns))
-    block, src = ((1, 4), range(4, 5)) if row_tiles == 1 else ((4, 1), range(4, 7)) if column_tiles == 1 else ((2, 2), range(4, 6))
+    nbytes = kernel.dtypes[SRC].nbytes
+    is_split = nbytes(kernel.src_row_stride) % ROW_BYTES > 0
+    is_copied = is_split and not kernel.batch and column_tiles > TILES_WITHOUT_COPY and nbytes(kernel.k) <= MAX_COPIED_BYTES
+    if row_tiles == 1 or (is_split and not is_copied and column_tiles > 2):
+        block, src = (1, 4), range(4, 5)
+    else:
+        block, src = ((4, 1), range(4, 7)) if column_tiles == 1 else ((2, 2), range(4, 6))
     all_groups, odd = divmod(kernel.k, kernel.group)
     steps = ceil(all_groups / TILE_ROWS)
     groups = TILE_ROWS if odd or all_groups % steps else all_groups // steps
     steps = all_groups // groups
-    nbytes = kernel.dtypes[SRC].nbytes
-    is_copied = nbytes(kernel.src_row_stride) % ROW_BYTES and column_tiles > block[1] and not kernel.batch
-    lines = ceil(nbytes(kernel.k) / ROW_BYTES) if is_copied and nbytes(kernel.k) <= MAX_COPIED_BYTES else 0
+    lines = ceil(nbytes(kernel.k) / ROW_BYTES) if is_copied else 0
     remainder = kernel.k - steps * groups * kernel.group
     ranges = block_ranges(rows, block[0]), block_ranges(columns, block[1])
     return TilePlan(*ranges, src, range(src.stop, 8), groups, steps, remainder, lines)
