@@ -13,12 +13,14 @@ F32_BYTES, BF16_BYTES = 4, 2
 def panel_columns(n: int, target: Target, most: int = 0) -> int:
     """Columns of one packed B panel: at most so many, or the target's preferred width, whole vectors, panels as equal as that allows.
 
-    >>> panel_columns(96, avx512_core), panel_columns(1024, avx512_core), panel_columns(13, avx512_core)
-    (48, 64, 13)
+    The last panel may be padded, so that all rows of panels begin on a cache line; columns of less than a vector are not.
+
+    >>> panel_columns(96, avx512_core), panel_columns(46, avx512_core), panel_columns(13, avx512_core)
+    (48, 48, 13)
     """
     lanes = target.lanes
     count = ceil(n / (most or target.panel_width))
-    return min(n, ceil(n / count / lanes) * lanes)
+    return n if n <= lanes else ceil(n / count / lanes) * lanes
 
 
 def column_blocked(rank: int, block: int) -> Layout:

@@ -23,13 +23,13 @@ def row_blocks(m: int) -> tuple[int, ...]:
 
 
 def panel_widths(n: int, target: Target) -> tuple[int, ...]:
-    """Columns of a panel, widest first: whole vectors, or all n.
+    """Columns of a panel, widest first: whole vectors, the last of which may be padded, or all of less than a vector.
 
     >>> panel_widths(40, avx512_core)
-    (40, 32, 16)
+    (48, 32, 16)
     """
     lanes = target.lanes
-    return tuple(dict.fromkeys(min(n, vectors * lanes) for vectors in block_sizes(ceil(n / lanes))))
+    return tuple(vectors * lanes for vectors in block_sizes(ceil(n / lanes))) if n > lanes else (n,)
 
 
 def legal(problem: str, m: int, n: int, target: Target, *, may_split: bool) -> Iterator[Forced]:

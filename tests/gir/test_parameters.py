@@ -85,7 +85,6 @@ def test_the_papers_relations_hold(src: Shape, wei: Shape, attrs: dict[str, bool
 def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs: dict[str, bool]) -> None:
     p = scheduled(partition(src, wei, attrs))
     assert 1 <= p.mb <= p.m
-    assert 1 <= p.nb <= p.n
     assert p.mb in row_blocks(p.m)
     assert p.nb in panel_widths(p.n, TARGET)
     assert p.panels * p.nb - p.n < TARGET.lanes * p.panels
@@ -150,7 +149,9 @@ def _spread(every: Sequence[Forced], count: int) -> list[Forced]:
 def test_the_space_has_each_choice_once_and_covers_its_ends(m: int, n: int) -> None:
     every = list(legal("any", m, n, TARGET, may_split=True))
     assert len(set(every)) == len(every)
-    assert {(f.mb, f.nb) for f in every} >= {(1, n), (m, n), (m, min(n, TARGET.lanes))}
+    all_columns = panel_widths(n, TARGET)[0]
+    assert {(f.mb, f.nb) for f in every} >= {(1, all_columns), (m, all_columns), (m, min(n, TARGET.lanes))}
+    assert n <= all_columns < n + TARGET.lanes
     assert all(not f.split_n or f.nb < n for f in every)
 
 
