@@ -139,6 +139,7 @@ class DaskEngine:
         client: Any = Client(**where, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
         try:
             await asyncio.wait_for(client, 2 * CONNECT_S)
+            client.scheduler_comm.interval = 0.0  # else it keeps a call for up to 10 ms, in case others follow
             self._client = client
             client.subscribe_topic(self._name, lambda event: self._inbox.put(Begun(event[1])))
             self._inbox.put(Connected(client.scheduler.address))
