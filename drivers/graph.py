@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import NOTHING, PerId, attr_texts, dtypes, fpmath, natural, new_shape, per_id, property_type
-from benchgraph.options.problem import CannotOverride, Driver
+from benchgraph.options.problem import Driver
+
+from ._overrides import of_values, rewritten
 
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
@@ -69,31 +71,20 @@ LOOPS = ("in_shapes", "op_attrs", "expected_n_partitions", "attr_fpmath", "op_ki
 def overrides(knobs: Knobs) -> Overrides:
     from benchgraph.graph.override import Overrides
 
-    mode, _, apply_to_int = knobs.attr_fpmath.partition(":")
     return Overrides(
         in_shapes=knobs.in_shapes.by_id,
         mb=knobs.mb,
         op_attrs={id: dict(texts.entries) for id, texts in knobs.op_attrs.entries},
         op_kind=knobs.op_kind.by_id,
-        attr_fpmath=(mode, apply_to_int == "true") if mode else None,
-        tensor_property=knobs.tensor_property.by_id,
-        **({"dts": knobs.dt.by_id} if isinstance(knobs.dt, PerId) else {"dt": knobs.dt}),
+        **of_values(knobs),
     )
 
 
 def build(knobs: Knobs, file: Path) -> Graph:
     # imported here: the options are read, and --help printed, without loading numpy
-    from benchgraph.core.errors import BenchgraphError
     from benchgraph.graph import read, row_major
-    from benchgraph.graph.override import BadOverride, rewrite
 
-    graph = row_major(read(file))
-    try:
-        return rewrite(graph, overrides(knobs))
-    except BadOverride as bad:
-        raise CannotOverride(bad.what, where=f"{file}: {bad.where}", fix=bad.fix) from bad
-    except BenchgraphError as bad:
-        raise bad.inside(str(file)) from bad
+    return rewritten(row_major(read(file)), overrides(knobs), file)
 
 
 def expected(knobs: Knobs) -> int:

@@ -11,6 +11,8 @@ from benchgraph.options.knobs import knob
 from benchgraph.options.parsers import NOTHING, PerId, PerName, dtypes, fpmath, natural, new_shape, per_id, per_name, property_type
 from benchgraph.options.problem import CannotOverride, Driver
 
+from ._overrides import of_values, rewritten
+
 if TYPE_CHECKING:
     from benchgraph.graph import Graph
     from benchgraph.graph.model import Model
@@ -54,19 +56,21 @@ def model(knobs: Knobs, file: Path) -> Model:
     """The model with the overrides. Raises BenchgraphError."""
     # imported here: the options are read, and --help printed, without loading numpy
     from benchgraph.core.dtypes import DType
-    from benchgraph.core.errors import BenchgraphError
-    from benchgraph.graph.override import BadOverride, rewrite
+    from benchgraph.core.errors import InvalidArguments, within
     from benchgraph.importers.sizes import Sizes
 
     shapes = tuple((name, shape.dims) for name, shape in knobs.in_shapes.entries if shape.dims is not None)
     found = _read(file, _stamp(file), Sizes(knobs.mb, shapes))
-    try:
+    with within(str(file)):
         changes = _overrides(knobs, found)
-        graph = rewrite(found.graph, changes)
-    except BadOverride as bad:
-        raise CannotOverride(bad.what, where=f"{file}: {bad.where}", fix=bad.fix) from bad
-    except BenchgraphError as bad:
-        raise bad.inside(str(file)) from bad
+    try:
+        graph = rewritten(found.graph, changes, file)
+        _need_data(found, graph, file)
+    except CannotOverride as bad:
+        if found.source is None or not (changes.mb or changes.in_shapes):
+            raise
+        what = f"the file fixes its sizes, and the model does not follow at others: {bad.what}"
+        raise InvalidArguments(what, where=bad.where, fix=_opening(found)) from bad
     is_same = changes.dt is DType.undef and not changes.dts
     return replace(found, graph=graph, source=found.source if is_same else None)
 
@@ -105,14 +109,32 @@ def _overrides(knobs: Knobs, found: Model) -> Overrides:
             fix = did_you_mean(name, ids) or f"the inputs are {', '.join(found.inputs)}"
             raise InvalidArguments(f"the model has no input '{name}'", where="--in-shapes", fix=fix)
         shapes[ids[name]] = shape
-    mode, _, apply_to_int = knobs.attr_fpmath.partition(":")
-    return Overrides(
-        in_shapes=shapes,
-        mb=0 if found.batch else knobs.mb,
-        attr_fpmath=(mode, apply_to_int == "true") if mode else None,
-        tensor_property=knobs.tensor_property.by_id,
-        **({"dts": knobs.dt.by_id} if isinstance(knobs.dt, PerId) else {"dt": knobs.dt}),
-    )
+    return Overrides(in_shapes=shapes, mb=0 if found.batch else knobs.mb, **of_values(knobs))
+
+
+def _need_data(found: Model, graph: Graph, file: Path) -> None:
+    """Raise CannotOverride where the graph takes constants of other sizes than the file has."""
+    before, after = found.graph.tensors, graph.tensors
+    for id in found.data:
+        old, new = before[id].known_shape, after[id].known_shape
+        if old != new:
+            name = next((name for name, uses in found.parameters.items() if any(use.tensor == id for use in uses)), f"tensor {id}")
+            what = f"its data {name!r} are of {'x'.join(map(str, old))}, where {'x'.join(map(str, new))} are needed"
+            raise CannotOverride(what, where=f"{file}: --mb", fix="leave it out")
+
+
+OPENING = {  # how a file gets open dims, by its kind
+    ".pt2": "torch.export.export(model, inputs, dynamic_shapes={{{name!r}: {{0: torch.export.Dim('batch')}}}})",
+    ".onnx": "torch.onnx.export(model, inputs, dynamic_shapes={{{name!r}: {{0: 'batch'}}}})",
+}
+
+
+def _opening(found: Model) -> str:
+    """The remedy for a file whose sizes are fixed."""
+    assert found.source is not None
+    if (example := OPENING.get(found.source.suffix.lower())) is None:
+        return "export it with open dims"
+    return f"export it with an open dim, as by {example.format(name=next(iter(found.inputs), 'x'))}"
 
 
 def expected(knobs: Knobs) -> int:

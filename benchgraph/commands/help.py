@@ -80,8 +80,8 @@ COMMANDS: dict[str, Command] = {
         chooses=True,
     ),
     "import": Command(
-        "a verbose log of oneDNN or an ONNX model as a batch file; where the time of the log went",
-        "LOG|MODEL.onnx -o DIR",
+        "a verbose log of oneDNN or a model as a batch file; where the time of the log went",
+        "LOG|MODEL.onnx|MODEL.pt2 -o DIR",
         (
             ("-o, --output DIR", "the folder for the batch file, the table of times, and the graphs that it needs"),
             ("--mb N", "the batch size of a model, where it leaves that open"),
@@ -90,7 +90,8 @@ COMMANDS: dict[str, Command] = {
         ),
         ("import torch.log -o torch", "import torch.log -o torch --replay=out.json"),
         "LOG is what a program prints with ONEDNN_VERBOSE=1, or benchgraph with BENCHGRAPH_VERBOSE=1, or benchdnn's output with its repro "
-        "lines; other lines may stand between. A model becomes a graph with the data of its constants. docs/import.md has the details.",
+        "lines; other lines may stand between. MODEL is of ONNX, or of torch.export (.pt2): it becomes a graph with the data of its "
+        "constants. docs/import.md and docs/models.md have the details.",
     ),
     "opt": Command(
         "passes over the text of an IR",
@@ -243,7 +244,7 @@ USED_MOST: dict[str, Row] = {  # option -> its value and description, on one lin
     "--mode": ("LETTER", "C checks (default), P measures, L lists the cases"),
     "--policy": ("NAMES", "fused (default), post_ops, one_op_each"),
     "--threads": ("N", "of compiled code; default: one per core"),
-    "--library": ("NAMES", "benchgraph, onednn, or both beside each other"),
+    "--library": ("NAMES", "benchgraph, onednn, onnxruntime, openvino, torch, ..."),
     "--report": ("NAME[:FILE]", "json, html, csv, junit, markdown, trace; - is stdout"),
 }
 EXAMPLES = (

@@ -1,4 +1,4 @@
-"""`benchgraph import FILE -o DIR`: a verbose log as a batch file and a table of where its time went, or an ONNX model as a graph case."""
+"""`benchgraph import FILE -o DIR`: a verbose log as a batch file and a table of where its time went, or a model as a graph with data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(given: Sequence[str]) -> tuple[str, ExitCode]:
     Raises UsageError for words, BenchgraphError for files that cannot be read or written.
     """
     request = read(given)
-    if request.file.suffix in MODEL_SUFFIXES:
+    if request.file.suffix.lower() in MODEL_SUFFIXES:
         return _model(request), ExitCode.ok
     return _log(request)
 

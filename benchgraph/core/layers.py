@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +42,20 @@ class Span:
     @property
     def seconds(self) -> float:
         return self.end_s - self.begin_s
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """The names, of which no two are the same: the second addmm becomes addmm_1."""
+    given = list(names)
+    found, taken, seen = list[str](), set(given), Counter[str]()
+    for name in given:
+        unique = name
+        while seen[name] and unique in taken:
+            unique, seen[name] = f"{name}_{seen[name]}", seen[name] + 1
+        seen[name] += unique == name
+        taken.add(unique)
+        found.append(unique)
+    return found
 
 
 CALLER = -1  # Span.thread of the spans that add up to the execution

@@ -7,9 +7,10 @@ PyTorch's exporter names nodes by numbers (`node_Conv_319`), and tells the scope
 from __future__ import annotations
 
 from ast import literal_eval
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
+
+from benchgraph.core.layers import told_apart
 
 SCOPES, CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"  # from the model to the node; both of one length
 LAYER = "torch.nn."  # modules of PyTorch's own, which are one layer each
@@ -17,12 +18,8 @@ LAYER = "torch.nn."  # modules of PyTorch's own, which are one layer each
 
 def layer_names(nodes: Iterable[Any]) -> dict[str, str]:
     """The name of each node's layer, by the first value that the node makes; no two have the same. nodes: NodeProto."""
-    names, seen = dict[str, str](), Counter[str]()
-    for node in nodes:
-        name = _scope(node) or node.name or node.output[0]
-        seen[name] += 1
-        names[node.output[0]] = name if seen[name] == 1 else f"{name}_{seen[name] - 1}"
-    return names
+    named = [(node.output[0], _scope(node) or node.name or node.output[0]) for node in nodes]
+    return dict(zip((value for value, _ in named), told_apart(name for _, name in named), strict=True))
 
 
 def _scope(node: Any) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +20,7 @@ from itertools import count
 
 from torch import fx
 
-from benchgraph.core.layers import CALLER, Layer, Span
+from benchgraph.core.layers import CALLER, Layer, Span, told_apart
 from benchgraph.graph.ir import Graph
 from benchgraph.measure.layers import described, profile_of
 from benchgraph.results.layers import LayerProfile
@@ -94,15 +93,15 @@ class Execution:
 
 def names(nodes: list[fx.Node]) -> Mapping[fx.Node, str]:
     """Nodes by the paths of their modules: encoder.layers.0.linear1.addmm; the second addmm of a module is addmm_1."""
-    found, seen = dict[fx.Node, str](), Counter[str]()
-    for node in dict.fromkeys(nodes):
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
-        scope = _scope(str(stack[-1][0])) if stack else ""
-        kind = str(getattr(node.target, "_opname", node.name))
-        path = f"{scope}.{kind}" if scope else kind
-        found[node] = path if not seen[path] else f"{path}_{seen[path]}"
-        seen[path] += 1
-    return found
+    each = list(dict.fromkeys(nodes))
+    return dict(zip(each, told_apart(map(_path, each)), strict=True))
+
+
+def _path(node: fx.Node) -> str:
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    scope = _scope(str(stack[-1][0])) if stack else ""
+    kind = str(getattr(node.target, "_opname", node.name))
+    return f"{scope}.{kind}" if scope else kind
 
 
 def _scope(path: str) -> str:

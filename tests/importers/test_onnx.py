@@ -398,6 +398,14 @@ def test_sizes_that_do_not_fit_are_the_users(sizes: Sizes, says: str) -> None:
         model_of(proto, replace(sizes, mb=1))
 
 
+def test_channels_that_do_not_fit_are_named() -> None:
+    """onnx's inference does not look at them."""
+    proto = parsed("float[1,3,8,8] x", "float[1,4,6,6] y", "y = Conv (x, w)", w=np.zeros((4, 3, 3, 3), np.float32))
+    says = r"--in-shapes, --mb: the model does not take 'x' of 1x5x8x8: node 'y' \(Conv\): "
+    with pytest.raises(InvalidShape, match=says):
+        model_of(proto, Sizes(in_shapes=(("x", (1, 5, 8, 8)),)))
+
+
 def test_a_dim_of_0_is_a_number() -> None:
     proto = parsed("float[B,3] x", "float[B,3] y", "y = Relu (x)")
     assert model_of(proto, Sizes(in_shapes=(("B", (0,)),))).graph.inputs[0].shape == (0, 3)

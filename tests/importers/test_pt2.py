@@ -229,6 +229,39 @@ def test_ops_without_a_row_are_executed(tmp_path: Path, monkeypatch: pytest.Monk
     assert "aten.topk.default (1), by torch" in output
 
 
+class Positions(nn.Module):  # type: ignore[name-defined, misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("pos", torch.randn(2, 4))
+
+    def forward(self, x: Any) -> Any:
+        return (x + self.pos).sum(0)
+
+
+class Sums(nn.Module):  # type: ignore[name-defined, misc]
+    def forward(self, x: Any) -> Any:
+        return torch.cumsum(x, 0)
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [
+        (Positions(), "--mb: the file fixes its sizes, and the model does not follow at others: its data 'pos' are of 2x4, where 4x4 are"),
+        (Sums(), "--mb: op 0: Wildcard: the file fixes its sizes, and the model does not follow at others: the shape of output"),
+    ],
+    ids=["data", "shapes"],
+)
+def test_a_program_of_fixed_sizes_says_how_to_open_them(network: Any, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(network.eval(), (torch.randn(2, 4),)), str(file))
+    done = CliRunner().invoke(main, ["--model", "--mb=4", f"--case={file}"])
+    assert "INVALID_ARGUMENTS" in done.stdout
+    assert says in done.stdout
+    assert (
+        "; export it with an open dim, as by torch.export.export(model, inputs, dynamic_shapes={'x': {0: torch.export.Dim(" in done.stdout
+    )
+
+
 def test_a_random_op_is_refused(tmp_path: Path) -> None:
     program = torch.export.export(nn.Dropout(0.5).train(), (torch.randn(4),))
     torch.export.save(program, tmp_path / "random.pt2")

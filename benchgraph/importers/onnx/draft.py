@@ -13,7 +13,7 @@ import numpy as np
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, Unimplemented
+from benchgraph.core.errors import BenchgraphError, InvalidShape, Unimplemented
 from benchgraph.core.printable import shortened
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import GraphBuilder
@@ -35,6 +35,10 @@ REQUIRED: Any = object()
 
 class Unmapped(Unimplemented):
     """A node that no op of the library, nor a few of them, mean."""
+
+
+class Misfit(Unmapped):
+    """Operands whose sizes do not fit together, as an op's row says."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ class Draft:
     kinds of the nodes that read it, '' for a result of the model. name: of ops from now on.
     """
 
-    def __init__(self) -> None:
-        self.name = ""
+    def __init__(self, *, has_users_sizes: bool = False) -> None:
+        """has_users_sizes: inputs have sizes of the user's, so that a node whose operands do not fit together is an error."""
+        self.name, self._has_users_sizes = "", has_users_sizes
         self.b = GraphBuilder()
         self.known = dict[str, Array]()
         self.data = dict[int, Array]()
@@ -178,7 +183,7 @@ class Draft:
 
     def attempt(self, row: Row, node: Node, *, for_each: bool = False) -> str:
         """Append what a row makes of a node, and define its result, perhaps for each reader anew. Returns why the row refuses it, having
-        appended nothing; '' if not.
+        appended nothing; '' if not. Raises Misfit for sizes of the user's.
         """
         ops, data, before = self.b.count, len(self.data), (dict(self._tensors), dict(self._made_for))
         try:
@@ -187,6 +192,8 @@ class Draft:
             else:
                 self.define(node.outputs[0], row(self, node))
         except Unmapped as lack:
+            if isinstance(lack, Misfit) and self._has_users_sizes:
+                raise
             self.b.drop(ops)
             self.data = dict(islice(self.data.items(), data))
             self._tensors, self._made_for = before
@@ -198,7 +205,8 @@ class Draft:
         try:
             return self.b.op(kind, *ins, name=self.name, **attrs)
         except BenchgraphError as bad:
-            raise Unmapped(bad.what, where=kind, fix=bad.fix) from bad
+            made = Misfit if isinstance(bad, InvalidShape) else Unmapped
+            raise made(bad.what, where=kind, fix=bad.fix) from bad
 
 
 def one_line(bad: Exception) -> str:

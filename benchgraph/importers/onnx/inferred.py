@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from benchgraph.core.errors import InvalidShape, ParseError
+from benchgraph.core.errors import InvalidShape, ParseError, Unimplemented
 from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape
-from benchgraph.importers.onnx.draft import one_line
+from benchgraph.importers.onnx.draft import Misfit, one_line
 
 SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
 
@@ -29,14 +29,20 @@ def check_declared(proto: Any, onnx: Any) -> None:
             raise ParseError(what, where=where, fix="export it again, or mend what it declares")
 
 
-def check_sizes(proto: Any, inputs: Mapping[str, Shape], onnx: Any) -> None:
-    """Raise InvalidShape if the model's nodes do not take inputs of these shapes."""
+def check_sizes(proto: Any, inputs: Mapping[str, Shape], onnx: Any, why: Unimplemented) -> None:
+    """Raise InvalidShape if the model's nodes do not take inputs of these shapes. why: it cannot be expressed with them."""
+    if isinstance(why, Misfit):
+        raise _unfit(inputs, f"{why.where}: {why.what}") from why
     try:
         onnx.shape_inference.infer_shapes(_bare(proto, inputs, onnx), strict_mode=True, data_prop=True)
     except Exception as bad:  # as above
-        given = ", ".join(f"{quoted(name)} of {'x'.join(map(str, shape)) or 'rank 0'}" for name, shape in inputs.items())
-        what = f"the model does not take {given}: {one_line(bad)}"
-        raise InvalidShape(what, where="--in-shapes, --mb", fix="give the sizes that its weights are made for") from bad
+        raise _unfit(inputs, one_line(bad)) from bad
+
+
+def _unfit(inputs: Mapping[str, Shape], why: str) -> InvalidShape:
+    given = ", ".join(f"{quoted(name)} of {'x'.join(map(str, shape)) or 'rank 0'}" for name, shape in inputs.items())
+    fix = "give the sizes that its weights are made for"
+    return InvalidShape(f"the model does not take {given}: {why}", where="--in-shapes, --mb", fix=fix)
 
 
 def _bare(proto: Any, inputs: Mapping[str, Shape], onnx: Any) -> Any:

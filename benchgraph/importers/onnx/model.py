@@ -85,16 +85,16 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
     if proto.functions:
         proto = onnx.inliner.inline_local_functions(proto)
     check_declared(proto, onnx)
-    d, graph = Draft(), proto.graph
+    d, graph = Draft(has_users_sizes=sizes != AS_IN_FILE), proto.graph
     d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
     d.known |= constants or {}
     given = {v.name: v for v in graph.input if v.name not in d.known}
     bound = bind({name: _dims(v) for name, v in given.items()}, sizes)
     try:
         return _built(d, graph, given, bound, versions, opset, onnx)
-    except Unimplemented:
+    except Unimplemented as bad:
         if sizes != AS_IN_FILE:
-            check_sizes(proto, {name: bound.shapes[name] for name in given}, onnx)
+            check_sizes(proto, {name: bound.shapes[name] for name in given}, onnx, bad)
         raise
 
 

@@ -1,0 +1,36 @@
+"""What the drivers of graphs and of models share: knobs of values as overrides, and the graph with all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchgraph.options.parsers import PerId
+from benchgraph.options.problem import CannotOverride
+
+if TYPE_CHECKING:
+    from benchgraph.graph import Graph
+    from benchgraph.graph.override import Overrides
+
+
+def of_values(knobs: Any) -> dict[str, Any]:
+    """Fields of Overrides by the knobs attr_fpmath, tensor_property and dt, which change values and no shapes."""
+    mode, _, apply_to_int = knobs.attr_fpmath.partition(":")
+    return {
+        "attr_fpmath": (mode, apply_to_int == "true") if mode else None,
+        "tensor_property": knobs.tensor_property.by_id,
+        **({"dts": knobs.dt.by_id} if isinstance(knobs.dt, PerId) else {"dt": knobs.dt}),
+    }
+
+
+def rewritten(graph: Graph, changes: Overrides, file: Path) -> Graph:
+    """The graph of this file with all overrides. Raises CannotOverride for one that does not fit it, and the graph's own errors."""
+    from benchgraph.core.errors import BenchgraphError
+    from benchgraph.graph.override import BadOverride, rewrite
+
+    try:
+        return rewrite(graph, changes)
+    except BadOverride as bad:
+        raise CannotOverride(bad.what, where=f"{file}: {bad.where}", fix=bad.fix) from bad
+    except BenchgraphError as bad:
+        raise bad.inside(str(file)) from bad
