@@ -34,9 +34,22 @@ def topology() -> str:
 
 def _last_level(cpus: tuple[int, ...]) -> Iterator[str]:
     """The number of last-level caches, as `2 L3`."""
-    levels = {int(text(index / "level") or 0): index.name for index in sorted((CPUS / f"cpu{cpus[0]}" / "cache").glob("index*"))}
-    if levels and (last := max(levels)):
-        yield f"{len({_of(cpu, f'cache/{levels[last]}/shared_cpu_list') for cpu in cpus})} L{last}"
+    last, count = _last_level_caches(cpus)
+    if last:
+        yield f"{count} L{last}"
+
+
+def last_level_caches() -> int:
+    """How many of them the processors that this process may use lie on; 1 where it is not known."""
+    return max(1, _last_level_caches(allowed_cpus())[1])
+
+
+def _last_level_caches(cpus: tuple[int, ...]) -> tuple[int, int]:
+    """Their level and number, 0 where it is not known."""
+    first = CPUS / f"cpu{cpus[0]}" / "cache" if cpus else CPUS / "none"
+    levels = {int(text(index / "level") or 0): index.name for index in sorted(first.glob("index*"))}
+    last = max(levels, default=0)
+    return last, len({_of(cpu, f"cache/{levels[last]}/shared_cpu_list") for cpu in cpus}) if last else 0
 
 
 def _of(cpu: int, *names: str) -> str:

@@ -54,7 +54,8 @@ def bandwidth_probes(
     Sizes are rounded up to whole steps of every thread, and limited to `memory_bytes`, which is read from memory anyway.
     """
     step = threads * LOADS * target.lanes * 4
-    rounded = sorted({-(-max(1, min(n, memory_bytes())) // step) * step for n in sizes})
+    most = memory_bytes() if buffer is None else buffer.nbytes
+    rounded = sorted({-(-max(1, min(n, most)) // step) * step for n in sizes})
     if not rounded:
         return []
     code = _code(threads, target, runtime)

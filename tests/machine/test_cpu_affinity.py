@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchgraph.machine import cpu_affinity
-from benchgraph.machine.cpu_affinity import allowed_cpus, last_cpus, pinned
+from benchgraph.machine.cpu_affinity import allowed_cpus, apart, last_cpus, pinned
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not let processes choose")
 
@@ -77,4 +77,25 @@ def test_where_it_is_not_allowed_all_stay(monkeypatch: pytest.MonkeyPatch) -> No
 def test_as_many_as_there_are_are_left_where_they_are(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_affinity, "_move", lambda cpus: pytest.fail(f"moved to {cpus}"))
     with pinned(count):
+        assert where() == set(allowed_cpus())
+
+
+@pytest.mark.skipif(len(allowed_cpus()) < 2, reason="there is no choice")
+def test_the_calling_thread_is_apart_from_the_others() -> None:
+    is_over = threading.Event()
+    worker = threading.Thread(target=is_over.wait, daemon=True)
+    worker.start()
+    assert worker.native_id is not None
+    first, second = last_cpus(2)
+    with apart(2):
+        assert (where(), where(worker.native_id)) == ({first}, {second})
+    assert where() == where(worker.native_id) == set(allowed_cpus())
+    is_over.set()
+    worker.join()
+
+
+@pytest.mark.parametrize("count", [0, 1, len(allowed_cpus()) + 1])
+def test_one_thread_or_more_than_processors_are_not_set_apart(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_affinity, "_move", lambda cpus: pytest.fail(f"moved to {cpus}"))
+    with apart(count):
         assert where() == set(allowed_cpus())

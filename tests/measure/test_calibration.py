@@ -246,3 +246,35 @@ def test_a_variable_that_names_no_table_is_refused() -> None:
         result = CliRunner().invoke(main, ["--graph", "--case=mlp.json"])
     said = "benchgraph: BENCHGRAPH_MACHINE_TABLE: zen44: cannot read the machine table: No such file or directory; did you mean 'zen4'?\n"
     assert (result.exit_code, result.output) == (2, said)
+
+
+@pytest.mark.parametrize(
+    ("threads", "caches", "mib"),
+    [
+        (1, 1, 4),  # four times L2
+        (2, 2, 8),
+        (16, 2, 32),  # half of both last-level caches
+        (96, 2, 144),  # more than L2 of each
+    ],
+)
+def test_bytes_of_l3_are_more_than_those_of_l2(threads: int, caches: int, mib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_loops, "last_level_bytes", lambda: 32 << 20)
+    monkeypatch.setattr(memory_loops, "last_level_caches", lambda: caches)
+    target = replace(HERE, l1_bytes=32 << 10, l2_bytes=1 << 20)
+    assert memory_loops.level_bytes("l3", target, threads, 1 << 30) == mib << 20
+    assert memory_loops.level_bytes("l2", target, threads, 1 << 30) == threads << 19
+    assert memory_loops.level_bytes("dram", target, threads, 1 << 30) == 1 << 30
+
+
+def test_memory_is_four_times_all_last_level_caches_if_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_loops, "memory_bytes", lambda: 128 << 20)
+    monkeypatch.setattr(memory_loops, "last_level_caches", lambda: 2)
+    for free, wanted in ((1 << 30, 256 << 20), (1 << 28, 1 << 27)):
+        monkeypatch.setattr(memory_loops, "free_bytes", lambda free=free: free)
+        assert memory_loops.buffer_bytes() == wanted
+
+
+def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_loops, "buffer_bytes", lambda: 1 << 60)
+    code, output = invoke("--seconds=1")
+    assert (code, output) == (1, f"benchgraph: calibrate: cannot allocate {(1 << 60) + (1 << 20)} bytes; end other programs\n")

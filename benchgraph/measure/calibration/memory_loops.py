@@ -1,8 +1,8 @@
 """Bytes from and to each level of memory, latencies, and lines that another core has written.
 
 What is read and written lies in one buffer, larger than all caches; how much of it a loop goes through, again and again, decides which
-level it comes from: half of L1 or L2, four times L2 (half of the last-level cache at most), or all of it. Passes over all of it also evict
-the lines whose latencies are those of memory.
+level it comes from: half of L1 or L2, four times L2 (half of the last-level caches at most), or all of it. Passes over all of it also
+evict the lines whose latencies are those of memory.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchgraph.core.errors import OutOfMemory
 from benchgraph.core.free_memory import free_bytes
 from benchgraph.machine.rates import LEVELS, Level
 from benchgraph.machine.target import LINE_BYTES, Target, last_level_bytes
+from benchgraph.machine.topology import last_level_caches
 from benchgraph.measure.bandwidth import LOADS, bandwidth_probes, memory_bytes
 from benchgraph.measure.calibration.timed_loop import Entry, TimedLoop, kept
 from benchgraph.runtime.memory import aligned, mapped
@@ -30,7 +31,6 @@ _IN_A_ROW = 2  # samples of a loop: the first brings data into the cache
 _SPREAD = 8  # share of the buffer's size over which these lines lie
 _WRITTEN_BYTES = 128 << 10  # by one core, and still in its L2
 _SLACK_BYTES = 1 << 20  # sizes are rounded up to whole steps of all threads
-_HALF_OF_FREE = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ class Sampled:
 
 def memory_loops(target: Target) -> Iterator[tuple[str, TimedLoop | Sampled]]:
     """Read, then written, then one line after another. Raises OutOfMemory."""
-    buffer = mapped(buffer_bytes() + _SLACK_BYTES)
+    try:
+        buffer = mapped(buffer_bytes() + _SLACK_BYTES)
+    except OutOfMemory as full:
+        raise OutOfMemory(full.what, where="calibrate", fix="end other programs") from full
     buffer.fill(1)
     most = buffer.nbytes - _SLACK_BYTES
     for threads in (1, target.cores) if target.cores > 1 else (1,):
@@ -59,20 +62,21 @@ def memory_loops(target: Target) -> Iterator[tuple[str, TimedLoop | Sampled]]:
 
 
 def buffer_bytes() -> int:
-    """Four times the last-level cache, and half of the free memory at most."""
+    """Four times all last-level caches, and half of the free memory at most."""
+    wanted = memory_bytes() * last_level_caches()
     try:
-        return min(memory_bytes(), free_bytes() // _HALF_OF_FREE)
+        return min(wanted, free_bytes() // 2)
     except OutOfMemory:  # the system does not say
-        return memory_bytes()
+        return wanted
 
 
 def level_bytes(level: Level, target: Target, threads: int, most: int) -> int:
-    """How many bytes so many threads go through together."""
-    each = {"l1": target.l1_bytes // 2, "l2": target.l2_bytes // 2, "l3": 4 * target.l2_bytes}
+    """How many bytes so many threads go through together. Of L3 more than their L2 hold, even if that is more than half of it."""
     if level == "dram":
         return most
-    together = threads * each[level]
-    return min(together, max(last_level_bytes() // 2, 2 * target.l2_bytes)) if level == "l3" else together
+    half = last_level_bytes() * (last_level_caches() if threads > 1 else 1) // 2
+    shared = min(4 * target.l2_bytes, max(half // threads, target.l2_bytes * 3 // 2))
+    return threads * {"l1": target.l1_bytes // 2, "l2": target.l2_bytes // 2, "l3": shared}[level]
 
 
 def _name(level: Level, what: str, threads: int) -> str:
