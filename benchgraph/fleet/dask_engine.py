@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -36,6 +37,7 @@ RETRY_S = 1.0  # between two tries to connect
 POLL_S = 0.5  # between two questions who the workers are
 POLL_PER_WORKER_S = 0.01  # and longer where there are many: each answer describes all of them
 CLOSE_S = 5.0
+STOP_S = 0.5  # for a worker process to end by itself, before it is killed
 
 
 def need_distributed() -> None:
@@ -115,7 +117,6 @@ class DaskEngine:
     # ---- in the thread of the connection ----
 
     def _serve(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # so for processes started here: Ctrl-C is the client's, which ends them
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._stay_connected())
@@ -195,6 +196,8 @@ async def _cluster(place: str) -> AsyncIterator[dict[str, Any]]:
         return
     from distributed import LocalCluster
 
+    ensure_running()  # multiprocessing's tracker, which would unblock the signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the processes: Ctrl-C is the client's, which ends them
     async with LocalCluster(
         n_workers=int(place.removeprefix(LOCAL)),
         threads_per_worker=1,
@@ -204,7 +207,10 @@ async def _cluster(place: str) -> AsyncIterator[dict[str, Any]]:
         silence_logs=logging.CRITICAL,
         asynchronous=True,
     ) as cluster:
-        yield {"address": cluster.scheduler_address}
+        try:
+            yield {"address": cluster.scheduler_address}
+        finally:  # cases that still run are no longer wanted, and Dask would wait for them
+            await asyncio.gather(*(nanny.kill(timeout=STOP_S) for nanny in cluster.workers.values()), return_exceptions=True)
 
 
 class _Call:

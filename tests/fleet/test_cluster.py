@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
 from benchgraph.core.isa import ISAS
 from benchgraph.fleet.parcel import Interval
 from benchgraph.machine.target import missing
-from tests.fleet.chaos import Cluster
+from tests.fleet.chaos import CLIENT, Cluster
 from tests.support.dask_cluster import cluster, run, timeless
 from tests.support.misbehaving_library import write_cases
 
@@ -99,6 +104,39 @@ def test_what_no_host_can_run_is_refused_in_its_words(up: Cluster) -> None:
     assert code == 2
     assert f"--isa={lacking[0]}: this " in err
     assert "the highest it has is" in err
+
+
+def test_after_ctrl_c_the_report_is_kept_and_no_process_is_left() -> None:
+    """To the client alone, and as a terminal sends it, to all processes in the foreground."""
+    for whole_group in (False, True):
+        words = ["--cluster=local:1", "-v", "--report=json:out.json", "--graph", "--case=good.json", "--case=loop.json"]
+        client = Popen([sys.executable, "-c", CLIENT, *words], stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
+        assert client.stdout is not None
+        said = client.stdout.readline()
+        assert said.startswith("0:PASSED"), client.communicate()
+        (os.killpg if whole_group else os.kill)(client.pid, signal.SIGINT)
+        out, err = client.communicate()
+        assert client.returncode == 130
+        assert "interrupted after 1 of 2 cases" in out
+        assert "Traceback" not in err
+        assert len(json.loads(Path("out.json").read_text())["cases"]) == 1
+        until = time.monotonic() + 20.0  # they end by themselves once the client has
+        while any(session_of(p) == client.pid for p in processes()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def processes() -> list[int]:
+    return [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
+
+
+def session_of(pid: int) -> int:
+    """0 for a process that has ended."""
+    try:
+        state, *_, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+    except OSError:
+        return 0
+    return 0 if state == "Z" else int(session)
 
 
 @pytest.mark.parametrize(
