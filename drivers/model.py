@@ -87,12 +87,18 @@ def _read(file: Path, stamp: tuple[int, ...], sizes: Sizes) -> Model:
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    """What changes when a file is written."""
-    try:
-        stat = file.stat()
-    except OSError:
-        return ()
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    """What changes when the file is written, or the one with the data beside it."""
+    from benchgraph.importers.model_files import data_file
+
+    found = list[int]()
+    for each in (file, data_file(file)):
+        try:
+            stat = each.stat()
+        except (OSError, ValueError):
+            found.append(0)
+        else:
+            found += stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return tuple(found)
 
 
 def _overrides(knobs: Knobs, found: Model) -> Overrides:

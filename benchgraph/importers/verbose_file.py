@@ -102,7 +102,7 @@ class _Reader:
     def read(self, file: BinaryIO) -> Log:
         for number, (line, is_whole) in enumerate(_lines(file), 1):
             self._log.lines = number
-            if b"_verbose," in line:
+            if b"_verbose," in line and MARK.search(line.decode("utf-8", "replace")):
                 self._marked(line.decode("utf-8", "replace"), number, is_whole)
             elif b"__REPRO: " in line and (found := _REPRO.search(line.decode("utf-8", "replace"))):
                 self._entry("repro", found["words"].strip(), number).executed.count += 1

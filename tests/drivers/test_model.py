@@ -129,6 +129,14 @@ def test_a_library_that_runs_the_file_gets_it_unless_the_case_is_another_model()
     assert Runtime.sources == [file.absolute(), file.absolute(), None]
 
 
+def test_data_that_change_are_read_again() -> None:
+    before = run()
+    data = Path("net.safetensors").read_bytes()
+    Path("net.safetensors").write_bytes(data[: len(data) // 2])
+    assert "passed:1" in before
+    assert "invalid_arguments:1" in run()
+
+
 def test_localise_takes_a_model() -> None:
     done = CliRunner().invoke(main, ["localise", "--model", "--case=net.json"])
     assert "7 ops right, alone and in their partitions" in done.output, done.output

@@ -461,6 +461,16 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
         assert caught.value.where.startswith(str(tmp_path / f"{name}.onnx"))
 
 
+def test_names_that_are_no_text_and_types_that_are_none_are_refused(tmp_path: Path) -> None:
+    proto = parsed("float[2,3] x", "float[2,3] y", "named = Relu (x) y = Neg (named)")
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString().replace(b"Relu", b"Re\xffu"))
+    with pytest.raises(BenchgraphError, match=r"no ONNX model: its op_type b'Re\\xffu' is no text; export it again"):
+        read_onnx(tmp_path / "net.onnx")
+    proto.graph.output[0].type.tensor_type.elem_type = 77
+    with pytest.raises(BenchgraphError, match=r"output 'y': the file says UNKNOWN\(77\)\[2,3\] of it, and its nodes make FLOAT"):
+        model_of(proto)
+
+
 def test_every_row_agrees_with_the_node_tests_of_onnx() -> None:
     """The page in the docs has what onnx 1.23 makes of it; a new release may add tests, and none may be wrong."""
     onnx = pytest.importorskip("onnx", reason="needs the extra onnx")

@@ -47,6 +47,12 @@ def test_time_stamps_and_marks_of_every_version_are_one_line(tmp_path: Path) -> 
     assert one.executed.count == 6
 
 
+def test_what_only_looks_like_a_mark_is_of_another_program(tmp_path: Path) -> None:
+    log = log_of(tmp_path, LINE + LINE.replace("onednn_verbose", "onedmn_verbose") + LINE)
+    assert [one.executed.count for one in log.logged] == [2]
+    assert log.others == 1
+
+
 def test_creations_are_counted_for_themselves_and_rejections_are_remarks(tmp_path: Path) -> None:
     made = "".join(f"onednn_verbose,v1,primitive,create:{how},{HEAD},0.5\n" for how in ("cache_miss", "cache_hit"))
     others = (

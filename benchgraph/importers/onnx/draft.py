@@ -209,6 +209,12 @@ class Draft:
             raise made(bad.what, where=kind, fix=bad.fix) from bad
 
 
+def type_name(data_type: int, onnx: Any) -> str:
+    """ONNX's name of a TensorProto.DataType; its number where it has none."""
+    known = onnx.TensorProto.DataType
+    return str(known.Name(data_type)) if data_type in known.values() else f"UNKNOWN({data_type})"
+
+
 def one_line(bad: Exception) -> str:
     """What onnx or numpy say, whose messages have several lines."""
     return shortened(" ".join(str(bad).split()), 400) or type(bad).__name__

@@ -9,7 +9,7 @@ from typing import Any
 from benchgraph.core.errors import InvalidShape, ParseError, Unimplemented
 from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape
-from benchgraph.importers.onnx.draft import Misfit, one_line
+from benchgraph.importers.onnx.draft import Misfit, one_line, type_name
 
 SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
 
@@ -77,7 +77,7 @@ def _agree(one: Any, other: Any) -> bool:
 
 def _text(kind: Any, onnx: Any) -> str:
     """As in FLOAT[2,N,?]."""
-    name = onnx.TensorProto.DataType.Name(kind.elem_type)
+    name = type_name(kind.elem_type, onnx)
     if not kind.HasField("shape"):
-        return f"{name}"
+        return name
     return f"{name}[{','.join(str(d.dim_value) if d.HasField('dim_value') else d.dim_param or '?' for d in kind.shape.dim)}]"

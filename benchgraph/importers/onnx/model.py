@@ -22,7 +22,7 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
 from benchgraph.importers.model_files import COPIES
-from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line
+from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line, type_name
 from benchgraph.importers.onnx.external_data import external_files
 from benchgraph.importers.onnx.idioms import with_idioms
 from benchgraph.importers.onnx.inferred import check_declared, check_sizes
@@ -55,6 +55,7 @@ def _loaded(path: Path, onnx: Any) -> Any:
         raise ParseError(f"no ONNX model: {one_line(bad)}", fix="export it again") from bad
     if not proto.ByteSize():
         raise InvalidArguments("the file is empty", fix="export the model again")
+    _need_texts(proto)
     folder = path.absolute().parent
     need_memory_for(external_files(proto, folder, onnx), COPIES)
     try:
@@ -62,6 +63,18 @@ def _loaded(path: Path, onnx: Any) -> Any:
     except Exception as bad:  # as above
         raise InvalidArguments(f"its external data cannot be read: {one_line(bad)}", fix="export it again") from bad
     return proto
+
+
+def _need_texts(message: Any) -> None:
+    """Raise ParseError for a name that is no UTF-8: protobuf gives bytes for such a text."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            for text in [value] if isinstance(value, str | bytes) else value:
+                if not isinstance(text, str):
+                    raise ParseError(f"no ONNX model: its {field.name} {quoted(text)} is no text", fix="export it again")
+        elif field.type == field.TYPE_MESSAGE:
+            for inner in [value] if hasattr(value, "ListFields") else value:
+                _need_texts(inner)
 
 
 def need_onnx() -> Any:
@@ -219,7 +232,7 @@ def _input(d: Draft, value: Any, shape: Shape, onnx: Any) -> LogicalTensor:
         kind = value.type.tensor_type
         dtype = DATA_TYPES.get(kind.elem_type)
         if dtype is None:
-            raise Unmapped(f"its data type is {onnx.TensorProto.DataType.Name(kind.elem_type)}", fix="export it in f32")
+            raise Unmapped(f"its data type is {type_name(kind.elem_type, onnx)}", fix="export it in f32")
         t = d.b.input(shape, dtype)
         d.define(value.name, t)
         return t

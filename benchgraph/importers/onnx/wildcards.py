@@ -20,7 +20,7 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.fallback.by_onnx import evaluator
 from benchgraph.fallback.function import Function, Input, Literal, Value
 from benchgraph.graph.model import Fallen
-from benchgraph.importers.onnx.draft import Draft, Node, Unmapped
+from benchgraph.importers.onnx.draft import Draft, Node, Unmapped, type_name
 from benchgraph.ops.structural import COMPUTES, WILDCARD
 
 EXPORT = "export the model without it"
@@ -151,7 +151,7 @@ def _described(name: str, kind: Any, onnx: Any) -> tuple[Shape, DType]:
         raise Unmapped(f"its result {name!r} is no tensor", fix=EXPORT)
     dtype = dtype_of(kind.tensor_type.elem_type, onnx)
     if dtype is None:
-        data_type = onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type)
+        data_type = type_name(kind.tensor_type.elem_type, onnx)
         raise Unmapped(f"its result {name!r} is of type {data_type}, which no tensor of a graph has", fix="export it in f32")
     dims = kind.tensor_type.shape.dim
     if not kind.tensor_type.HasField("shape") or any(not dim.HasField("dim_value") for dim in dims):
