@@ -10,6 +10,7 @@ The packages, in the order in which data flows through them:
     importers   other people's files as cases
     partition   which ops are compiled together
     gir         Graph IR and its passes
+    schedule    what the schedules of a nest cost, in nanoseconds
     lower       Graph IR -> Tensor IR: templates and anchors
     tir         Tensor IR, its passes and its interpreter
     codegen     Tensor IR -> LLVM IR, the microkernel, vector math

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
 from benchgraph.explain import explain
 from benchgraph.gir.search_space import legal
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
+from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition
+from benchgraph.schedule.cost import cost
+from benchgraph.schedule.gemm import Gemm, Tiling
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """chosen: by the compiler without a tuning file; it is one of `legal`."""
+    """chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost (schedule/cost.py)."""
 
     problem: str
     chosen: Forced
     legal: tuple[Forced, ...]
+    cheapest: Forced
 
 
 def candidates(partition: Partition, target: Target | None = None) -> Candidates:
@@ -39,4 +47,19 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
     # all ops after the product run on its tiles, so that its columns can be split over tasks
     may_split = len(nest.sections) == 1 and {op.anchor for op in section.ops} <= {"kernel", "tile"}
     every = tuple(legal(chosen.problem, p["m"], p["n"], target, may_split=may_split))
-    return Candidates(chosen.problem, own, every if own in every else (own, *every))
+    every = every if own in every else (own, *every)
+    return Candidates(chosen.problem, own, every, _cheapest(every, _gemm(partition, chosen.problem, p, target), target))
+
+
+def _gemm(partition: Partition, problem: str, sizes: Mapping[str, int], target: Target) -> Gemm:
+    """The nest of the partition's product. problem, sizes: as `gir.product.Product.problem` and `gir.parameters.Parameters` have them."""
+    src, dtype = (DType[name] for name in problem.split()[0].split(":"))
+    batch, m, n, k = (sizes[name] for name in ("batch", "m", "n", "k"))
+    wei = [op.inputs[1].shape for op in partition.ops if spec(op.kind).lowering.is_contraction]
+    has_one_wei = all(prod(shape or ()) <= k * n for shape in wei)
+    return Gemm(batch, m, n, k, src, dtype, has_one_wei, target.in_tiles(src), target.lanes)
+
+
+def _cheapest(every: Sequence[Forced], gemm: Gemm, target: Target) -> Forced:
+    machine = rates(target)
+    return min(every, key=lambda c: cost(gemm, Tiling(c.mb, c.nb, c.split_n), target, machine).total)

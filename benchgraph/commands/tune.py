@@ -152,4 +152,5 @@ def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
 
     peak = bench.probe(current().cores, arithmetic(graph))
     searcher = Searcher(chain, bench.clock, peak.sample, rng, request.rounds)
-    return Outcome(problem.repro, machine_key(current()), searcher.search(space.chosen, tried), len(space.legal), flops(graph.ops))
+    found = searcher.search(space.chosen, space.cheapest, tried)
+    return Outcome(problem.repro, machine_key(current()), found, len(space.legal), flops(graph.ops))

@@ -15,8 +15,10 @@ from benchgraph.tune.search import SearchResult
 GOAL = 1.10  # goal for the schedule's choice over the best
 
 # head -> format of its cells; the case follows in full
-_FORMS = {"chosen": "<15", "best": "<15", "ratio": ">5", "median": ">6", "GFLOP/s": ">7", "% peak": ">6", "tried": ">9"}
-_SPARE = ("median", "GFLOP/s", "tried", "% peak")  # columns left out on a narrow terminal, in this order
+_FORMS = {
+    "chosen": "<15", "best": "<15", "ratio": ">5", "median": ">6", "by cost": ">7", "GFLOP/s": ">7", "% peak": ">6", "tried": ">9",
+}  # fmt: skip
+_SPARE = ("median", "GFLOP/s", "tried", "% peak", "by cost")  # columns left out on a narrow terminal, in this order
 _CASE = 24  # columns reserved for the case
 
 
@@ -34,7 +36,7 @@ class Outcome:
 def heading(machine: str, width: int) -> str:
     """A legend and the column heads: parameters of the schedule's and of the best choice, and the ratio of their times."""
     heads = _row(dict(zip(_FORMS, _FORMS, strict=True)), "case", width)
-    legend = f"{machine}\nratio: minimum time of the schedule's choice over that of the best one"
+    legend = f"{machine}\nratio: minimum time of the schedule's choice over that of the best one; by cost: of the choice of least cost"
     return f"{folded(legend, width)}\n\n{heads}"
 
 
@@ -43,7 +45,7 @@ def line(o: Outcome, width: int) -> str:
     result, tried = o.found, f"{o.found.tried}" if o.found.tried >= o.legal else f"{o.found.tried}/{o.legal}"
     rate = o.flops / result.chosen.min_s
     share = f"{rate / median(result.peaks):.0%}" if result.peaks else ""
-    times = f"{result.ratio:.3f}", f"{result.median_ratio:.3f}"
+    times = f"{result.ratio:.3f}", f"{result.median_ratio:.3f}", f"{result.cheapest_ratio:.3f}"
     choices = _parameters(result.chosen.choice), _parameters(result.best.choice)
     return _row(dict(zip(_FORMS, (*choices, *times, f"{rate / 1e9:.1f}", share, tried), strict=True)), o.repro, width)
 
@@ -68,10 +70,15 @@ def stored(file: str, count: int, outcomes: Sequence[Outcome], width: int) -> st
 
 
 def summary(outcomes: Sequence[Outcome], width: int) -> str:
-    ratios = [o.found.ratio for o in outcomes]
+    schedule = _within([o.found.ratio for o in outcomes])
+    by_cost = _within([o.found.cheapest_ratio for o in outcomes])
+    texts = f"\n{counted(len(outcomes), 'case')}: {schedule}", f"choices of least cost: {by_cost}"
+    return "\n".join(folded(text, width) for text in texts)
+
+
+def _within(ratios: Sequence[float]) -> str:
     within = sum(r <= GOAL for r in ratios)
-    text = (
-        f"\n{counted(len(ratios), 'case')}: geometric mean of ratios {geometric_mean(ratios):.3f}, largest {max(ratios):.3f}; "
+    return (
+        f"geometric mean of ratios {geometric_mean(ratios):.3f}, largest {max(ratios):.3f}; "
         f"{within} of {len(ratios)} within {GOAL - 1:.0%} of the best"
     )
-    return folded(text, width)

@@ -43,12 +43,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """chosen: the schedule's choice. best: of all, by the minimum; chosen itself if nothing is faster. tried: how many, including chosen.
-
-    peaks: FLOP/s, sampled interleaved with the last comparison.
+    """chosen: the schedule's choice. cheapest: the choice of least cost. best: of all, by the minimum; one of these
+    two if nothing is faster. tried: how many, including these two. peaks: FLOP/s, sampled interleaved with the last comparison.
     """
 
     chosen: Measured
+    cheapest: Measured
     best: Measured
     tried: int
     peaks: tuple[float, ...] = ()
@@ -57,6 +57,11 @@ class SearchResult:
     def ratio(self) -> float:
         """The schedule's choice over the best, by minima."""
         return self.chosen.min_s / self.best.min_s
+
+    @property
+    def cheapest_ratio(self) -> float:
+        """The choice of least cost over the best, by minima."""
+        return self.cheapest.min_s / self.best.min_s
 
     @property
     def is_sure(self) -> bool:
@@ -78,17 +83,19 @@ class Searcher:
     rng: random.Random
     rounds: int
 
-    def search(self, chosen: Forced, legal: Sequence[Forced]) -> SearchResult:
-        others = [c for c in legal if c != chosen]
+    def search(self, chosen: Forced, cheapest: Forced, legal: Sequence[Forced]) -> SearchResult:
+        others = [c for c in legal if c not in (chosen, cheapest)]
         self.rng.shuffle(others)
         scores = dict[Forced, float]()
         groups = list(_chunks(others, GROUP))
         for number, group in enumerate(groups, 1):
             scores |= self._measure_group(chosen, group, f"group {number} of {len(groups)}")
-        best = sorted(scores, key=lambda c: scores[c])[:BEST]
-        *measured, peaks = self._samples([chosen, *best], LAST_SAMPLE_S, self.rounds, "the best", [self.peak])
-        best_measured = [Measured(c, s) for c, s in zip([chosen, *best], measured, strict=True)]
-        return SearchResult(best_measured[0], min(best_measured, key=lambda m: m.min_s), len(others) + 1, peaks)
+        known = list(dict.fromkeys((chosen, cheapest)))
+        best = [*known, *sorted(scores, key=lambda c: scores[c])[:BEST]]
+        *samples, peaks = self._samples(best, LAST_SAMPLE_S, self.rounds, "the best", [self.peak])
+        measured = {c: Measured(c, s) for c, s in zip(best, samples, strict=True)}
+        fastest = min(measured.values(), key=lambda m: m.min_s)
+        return SearchResult(measured[chosen], measured[cheapest], fastest, len(others) + len(known), peaks)
 
     def _measure_group(self, chosen: Forced, group: Sequence[Forced], name: str) -> dict[Forced, float]:
         """Minima relative to that of the schedule's choice."""
