@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchgraph.compile import check_compilable, compile_profiled
+from benchgraph.core.layers import Layer
 from benchgraph.core.record import Record, recorded
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.origins import origins
@@ -25,11 +26,21 @@ from benchgraph.tir.visit import tensor_names, written
 
 @dataclass(frozen=True)
 class LayeredExecutable:
-    """ops: of each layer, positions in the partition's ops, in order. layer_of: statement of main -> layer."""
+    """ops: of each layer, positions in the partition's ops, in order. layer_of: statement of main -> layer. nests: of each layer, how many
+    nests or stages of nests passes made one statement, whose times cannot be told apart."""
 
     executable: ProfiledExecutable
     ops: tuple[tuple[int, ...], ...]
     layer_of: tuple[int, ...]
+    nests: tuple[int, ...]
+
+    def layers(self, partition: Partition, position: int = 0) -> tuple[Layer, ...]:
+        """With ids of the partition's ops. position: its own, in the order of execution."""
+        name = self.executable.implementations[0].name
+        return tuple(
+            Layer(tuple(partition.ops[op].id for op in ops), position, implementation=name, nests=nests)
+            for ops, nests in zip(self.ops, self.nests, strict=True)
+        )
 
 
 def compile_layers(partition: Partition, target: Target | None = None) -> LayeredExecutable:
@@ -43,8 +54,10 @@ def compile_layers(partition: Partition, target: Target | None = None) -> Layere
     return LayeredExecutable(executable, *find_layers(partition, record, executable.statements))
 
 
-def find_layers(partition: Partition, record: Record, statements: Sequence[Stmt]) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
-    """`ops` and `layer_of` of a LayeredExecutable. record: of its compilation; statements: of main, after all passes."""
+def find_layers(
+    partition: Partition, record: Record, statements: Sequence[Stmt]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], tuple[int, ...]]:
+    """`ops`, `layer_of` and `nests` of a LayeredExecutable. record: of its compilation; statements: of main, after all passes."""
     graphs = [s.ir for s in record.steps if isinstance(s.ir, Graph)]
     code = _Code(graphs[-1], statements, origins(graphs))
     group_of_nest = code.groups()
@@ -57,7 +70,9 @@ def find_layers(partition: Partition, record: Record, statements: Sequence[Stmt]
         if group not in ops:  # it prepares an op whose result another statement makes
             groups[at] = next((g for op in code.prepared(at) if (g := group_of_nest[nest_of[op]]) in ops), group_of_nest[nest_of[0]])
     order = {group: layer for layer, group in enumerate(dict.fromkeys(groups))}
-    return tuple(tuple(ops[group]) for group in order), tuple(order[group] for group in groups)
+    layer_of = tuple(order[group] for group in groups)
+    nests = tuple(sum(len(code.nests[n].stages) for n, own in enumerate(group_of_nest) if own == group) for group in order)
+    return tuple(tuple(ops[group]) for group in order), layer_of, nests
 
 
 class _Code:

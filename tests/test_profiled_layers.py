@@ -57,7 +57,8 @@ def compiled(p: Partition) -> tuple[Func, tuple[tuple[int, ...], ...], tuple[int
     with recorded() as record:
         g = run(gir_passes.PIPELINE, from_partition(p), TARGET, show=print_gir, verify=verify, observe=lambda *_: None)
         main = tir_passes.run(lower(g, TARGET).main, TARGET, lambda *_: None)
-    return main, *find_layers(p, record, timed_statements(main))
+    ops, layer_of, _ = find_layers(p, record, timed_statements(main))
+    return main, ops, layer_of
 
 
 def test_layers_are_the_nests_of_the_network() -> None:
@@ -69,6 +70,18 @@ def test_layers_are_the_nests_of_the_network() -> None:
         ["ReduceMean"],
         ["StaticReshape", "MatMul", "SoftMax"],
     ]
+
+
+def test_nests_that_became_one_loop_are_counted() -> None:
+    b = GraphBuilder()
+    x = b.input((4096, 64))
+    for _ in range(3):
+        x = b.op("ReLU", b.op("MatMul", x, b.constant((64, 64))))
+    with override(threads=2, parallel="always"):
+        (whole,) = compile_layers(fused(b.graph())).layers(fused(b.graph()))
+    assert whole.nests == 3
+    assert len(whole.ops) == 6
+    assert [layer.nests for layer in compile_layers(fused(network())).layers(fused(network()))] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("policy", [Policy.fused, Policy.post_ops])

@@ -14,7 +14,7 @@ class Layer:
 
     ops: ids of the graph's ops, the one that the layer is named by first; () if the library does not tell. name: the library's own, which
     stands where it tells no ops; else ''. kind: where it is not that of the op. partition: its position in the order of execution.
-    implementation: what it runs on, by the library's name, '' if it does not tell.
+    implementation: what it runs on, by the library's name, '' if it does not tell. nests: how many nests or stages of nests run as it.
     """
 
     ops: tuple[int, ...]
@@ -22,6 +22,7 @@ class Layer:
     name: str = ""
     kind: str = ""
     implementation: str = ""
+    nests: int = 1
 
 
 @dataclass(frozen=True)

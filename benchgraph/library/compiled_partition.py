@@ -105,9 +105,7 @@ class CompiledPartition:
         assert isinstance(bound, ProfiledBound)
         self._latest[self._layered.executable] = bound.kept_alive
         bound()
-        name = self.executable.implementations[0].name
-        layers = tuple(Layer(tuple(self.description.ops[op].id for op in ops), implementation=name) for ops in self._layered.ops)
-        return layers, list(bound.spans(self._layered.layer_of))
+        return self._layered.layers(self.description), list(bound.spans(self._layered.layer_of))
 
     @cached_property
     def _layered(self) -> LayeredExecutable:

@@ -41,6 +41,5 @@ def profiled(partitions: Sequence[Partition], inputs: Sequence[Sequence[Array]],
         bound = compiled.executable.bind(ins, outs)
         assert isinstance(bound, ProfiledBound)
         steps.append(LayeredStep(bound, tuple(len(layers) + layer for layer in compiled.layer_of)))
-        name = compiled.executable.implementations[0].name
-        layers += [Layer(tuple(p.ops[op].id for op in ops), position, implementation=name) for ops in compiled.ops]
+        layers += compiled.layers(p, position)
     return LayeredSteps(tuple(layers), tuple(steps))

@@ -42,6 +42,7 @@ def described(graph: Graph, layer: Layer, ran: Sequence[Implementation] = ()) ->
         flops(ops),
         _traffic(graph, ops),
         (),
+        nests=layer.nests,
     )
 
 

@@ -52,7 +52,9 @@ def heading(t: PolicyTiming, profile: LayerProfile) -> str:
     partitions = {layer.partition for layer in profile.layers}
     implementations = {layer.implementation for layer in profile.layers}
     ran = f" on {implementations.pop()}" if len(implementations) == 1 else ""
-    what = f"{counted(len(profile.layers), 'layer')} of {counted(len(partitions), 'partition')}{ran}"
+    merged = sum(layer.nests > 1 for layer in profile.layers)
+    apart = f" ({merged} of them several nests or stages that run as one loop)" if merged else ""
+    what = f"{counted(len(profile.layers), 'layer')}{apart} of {counted(len(partitions), 'partition')}{ran}"
     return f"{t.policy}: {what}, together {with_unit(profile.sum_s)}; {sides}"
 
 

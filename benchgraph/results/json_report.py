@@ -342,7 +342,8 @@ def _read_policy(name: str, d: Json) -> PolicyTiming:
 
 def _read_layers(d: Json) -> LayerProfile:
     names = [f.name for f in fields(LayerTiming)]
-    values: Iterable[Json] = ({name: tuple(x) if isinstance(x := each[name], list) else x for name in names} for each in d["layers"])
+    known = ({name: each[name] for name in names if name != "nests" or name in each} for each in d["layers"])  # older reports lack it
+    values: Iterable[Json] = ({name: tuple(x) if isinstance(x, list) else x for name, x in each.items()} for each in known)
     spans = tuple(Span(*s) for s in d["spans"])
     return LayerProfile(tuple(LayerTiming(**v) for v in values), tuple(d["whole_s"]), spans, d["threads"], d["is_profiled"])
 

@@ -20,7 +20,8 @@ class LayerTiming:
     name: of its principal op, the one with the most operations, else the first; kinds, ops: of that, then of the others; ops are () where
     the library does not tell. names: of the others. partition: position in the order of execution. shapes: of the principal op's inputs and
     outputs. flops, bytes: operations by the op table, and what must enter and leave the layer; 0 if unknown. busy: the share of the time of
-    all threads in which they computed, the rest being spent waiting for each other; None if unknown.
+    all threads in which they computed, the rest being spent waiting for each other; None if unknown. nests: how many nests or stages run as
+    it, in one parallel loop, so that their times cannot be told apart.
     """
 
     name: str
@@ -34,6 +35,7 @@ class LayerTiming:
     bytes: int
     samples_s: tuple[float, ...]
     busy: float | None = None
+    nests: int = 1
 
     @property
     def median_s(self) -> float:
