@@ -74,10 +74,10 @@ class Builder:
     def __init__(self, values: tuple[Value, ...]) -> None:
         self.values = {v.id: v for v in values}
         self.nodes: list[Op] = []
-        self._next = max(self.values, default=-1) + 1
+        self.next = max(self.values, default=-1) + 1  # the number of the next value
 
     def new_value(self, dtype: DType, shape: Shape, literal: Literal | None = None) -> int:
-        id, self._next = self._next, self._next + 1
+        id, self.next = self.next, self.next + 1
         constness = Constness.variable if literal is None else Constness.compile
         self.values[id] = Value(id, dtype, shape, plain(len(shape)), constness, literal=literal)
         return id
@@ -102,6 +102,12 @@ class Builder:
         """The nodes appended since the last call."""
         nodes, self.nodes = self.nodes, []
         return nodes
+
+    def forget(self, first: int) -> None:
+        """Values from this number on, and their nodes."""
+        for id in range(first, self.next):
+            self.values.pop(id, None)
+        self.nodes, self.next = [], first
 
     def graph(self, g: Graph, nodes: Iterable[Node]) -> Graph:
         """The graph with these nodes and all values; g itself when its nodes are the same."""

@@ -81,3 +81,12 @@ def products(g: Graph) -> list[tuple[DType, DType, DType]]:
         for op in ops
         if isinstance(op, Op) and spec(op.kind).lowering.is_contraction
     ]
+
+
+def renumbered(g: Graph) -> Graph:
+    """A graph before fusion and without views, its values numbered as its inputs and ops mention them; the others are left out."""
+    order = dict.fromkeys((*g.ins, *(v for op in g.ops for v in (*op.ins, *op.outs)), *g.outs))
+    number = {id: n for n, id in enumerate(order)}
+    ops = (replace(op, ins=tuple(number[v] for v in op.ins), outs=tuple(number[v] for v in op.outs)) for op in g.ops)
+    ins, outs = (tuple(number[v] for v in border) for border in (g.ins, g.outs))
+    return replace(g, values=tuple(replace(g.value(id), id=n) for id, n in number.items()), nodes=tuple(ops), ins=ins, outs=outs)

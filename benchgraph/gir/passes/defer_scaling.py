@@ -1,8 +1,5 @@
 """defer-scaling: scaling the rows of src is scaling the rows of the product, which are shorter.
 
-    %2: f32[64,512] = Multiply(%0, %1: f32[64,1])      %4 = MatMul(%0, %w)
-    %3: f32[64,64] = MatMul(%2, %w)               ->   %3: f32[64,64] = Multiply(%4, %1)
-
 Attention divides its exponentials by their sum; after the product with V the division is of as many columns as the head size, not as keys.
 Homogeneous ops may stand between the scaling and the product: casts between floats, dropout. A cast rounds both by the same relative error;
 casts to a dtype with fewer exponents are allowed only for exponentials of differences to a maximum, which are at most 1.
@@ -10,14 +7,14 @@ casts to a dtype with fewer exponents are allowed only for exponentials of diffe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.build import Builder
 from benchgraph.gir.closure import closure
-from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.product import product
+from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
@@ -25,61 +22,51 @@ from benchgraph.tir.ir import BinOp
 _WIDE = (DType.f32, DType.bf16)  # the floats with eight bits of exponent
 
 
-@dataclass(frozen=True)
-class _Deferred:
-    """The scaling, which operand of it is the scale, and the ops between it and the product, in order."""
-
-    scaling: Op
-    position: int
-    between: tuple[Op, ...]
-
-
 def defer_scaling(g: Graph, target: Target) -> Graph:
-    builder = Builder(g.values)
-    moved: dict[int, _Deferred] = {}  # by the id of the MatMul op
-    for op in g.ops:
-        if op.lowering.is_contraction and product(g, op).is_row_wise and (scaling := _deferrable(g, op)) is not None:
-            moved[id(op)] = scaling
-    if not moved:
-        return g
-    gone = {id(d.scaling) for d in moved.values()}
-    unscaled = {d.scaling.outs[0]: d.scaling.ins[1 - d.position] for d in moved.values()}
-    nodes: list[Node] = []
-    for op in g.ops:
-        if id(op) in gone:
-            continue
-        ins = tuple(unscaled.get(v, v) for v in op.ins)
-        op_now = op if ins == op.ins else replace(op, ins=ins)
-        if id(op) in moved:
-            deferred, out = moved[id(op)], g.value(op.outs[0])
-            made = builder.new_value(out.dtype, out.shape)
-            nodes.append(replace(op_now, outs=(made,)))
-            op_now = replace(deferred.scaling, ins=(made, deferred.scaling.ins[deferred.position]), outs=op.outs)
-        nodes.append(op_now)
-    return mark_runtime_constants(builder.graph(g, nodes), target)
+    after = rewrite(g, target, SCALING)
+    return g if after is g else mark_runtime_constants(after, target)
 
 
-def _deferrable(g: Graph, matmul: Op) -> _Deferred | None:
-    """The scaling of the product's src, if deferring it is exact enough and cheaper."""
-    between: list[Op] = []
-    reader, v = matmul, matmul.ins[0]
-    while (maker := g.producer.get(v)) is not None and isinstance(maker, Op):
-        if v in g.outs or g.consumers[v] != (reader,) or reader.ins.count(v) > 1:
-            return None
+def _deferred(s: Site) -> int | None:
+    if not product(s.g, s.op).is_row_wise:
+        return None
+    between = list[Op]()
+    for maker in s.sole_makers():
         if maker.semantics.is_product:
-            position = _scale_operand(g, maker, matmul)
-            scaled = None if position is None else maker.ins[1 - position]
-            fits = all(g.value(op.outs[0]).dtype in _WIDE for op in between)
-            is_exact = scaled is not None and (fits or _is_at_most_one(g, scaled))
-            return _Deferred(maker, position, tuple(between)) if position is not None and is_exact else None
-        types = g.value(maker.ins[0]), g.value(v)
-        if not maker.semantics.is_homogeneous or len(maker.outs) > 1 or not all(t.dtype.is_float for t in types):
-            return None
-        if types[0].shape != types[1].shape:
+            return _scaled_after(s, maker, between)
+        types = s.d.type(maker.ins[0]), s.d.type(maker.outs[0])
+        is_alike = types[0].shape == types[1].shape and all(t.dtype.is_float for t in types)
+        if not (maker.semantics.is_homogeneous and len(maker.outs) == 1 and is_alike):
             return None
         between.insert(0, maker)
-        reader, v = maker, maker.ins[0]
     return None
+
+
+def _scaled_after(s: Site, scaling: Op, between: Sequence[Op]) -> int | None:
+    """The product of what is not scaled yet, scaled, if that is exact enough and cheaper. between: the ops from the scaling to it."""
+    position, out = _scale_operand(s.g, scaling, s.op), s.call.outs[0]
+    if position is None:
+        return None
+    value = scaling.ins[1 - position]
+    if not (all(s.d.type(op.outs[0]).dtype in _WIDE for op in between) or _is_at_most_one(s.g, value)):
+        return None
+    for op in between:
+        value = s.like(op, value, *op.ins[1:])
+    made = s.like(s.op, value, *s.op.ins[1:])
+    return s.d.op(scaling.kind, made, scaling.ins[position], attrs=scaling.attrs, shape=out.shape, dtype=out.dtype)
+
+
+SCALING = Pattern(
+    root=lambda row: row.lowering.is_contraction,
+    build=_deferred,
+    example="""graph(%0: f32[64,512], %1: f32[64,1], %2: f32[512,64]) {
+      %3: f32[64,512] = Multiply(%0, %1)    %4: f32[64,64] = MatMul(%3, %2)
+      ->
+      %3: f32[64,64] = MatMul(%0, %2)       %4: f32[64,64] = Multiply(%3, %1)
+      return %4 }""",
+    near_misses=(("%1: f32[64,1]", "%1: f32[1,512]"), ("return %4", "return %4, %3"), ("512", "32")),
+    error=2**-21,
+)
 
 
 def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:

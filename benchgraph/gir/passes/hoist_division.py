@@ -1,8 +1,5 @@
 """hoist-division: dividing many elements by few becomes multiplying them by the reciprocals of the few.
 
-    %2: f32[64,128] = Divide(%0, %1: f32[64,1])   ->   %3: f32[64,1] = Divide(1, %1)
-                                                        %2 = Multiply(%0, %3)
-
 A division takes about six times as long as a multiplication (docs/measurements/fusion.md, Division); the result changes by at most 1.5 ulp.
 Compile-time divisors are scales of quantisation, where 1 ulp decides a tie. They stay while the dividend may be a tie by design: an input,
 an element picked from one, or the result of operations that round at most once (8 bits times a scale of 16 bits are exact in f32). Products
@@ -11,14 +8,11 @@ have, and ties among them are chance. Divisors stay, too, if f32 cannot hold the
 knows gets a reciprocal bounded to finite numbers if the quotients end as 8-bit integers: a tensor of zeros may have any scale, and its
 zeros are to become the zero point.
 
-A multiplication by known numbers followed by a division by known numbers becomes one multiplication by their quotient, rounded once:
-
-    %1 = Multiply(%0, 0.013); %2 = ReLU(%1); %3 = Divide(%2, 0.026)   ->   %1 = Multiply(%0, 0.5); %3 = ReLU(%1)
-
-This is a requantisation, also of sums, and whole numbers times 0.5 are exact ties. In f32, 0.013 * (1 / 0.026) is not 0.5, and a whole
-number times 0.013 / 0.026 is not always half of it. Before casts to integers, a quotient that f32 cannot hold is rounded to odd: 0.15 / 0.1
-of f32 is not 1.5, all products that would be ties of 1.5 lie on one side, and of the two neighbours of the quotient the odd one lies there
-too. n * (r +- ulp(r)) differs from n * r by more than half an ulp, so no product becomes a tie. Before casts to f8 the nearest neighbour is
+A multiplication by known numbers followed by a division by known numbers becomes one multiplication by their quotient, rounded once. This
+is a requantisation, also of sums, and whole numbers times 0.5 are exact ties. In f32, 0.013 * (1 / 0.026) is not 0.5, and a whole number
+times 0.013 / 0.026 is not always half of it. Before casts to integers, a quotient that f32 cannot hold is rounded to odd: 0.15 / 0.1 of f32
+is not 1.5, all products that would be ties of 1.5 lie on one side, and of the two neighbours of the quotient the odd one lies there too.
+n * (r +- ulp(r)) differs from n * r by more than half an ulp, so no product becomes a tie. Before casts to f8 the nearest neighbour is
 taken: ties of f8 are ties of quotients in f32. But where f32 holds the products and not the quotient, as in x * 1 / 0.3, both ops stay,
 since each rounds once as the ops say: 72 / 0.3 is less than 240, a tie of f8_e5m2.
 """
@@ -26,20 +20,19 @@ since each rounds once as the ops say: 72 / 0.3 is less than 240, a tie of f8_e5
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
-from benchgraph.gir.build import Builder
 from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from benchgraph.ops.elementwise.binary import ROUNDED_ONCE
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.quantisation.bounded_reciprocal import bounded_reciprocal, is_finite
-from benchgraph.ops.spec import Call, Computes
+from benchgraph.ops.spec import Call, Computes, OpSpec
 
 FEWER = 8  # times fewer divisors than dividends, so that the extra op pays
 LARGEST = 2.0**32  # numbers between its reciprocal and this have quotients, and products with those, in the range of f32
@@ -48,45 +41,60 @@ EXACT_BITS = 16  # of a factor: its products with 8 bits have 24 bits, which f32
 
 def hoist_division(g: Graph, target: Target) -> Graph:
     """First factors are divided by the divisors of their products; then divisors that are few become reciprocals."""
-    builder = Builder(g.values)
-    changed: dict[int, Op] = {}  # by the former result of the op
-    gone: set[int] = set()
-    for op in g.ops:
-        if (scaling := _scaling(g, op)) is None:
-            continue
-        product, last, exact = scaling
-        quotient = _odd(exact) if op.outs[0] in _saturating(g) else exact
-        changed[product.outs[0]] = replace(product, ins=(product.ins[0], builder.const(quotient)))
-        changed[last.outs[0]] = replace(changed.get(last.outs[0], last), outs=op.outs)
-        gone.add(op.outs[0])
-    return _with_reciprocals(builder.graph(g, (changed.get(op.outs[0], op) for op in g.nodes if op.outs[0] not in gone)))
+    return rewrite(rewrite(g, target, REQUANTISATION), target, RECIPROCALS)
 
 
-def _scaling(g: Graph, op: Op) -> tuple[Op, Op, Reals] | None:
-    """For a division by known numbers of a product with known numbers that no other op reads: the multiplication, the op that makes the
-    dividend, and the quotients of the numbers; None if the factors cannot be divided instead."""
-    divisor = _known(g).get(op.ins[1]) if op.semantics.product_kind else None
-    reader, last = op, None
-    while divisor is not None:
-        id = reader.ins[0]
-        maker = g.producer.get(id)
-        alike = g.value(id).type == g.value(op.outs[0]).type and g.value(id).dtype is DType.f32
-        if not isinstance(maker, Op) or not alike or id in g.outs or g.consumers[id] != (reader,):
+def _is_division(row: OpSpec) -> bool:
+    return row.semantics.product_kind != ""
+
+
+def _requantised(s: Site) -> int | None:
+    """By their quotient instead of by known numbers, with lower bounds of 0 before the division by other known numbers."""
+    divisor, out, bounds = _known(s.g).get(s.op.ins[1]), s.call.outs[0], list[Op]()
+    for maker in s.sole_makers() if divisor is not None else ():
+        assert divisor is not None
+        if s.d.type(maker.outs[0]) != out or out.dtype is not DType.f32:
             return None
-        last = last or maker
         if maker.semantics.is_product:
-            factor = _known(g).get(maker.ins[1])
-            if factor is None or not _divides(factor, divisor):
+            if (quotient := _quotient(s, maker, divisor)) is None:
                 return None
-            quotient = factor / divisor
-            is_less_exact = _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
-            casts = (cast for cast in g.consumers[op.outs[0]] if isinstance(cast, Op) and cast.semantics.is_conversion)
-            is_read_as_f8 = any(dtype.is_float and dtype.bits == 8 for dtype in (g.value(cast.outs[0]).dtype for cast in casts))
-            return None if is_less_exact and is_read_as_f8 else (maker, last, quotient)
+            value = s.like(maker, maker.ins[0], s.d.const(quotient))
+            for bound in reversed(bounds):
+                value = s.like(bound, value)
+            return value
         if maker.semantics.lower_bound != 0 or np.any(divisor <= 0):
             return None
-        reader = maker
+        bounds.append(maker)
     return None
+
+
+def _quotient(s: Site, product: Op, divisor: Reals) -> Reals | None:
+    """What to multiply by instead of the product's known numbers; None if the factors cannot be divided."""
+    factor = _known(s.g).get(product.ins[1])
+    if factor is None or not _divides(factor, divisor):
+        return None
+    quotient = factor / divisor
+    is_less_exact = _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
+    casts = (s.d.type(op.outs[0]).dtype for op in s.g.consumers[s.op.outs[0]] if isinstance(op, Op) and op.semantics.is_conversion)
+    if is_less_exact and any(dtype.is_float and dtype.bits == 8 for dtype in casts):
+        return None
+    return _odd(quotient) if s.op.outs[0] in _saturating(s.g) else quotient
+
+
+REQUANTISATION = Pattern(
+    root=_is_division,
+    build=_requantised,
+    example="""graph(%0: f32[64,16]) {
+      %1: f32[] = const 0.013     %2: f32[64,16] = Multiply(%0, %1)
+      %3: f32[64,16] = ReLU(%2)
+      %4: f32[] = const 0.026     %5: f32[64,16] = Divide(%3, %4)
+      ->
+      %1: f32[] = const 0.5       %2: f32[64,16] = Multiply(%0, %1)
+      %5: f32[64,16] = ReLU(%2)
+      return %5 }""",
+    near_misses=(("0.026", "-0.026"), ("const 0.013", "ReduceSum(%0) {axes=[0,1]}"), ("return %5", "return %5, %3")),
+    error=2**-23,
+)
 
 
 @memoised
@@ -115,31 +123,34 @@ def _odd(numbers: Reals) -> Reals:
     return np.where(is_other, other, near).astype(np.float64)
 
 
-def _with_reciprocals(g: Graph) -> Graph:
-    """With multiplications by reciprocals where divisors are few."""
-    builder = Builder(g.values)
-    nodes: list[Node] = []
-    noisy = _noisy(g)
-    for op in g.ops:
-        product = op.semantics.product_kind
-        if product and _pays(g, op, is_noisy=op.ins[0] in noisy):
-            is_bounded = g.value(op.ins[1]).literal is None and op.outs[0] in _saturating(g)
-            # in f32 even for narrow divisors
-            reciprocal = bounded_reciprocal(builder, op.ins[1]) if is_bounded else builder.op(op.kind, builder.const(1.0), op.ins[1])
-            nodes += builder.taken()
-            op = replace(op, kind=product, ins=(op.ins[0], reciprocal))
-        nodes.append(op)
-    return builder.graph(g, nodes)
-
-
-def _pays(g: Graph, op: Op, *, is_noisy: bool) -> bool:
-    dividend, divisor = g.value(op.ins[0]), g.value(op.ins[1])
+def _reciprocal(s: Site) -> int | None:
+    dividend, divisor = map(s.g.value, s.op.ins)
     known = divisor.literal
-    if not divisor.dtype.is_float or (known is not None and not (is_noisy and is_finite(known.array))):
-        return False
-    return divisor.type.elements * FEWER <= dividend.type.elements
+    if not divisor.dtype.is_float or divisor.type.elements * FEWER > dividend.type.elements:
+        return None
+    if known is not None and not (dividend.id in _noisy(s.g) and is_finite(known.array)):
+        return None
+    is_bounded = known is None and s.op.outs[0] in _saturating(s.g)
+    # in f32 even for narrow divisors
+    reciprocal = bounded_reciprocal(s.d, divisor.id) if is_bounded else s.d.op(s.op.kind, s.d.const(1.0), divisor.id)
+    return s.like(s.op, dividend.id, reciprocal, kind=s.op.semantics.product_kind)
 
 
+RECIPROCALS = Pattern(
+    root=_is_division,
+    build=_reciprocal,
+    example="""graph(%0: f32[64,128], %1: f32[64,1]) {
+      %2: f32[64,128] = Divide(%0, %1)
+      ->
+      %3: f32[] = const 1.0
+      %4: f32[64,1] = Divide(%3, %1)    %2: f32[64,128] = Multiply(%0, %4)
+      return %2 }""",
+    near_misses=(("%1: f32[64,1]", "%1: f32[64,128]"), (", %1: f32[64,1]) {", ") { %1: f32[] = const 0.1")),
+    error=1.5 * 2**-23,
+)
+
+
+@memoised
 def _noisy(g: Graph) -> frozenset[int]:
     """The values with a larger error than one rounding, or that are certainly rounded, because of some op on the way."""
     noisy = set[int]()

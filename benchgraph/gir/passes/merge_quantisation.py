@@ -1,26 +1,18 @@
 """merge-quantisation: a chain of scalings and shifts before a cast to an 8-bit integer becomes one scaling and one shift.
 
-%1: s32[64,128] = MatMul(...)
-%2 = Subtract(%1, %a)                     %3: f32[64,128] = TypeCast(%1)
-%3: f32[64,128] = TypeCast(%2)            %4 = Multiply(%3, %s * q)
-%4 = Multiply(%3, %s)               ->    %5 = Add(%4, (%b - %a * %s) * q + z)
-%5 = Add(%4, %b)                          %6 = Maximum(%5, z)
-%6 = ReLU(%5)                             %8: u8[64,128] = TypeCast(%6)
-%7 = Multiply(%6, q); Add(., z)
-%8: u8[64,128] = TypeCast(.)
-
 Zero points, scales and biases are constants, so init combines them once. A lower bound that the integers have anyway is removed too. Only
 before casts to 8 bits: elsewhere the order of roundings might be visible.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.build import Builder
-from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.rescaling import Rescaling
 from benchgraph.ops.spec import Computes
@@ -30,34 +22,45 @@ _SHIFTS = Computes.sum, Computes.difference
 
 
 def merge_quantisation(g: Graph, target: Target) -> Graph:
-    builder = Builder(g.values)
-    gone: set[int] = set()
-    nodes: list[Node] = []
-    for op in g.ops:
-        if chain := _chain(g, op):
-            merged = _merged(g, builder, chain, g.value(op.outs[0]).dtype)
-            if merged.steps < sum(not step.semantics.is_conversion for step in chain):
-                gone |= {id(step) for step in chain}
-                op = replace(op, ins=(merged.of(builder, chain[0].ins[0]),))
-                nodes += builder.nodes
-            builder.taken()
-        nodes.append(op)
-    return builder.graph(g, (n for n in nodes if id(n) not in gone))
+    return rewrite(g, target, RESCALING)
 
 
-def _chain(g: Graph, cast: Op) -> tuple[Op, ...]:
-    """The ops before a cast from f32 to 8 bits, in order; () for any other op."""
-    if not cast.semantics.is_conversion or len(cast.ins) != 1 or g.value(cast.outs[0]).dtype not in (DType.u8, DType.s8):
-        return ()
-    steps: list[Op] = []
-    reader, v = cast, cast.ins[0]
-    while v not in g.outs and g.consumers[v] == (reader,):
-        maker = g.producer.get(v)
-        if not isinstance(maker, Op) or not (_is_step(g, maker) or _is_bound(g, maker, steps)):
+def _merged(s: Site) -> int | None:
+    """The steps before a cast from f32 to 8 bits as one, where that takes fewer ops."""
+    dtype, chain = s.call.outs[0].dtype, list[Op]()
+    if len(s.op.ins) != 1 or dtype not in (DType.u8, DType.s8):
+        return None
+    for maker in s.sole_makers():
+        if not (_is_step(s.g, maker) or _is_bound(s.g, maker, chain)):
             break
-        steps.insert(0, maker)
-        reader, v = maker, maker.ins[0]
-    return tuple(steps)
+        chain.insert(0, maker)
+    merged = _rescaling(s, chain, dtype)
+    if merged.steps >= sum(not step.semantics.is_conversion for step in chain):
+        return None
+    return s.like(s.op, merged.of(s.d, chain[0].ins[0]))
+
+
+RESCALING = Pattern(
+    root=lambda row: row.semantics.is_conversion,
+    build=_merged,
+    example="""graph(%0: s32[64,128], %1: s32[1] constant, %2: f32[128] constant, %3: f32[] constant) {
+      %4: s32[64,128] = Subtract(%0, %1)
+      %5: f32[64,128] = TypeCast(%4)
+      %6: f32[64,128] = Multiply(%5, %2)
+      %7: f32[64,128] = Add(%6, %3)
+      %8: u8[64,128] = TypeCast(%7)
+      ->
+      %9: s32[] = const 0
+      %10: s32[1] = Subtract(%9, %1)         %11: f32[1] = TypeCast(%10)
+      %12: f32[128] = Multiply(%11, %2)      %13: f32[128] = Add(%12, %3)
+      %5: f32[64,128] = TypeCast(%0)
+      %6: f32[64,128] = Multiply(%5, %2)
+      %7: f32[64,128] = Add(%6, %13)
+      %8: u8[64,128] = TypeCast(%7)
+      return %8 }""",
+    near_misses=(("u8", "s32"), ("return %8", "return %8, %7")),
+    error=1 / 255,  # one step
+)
 
 
 def _is_step(g: Graph, op: Op) -> bool:
@@ -90,17 +93,17 @@ def _number(g: Graph, step: Op) -> float | None:
     return g.value(step.ins[1]).scalar if len(step.ins) == 2 else None
 
 
-def _merged(g: Graph, d: Builder, chain: tuple[Op, ...], dtype: DType) -> Rescaling:
+def _rescaling(s: Site, chain: Sequence[Op], dtype: DType) -> Rescaling:
     """All steps of a chain before a cast to this dtype as one."""
     rescaling = Rescaling()
     for step in chain:
         if step.semantics.is_conversion:
-            rescaling = rescaling.in_f32(d)
+            rescaling = rescaling.in_f32(s.d)
         elif step.semantics.lower_bound is not None:
             rescaling = replace(rescaling, least=step.semantics.lower_bound)
         elif step.semantics.is_product:
-            rescaling = rescaling.scaled(d, step.ins[1], _number(g, step))
+            rescaling = rescaling.scaled(s.d, step.ins[1], _number(s.g, step))
         else:
-            rescaling = rescaling.shifted(d, step.ins[1], _number(g, step), down=step.semantics.computes is Computes.difference)
+            rescaling = rescaling.shifted(s.d, step.ins[1], _number(s.g, step), down=step.semantics.computes is Computes.difference)
     is_redundant = rescaling.least is not None and rescaling.least <= dtype.range[0]
     return replace(rescaling, least=None) if is_redundant else rescaling

@@ -1,8 +1,5 @@
 """round-operands: where the graph's math mode allows it, products of f32 are computed in bf16.
 
-                                              %5: bf16[M,K] = TypeCast(%0)   %6: bf16[K,N] = TypeCast(%1)
-%2: f32[M,N] = MatMul(%0, %1)          ->     %2: f32[M,N] = MatMul(%5, %6)
-
 Sums stay in f32. Constant weights are rounded by init, other operands once for all products that read them. The mode does not concern
 operands that were narrow before: f16, or integers with a scale for each of several groups of K. Left alone are operands that
 low-precision would convert back to f32 if they were bf16, and products of so few rows or columns that rounding costs more than it saves
@@ -11,34 +8,42 @@ low-precision would convert back to f32 if they were bf16, and products of so fe
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.build import CONVERT, Builder
-from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
+from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import TO_BF16
 
 
 def round_operands(g: Graph, target: Target) -> Graph:
-    if g.fpmath_mode not in TO_BF16 or not target.multiplies(DType.bf16):
-        return g
-    builder, nodes, rounded = Builder(g.values), list[Node](), dict[int, int]()
-    for op in g.ops:
-        if _is_rounded(g, op, target):
-            for v in op.ins[:2]:
-                if v not in rounded:
-                    rounded[v] = builder.op(CONVERT, v, dtype=DType.bf16)
-            op = replace(op, ins=(*(rounded[v] for v in op.ins[:2]), *op.ins[2:]))
-        nodes += [*builder.taken(), op]
-    return builder.graph(g, nodes)
+    return rewrite(g, target, OPERANDS) if g.fpmath_mode in TO_BF16 and target.multiplies(DType.bf16) else g
+
+
+def _rounded(s: Site) -> int | None:
+    if not _is_rounded(s.g, s.op, s.target):
+        return None
+    return s.like(s.op, *(s.converted(v, DType.bf16) for v in s.op.ins[:2]), *s.op.ins[2:])
+
+
+OPERANDS = Pattern(
+    root=lambda row: row.lowering.is_contraction,
+    build=_rounded,
+    example="""graph(%0: f32[64,64], %1: f32[64,64]) fpmath_mode="bf16" {
+      %2: f32[64,64] = MatMul(%0, %1)
+      ->
+      %3: bf16[64,64] = TypeCast(%0)    %4: bf16[64,64] = TypeCast(%1)
+      %2: f32[64,64] = MatMul(%3, %4)
+      return %2 }""",
+    near_misses=(("%2: f32[64,64] = MatMul(%0", "%5: f16[64,64] = TypeCast(%0) %6: f32[64,64] = TypeCast(%5) %2: f32[64,64] = MatMul(%6"),),
+    error=2**-7,
+)
 
 
 def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
-    if not op.lowering.is_contraction or any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
+    if any(_narrowest(g, v) is not DType.f32 for v in op.ins[:2]):
         return False
     p = product(g, op)
     if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
