@@ -12,6 +12,7 @@ Analyses:
 
 views.py                layout ops, the index into a buffer that a chain of views is, and strides along loops
 origins.py              which op of the partition each op comes from
+channel_order.py        along which axis products write a value and read it
 closure.py              everything that is reached along a relation
 domain.py               the iteration space that ops can share
 nest_graph.py           fused ops as a graph: borders, order, merging pairs

@@ -1,12 +1,14 @@
 """The Graph IR pipeline. One file per pass (CONTRIBUTING.md, Add a pass), in the order in which they run:
 
 decompose.py              ops without a form become ops that have one
+channels_last.py          windows between products have their channels last
 fold_batch.py             batch entries of few rows become rows of one product
 split_heads.py            heads in adjacent columns become a batch of products
 low_precision.py          products of quantised and bf16 operands multiply stored values
 round_operands.py         products of f32 in bf16, where the math mode allows it
 widen_intermediates.py    no rounding to bf16 or f16 between ops
 sink_layout_ops.py        pointwise ops run before layout ops
+cancel_layout_ops.py      layout ops that move elements back are left out
 hoist_division.py         divisions become multiplications by reciprocals
 fold_constants.py         ops on compile-time constants are computed
 merge_quantisation.py     chains of scalings and shifts before 8 bits become one of each
@@ -28,6 +30,8 @@ from __future__ import annotations
 
 from benchgraph.core.passes import Pass
 from benchgraph.gir.ir import Graph
+from benchgraph.gir.passes.cancel_layout_ops import cancel_layout_ops
+from benchgraph.gir.passes.channels_last import channels_last
 from benchgraph.gir.passes.dead_op import dead_op
 from benchgraph.gir.passes.decompose import decompose
 from benchgraph.gir.passes.defer_scaling import defer_scaling
@@ -56,12 +60,14 @@ _PACKING = "pack-on-the-fly"  # the switch of two passes
 
 PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
+    Pass("channels-last", channels_last, needs=_BASIC, switch="channels-last"),
     Pass("fold-batch", fold_batch, needs=_BASIC, switch="fold-batch", formerly=("join-entries", "no-join-entries")),
     Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
     Pass("round-operands", round_operands, needs=_BASIC, switch="round"),
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
     Pass("sink-layout-ops", sink_layout_ops, needs=_BASIC, switch="sink", formerly=("sink-movements",)),
+    Pass("cancel-layout-ops", cancel_layout_ops, needs=_BASIC, switch="cancel"),
     Pass("hoist-division", hoist_division, needs=_BASIC, switch="hoist"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("merge-quantisation", merge_quantisation, needs=_BASIC, switch="merge-quantisation"),

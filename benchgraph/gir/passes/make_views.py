@@ -23,6 +23,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.layout import plain
 from benchgraph.core.memoise import memoised
 from benchgraph.gir.build import CONVERT, COPY
+from benchgraph.gir.channel_order import products_read_along
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.product import depends_on_product
 from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer
@@ -111,7 +112,7 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
     if isinstance(producer, Op) and producer.lowering.is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
-    return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op)
+    return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op) and not _is_moved_back(g, op)
 
 
 def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
@@ -167,6 +168,15 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     at = run.positions[op.outs[0]]  # ops before the one that transposes may be written through
     return all(run.axes[k] == len(g.value(run.ops[k].outs[0]).shape) - 2 for k in (at, -1))
+
+
+def _is_moved_back(g: Graph, op: Op) -> bool:
+    """Whether a run of layout ops moves the columns of its source, and all products behind it read along them nevertheless."""
+    if len(op.ins) > 1:
+        return False
+    run = _layout_op_runs(g)[op.outs[0]]
+    moved, axis = run.ops[-1].outs[0], run.axes[-1]
+    return axis is not None and axis < len(g.value(moved).shape) - 1 and products_read_along(g, moved, axis)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,82 @@
+"""Along which axis of a value its maker writes, and its readers read, elements one after the other.
+
+Both follow the axis through layout ops, pointwise ops, reductions over other axes and windows, up to products: these write and read rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from benchgraph.gir.closure import closure
+from benchgraph.gir.domain import reduction_axes
+from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.views import layout_form
+from benchgraph.ops.spec import Reduction
+from benchgraph.ops.unit_steps import unit_steps
+
+Place: TypeAlias = tuple[int, int | None]  # a value, and the axis of it that is followed; None where a layout op has split or merged it
+
+
+def product_writes_along(g: Graph, v: int, axis: int) -> bool:
+    """Whether a product writes rows along this axis of a value, through the ops since then."""
+    at: int | None = axis
+    while at is not None and (op := g.producer.get(v)) is not None:
+        assert isinstance(op, Op)
+        if op.lowering.is_contraction:
+            return at == len(g.value(v).shape) - 1
+        if layout_form(op) is not None:
+            at = unit_steps(op.kind, op.attrs, g.value(op.ins[0]).shape, g.value(v).shape, inverse=False)[at]
+            v = op.ins[0]
+        elif (same := _like_result(g, op)) is not None:
+            v = same
+        else:
+            return False
+    return False
+
+
+def _like_result(g: Graph, op: Op) -> int | None:
+    """The operand whose axes are those of the result, of a pointwise op or a window."""
+    if op.lowering.is_window:
+        return op.ins[0] if len(g.value(op.ins[0]).shape) == len(g.value(op.outs[0]).shape) else None
+    shape = g.value(op.outs[0]).shape
+    return next((v for v in op.ins if g.value(v).shape == shape), None) if op.lowering.is_pointwise else None
+
+
+def products_read_along(g: Graph, v: int, axis: int) -> bool:
+    """Whether products read rows along this axis of a value, through the ops up to them, and nothing reads it in another order."""
+    start: Place = v, axis
+    ends = [end for place in closure(start, lambda place: _read_on(g, place)) for end in _ends(g, place)]
+    return bool(ends) and all(ends)
+
+
+def _read_on(g: Graph, place: Place) -> Iterator[Place]:
+    """The results of the readers that go on with the axis."""
+    v, axis = place
+    if axis is None:
+        return
+    shape = g.value(v).shape
+    for op in g.consumers[v]:
+        assert isinstance(op, Op)
+        if layout_form(op) is not None:
+            yield op.outs[0], unit_steps(op.kind, op.attrs, shape, g.value(op.outs[0]).shape, inverse=True)[axis]
+        elif _like_result(g, op) == v or (op.lowering.is_pointwise and shape == g.value(op.outs[0]).shape):
+            yield from ((out, axis) for out in op.outs)
+
+
+def _ends(g: Graph, place: Place) -> Iterator[bool]:
+    """For each reader at which the axis ends, and for the graph's border, whether it reads along it. Means over other axes do not ask."""
+    v, axis = place
+    rank = len(g.value(v).shape)
+    if axis is None or v in g.outs:
+        yield axis == rank - 1
+        return
+    for op in g.consumers[v]:
+        assert isinstance(op, Op)
+        if op.lowering.is_contraction:
+            yield op.ins[0] == v and axis == rank - 1
+        elif isinstance(op.lowering.form, Reduction):
+            if axis in reduction_axes(op, rank):
+                yield False
+        elif layout_form(op) is None and not any(out for out, _ in _read_on(g, place) if out in op.outs):
+            yield False
