@@ -84,7 +84,7 @@ def test_mode_p_prints_a_table(cases: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lines[5] == "memory is read at 2.0 GB/s with 2"
     assert [" ".join(line.replace("|", " ").split()) for line in lines[7:18]] == [
         "--mode=P --threads=2 --fix-times-per-prb=2 --graph --case=good.json",
-        "hot caches; f32 peak 16.0 GFLOP/s; bandwidth 6.0 GB/s (reading 0.896 KB over and over)",
+        "hot caches; f32 peak 16.0 GFLOP/s; bandwidth 6.0 GB/s (reading 896 B over and over)",
         "policy / partition min ms median ms GFLOP/s % peak GB/s % bw FLOP/B roof compile ms ratio",
         lines[10],
         "fused (1 partition) 5.0000 5.0000 0.0 0.0% 0.0 0.0% 1.2 bw 500.0 1.00",

@@ -82,7 +82,8 @@ class InterleavedEpilogue:
         if task.column_block is not None or task.node.split_n or not task.has_private_result(op):
             return None
         phases = _interleaving(task.g, domain, after, task.node.outs)
-        if phases is None or (width := gcd(stage.nb, phases.distance)) < min(stage.nb, phases.distance):
+        nb = min(stage.nb, domain.extents[-1])  # the only panel may be padded
+        if phases is None or (width := gcd(nb, phases.distance)) < min(nb, phases.distance):
             return None
         return cls(kernel, stage, domain, phases, width)
 

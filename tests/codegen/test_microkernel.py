@@ -180,10 +180,10 @@ def test_levels_that_multiply_alike_make_the_same_kernels(dtypes: DTypes) -> Non
 
 
 @pytest.mark.parametrize(
-    ("k", "batch", "vendor", "want"), [(64, 1, "", True), (32, 1, "", False), (32, 2, "", True), (64, 1, "AuthenticAMD", False)]
+    ("k", "batch", "machine", "want"), [(64, 1, "", True), (32, 1, "", False), (32, 2, "", True), (64, 1, "zen4", False)]
 )
-def test_wei_is_prefetched_where_a_tile_reads_half_of_l1(k: int, batch: int, vendor: str, want: bool) -> None:
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, vendor=vendor)
+def test_wei_is_prefetched_where_a_tile_reads_half_of_l1(k: int, batch: int, machine: str, want: bool) -> None:
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, machine=machine)
     kernel = Kernel(6, 64, k, batch=((batch, 4096, 8192),), src_row_stride=k, wei_row_stride=64, acc_row_stride=64)
     module = ir.Module()
     define(module, kernel, target)
@@ -281,7 +281,7 @@ def test_a_kernel_is_defined_once_per_module() -> None:
 
 def test_kernels_that_differ_in_the_entries_of_a_batch_share_their_code() -> None:
     """In their number and stride. Few and many entries differ in whether wei is prefetched."""
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, vendor="")
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, machine="")
     module = ir.Module()
     for batch in ((2, 48, 128), (3, 48, 128), (2, 48, 128), (3, 64, 128), (3, 48, -256), (50, 48, 128), (60, 48, 128)):
         define(module, replace(dense(6, 16, 8), batch=(batch,)), target)
@@ -447,7 +447,7 @@ def test_one_tile_of_rows_has_no_loop_along_a_short_k(m: int, k: int, isa: str, 
 def test_kernels_of_other_panels_are_no_shared_one() -> None:
     """A short batch reads its wei from L1, in other panels than a long one, which has the same function otherwise."""
     module = ir.Module()
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=48 << 10, vendor="AuthenticAMD")
+    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=48 << 10, machine="zen4")
     for batch in (2, 9, 10):
         kernel = Kernel(7, 64, 32, src_row_stride=32, wei_row_stride=64, acc_row_stride=64, batch=((batch, 224, 2048),))
         define(module, kernel, target)

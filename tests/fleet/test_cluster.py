@@ -14,6 +14,7 @@ from subprocess import PIPE, Popen
 
 import pytest
 
+from benchgraph.core.config import environment, module_path
 from benchgraph.core.isa import ISAS
 from benchgraph.fleet.parcel import Interval
 from benchgraph.machine.target import missing
@@ -110,7 +111,8 @@ def test_after_ctrl_c_the_report_is_kept_and_no_process_is_left() -> None:
     """To the client alone, and as a terminal sends it, to all processes in the foreground."""
     for whole_group in (False, True):
         words = ["--cluster=local:1", "-v", "--report=json:out.json", "--graph", "--case=good.json", "--case=loop.json"]
-        client = Popen([sys.executable, "-c", CLIENT, *words], stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
+        own = environment({}, PYTHONPATH=module_path())
+        client = Popen([sys.executable, "-c", CLIENT, *words], stdout=PIPE, stderr=PIPE, text=True, start_new_session=True, env=own)
         assert client.stdout is not None
         said = client.stdout.readline()
         assert said.startswith("0:PASSED"), client.communicate()

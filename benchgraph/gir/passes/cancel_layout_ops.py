@@ -44,18 +44,21 @@ def cancel_layout_ops(g: Graph, target: Target) -> Graph:
 
 
 def _origin(g: Graph, last: Op) -> int | None:
-    """The farthest value from which the layout ops up to this one, several, take the elements in their order; None if there is none."""
+    """The farthest value from which the layout ops up to this one, several, take the elements in their order; None if there is none, or
+    where no value on the way has several readers."""
     shape = g.value(last.outs[0]).shape
     axes = zeroed(shape, tuple(Var(f"${i}") for i in range(len(shape))))
     simple = Simplifier({axis.name: (0, extent - 1) for axis, extent in zip(axes, shape, strict=True) if isinstance(axis, Var)})
-    found, op, index = None, last, axes
+    found, op, index, is_shared = None, last, axes, len(g.consumers[last.outs[0]]) > 1
     for count in range(LONGEST):
         form = layout_form(op)
         if form is None or form.source is None:
             break
         src = g.value(op.ins[0])
         index = zeroed(src.shape, tuple(map(simple, form.source(op.attrs, src.shape, g.value(op.outs[0]).shape, index))))
-        if count and src.type.elements == g.value(last.outs[0]).type.elements and index == _in_order(src.shape, shape, axes, simple):
+        is_shared |= len(g.consumers[src.id]) > 1
+        is_whole = src.type.elements == g.value(last.outs[0]).type.elements
+        if count and is_shared and is_whole and index == _in_order(src.shape, shape, axes, simple):
             found = src.id
         maker = g.producer.get(src.id)
         if not isinstance(maker, Op):

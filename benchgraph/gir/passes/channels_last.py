@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.attrs import Attrs
+from benchgraph.core.errors import InvalidShape
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import TRANSPOSE, Builder
 from benchgraph.gir.channel_order import product_writes_along, products_read_along
@@ -39,12 +40,15 @@ def _with_channels_last(g: Graph, op: Op) -> Op | None:
     form = op.lowering.form
     if not isinstance(form, Window) or op.attrs.get(FORMAT) != FIRST or {*range(1, len(op.ins))} - {form.channel_weights}:
         return None
+    if not (product_writes_along(g, op.ins[0], CHANNEL) and products_read_along(g, op.outs[0], CHANNEL)):
+        return None
     moved = replace(op, attrs=op.attrs.updated(**{FORMAT: LAST}))
     src, *weights = (g.value(v).type for v in op.ins)
-    made = moved.semantics.infer(moved.attrs, (replace(src, shape=_last(src.shape)), *weights))
-    if made != tuple(_last(g.value(v).shape) for v in op.outs):
-        return None  # attributes give shapes
-    return moved if product_writes_along(g, op.ins[0], CHANNEL) and products_read_along(g, op.outs[0], CHANNEL) else None
+    try:
+        made = moved.semantics.infer(moved.attrs, (replace(src, shape=_last(src.shape)), *weights))
+    except InvalidShape:
+        return None  # an attribute gives the shape of the result, with channels first
+    return moved if made == tuple(_last(g.value(v).shape) for v in op.outs) else None
 
 
 def _last(shape: Shape) -> Shape:
