@@ -17,7 +17,7 @@ from dataclasses import replace
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.passes.dead_op import dead_op
+from benchgraph.gir.rewrite import without_dead_ops
 from benchgraph.gir.views import Index, layout_form, zeroed
 from benchgraph.machine.target import Target
 from benchgraph.ops import spec
@@ -40,7 +40,7 @@ def cancel_layout_ops(g: Graph, target: Target) -> Graph:
             else:
                 new = Op(RESHAPE, (v,), op.outs, Attrs(shape=shape, special_zero=False))
         nodes.append(new)
-    return dead_op(replace(g, nodes=tuple(nodes)), target) if tuple(nodes) != g.nodes or same else g
+    return without_dead_ops(replace(g, nodes=tuple(nodes))) if tuple(nodes) != g.nodes or same else g
 
 
 def _origin(g: Graph, last: Op) -> int | None:
