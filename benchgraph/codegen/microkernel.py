@@ -30,7 +30,8 @@ from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
 from benchgraph.codegen.kernel import Kernel, PrefetchStream, canonicalise
 from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter, fills_half_of_l1
 from benchgraph.codegen.post_ops import PostOpEmitter
-from benchgraph.codegen.register_tiles import Panels, even_split, register_tiles
+from benchgraph.codegen.register_tiles import Panels, register_tiles
+from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target

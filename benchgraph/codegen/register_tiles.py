@@ -11,6 +11,7 @@ from functools import partial
 from math import ceil
 
 from benchgraph.codegen.dot import registers
+from benchgraph.core.divisors import even_split
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.groups import DTypes
@@ -27,17 +28,6 @@ class Panels:
     columns: int
     vectors: int
     rows: int
-
-
-def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
-    """Split total into the fewest parts of at most `most`, whose sizes differ by at most one: (count, size) pairs, larger parts first.
-
-    >>> even_split(16, 6)
-    ((1, 6), (2, 5))
-    """
-    parts = ceil(total / most)
-    size, larger = divmod(total, parts)
-    return tuple((count, size) for count, size in ((larger, size + 1), (parts - larger, size)) if count)
 
 
 def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: int, has_partial_vector: bool = False) -> int:

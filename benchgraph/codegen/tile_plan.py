@@ -8,8 +8,8 @@ from math import ceil
 
 from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel_base import SRC
-from benchgraph.codegen.register_tiles import even_split
 from benchgraph.codegen.tile_registers import LANES, ROW_BYTES, TILE_ROWS, Shapes
+from benchgraph.core.divisors import even_split
 
 ACC_TILES = range(4)
 MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack

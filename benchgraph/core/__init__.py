@@ -23,7 +23,7 @@ fields.py          frozen dataclasses as text, field by field
 tokens.py          tokens of the text forms of IRs, for their parsers
 memoise.py         memoised functions of frozen values
 canonical.py       canonical text of values, for digests
-divisors.py        divisors and block sizes
+divisors.py        divisors, block sizes and even splits
 slots.py           memory planning: values with disjoint lifetimes share slots
 philox.py          random numbers
 progress.py        progress, reported to a watcher

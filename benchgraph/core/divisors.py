@@ -1,9 +1,9 @@
-"""Divisors and block sizes. Dims exceed 2**31, so loops run to their square root only."""
+"""Divisors, block sizes and even splits. Dims exceed 2**31, so loops run to their square root only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isqrt
+from math import ceil, isqrt
 
 
 def block_sizes(total: int, blocks: int = 1) -> Iterator[int]:
@@ -37,3 +37,14 @@ def divisor_from(n: int, least: int) -> int | None:
     if least <= n // least:
         return next((d for d in range(least, 2 * least) if n % d == 0), None)
     return next((n // parts for parts in range(n // least, n // (2 * least), -1) if n % parts == 0), None)
+
+
+def even_split(total: int, most: int) -> tuple[tuple[int, int], ...]:
+    """Split total into the fewest parts of at most `most`, whose sizes differ by at most one: (count, size) pairs, larger parts first.
+
+    >>> even_split(16, 6)
+    ((1, 6), (2, 5))
+    """
+    parts = ceil(total / most)
+    size, larger = divmod(total, parts)
+    return tuple((count, size) for count, size in ((larger, size + 1), (parts - larger, size)) if count)

@@ -6,29 +6,23 @@ docs/measurements/cost-model.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from math import ceil
 
+from benchgraph.core.divisors import even_split
 from benchgraph.machine.rates import Rates
+from benchgraph.machine.target import LINE_BYTES, TILE_ROWS
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.nest import Loop
 
 REGISTERS, MOST_VECTORS = 32, 4  # of a core; and of the columns of a register tile
-LINE_BYTES, TILE_ROWS, TILE_COLUMNS = 64, 16, 16
+TILE_COLUMNS = 16
 VECTOR_END = 3.0  # cycles of a vector of sums, to clear and to store it
 TILE_END = 45.0  # the same of a tile of sums
 SPLIT_LOAD = 5.0  # times a load, of a tile whose rows begin within cache lines
 COPIED_LINE = 7.5  # cycles of a line of such rows, where a call copies them
 MOST_COPIED, COPIED_FROM = 2048, 8  # bytes of a row, and tiles of columns, for which calls do
 REMAINDER_ROWS = 1.0, 3.0  # cycles of a row of src and of wei, to pad what is left of k
-
-
-def split(total: int, most: int) -> Iterator[tuple[int, int]]:
-    """(count, size) of the fewest even parts."""
-    parts = ceil(total / most)
-    size, larger = divmod(total, parts)
-    return ((count, each) for count, each in ((larger, size + 1), (parts - larger, size)) if count)
 
 
 @lru_cache(maxsize=4096)
@@ -58,8 +52,8 @@ def _in_vectors(gemm: Gemm, rows: int, columns: int, rates: Rates) -> float:
     product, total = rates.product(gemm.src), 0.0
     per_step = product.macs_per_cycle / gemm.lanes  # vectors of multiply-adds, over the elements of a group
     loads = 2 * rates.l1.read_bytes_per_cycle / (LINE_BYTES * 3 / 2)
-    for panels, vectors in split(ceil(columns / gemm.lanes), MOST_VECTORS):
-        for count, high in split(rows, _register_rows(vectors)):
+    for panels, vectors in even_split(ceil(columns / gemm.lanes), MOST_VECTORS):
+        for count, high in even_split(rows, _register_rows(vectors)):
             step = max(vectors * high / per_step, (vectors + high) / loads, product.latency_cycles)
             total += panels * count * (gemm.k * step + vectors * high * VECTOR_END)
     return total

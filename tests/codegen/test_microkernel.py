@@ -19,7 +19,8 @@ from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.intrinsics import has_f16c
 from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream
 from benchgraph.codegen.microkernel import define, k_steps, prefetch_stream
-from benchgraph.codegen.register_tiles import even_split, register_tiles, tile_rows
+from benchgraph.codegen.register_tiles import register_tiles, tile_rows
+from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
