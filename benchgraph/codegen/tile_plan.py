@@ -10,10 +10,9 @@ from benchgraph.codegen.kernel import Kernel
 from benchgraph.codegen.microkernel_base import SRC
 from benchgraph.codegen.tile_registers import LANES, ROW_BYTES, TILE_ROWS, Shapes
 from benchgraph.core.divisors import even_split
+from benchgraph.schedule.tile_block import tile_block
 
 ACC_TILES = range(4)
-MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack
-TILES_WITHOUT_COPY = 8  # of columns: more repay a copy of rows that begin within cache lines
 
 
 @dataclass(frozen=True)
@@ -73,27 +72,20 @@ class TilePlan:
 
 
 def plan(kernel: Kernel) -> TilePlan:
-    """Blocks are square, if rows of src begin at cache lines or are copied to such; where they do not, loads take twice as long.
-    Few tiles of columns do not repay the copy, so each tile of src then serves as many of them as there can be.
-    docs/measurements/microkernel.md, Rows of src that begin within cache lines
-    """
     rows = even_split(kernel.m, TILE_ROWS)
     columns = tuple(part for part in ((kernel.n // LANES, LANES), (1, kernel.n % LANES)) if all(part))
     row_tiles, column_tiles = (sum(count for count, _ in sizes) for sizes in (rows, columns))
     nbytes = kernel.dtypes[SRC].nbytes
-    is_split = nbytes(kernel.src_row_stride) % ROW_BYTES > 0
-    is_copied = is_split and not kernel.batch and column_tiles > TILES_WITHOUT_COPY and nbytes(kernel.k) <= MAX_COPIED_BYTES
-    if row_tiles == 1 or (is_split and not is_copied and column_tiles > 2):
-        block, src = (1, 4), range(4, 5)
-    else:
-        block, src = ((4, 1), range(4, 7)) if column_tiles == 1 else ((2, 2), range(4, 6))
+    apart, has_batch = nbytes(kernel.src_row_stride), bool(kernel.batch)
+    block = tile_block(row_tiles, column_tiles, apart=apart, nbytes=nbytes(kernel.k), has_batch=has_batch)
+    src = range(4, {1: 5, 2: 6, 4: 7}[block.rows])
     all_groups, odd = divmod(kernel.k, kernel.group)
     steps = ceil(all_groups / TILE_ROWS)
     groups = TILE_ROWS if odd or all_groups % steps else all_groups // steps
     steps = all_groups // groups
-    lines = ceil(nbytes(kernel.k) / ROW_BYTES) if is_copied else 0
+    lines = ceil(nbytes(kernel.k) / ROW_BYTES) if block.is_copied else 0
     remainder = kernel.k - steps * groups * kernel.group
-    ranges = block_ranges(rows, block[0]), block_ranges(columns, block[1])
+    ranges = block_ranges(rows, block.rows), block_ranges(columns, block.columns)
     return TilePlan(*ranges, src, range(src.stop, 8), groups, steps, remainder, lines)
 
 

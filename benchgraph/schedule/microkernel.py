@@ -14,6 +14,7 @@ from benchgraph.machine.rates import Rates
 from benchgraph.machine.target import LINE_BYTES, TILE_ROWS
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.nest import Loop
+from benchgraph.schedule.tile_block import tile_block
 
 REGISTERS, MOST_VECTORS = 32, 4  # of a core; and of the columns of a register tile
 TILE_COLUMNS = 16
@@ -21,7 +22,6 @@ VECTOR_END = 3.0  # cycles of a vector of sums, to clear and to store it
 TILE_END = 45.0  # the same of a tile of sums
 SPLIT_LOAD = 5.0  # times a load, of a tile whose rows begin within cache lines
 COPIED_LINE = 7.5  # cycles of a line of such rows, where a call copies them
-MOST_COPIED, COPIED_FROM = 2048, 8  # bytes of a row, and tiles of columns, for which calls do
 REMAINDER_ROWS = 1.0, 3.0  # cycles of a row of src and of wei, to pad what is left of k
 
 
@@ -66,21 +66,19 @@ def _in_tiles(gemm: Gemm, rows: int, columns: int, rates: Rates) -> float:
     row_bytes, group = gemm.src.nbytes(gemm.k), 32 // gemm.src.bits
     steps, remainder = divmod(gemm.k, TILE_ROWS * group)
     high, wide = ceil(rows / TILE_ROWS), ceil(columns / TILE_COLUMNS)
-    is_split = row_bytes % LINE_BYTES > 0
-    is_copied = is_split and wide > COPIED_FROM and row_bytes <= MOST_COPIED
-    block = (1, 4) if high == 1 or (is_split and not is_copied and wide > 2) else (4, 1) if wide == 1 else (2, 2)
+    block = tile_block(high, wide, apart=int(row_bytes), nbytes=int(row_bytes))
     height = rows / high
-    load = tiles.load_cycles * (SPLIT_LOAD if is_split and not is_copied else 1.0)
+    load = tiles.load_cycles * (SPLIT_LOAD if block.is_split else 1.0)
     total = 0.0
-    for row in range(0, high, block[0]):
-        for column in range(0, wide, block[1]):
-            r, c = min(block[0], high - row), min(block[1], wide - column)
+    for row in range(0, high, block.rows):
+        for column in range(0, wide, block.columns):
+            r, c = min(block.rows, high - row), min(block.columns, wide - column)
             step = max(r * c * height, r * load * height / TILE_ROWS + c * tiles.load_cycles)
             total += (steps + (remainder > 0)) * step + r * c * TILE_END * height / TILE_ROWS
-    if is_copied:
+    if block.is_copied:
         total += rows * ceil(row_bytes / LINE_BYTES) * COPIED_LINE
     if remainder:
         of_src, of_wei = REMAINDER_ROWS
-        total += rows * ceil(wide / block[1]) * of_src + wide * TILE_ROWS * of_wei
+        total += rows * ceil(wide / block.columns) * of_src + wide * TILE_ROWS * of_wei
     shapes = 1 + (rows % high > 0 or columns % TILE_COLUMNS > 0)
     return total + (1 + shapes) * tiles.configure_ns * rates.clock_ghz

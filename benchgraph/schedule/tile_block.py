@@ -1,0 +1,35 @@
+"""Blocks of tiles on tile registers: how many tiles of sums a microkernel adds to at a time, and whether it copies rows of src first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchgraph.machine.target import LINE_BYTES
+
+MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack
+TILES_WITHOUT_COPY = 8  # of columns: more repay a copy of rows that begin within cache lines
+
+
+@dataclass(frozen=True)
+class TileBlock:
+    """rows, columns: at most so many tiles of sums. is_split: loads of src fetch parts of two lines a row. is_copied: rows are copied
+    to where they begin at lines, for all blocks of columns."""
+
+    rows: int
+    columns: int
+    is_split: bool
+    is_copied: bool
+
+
+def tile_block(high: int, wide: int, *, apart: int, nbytes: int, has_batch: bool = False) -> TileBlock:
+    """For sums of so many tiles. apart: bytes between rows of src; nbytes: of a row. has_batch: of operands that are summed over.
+
+    Blocks are square, if rows of src begin at cache lines or are copied to such; where they do not, loads take twice as long. Few tiles of
+    columns do not repay the copy, so each tile of src then serves as many of them as there can be.
+    docs/measurements/microkernel.md, Rows of src that begin within cache lines
+    """
+    begins_within = apart % LINE_BYTES > 0
+    is_copied = begins_within and not has_batch and wide > TILES_WITHOUT_COPY and nbytes <= MAX_COPIED_BYTES
+    is_split = begins_within and not is_copied
+    rows, columns = (1, 4) if high == 1 or (is_split and wide > 2) else (4, 1) if wide == 1 else (2, 2)
+    return TileBlock(rows, columns, is_split, is_copied)
