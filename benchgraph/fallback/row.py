@@ -24,7 +24,7 @@ class NumpyOp:
 
     flops(shapes of the inputs, of the outputs); None: not known. threshold: the relative error allowed, in eps(f32). index: the input that
     holds indices, -1 for none, and indexed: into which axis of input 0, by default the attribute axis. carries: the inputs whose values the
-    result consists of.
+    result consists of. is_judged: whether onnx's reference computes all of it as ONNX says.
     """
 
     compute: Compute
@@ -33,6 +33,7 @@ class NumpyOp:
     index: int = -1
     indexed: Callable[[Function], int] = lambda f: f.integer("axis", 0)
     carries: tuple[int, ...] = ()
+    is_judged: bool = True
 
 
 def given(ins: Sequence[Any], i: int) -> Any:

@@ -93,6 +93,19 @@ def _top(f: Function, ins: list[Any]) -> Any:
     return np.take_along_axis(x, found, axis), found
 
 
+def _norm_of_rows(f: Function, ins: list[Any]) -> Any:
+    """Divided by the norm along an axis; rows of zeros stay so."""
+    x, axis = ins[0], f.integer("axis", -1)
+    norm = (_norm1 if f.integer("p", 2) == 1 else _norm2)(x, axis=axis, keepdims=True)
+    return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
+
+
+def _norm_of_channels(f: Function, ins: list[Any]) -> Any:
+    """The norm over all axes behind the channels."""
+    x, p = ins[0], f.integer("p", 2)
+    return np.sum(np.abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
+
+
 def _einsum(f: Function, ins: list[Any]) -> Any:
     return np.einsum(f.string("equation").replace(" ", ""), *ins, optimize=True)
 
@@ -127,6 +140,8 @@ SUMMING: dict[str, NumpyOp] = {
     "ArgMin": _position(np.argmin),
     "CumSum": NumpyOp(_running_sum, _each_input, SUMS),
     "TopK": NumpyOp(_top, nothing, PICKS),
+    "LpNormalization": NumpyOp(_norm_of_rows, _each_input, SUMS, is_judged=False),  # onnx's reference adds up x itself where p is 1
+    "GlobalLpPool": NumpyOp(_norm_of_channels, _each_input, SUMS, is_judged=False),  # which onnx's reference lacks
     "Einsum": NumpyOp(_einsum, _einsum_flops, SUMS),
     "MatMul": NumpyOp(lambda f, ins: np.matmul(*ins), _matmul_flops, SUMS),
 }
