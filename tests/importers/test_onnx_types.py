@@ -116,35 +116,36 @@ def test_blocks_of_4_bit_weights(dtype: Any, scale: Any) -> None:
     np.testing.assert_allclose(evaluated(proto, x=x)[0], by_onnx(proto, x=x)[0], rtol=2e-2 if scale is np.float16 else 1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("has_zps", [False, True])
-def test_matmul_n_bits(bits: int, has_zps: bool) -> None:
-    """Two of 4 bits share a byte, the first one its low half; an odd number of blocks leaves half a byte of zero points."""
-    k, n, block = 48, 5, 16
-    q, scales = RNG.integers(0, 1 << bits, (n, k)), np.abs(floats(n, k // block))
-    zps = RNG.integers(0, 1 << bits, (n, k // block)) if has_zps else np.full((n, k // block), 1 << bits - 1)
-    wei = (q - np.repeat(zps, block, axis=1)) * np.repeat(scales, block, axis=1)
-    constants = {"w": packed(q, bits).reshape(n, k // block, -1), "s": scales.reshape(-1), "b": floats(n)}
+@pytest.mark.parametrize("k", [48, 40])
+def test_matmul_n_bits(bits: int, has_zps: bool, k: int) -> None:
+    """The first of those that share a byte is its low bits; three blocks leave a part of a byte of zero points; the last may be short."""
+    n, block, blocks = 5, 16, 3
+    q, scales = RNG.integers(0, 1 << bits, (n, blocks * block)), np.abs(floats(n, blocks))
+    zps = RNG.integers(0, 1 << bits, (n, blocks)) if has_zps else np.full((n, blocks), 1 << bits - 1)
+    wei = ((q - np.repeat(zps, block, axis=1)) * np.repeat(scales, block, axis=1))[:, :k]
+    constants = {"w": packed(q, bits).reshape(n, blocks, -1), "s": scales.reshape(-1), "b": floats(n)}
     constants |= {"z": packed(zps, bits).reshape(-1)} if has_zps else {}
     attrs = f"K = {k}, N = {n}, bits = {bits}, block_size = {block}"
     body = f"y = com.microsoft.MatMulNBits <{attrs}> (x, w, s, {'z' if has_zps else ''}, , b)"
     proto, x = parsed(f"float[2,3,{k}] x", f"float[2,3,{n}] y", body, **constants), floats(2, 3, k)
-    assert kinds(proto) == ["DynamicDequantize", "MatMul"]
+    assert kinds(proto) == ["DynamicDequantize", *(["Concat"] if k % block else []), "MatMul"]
     np.testing.assert_allclose(evaluated(proto, x=x)[0], x @ wei.T + constants["b"], rtol=1e-5, atol=1e-4)
 
 
 def packed(values: Any, bits: int) -> Any:
     """Rows of bytes."""
-    if bits == 8:
-        return values.astype(np.uint8)
-    even = np.pad(values, [(0, 0), (0, values.shape[1] % 2)]).astype(np.uint8)
-    return even[:, ::2] | even[:, 1::2] << 4
+    each = 8 // bits
+    whole = np.pad(values, [(0, 0), (0, -values.shape[1] % each)]).astype(np.uint8).reshape(len(values), -1, each)
+    return np.bitwise_or.reduce(whole << np.arange(0, 8, bits, dtype=np.uint8), axis=-1)
 
 
 REFUSED = {
     "q = QuantizeLinear <output_dtype = 22> (x, t) y = DequantizeLinear (q, t)": "a result in another type than 8 bits",
-    "y = com.microsoft.MatMulNBits <K = 4, N = 2, block_size = 3> (x, w, s)": "4 bits, blocks of 3 of 4 rows",
-    "y = com.microsoft.MatMulNBits <K = 4, N = 2, bits = 2, block_size = 4> (x, w, s)": "2 bits, blocks of 4 of 4 rows",
+    "y = com.microsoft.MatMulNBits <K = 4, N = 2, block_size = 3> (x, w, s)": "its attributes do not fit its operands: cannot",
+    "y = com.microsoft.MatMulNBits <K = 4, N = 2, bits = 3, block_size = 4> (x, w, s)": "weights of 3 bits",
+    "y = com.microsoft.MatMulNBits <K = 4, N = 2, block_size = 4> (x, w, s, , w)": "an order of its own of the rows",
 }
 
 

@@ -13,11 +13,14 @@ import numpy as np
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.dtypes import DType
-from benchgraph.core.errors import BenchgraphError, InvalidShape, Unimplemented
+from benchgraph.core.errors import BenchgraphError, InvalidShape, OutOfMemory, Unimplemented
+from benchgraph.core.formats import size
+from benchgraph.core.free_memory import free_bytes
 from benchgraph.core.printable import shortened
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import GraphBuilder
 from benchgraph.graph.model import Fallen
+from benchgraph.importers.model_files import COPIES
 
 DTYPES: Mapping[np.dtype[Any], DType] = {
     dtype.numpy: dtype
@@ -31,6 +34,9 @@ DATA_TYPES: Mapping[int, DType] = {
 }  # fmt: skip
 """ONNX's TensorProto.DataType, as attributes and inputs have it."""
 REQUIRED: Any = object()
+NUMPY_RAISES = (ArithmeticError, LookupError, TypeError, ValueError)  # at attributes that a torn file gives a node
+ALWAYS_FIT = 1 << 20  # bytes
+MORE_MEMORY = "use a machine with more memory, or a smaller model"
 
 
 class Unmapped(Unimplemented):
@@ -155,15 +161,19 @@ class Draft:
         return float(found.reshape(()))
 
     def literal(self, value: Any, dtype: DType | None = None) -> LogicalTensor:
-        """A constant. dtype: else that of an array; Python's numbers are f32. Raises Unmapped for data that no tensor of a graph holds."""
+        """A constant. value: may be a view that repeats elements. dtype: else that of an array; Python's numbers are f32.
+
+        Raises Unmapped for data that no tensor of a graph holds, OutOfMemory for what does not fit into memory.
+        """
         array = np.asarray(value, None if isinstance(value, np.ndarray) else np.float32)
         dtype = dtype or DTYPES.get(array.dtype)
         if dtype is None:
             raise Unmapped(f"a constant of {array.dtype}, which no tensor of a graph holds", fix="export it in f32")
+        need_room(array.size * dtype.numpy.itemsize)
         if dtype is DType.s32 and array.size and (array.min() < -(2**31) or array.max() >= 2**31):
             raise Unmapped("a constant with integers of more than 32 bits", fix="export it with smaller ones")
         t = self.b.constant(array.shape, dtype)
-        self.data[t.id] = array.astype(dtype.numpy, copy=False)  # s4 and u4 take a byte each
+        self.data[t.id] = np.asarray(array.astype(dtype.numpy, copy=False), order="C")  # s4 and u4 take a byte each
         return t
 
     def cast(self, t: LogicalTensor, dtype: DType) -> LogicalTensor:
@@ -191,7 +201,8 @@ class Draft:
                 self.define_for_each(node.outputs[0], lambda: row(self, node))
             else:
                 self.define(node.outputs[0], row(self, node))
-        except Unmapped as lack:
+        except (Unmapped, *NUMPY_RAISES) as bad:
+            lack = bad if isinstance(bad, Unmapped) else Unmapped(f"its attributes do not fit its operands: {one_line(bad)}")
             if isinstance(lack, Misfit) and self._has_users_sizes:
                 raise
             self.b.drop(ops)
@@ -207,6 +218,13 @@ class Draft:
         except BenchgraphError as bad:
             made = Misfit if isinstance(bad, InvalidShape) else Unmapped
             raise made(bad.what, where=kind, fix=bad.fix) from bad
+
+
+def need_room(nbytes: int) -> None:
+    """Raise OutOfMemory where so many bytes do not fit into memory, in the file's form and in the graph's."""
+    if nbytes > ALWAYS_FIT and COPIES * nbytes > (free := free_bytes()):
+        what = f"not enough RAM: {size(COPIES * nbytes)} are needed for what is computed beforehand, {size(free)} are free"
+        raise OutOfMemory(what, fix=MORE_MEMORY)
 
 
 def type_name(data_type: int, onnx: Any) -> str:

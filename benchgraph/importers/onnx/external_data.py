@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,7 +22,7 @@ def external_files(proto: Any, folder: Path, onnx: Any) -> set[Path]:
     Raises InvalidArguments and ParseError for the first one that must not or cannot be read, each fault with its own remedy.
     """
     found = set[Path]()
-    for t in _tensors(proto.graph, onnx):
+    for t in chain(_tensors(proto.graph, onnx), *(_tensors_of(f.node, onnx) for f in proto.functions)):
         if t.data_location == onnx.TensorProto.EXTERNAL:
             with within(f"external data of {quoted(t.name)}"):
                 found.add(_checked(t, {e.key: e.value for e in t.external_data}, folder, onnx))
@@ -31,10 +32,18 @@ def external_files(proto: Any, folder: Path, onnx: Any) -> set[Path]:
 def _tensors(graph: Any, onnx: Any) -> Iterator[Any]:
     """Of initialisers and of attributes, at any depth."""
     yield from graph.initializer
-    for node in graph.node:
+    for s in graph.sparse_initializer:
+        yield from (s.values, s.indices)
+    yield from _tensors_of(graph.node, onnx)
+
+
+def _tensors_of(nodes: Iterable[Any], onnx: Any) -> Iterator[Any]:
+    for node in nodes:
         for a in node.attribute:
             if a.type == onnx.AttributeProto.TENSOR:
                 yield a.t
+            if a.type == onnx.AttributeProto.SPARSE_TENSOR:
+                yield from (a.sparse_tensor.values, a.sparse_tensor.indices)
             yield from a.tensors
             for inner in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs):
                 yield from _tensors(inner, onnx)

@@ -1,4 +1,5 @@
-"""Shapes and types by onnx's own inference: what a file declares against them, and sizes of the user's that do not fit the model."""
+"""Shapes and types by onnx's own inference: what a file declares against them, sizes of the user's that do not fit the model,
+and what one node makes."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from benchgraph.core.arrays import Array
 from benchgraph.core.errors import InvalidShape, ParseError, Unimplemented
 from benchgraph.core.printable import quoted
 from benchgraph.core.tensor import Shape
-from benchgraph.importers.onnx.draft import Misfit, one_line, type_name
+from benchgraph.importers.onnx.draft import Misfit, Unmapped, one_line, type_name
 
 SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
+IR_VERSION = 10  # of the model of one node whose sizes are inferred; any will do
 
 
 def check_declared(proto: Any, onnx: Any) -> None:
@@ -45,6 +50,34 @@ def _unfit(inputs: Mapping[str, Shape], why: str) -> InvalidShape:
     return InvalidShape(f"the model does not take {given}: {why}", where="--in-shapes, --mb", fix=fix)
 
 
+def inferred_results(
+    own: Any, opset: int, onnx: Any, values: Mapping[str, tuple[int, Shape]], known: Mapping[str, Array]
+) -> dict[str, Any]:
+    """The types of a node's results, as protos by name, by onnx's inference of this node alone. Raises Unmapped.
+
+    own: its proto. values: data type and shape of operands; known: those that are known, large ones by their shape alone.
+    """
+    helper, inputs, data = onnx.helper, list[Any](), list[Any]()
+    for name in dict.fromkeys(filter(None, own.input)):
+        if name in known and known[name].size <= SMALL:
+            data.append(onnx.numpy_helper.from_array(_wide(known[name]), name))
+        else:
+            data_type, shape = values[name] if name in values else (helper.np_dtype_to_tensor_dtype(known[name].dtype), known[name].shape)
+            inputs.append(helper.make_tensor_value_info(name, data_type, shape))
+    made = [helper.make_empty_tensor_value_info(name) for name in own.output if name]
+    graph = helper.make_graph([own], "node", inputs, made, data)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(own.domain, opset)], ir_version=IR_VERSION)
+    try:
+        found = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+    except Exception as bad:  # its errors have no class in common
+        raise Unmapped(f"its sizes cannot be inferred: {next(iter(str(bad).splitlines()), type(bad).__name__)}") from bad
+    return {v.name: v.type for v in (*found.output, *found.value_info)}
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(np.int64) if x.dtype == np.int32 else x
+
+
 def _bare(proto: Any, inputs: Mapping[str, Shape], onnx: Any) -> Any:
     """The model without its large weights and all that it declares. inputs: shapes in place of the file's."""
     bare = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
@@ -60,6 +93,8 @@ def _bare(proto: Any, inputs: Mapping[str, Shape], onnx: Any) -> Any:
             graph.initializer.append(t)
         elif t.name not in given:
             graph.input.append(helper.make_tensor_value_info(t.name, t.data_type, t.dims))
+    for s in proto.graph.sparse_initializer:
+        graph.input.append(helper.make_tensor_value_info(s.values.name, s.values.data_type, s.dims))
     graph.output.extend(helper.make_empty_tensor_value_info(v.name) for v in proto.graph.output)
     return bare
 

@@ -74,7 +74,7 @@ def broadcast_to(d: Draft, x: LogicalTensor, shape: Shape) -> LogicalTensor:
     if shape == shape_of(x):
         return x
     if x.id in d.data:
-        return d.literal(np.ascontiguousarray(np.broadcast_to(d.data[x.id], shape)), x.dtype)
+        return d.literal(np.broadcast_to(d.data[x.id], shape), x.dtype)
     x = reshaped(d, x, (1,) * (len(shape) - len(shape_of(x))) + shape_of(x))
     counts = tuple(1 if size == own else size for size, own in zip(shape, shape_of(x), strict=True))
     return _repeated(d, x, counts)
@@ -89,7 +89,7 @@ def _repeated(d: Draft, x: LogicalTensor, counts: Shape) -> LogicalTensor:
             x = d.op("Concat", *(x,) * count, axis=axis)
         elif shape_of(x)[axis] == 1:
             ones = tuple(count if i == axis else 1 for i in range(len(counts)))
-            x = d.op("Multiply", x, d.literal(np.ones(ones), x.dtype))
+            x = d.op("Multiply", x, d.literal(np.broadcast_to(np.float64(1), ones), x.dtype))
         else:
             raise Unmapped(f"{count} times the same along axis {axis}, where Concat takes {MOST}")
     return x
@@ -115,7 +115,7 @@ def _padded(d: Draft, node: Node) -> LogicalTensor:
     for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         own = shape_of(x)
         sides = [(*own[:axis], size, *own[axis + 1 :]) for size in (before, after)]
-        first, last = ([d.literal(np.full(side, value), x.dtype)] if side[axis] else [] for side in sides)
+        first, last = ([d.literal(np.broadcast_to(np.float64(value), side), x.dtype)] if side[axis] else [] for side in sides)
         if first or last:
             x = d.op("Concat", *first, x, *last, axis=axis)
     return x

@@ -6,7 +6,7 @@ else a node with a row becomes ops of the library, any other a Wildcard that num
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchgraph.core.arrays import Array
+from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments, ParseError, Unavailable, Unimplemented, did_you_mean, within
 from benchgraph.core.free_memory import need_memory_for
 from benchgraph.core.onnx_names import layer_names
@@ -22,13 +23,14 @@ from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
 from benchgraph.importers.model_files import COPIES
+from benchgraph.importers.onnx.constants import initialisers, results
 from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line, type_name
 from benchgraph.importers.onnx.external_data import external_files
 from benchgraph.importers.onnx.idioms import with_idioms
 from benchgraph.importers.onnx.inferred import check_declared, check_sizes
 from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
 from benchgraph.importers.onnx.rows import ROWS
-from benchgraph.importers.onnx.wildcards import computed, copied, wildcard
+from benchgraph.importers.onnx.wildcards import copied, draws, wildcard
 from benchgraph.importers.sizes import AS_IN_FILE, Bound, Dim, Sizes, bind
 
 OLDEST = 13  # opset
@@ -99,33 +101,42 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
         proto = onnx.inliner.inline_local_functions(proto)
     check_declared(proto, onnx)
     d, graph = Draft(has_users_sizes=sizes != AS_IN_FILE), proto.graph
-    d.known |= {t.name: _array(t, onnx) for t in graph.initializer}
-    d.known |= constants or {}
-    given = {v.name: v for v in graph.input if v.name not in d.known}
+    d.known |= initialisers(graph, onnx) | dict(constants or {})
+    names = [v.name for v in graph.output]
+    nodes = with_idioms(_unknown(d, graph, opset, onnx), d.known, names)
+    used = {name for node in nodes for name in node.inputs} | set(names)
+    given = {v.name: v for v in graph.input if v.name not in d.known and (v.name in used or v.type.HasField("tensor_type"))}
     bound = bind({name: _dims(v) for name, v in given.items()}, sizes)
     try:
-        return _built(d, graph, given, bound, versions, opset, onnx)
+        inputs = {name: _input(d, v, bound.shapes[name], name in used, onnx) for name, v in given.items()}
+        return _built(d, graph, nodes, inputs, bound, versions, opset, onnx)
     except Unimplemented as bad:
         if sizes != AS_IN_FILE:
             check_sizes(proto, {name: bound.shapes[name] for name in given}, onnx, bad)
         raise
 
 
-def _built(d: Draft, graph: Any, given: Mapping[str, Any], bound: Bound, versions: Mapping[str, int], opset: int, onnx: Any) -> Model:
-    """given: the inputs' protos by name. Raises Unmapped, with the node."""
-    inputs = {name: _input(d, v, bound.shapes[name], onnx) for name, v in given.items()}
-    names = [v.name for v in graph.output]
-    nodes = with_idioms(_unknown(d, graph, opset, onnx), d.known, names)
+def _built(
+    d: Draft,
+    graph: Any,
+    nodes: Sequence[Node],
+    inputs: Mapping[str, LogicalTensor],
+    bound: Bound,
+    versions: Mapping[str, int],
+    opset: int,
+    onnx: Any,
+) -> Model:
+    """nodes: those to be executed, in order. Raises Unmapped, with the node."""
     for node in nodes:
         for name in node.inputs:
             d.readers[name].append(node.kind)
-    for name in names:
-        d.readers[name].append("")
+    for v in graph.output:
+        d.readers[v.name].append("")
     used, protos, layers = set(d.readers), {own.output[0]: own for own in graph.node}, layer_names(graph.node)
     for node in nodes:
         own = protos[node.outputs[0]]
         if _is_known(d, node):
-            _compute(d, node, own, opset, onnx)
+            d.known |= results(node, own, opset, onnx, d.known)
             continue
         if node.kind == SHAPE:
             shape = d.named(node.inputs[0]).known_shape
@@ -137,7 +148,7 @@ def _built(d: Draft, graph: Any, given: Mapping[str, Any], bound: Bound, version
             if why := d.attempt(ROWS[node.kind], node, for_each=for_each) if node.kind in ROWS else "no row expresses it":
                 wildcard(d, node, own, versions.get(own.domain, opset), onnx, used, why)
     outputs = {v.name: _output(d, v.name, inputs, opset) for v in graph.output}
-    made, results = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
+    made, ports = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
     data = {t.id: d.data[t.id] for t in made.inputs if t.id in d.data}
     weights = {t.name: (Use(id),) for t in graph.initializer if d.is_read(t.name) and (id := d.named(t.name).id) in data}
     read = {t.id for t in made.inputs}
@@ -145,7 +156,7 @@ def _built(d: Draft, graph: Any, given: Mapping[str, Any], bound: Bound, version
         made,
         data,
         {name: t.id for name, t in inputs.items()},
-        results,
+        ports,
         weights,
         batch=bound.batch,
         dims=bound.dims,
@@ -176,26 +187,30 @@ def _check_kinds(proto: Any, opset: int, onnx: Any) -> None:
 
 def _has(kind: str, opset: int, onnx: Any) -> bool:
     try:
-        onnx.defs.get_schema(kind, opset, "")
+        return not onnx.defs.get_schema(kind, opset, "").deprecated
     except onnx.defs.SchemaError:
         return False
-    return True
 
 
 def _check(proto: Any, onnx: Any) -> None:
-    """Raise ParseError for a model that breaks ONNX's rules: nodes out of order, inputs too few, attributes of a wrong type."""
+    """Raise ParseError for a model that breaks ONNX's rules: nodes out of order, inputs too few, attributes of a wrong type.
+
+    What the installed onnx is too old for is Unimplemented.
+    """
+    if proto.ir_version > onnx.IR_VERSION:
+        what = f"it is of version {proto.ir_version} of the form, where the installed onnx reads {onnx.IR_VERSION}"
+        raise Unmapped(what, fix="install a newer onnx, or export it for an older opset")
+    if not proto.graph.output:
+        raise ParseError("the model has no outputs", fix="export it again")
+    for v in proto.graph.input:
+        for i, dim in enumerate(v.type.tensor_type.shape.dim):
+            if dim.dim_value < 0:
+                what = f"its dim {i} is {dim.dim_value}"
+                raise ParseError(what, where=f"input {v.name!r}", fix="export it with a name for an open dim, as by dynamic_shapes")
     try:
         onnx.checker.check_model(proto)
     except Exception as bad:  # its errors have no class in common
         raise ParseError(f"no valid ONNX model: {one_line(bad)}", fix="export it again") from bad
-
-
-def _array(t: Any, onnx: Any) -> Array:
-    """The data of an initialiser. Raises ParseError."""
-    try:
-        return np.asarray(onnx.numpy_helper.to_array(t))
-    except Exception as bad:  # as numpy and protobuf raise
-        raise ParseError(f"no data of its sizes: {one_line(bad)}", where=f"initialiser {t.name!r}", fix="export it again") from bad
 
 
 def _unknown(d: Draft, graph: Any, opset: int, onnx: Any) -> list[Node]:
@@ -204,15 +219,15 @@ def _unknown(d: Draft, graph: Any, opset: int, onnx: Any) -> list[Node]:
     for own in graph.node:
         node = _node(own, onnx)
         if _is_known(d, node):
-            _compute(d, node, own, opset, onnx)
+            d.known |= results(node, own, opset, onnx, d.known)
         else:
             left.append(node)
     return left
 
 
 def _is_known(d: Draft, node: Node) -> bool:
-    """Whether the node can be computed now. Weights in few bits are not made wide ones."""
-    if not all(name in d.known for name in node.inputs if name):
+    """Whether the node can be computed now. Weights in few bits are not made wide ones, and nothing is drawn."""
+    if draws(d, node) or not all(name in d.known for name in node.inputs if name):
         return False
     return not is_compressed(node.kind, d.known[node.inputs[0]] if node.has(0) else None)
 
@@ -226,11 +241,11 @@ def _dims(value: Any) -> tuple[Dim, ...]:
         return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in kind.shape.dim)
 
 
-def _input(d: Draft, value: Any, shape: Shape, onnx: Any) -> LogicalTensor:
-    """Raises Unmapped for an input of a type that the graph does not have."""
+def _input(d: Draft, value: Any, shape: Shape, is_used: bool, onnx: Any) -> LogicalTensor:
+    """Raises Unmapped for an input of a type that the graph does not have; one that nothing reads may be of any."""
     with within(f"input {value.name!r}"):
         kind = value.type.tensor_type
-        dtype = DATA_TYPES.get(kind.elem_type)
+        dtype = DATA_TYPES.get(kind.elem_type, None if is_used else DType.undef)
         if dtype is None:
             raise Unmapped(f"its data type is {type_name(kind.elem_type, onnx)}", fix="export it in f32")
         t = d.b.input(shape, dtype)
@@ -242,21 +257,6 @@ def _node(own: Any, onnx: Any) -> Node:
     attrs = {a.name: onnx.helper.get_attribute_value(a) for a in own.attribute}
     kind = own.op_type if own.domain in DOMAINS else f"{own.domain}.{own.op_type}"
     return Node(kind, tuple(own.input), tuple(own.output), attrs, own.name)
-
-
-def _compute(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> None:
-    """Compute a node whose inputs are known. Raises Unmapped where neither onnx's reference nor numpy's function can; the former fails at
-    GatherElements of more than 32 elements.
-    """
-    with within(node.label):
-        try:
-            run = onnx.reference.ReferenceEvaluator(own, opsets={"": opset})
-            results = run.run(None, {name: d.known[name] for name in node.inputs if name})
-        except Exception as bad:  # whatever its numpy code raises
-            results = computed(own, opset, onnx, d.known)
-            if results is None:
-                raise Unmapped(f"it cannot be computed beforehand: {one_line(bad)}") from bad
-        d.known |= {name: np.asarray(x) for name, x in zip(node.outputs, results, strict=False) if name}
 
 
 def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor], opset: int) -> LogicalTensor:

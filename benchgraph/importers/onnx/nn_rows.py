@@ -9,8 +9,10 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.importers.onnx.draft import Draft, Node, Row, Unmapped, axes_of, shape_of
-from benchgraph.importers.onnx.quantised_rows import convolution_of_integers, qlinear_convolution
+from benchgraph.importers.onnx.quantised_rows import BYTES, convolution_of_integers, qlinear_convolution
 
+AS_IT_IS: dict[str, Any] = {"scales": (1.0,), "qtype": "per_tensor"}
+LEAST_DEVIATION = 1e-9  # of MeanVarianceNormalization
 NO_AUTO_PAD = b"NOTSET"  # oneDNN Graph's is None; the others are spelt alike
 
 
@@ -37,11 +39,25 @@ def _convolution(d: Draft, node: Node) -> LogicalTensor:
 def _transposed_convolution(d: Draft, node: Node) -> LogicalTensor:
     ins = d.tensors(node)
     axes = len(shape_of(ins[0])) - 2
-    if "output_shape" in node.attrs:
-        raise Unmapped("output_shape, from which the padding follows", fix="export it with pads")
     added = tuple(node.get("output_padding", (0,) * axes))
     attrs = _windows(node, axes)
+    if "output_shape" in node.attrs:
+        attrs |= _pads_of_result(node, shape_of(ins[0])[2:], shape_of(ins[1])[2:], attrs, added)
     return d.op("ConvTranspose", *ins, **attrs, output_padding=added, groups=node.get("group", 1), weights_format="IOX")
+
+
+def _pads_of_result(node: Node, sizes: Shape, kernel: Shape, attrs: dict[str, Any], added: Shape) -> dict[str, Any]:
+    """The padding that makes the result as large as the attribute output_shape says; the odd one is at the begin, unless SAME_UPPER."""
+    begin, end = list[int](), list[int]()
+    for i, size in enumerate(node.get("output_shape")[-len(sizes) :]):
+        whole = attrs["strides"][i] * (sizes[i] - 1) + added[i] + (kernel[i] - 1) * attrs["dilations"][i] + 1
+        if whole < size:
+            raise Unmapped(f"a result of {size} along axis {i + 2}, where its windows make {whole}")
+        half = (whole - size) // 2
+        less, more = half, whole - size - half
+        begin.append(less if attrs["auto_pad"] == "SAME_UPPER" else more)
+        end.append(more if attrs["auto_pad"] == "SAME_UPPER" else less)
+    return {"pads_begin": tuple(begin), "pads_end": tuple(end), "auto_pad": "None"}
 
 
 def _max_pool(d: Draft, node: Node) -> LogicalTensor:
@@ -63,6 +79,13 @@ def _average_pool(d: Draft, node: Node) -> LogicalTensor:
 
 def _pooled(d: Draft, node: Node, kind: str, attrs: dict[str, Any], **own: Any) -> LogicalTensor:
     x, kernel = d.tensor(node, 0), tuple(node.get("kernel_shape"))
+    if x.dtype in BYTES:  # floats hold them all
+        floats = d.op("Dequantize", x, dtype=DType.f32, **AS_IT_IS)
+        return d.op("Quantize", _pooled_floats(d, node, floats, kernel, kind, attrs, **own), dtype=x.dtype, **AS_IT_IS)
+    return _pooled_floats(d, node, x, kernel, kind, attrs, **own)
+
+
+def _pooled_floats(d: Draft, node: Node, x: LogicalTensor, kernel: Shape, kind: str, attrs: dict[str, Any], **own: Any) -> LogicalTensor:
     if node.get("ceil_mode", 0) and attrs["auto_pad"] == "None":
         attrs["pads_end"] = _ceiled(shape_of(x)[2:], kernel, attrs)
     return d.op(kind, x, **attrs, **own, kernel=kernel)
@@ -132,6 +155,15 @@ def _begin(node: Node, shape: Shape) -> int:
     return axes_of((node.get("axis", -1),), len(shape))[0]
 
 
+def _mean_variance_norm(d: Draft, node: Node) -> LogicalTensor:
+    """(x - mean) / (deviation + 1e-9), along the axes."""
+    x = d.tensor(node, 0)
+    axes = axes_of(node.get("axes", (0, 2, 3)), len(shape_of(x)))
+    centred = d.op("Subtract", x, d.op("ReduceMean", x, axes=axes, keep_dims=True))
+    deviation = d.op("Sqrt", d.op("ReduceMean", d.op("Square", centred), axes=axes, keep_dims=True))
+    return d.op("Divide", centred, d.op("Add", deviation, d.literal(LEAST_DEVIATION)))
+
+
 def _instance_norm(d: Draft, node: Node) -> LogicalTensor:
     """Groups of one channel."""
     x, gamma, beta = d.tensor(node, 0), d.statistics(node, 1), d.statistics(node, 2)
@@ -163,6 +195,7 @@ NN_ROWS: dict[str, Row] = {
     "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
     "RMSNormalization": _rms_norm,
+    "MeanVarianceNormalization": _mean_variance_norm,
     "InstanceNormalization": _instance_norm,
     "GroupNormalization": _group_norm,
 }

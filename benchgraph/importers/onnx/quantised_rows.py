@@ -219,12 +219,14 @@ def qlinear_binary(kind: str) -> Row:
 def _matmul_n_bits(d: Draft, node: Node) -> LogicalTensor:
     """Microsoft's product by weights in blocks along k: bytes (N, blocks, bits * block / 8), low bits first, and a scale for each block.
 
-    Without zero points they are in the middle of the range: the weights become signed ones.
+    Without zero points they are in the middle of the range: the weights become signed ones. Where the last block is longer than what is
+    left of k, zeros follow the operand.
     """
     x, scales = d.tensor(node, 0), d.array(node, 2)
     k, n, bits, size = node.get("K"), node.get("N"), node.get("bits", 4), node.get("block_size")
-    if bits not in _BY_BITS or node.has(4) or k % size:
-        raise Unmapped(f"{bits} bits, blocks of {size} of {k} rows{', an order of its own of the rows' if node.has(4) else ''}")
+    if bits not in _BY_BITS or node.has(4):
+        raise Unmapped("an order of its own of the rows" if node.has(4) else f"weights of {bits} bits")
+    blocks = -(-k // size)
     signed, unsigned = _BY_BITS[bits]
     wei, zps = _unpacked(d.array(node, 1), n, bits), list[LogicalTensor]()
     if not node.has(3):
@@ -233,21 +235,21 @@ def _matmul_n_bits(d: Draft, node: Node) -> LogicalTensor:
         raise Unmapped("zero points that are no integers")
     else:
         weights = d.literal(np.ascontiguousarray(wei.T), unsigned)
-        zps = [d.literal(np.ascontiguousarray(_unpacked(d.array(node, 3), n, bits)[:, : k // size].T), unsigned)]
-    steps = d.literal(np.ascontiguousarray(scales.reshape(n, k // size).T))
+        zps = [d.literal(np.ascontiguousarray(_unpacked(d.array(node, 3), n, bits)[:, :blocks].T), unsigned)]
+    steps = d.literal(np.ascontiguousarray(scales.reshape(n, blocks).T))
     floats = d.op("DynamicDequantize", weights, steps, *zps, qtype="per_group", group_shape=(size, 1))
+    if lack := blocks * size - k:
+        x = d.op("Concat", x, d.literal(np.zeros((*shape_of(x)[:-1], lack)), x.dtype), axis=-1)
     return d.op("MatMul", x, d.cast(floats, x.dtype), *([d.tensor(node, 5)] if node.has(5) else []))
 
 
 def _unpacked(bytes_: Array, rows: int, bits: int) -> Array:
     """Rows of integers of as many bits."""
-    flat = bytes_.astype(np.uint8).reshape(rows, -1)
-    if bits == 8:
-        return flat
-    return np.stack([flat & 15, flat >> 4], axis=-1).reshape(rows, -1)
+    flat = bytes_.astype(np.uint8).reshape(rows, -1, 1)
+    return (flat >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1).astype(np.uint8).reshape(rows, -1)
 
 
-_BY_BITS = {4: (DType.s4, DType.u4), 8: (DType.s8, DType.u8)}
+_BY_BITS = {2: (DType.s4, DType.u4), 4: (DType.s4, DType.u4), 8: (DType.s8, DType.u8)}
 MADE_FOR_EACH: dict[str, Row] = {"DequantizeLinear": _dequantize}  # reader: libraries fuse it with the product that alone reads it
 
 QUANTISED_ROWS: dict[str, Row] = {

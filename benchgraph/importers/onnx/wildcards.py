@@ -6,10 +6,8 @@ model's inputs and is small becomes part of the Wildcard, as the bounds of a Sli
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from benchgraph import fallback
 from benchgraph.core.arrays import Array
@@ -21,11 +19,12 @@ from benchgraph.fallback.by_onnx import evaluator
 from benchgraph.fallback.function import Function, Input, Literal, Value
 from benchgraph.graph.model import Fallen
 from benchgraph.importers.onnx.draft import Draft, Node, Unmapped, type_name
+from benchgraph.importers.onnx.inferred import inferred_results
 from benchgraph.ops.structural import COMPUTES, WILDCARD
 
 EXPORT = "export the model without it"
 IDENTITY = "Identity"
-IR_VERSION = 10  # of the model of one node whose sizes are inferred; any will do
+DRAWS = frozenset(["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"])
 
 
 def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collection[str], why: str) -> None:
@@ -33,6 +32,8 @@ def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collec
     row, or what its row refuses. Raises Unmapped, with that reason too, for what cannot be executed.
     """
     try:
+        if draws(d, node):
+            raise Unmapped("it draws random numbers, so that no two runs agree", fix="export the model for inference (in eval mode)")
         if tuple(own.input) != node.inputs:
             raise Unmapped("it stands for several nodes of the file, which are one op here")
         ins, inputs = _operands(d, node)
@@ -40,7 +41,7 @@ def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collec
         function = Function(own.op_type, opset, attributes(own, onnx), inputs, kept, own.domain if own.domain != "ai.onnx" else "")
         if fallback.row_of(function) is None:
             evaluator(function.text, tuple("" if i is None else f"i{n}" for n, i in enumerate(inputs)))
-        types = [t for t, is_kept in zip(_results(d, node, own, opset, onnx), kept, strict=True) if is_kept]
+        types = _results(d, node, own, opset, onnx, kept)
     except Unimplemented as lack:
         raise Unmapped(f"{why}, and it cannot be executed by numpy either: {lack.what}", fix=lack.fix or EXPORT) from lack
     shapes, dtypes = tuple(shape for shape, _ in types), tuple(dtype for _, dtype in types)
@@ -48,6 +49,13 @@ def wildcard(d: Draft, node: Node, own: Any, opset: int, onnx: Any, used: Collec
     for name, t in zip((n for n, is_kept in zip(node.outputs, kept, strict=True) if is_kept), outs, strict=True):
         d.define(name, t)
     d.fallen.append(Fallen(node.label, node.kind, why))
+
+
+def draws(d: Draft, node: Node) -> bool:
+    """Whether a node makes random numbers. A Dropout does in training mode, which may be known at run time alone."""
+    if node.kind == "Dropout" and node.has(2):
+        return not d.is_known(node.inputs[2]) or bool(d.array(node, 2).any())
+    return node.kind in DRAWS
 
 
 def copied(d: Draft, t: LogicalTensor, label: str, opset: int, why: str) -> LogicalTensor:
@@ -120,33 +128,22 @@ def _operands(d: Draft, node: Node) -> tuple[tuple[LogicalTensor, ...], tuple[In
     return tuple(tensors.values()), tuple(inputs)
 
 
-def _results(d: Draft, node: Node, own: Any, opset: int, onnx: Any) -> list[tuple[Shape, DType]]:
-    """Shape and dtype of each result, by onnx's shape inference; (), f32 for one without a name. Raises Unmapped."""
-    helper, values, data = onnx.helper, list[Any](), list[Any]()
-    for name in dict.fromkeys(filter(None, node.inputs)):
-        if name in d.known:
-            data.append(onnx.numpy_helper.from_array(_wide(d.known[name]), name))
-        else:
+def _results(d: Draft, node: Node, own: Any, opset: int, onnx: Any, kept: Sequence[bool]) -> list[tuple[Shape, DType]]:
+    """Shape and dtype of each result that is kept, by onnx's shape inference. Raises Unmapped."""
+    values = dict[str, tuple[int, Shape]]()
+    for name in filter(None, node.inputs):
+        if name not in d.known:
             t = d.named(name)
             if t.dtype not in ONNX_TYPES:
                 raise Unmapped(f"its operand {name!r} is {t.dtype.value}")
-            values.append(helper.make_tensor_value_info(name, ONNX_TYPES[t.dtype](onnx.TensorProto), t.known_shape))
-    made = [helper.make_empty_tensor_value_info(name) for name in node.outputs if name]
-    graph = helper.make_graph([own], "node", values, made, data)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(own.domain, opset)], ir_version=IR_VERSION)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
-    except Exception as bad:  # its errors have no class in common
-        raise Unmapped(f"its sizes cannot be inferred: {next(iter(str(bad).splitlines()), type(bad).__name__)}") from bad
-    found = {v.name: v.type for v in (*inferred.output, *inferred.value_info)}
-    return [_described(name, found[name], onnx) if name else ((), DType.f32) for name in node.outputs]
-
-
-def _wide(x: Any) -> Any:
-    return x.astype(np.int64) if x.dtype == np.int32 else x
+            values[name] = ONNX_TYPES[t.dtype](onnx.TensorProto), t.known_shape
+    found = inferred_results(own, opset, onnx, values, d.known)
+    return [_described(name, found[name], onnx) for name, is_kept in zip(node.outputs, kept, strict=True) if is_kept]
 
 
 def _described(name: str, kind: Any, onnx: Any) -> tuple[Shape, DType]:
+    if not kind.WhichOneof("value") or (kind.HasField("tensor_type") and not kind.tensor_type.elem_type):
+        raise Unmapped(f"onnx cannot tell the type of its result {name!r}", fix=EXPORT)
     if not kind.HasField("tensor_type"):
         raise Unmapped(f"its result {name!r} is no tensor", fix=EXPORT)
     dtype = dtype_of(kind.tensor_type.elem_type, onnx)
