@@ -18,6 +18,7 @@ ATEN = "aten"  # the domain
 ARGUMENTS = "arguments"
 OPSET = 10  # of ATen, as torch.export counts
 DTYPE = "dtype"
+DROPOUT = "dropout_p"  # an argument of attention, which is random with it alone
 
 
 def encoded(value: Any, position: dict[Any, int]) -> Any:
@@ -45,11 +46,13 @@ def by_torch(f: Function, ins: Sequence[Array | None]) -> tuple[Array, ...]:
         raise Unavailable(what, fix="pip install 'benchgraph[torch]'") from bad
     name, _, overload = f.kind.partition(".")
     op = getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
-    if op is None or op._schema.is_mutable or name == "from_file" or torch.Tag.nondeterministic_seeded in op.tags:
+    arguments = json.loads(f.string(ARGUMENTS, "{}"))
+    draws = op is not None and torch.Tag.nondeterministic_seeded in op.tags and arguments.get(DROPOUT) != 0
+    if op is None or op._schema.is_mutable or name == "from_file" or draws:
         raise Unimplemented(f"PyTorch {torch.__version__} has no such function as {f.label}", fix="export the model without it")
     tensors = [None if x is None else torch.from_numpy(np.array(x)) for x in ins]
     with torch.no_grad():
-        found = op(**{n: _decoded(v, tensors, torch) for n, v in json.loads(f.string(ARGUMENTS, "{}")).items()})
+        found = op(**{n: _decoded(v, tensors, torch) for n, v in arguments.items()})
     return tuple(_array(x, torch) for x in (found if isinstance(found, tuple | list) else (found,)))
 
 

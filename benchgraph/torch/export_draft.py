@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.attrs import Attrs
@@ -76,7 +77,10 @@ class ExportDraft(Draft):
 
     def described(self, node: fx.Node) -> tuple[tuple[DType, Shape] | None, ...]:
         """Integers are s32, as in all graphs of models."""
-        return tuple(None if t is None else (_narrowed(t[0]), t[1]) for t in super().described(node))
+        try:
+            return tuple(None if t is None else (_narrowed(t[0]), t[1]) for t in super().described(node))
+        except GuardOnDataDependentSymNode as bad:
+            raise Unimplemented("the size of its result depends on the data", where=self.name_of(node), fix=EXPORT) from bad
 
     def _add(self, node: fx.Node) -> None:
         if node.op == "call_function" and all(n in self._known for n in node.all_input_nodes) and not _is_random(node):
@@ -153,7 +157,10 @@ class ExportDraft(Draft):
         shape = tuple(node.meta["val"].shape)
         if (layout_op := LAYOUT_OPS.get(node.target)) is not None:
             kind, attrs = layout_op(node)
-            return self.op(kind, source, **attrs)
+            try:
+                return self.op(kind, source, **attrs)
+            except Unmapped:  # of integers, which no layout op moves
+                return self._by_numpy(function_of(node, (True,))[0], source, shape, node)
         if node.target is aten.expand.default:
             return self._by_numpy(expanding(shape), source, shape, node)
         if (pieces := slice_of(node)) is None:
@@ -273,4 +280,5 @@ def _attribute(module: fx.GraphModule, node: fx.Node) -> torch.Tensor:
 
 
 def _is_random(node: fx.Node) -> bool:
+    """Attention is, by its tag, where it could drop elements."""
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())

@@ -41,20 +41,38 @@ def _attention(
     attn_mask: LogicalTensor | None = None,
     scale: float | None = None,
 ) -> tuple[LogicalTensor | None, ...]:
-    """softmax(query @ key^T * scale + mask) @ value, without the logarithms of the sums. Zeros, as in eager, if all scores are -inf."""
+    """softmax(query @ key^T * scale + mask) @ value, without the logarithms of the sums. Zeros, as in eager, if all scores are -inf.
+
+    Queries (batch, heads, rows, size) may share a head of keys and values in groups, which are then a dim of their own.
+    """
     if dropout_p:
         raise Unmapped(f"dropout of {dropout_p}")
     if query.shape is None or (attn_mask is not None and not attn_mask.dtype.is_float):
         raise Unmapped("a mask that is not added")
+    whole, groups = query.known_shape, key.known_shape[1:2]
+    if groups != whole[1:2]:
+        query, key, value = (_grouped(d, t, *groups) for t in (query, key, value))
+        if attn_mask is not None and len(attn_mask.known_shape) == len(whole):
+            attn_mask = _grouped(d, attn_mask, *groups)
     scores = d.op("MatMul", query, key, transpose_b=True)
-    scores = d.op("Multiply", scores, d.literal(1 / math.sqrt(query.shape[-1]) if scale is None else scale))
+    scores = d.op("Multiply", scores, d.literal(1 / math.sqrt(query.known_shape[-1]) if scale is None else scale))
     if attn_mask is not None:
         scores = d.op("Add", scores, attn_mask)
     if is_causal:
         row, column = (d.op("GenIndex", scores, axis=axis, dtype=DType.s32) for axis in (-2, -1))
         visible = d.op("GreaterEqual", row, column, dtype=DType.boolean)
         scores = d.op("Select", visible, scores, d.literal(-math.inf, scores.dtype), dtype=scores.dtype)
-    return d.op("MatMul", d.op("SoftMax", scores, axis=-1, mode="inf_as_zero"), value), None
+    found = d.op("MatMul", d.op("SoftMax", scores, axis=-1, mode="inf_as_zero"), value)
+    if found.shape is not None and len(found.shape) != len(whole):
+        found = d.op("StaticReshape", found, shape=(*whole[:-1], found.shape[-1]), special_zero=False)
+    return found, None
+
+
+def _grouped(d: Draft, t: LogicalTensor, groups: int) -> LogicalTensor:
+    """(batch, heads, rows, columns) as (batch, groups, heads of a group, rows, columns); one head is for all."""
+    batch, heads, *rest = t.known_shape
+    shape = (batch, min(groups, heads), max(heads // groups, 1), *rest)
+    return d.op("StaticReshape", t, shape=shape, special_zero=False)
 
 
 PRODUCT_ROWS: Mapping[Any, Row] = {

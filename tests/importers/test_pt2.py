@@ -262,6 +262,46 @@ def test_a_program_of_fixed_sizes_says_how_to_open_them(network: Any, says: str,
     )
 
 
+class Indices(nn.Module):  # type: ignore[name-defined, misc]
+    def forward(self, x: Any, i: Any) -> Any:
+        return x.gather(0, i[:, None].expand(-1, x.shape[1]))
+
+
+class Grouped(nn.Module):  # type: ignore[name-defined, misc]
+    def forward(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        attention = nn.functional.scaled_dot_product_attention
+        return attention(q, k, v, attn_mask=mask, enable_gqa=True), attention(q, q, q, dropout_p=0.0, is_causal=True)
+
+
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_views_of_integers_and_groups_of_heads(tmp_path: Path, is_grouped: bool) -> None:
+    """Queries in groups that share a head of keys; what no layout op moves, numpy does."""
+    if is_grouped:
+        shapes = (2, 8, 5, 4), (2, 2, 6, 4), (2, 2, 6, 4), (2, 1, 5, 6)
+        module, inputs = Grouped(), tuple(torch.randn(*shape) for shape in shapes)
+    else:
+        module, inputs = Indices(), (torch.randn(5, 4), torch.tensor([1, 3, 0]))
+    torch.export.save(torch.export.export(module, inputs), tmp_path / "net.pt2")
+    model = read_model(tmp_path / "net.pt2")
+    given = {
+        id: x.numpy().astype(np.int32) if x.dtype == torch.int64 else x.numpy() for id, x in zip(model.inputs.values(), inputs, strict=True)
+    }
+    got, want = evaluate(model.graph, {**model.data, **given}), module(*inputs)
+    for id, expected in zip(model.outputs.values(), want if is_grouped else (want,), strict=True):
+        np.testing.assert_allclose(got[id], expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert not (is_grouped and model.fallen), "rows express all of it"
+
+
+def test_a_size_that_depends_on_the_data_is_refused(tmp_path: Path) -> None:
+    class Found(nn.Module):  # type: ignore[name-defined, misc]
+        def forward(self, x: Any) -> Any:
+            return x.nonzero()
+
+    torch.export.save(torch.export.export(Found(), (torch.randn(4),)), tmp_path / "net.pt2")
+    with pytest.raises(BenchgraphError, match="the size of its result depends on the data; export the model without it"):
+        read_model(tmp_path / "net.pt2")
+
+
 def test_a_random_op_is_refused(tmp_path: Path) -> None:
     program = torch.export.export(nn.Dropout(0.5).train(), (torch.randn(4),))
     torch.export.save(program, tmp_path / "random.pt2")
