@@ -38,7 +38,7 @@ def attributes(event: Event) -> Iterator[str]:
         elif name == "attr-scales":
             scales += (_entry(part, SCALE) for part in _of_reorder(event, value).split("+"))
         elif name == "attr-oscale":
-            scales.append(_entry(f"{'src' if event.fields.primitive == 'reorder' else 'wei'}:{value}", SCALE))
+            scales.append(_entry(_output_scale(event, value), SCALE))
         elif name == "attr-zero-points":
             yield f"--attr-zero-points={'+'.join(_entry(part, ZERO_POINT) for part in value.split('+'))}"
         elif name == "attr-post-ops":
@@ -53,9 +53,20 @@ def attributes(event: Event) -> Iterator[str]:
 
 def _of_reorder(event: Event, value: str) -> str:
     """A reorder to integers may scale its src, which is a float: that is a scale of dst, where Quantize has it."""
-    if event.fields.primitive != "reorder" or event.one_of("src").dtype not in FLOATS or event.one_of("dst").dtype in FLOATS:
-        return value
-    return re.sub(r"\bsrc0?:", "dst:", value)
+    return re.sub(r"\bsrc0?:", "dst:", value) if _quantises(event) else value
+
+
+def _quantises(event: Event) -> bool:
+    return event.fields.primitive == "reorder" and event.one_of("src").dtype in FLOATS and event.one_of("dst").dtype not in FLOATS
+
+
+def _output_scale(event: Event, value: str) -> str:
+    """2.x multiplied results by it. A reorder to integers divides by the scale of its dst, which is the reciprocal."""
+    mask, _, number = value.partition(":")
+    if not _quantises(event):
+        return f"{'src' if event.fields.primitive == 'reorder' else 'wei'}:{value}"
+    given = number.rstrip("*")
+    return f"dst:{mask}:{1 / float(given):g}" if _NUMBER.fullmatch(number) and float(given) else f"dst:{mask}"
 
 
 def policy(mask: str) -> str:

@@ -22,6 +22,16 @@ from benchgraph.importers.verbose_line import CREATED, EXECUTED, MARK, Fields, H
 LONGEST = 1 << 16  # bytes of a line; oneDNN writes lines of at most a few thousand
 MOST = 20_000  # different problems, each of which is built once to see whether it is one
 MOST_BROKEN = 1_000  # lines that are quoted; others are counted
+_COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")  # as systems for CI and terminals write it
+NO_TEXT = {
+    b"\x1f\x8b": ("it is compressed by gzip", "unpack it with gunzip, and import that"),
+    b"BZh": ("it is compressed by bzip2", "unpack it with bunzip2, and import that"),
+    b"\xfd7zXZ": ("it is compressed by xz", "unpack it with unxz, and import that"),
+    b"\x28\xb5\x2f\xfd": ("it is compressed by Zstandard", "unpack it with unzstd, and import that"),
+    b"\xff\xfe": ("it is text in UTF-16", "save it as UTF-8, as with iconv -f utf-16 -t utf-8"),
+    b"\xfe\xff": ("it is text in UTF-16", "save it as UTF-8, as with iconv -f utf-16 -t utf-8"),
+}
+"""How files begin that no log of lines is: what they are, and the remedy."""
 _REPRO = re.compile(r"__REPRO: (?P<words>.*)")
 _RUN_BY = re.compile(r"(?:oneDNN|DNNL|benchgraph) v.*|cpu,(?:runtime|isa):.*")
 
@@ -76,10 +86,13 @@ class Log:
 
 
 def read_log(path: Path) -> Log:
-    """Raises InvalidArguments for a file that cannot be opened, ParseError for one without any line of a log, or with too many problems."""
+    """Raises InvalidArguments for a file that cannot be opened, ParseError for one that is no text, without any line of a log, or with
+    too many problems.
+    """
     try:
         need_no_device(path)
         with path.open("rb") as file:
+            _need_text(file, path)
             log = _Reader(str(path)).read(file)
     except (OSError, ValueError) as bad:
         reason = bad.strerror if isinstance(bad, OSError) else str(bad)
@@ -91,6 +104,15 @@ def read_log(path: Path) -> Log:
             what = "it says what the library is, but not what it executed"
         raise ParseError(what, where=str(path), fix="run the program with ONEDNN_VERBOSE=1 in its environment, and save what it prints")
     return log
+
+
+def _need_text(file: BinaryIO, path: Path) -> None:
+    """Raise ParseError for a log that was compressed, or saved in another encoding."""
+    head = file.read(6)
+    file.seek(0)
+    for begin, (what, fix) in NO_TEXT.items():
+        if head.startswith(begin):
+            raise ParseError(what, where=str(path), fix=fix)
 
 
 class _Reader:
@@ -105,13 +127,14 @@ class _Reader:
             if b"_verbose," in line and MARK.search(line.decode("utf-8", "replace")):
                 self._marked(line.decode("utf-8", "replace"), number, is_whole)
             elif b"__REPRO: " in line and (found := _REPRO.search(line.decode("utf-8", "replace"))):
-                self._entry("repro", found["words"].strip(), number).executed.count += 1
+                self._entry("repro", _COLOUR.sub("", found["words"]).strip(), number).executed.count += 1
             else:
                 self._log.others += 1
         return self._log
 
     def _marked(self, line: str, number: int, is_whole: bool) -> None:
         """A line may hold several, where threads or processes wrote at the same time."""
+        line = _COLOUR.sub("", line)
         starts = [found.start() for found in MARK.finditer(line)]
         for begin, end in zip(starts, [*starts[1:], len(line)], strict=True):
             text = line[begin:end].rstrip("\r\n")

@@ -82,6 +82,10 @@ EXPRESSED = {  # version and what is shown -> the line, what it becomes
         "dst_f32::blocked:ab:f0,attr-oscale:0:0.5,,mb6ic16oc8,1.8",
         "--ip --dir=FWD_I --dt=u8:s8:f32 --stag=abx --dtag=abx --attr-scales=wei:common:0.5 mb6_ic16_oc8",
     ),
+    "2.7, a factor of the result of a reorder": (
+        f"{OLD}reorder,jit:uni,undef,src_f32::blocked:ab:f0 dst_s8::blocked:ab:f0,attr-oscale:0:4 ,,2x16,0.5",
+        "--reorder --sdt=f32 --ddt=s8 --attr-scales=dst:common:0.25 2x16",
+    ),
     "3.12, eltwise backward": (
         f"{V1}eltwise,jit:avx10_1_512_amx,backward_data,data:f32::blocked:abcd::f0 diff:f32::blocked:abcd::f0,attr-scratchpad:user,"
         "alg:eltwise_gelu_erf alpha:0 beta:0,4x8x4x4,32.0369",

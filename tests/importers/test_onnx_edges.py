@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,19 @@ def test_external_data_anywhere_stay_in_the_folder(tmp_path: Path, place: str) -
 def test_names_of_inputs_are_those_of_the_file() -> None:
     model: Model = model_of(parsed("float[2,3] x, float[3] b", "float[2,3] y, float[3] b", "y = Add (x, b)", b=floats(3)))
     assert (list(model.inputs), list(model.outputs)) == (["x"], ["y", "b"])
+
+
+def test_vectors_that_double_do_not_make_onnx_follow_every_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of 2 KB, whose last vector has 2**50 elements."""
+    infer = onnx.shape_inference.infer_shapes
+
+    def shapes_alone(model: Any, **how: Any) -> Any:
+        assert not (how.get("data_prop") and len(model.graph.node) > 1)
+        return infer(model, **how)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", shapes_alone)
+    proto = parsed("float[1024] x", "float[1125899906842624] y", "y = Identity (x)")
+    nodes = [onnx.helper.make_node("Concat", [name, name], [made], axis=0) for name, made in pairwise(["x", *map(str, range(39)), "y"])]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    assert model_of(proto).graph.outputs[0].known_shape == (1 << 50,)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,26 @@ def test_time_stamps_and_marks_of_every_version_are_one_line(tmp_path: Path) -> 
     )
     (one,) = log_of(tmp_path, LINE + "".join(others)).logged
     assert one.executed.count == 6
+
+
+def test_colours_of_a_terminal_are_left_out(tmp_path: Path) -> None:
+    """Systems for CI write them around whole lines."""
+    (one,) = log_of(tmp_path, LINE + f"\x1b[32;1m{LINE.rstrip()}\x1b[0m\x1b[K\n").logged
+    assert one.executed.count == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(LINE.encode()), "it is compressed by gzip; unpack it with gunzip, and import that"),
+        (bz2.compress(LINE.encode()), "it is compressed by bzip2; unpack it with bunzip2"),
+        (lzma.compress(LINE.encode()), "it is compressed by xz; unpack it with unxz"),
+        (LINE.encode("utf-16"), "it is text in UTF-16; save it as UTF-8"),
+    ],
+)
+def test_what_is_no_text_says_how_to_make_it_text(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(BenchgraphError, match=message):
+        log_of(tmp_path, content)
 
 
 def test_what_only_looks_like_a_mark_is_of_another_program(tmp_path: Path) -> None:

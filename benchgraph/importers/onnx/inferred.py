@@ -16,13 +16,14 @@ from benchgraph.core.tensor import Shape
 from benchgraph.importers.onnx.draft import Misfit, Unmapped, one_line, type_name
 
 SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
+LONGEST_VECTOR = 1 << 20  # whose elements onnx's inference may follow
 IR_VERSION = 10  # of the model of one node whose sizes are inferred; any will do
 
 
 def check_declared(proto: Any, onnx: Any) -> None:
     """Raise ParseError where the file says another type or shape of a value than its nodes make. What cannot be inferred is not checked."""
     try:
-        graph = onnx.shape_inference.infer_shapes(_bare(proto, {}, onnx), data_prop=True).graph
+        graph = _inferred(_bare(proto, {}, onnx), onnx).graph
     except Exception:  # its errors have no class in common; reading the nodes tells what is wrong
         return
     found = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.output) if v.type.HasField("tensor_type")}
@@ -39,9 +40,19 @@ def check_sizes(proto: Any, inputs: Mapping[str, Shape], onnx: Any, why: Unimple
     if isinstance(why, Misfit):
         raise _unfit(inputs, f"{why.where}: {why.what}") from why
     try:
-        onnx.shape_inference.infer_shapes(_bare(proto, inputs, onnx), strict_mode=True, data_prop=True)
+        _inferred(_bare(proto, inputs, onnx), onnx, is_strict=True)
     except Exception as bad:  # as above
         raise _unfit(inputs, one_line(bad)) from bad
+
+
+def _inferred(bare: Any, onnx: Any, *, is_strict: bool = False) -> Any:
+    """With values of sizes that are computed, unless there are vectors too long for that: onnx would keep every element of each."""
+    infer = onnx.shape_inference.infer_shapes
+    found = infer(bare)
+    vectors = [v.type.tensor_type.shape.dim for v in (*found.graph.value_info, *found.graph.output) if v.type.HasField("tensor_type")]
+    if any(len(dims) == 1 and dims[0].dim_value > LONGEST_VECTOR for dims in vectors):
+        return infer(bare, strict_mode=is_strict)
+    return infer(bare, strict_mode=is_strict, data_prop=True)
 
 
 def _unfit(inputs: Mapping[str, Shape], why: str) -> InvalidShape:
