@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from benchgraph.core.dtypes import DType
 from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import FusedOp
 from benchgraph.lower.loop_order import LoopOrder, covers_all_axes
@@ -27,8 +28,7 @@ from benchgraph.tir.ir import Const, Expr, LoopKind, Seq, Stmt, Var
 
 # docs/measurements/lowering.md has the measurements behind these.
 TASKS = 16  # of a nest at least, where its chunks can be that small: up to 16 threads then have nearly equal shares
-LANES = 16  # a task that reduces columns (over rows) has a multiple of so many columns
-MOST_COLUMNS = 768  # of such a task: as many as are reduced several rows at a time (tir/passes/unroll_and_jam.py)
+LANES = LINE_BYTES // DType.f32.nbytes(1)  # a task that reduces columns (over rows) has a multiple of so many columns
 CONVERSION = 3  # instructions on a vector of a conversion and its store: up to so many are repeated rather than stored
 PARTS = 8  # a nest that writes a part of a tensor may be smaller by this factor: threads still spin after the nests of the other parts
 
@@ -150,7 +150,8 @@ class LoopNest:
         """Few enough for TASKS tasks and for what a task may store; the same in all tasks if possible."""
         reduced, others, total = map(self._size, (self.domain.reduced, outer, columns))
         _, widest = max((t.elements, t.dtype.bits) for t in (self.g.value(v).type for v in (*self.node.ins, *self.node.outs)))
-        most, machine = MOST_COLUMNS, self.machine
+        machine = self.machine
+        most = machine.jammed_row_elements
         if self.order.stores_private_elements:
             most = min(max(machine.stored_vectors // max(reduced, 1), 1) * LANES, machine.stored_row_bytes * 8 // widest)
         per_task = -(-total * others // (TASKS * LANES)) * LANES if self.kind is LoopKind.parallel else total

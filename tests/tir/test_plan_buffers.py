@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.build import binary, f32, seq
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, FlatSlice, Func, Scope, Stmt, Tensor, tensor
-from benchgraph.tir.passes.plan_buffers import ALIGN_BYTES, Arena, PlanReport, plan_buffers, plan_report
+from benchgraph.tir.passes.plan_buffers import Arena, PlanReport, plan_buffers, plan_report
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import map_tensors, tensors, walk
 from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, j, loop, parallel, param, put, results
@@ -80,7 +81,7 @@ def test_inside_a_parallel_loop_the_thread_arena_is_used() -> None:
 def test_offsets_are_aligned() -> None:
     odd = buffer("a", 17)
     f = planned(Alloc(odd), Alloc(b), step(odd, X), step(b, odd), step(Y, b))
-    assert all(offset % ALIGN_BYTES == 0 for offset in offsets(f).values())
+    assert all(offset % LINE_BYTES == 0 for offset in offsets(f).values())
     assert f.shared_bytes == 128 + 256
 
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from benchgraph.machine.target import Target
+from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
 from benchgraph.tir.visit import block, map_children, map_tensors, tensor_names, tensors, walk
-
-ALIGN_BYTES = 64  # a cache line, and the widest vector
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def plan_buffers(f: Func, target: Target) -> Func:
 
 
 def _aligned(nbytes: int) -> int:
-    return (nbytes + ALIGN_BYTES - 1) // ALIGN_BYTES * ALIGN_BYTES
+    return (nbytes + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
 
 
 def _without_allocs(s: Stmt) -> Stmt:

@@ -30,19 +30,18 @@ from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scop
 from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
 
-REGISTERS = 32  # for accumulators of several rows, operands, and the constants of an exponential
 LEAST_SHARE = 0.1  # of the time of the longest rows, below which rows are not worth the code
 
 
 def unroll_and_interleave(f: Func, target: Target) -> Func:
-    if target.isa.registers < REGISTERS:
+    machine = table(target)
+    if target.isa.registers <= machine.interleaved_rows * machine.interleaved_reductions:
         return f
     loops = list(_rows(f.body, {}, 1, target))
     least = LEAST_SHARE * max((ns for _, ns in loops), default=0.0)
     worth = {id(loop) for loop, ns in loops if ns >= least}
     taken = {p.name for p in f.params} | tensor_names(f.body)
-    rows = table(target).interleaved_rows
-    return replace(f, body=_unrolled(f.body, worth, rows, taken, bound_names(f.body))) if worth else f
+    return replace(f, body=_unrolled(f.body, worth, machine.interleaved_rows, taken, bound_names(f.body))) if worth else f
 
 
 def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple[For, float]]:

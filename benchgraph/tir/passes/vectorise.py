@@ -31,8 +31,6 @@ from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
 
-MAX_LIVE_ACCUMULATORS = 8  # half the vector registers of the smallest target; the other half is for other values
-
 
 def vectorise(f: ir.Func, target: Target) -> ir.Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
@@ -75,16 +73,17 @@ def _copies(loop: Loop, target: Target) -> int:
 
     One suffices where the loop has as many reductions, all of them of integers (not products), or minima and maxima of floats
     beside at least as many other statements: they overlap. Float sums get several wherever there are vectors for them, because their number
-    fixes the order of additions and so the result. A loop that only reduces parameters may use more registers: the more vectors of a row
-    are read at a time, the fewer streams the hardware must prefetch (docs/measurements/vectorisation.md).
+    fixes the order of additions and so the result: two reductions then fill half the registers of the smallest target. A loop that only
+    reduces parameters may use more: the more vectors of a row are read at a time, the fewer streams the hardware must prefetch
+    (docs/measurements/vectorisation.md).
     """
     machine, count = table(target), table(target).reduction_accumulators
     if not loop.reductions or not _has_vectors_for_all(loop, count, machine.accumulator_rounds):
         return 1
     if len(loop.reductions) >= count and all(_has_short_latency(loop, r) for r in loop.reductions):
         return 1
-    live = target.isa.registers // 2 if _only_reduces_params(loop) else MAX_LIVE_ACCUMULATORS
-    return count if len(loop.reductions) * count <= live else 2
+    most = target.isa.registers // 2 // count if _only_reduces_params(loop) else 2
+    return count if len(loop.reductions) <= most else 2
 
 
 def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
