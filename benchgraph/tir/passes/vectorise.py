@@ -22,14 +22,14 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from benchgraph.machine.table import table
+from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir
 from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
-from benchgraph.tir.visit import block, bound_names, claim, loads_of, map_children, substitute_all, tensor_names, walk
+from benchgraph.tir.visit import block, bound_names, claim, map_children, substitute_all, tensor_names, walk
 
 
 def vectorise(f: ir.Func, target: Target) -> ir.Func:
@@ -53,7 +53,7 @@ def _stmt(s: ir.Stmt, target: Target, taken: set[str], uncached: frozenset[str])
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
     """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
     count, lanes = constant(loop.extent), loop.lanes
-    copies = _copies(loop, target)
+    copies = _copies(loop, table(target))
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
     start: list[ir.Stmt] = []
     for r, group in zip(loop.reductions, accs, strict=True):
@@ -68,22 +68,16 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
     return block(*start, *body, *end)
 
 
-def _copies(loop: Loop, target: Target) -> int:
+def _copies(loop: Loop, machine: MachineTable) -> int:
     """How many accumulators of each reduction hide its latency.
 
-    One suffices where the loop has as many reductions, all of them of integers (not products), or minima and maxima of floats
-    beside at least as many other statements: they overlap. Float sums get several wherever there are vectors for them, because their number
-    fixes the order of additions and so the result: two reductions then fill half the registers of the smallest target. A loop that only
-    reduces parameters may use more: the more vectors of a row are read at a time, the fewer streams the hardware must prefetch
-    (docs/measurements/vectorisation.md).
+    Several wherever there are vectors for them: their number fixes the order of additions of floats, and so the result. Two reductions then
+    fill half the registers of the smallest target.
     """
-    machine, count = table(target), table(target).reduction_accumulators
+    count = machine.reduction_accumulators
     if not loop.reductions or not _has_vectors_for_all(loop, count, machine.accumulator_rounds):
         return 1
-    if len(loop.reductions) >= count and all(_has_short_latency(loop, r) for r in loop.reductions):
-        return 1
-    most = target.isa.registers // 2 // count if _only_reduces_params(loop) else 2
-    return count if len(loop.reductions) <= most else 2
+    return count if len(loop.reductions) <= 2 else 2
 
 
 def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
@@ -92,18 +86,6 @@ def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
     if count is not None:
         return count // loop.lanes >= accumulators
     return rounds * accumulators * loop.lanes <= bounds(loop.extent, {})[1] < inf
-
-
-def _only_reduces_params(loop: Loop) -> bool:
-    """Whether all statements of a loop reduce loads of parameters."""
-    scopes = {load.tensor.scope for r in loop.reductions for load in loads_of(r.value)}
-    return len(loop.stmts) == len(loop.reductions) and scopes == {ir.Scope.param}
-
-
-def _has_short_latency(loop: Loop, r: Reduction) -> bool:
-    if r.store.tensor.dtype.is_float:
-        return r.op.is_extreme and len(loop.stmts) >= 2 * len(loop.reductions)
-    return r.op is not ir.BinOp.mul
 
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> ir.Tensor:
