@@ -13,7 +13,6 @@ The GEMM template (products):
     gemv.py                  matrix times vector, skinny products
     transposed_epilogue.py   post-ops that store columns
     epilogue.py              post-ops at their anchors
-    interleaved_epilogue.py  post-ops that interleave columns
     pack_on_the_fly.py       weights that are packed block by block in the nest
     l2_blocking.py           weights that stay in L2 part by part
     split_k.py               products that reduce over the nest's rows (split-K)

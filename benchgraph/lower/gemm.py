@@ -23,7 +23,6 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.lower.gemv import gemv
-from benchgraph.lower.interleaved_epilogue import InterleavedEpilogue
 from benchgraph.lower.l2_blocking import L2Blocking
 from benchgraph.lower.microkernel import Microkernel
 from benchgraph.lower.pack_on_the_fly import PackOnTheFly
@@ -107,8 +106,6 @@ class GemmNest:
             return seq(pack, self.epilogue.emit(stage, walk=PackOnTheFly(self.kernel, stage, makers).columns))
         if (column_body := gemv(self.task, stage)) is not None:
             return self.epilogue.emit(stage, column_body)
-        if (interleaved := InterleavedEpilogue.of(self.kernel, stage)) is not None:
-            return seq(pack, interleaved.emit())
         before, inside = (seq(), pack) if self.node.split_n else (pack, seq())  # each task packs for itself
         return seq(
             before, self.epilogue.emit(stage, lambda column_block, width: seq(inside, self.kernel.block(op, column_block, width, stage.nb)))

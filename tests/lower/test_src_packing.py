@@ -116,7 +116,7 @@ def test_convolution_groups_read_their_own_channels(groups: int) -> None:
 
 
 def test_interleaved_phases_read_packed_src() -> None:
-    """A transposed convolution of another convolution's channels-first result (lower/interleaved_epilogue.py)."""
+    """A transposed convolution of another convolution's channels-first result."""
     b = GraphBuilder()
     form = {"pads_begin": [0, 0], "pads_end": [0, 0], "dilations": [1, 1], "data_format": "NCX"}
     made = b.op("Convolution", b.input((1, 8, 8, 8), BF16), b.constant((16, 8, 1, 1), BF16), strides=[1, 1], weights_format="OIX", **form)
