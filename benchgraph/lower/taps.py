@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from benchgraph.gir.ir import Op
 from benchgraph.gir.padding import rows_by_tap, taps_by_entry
-from benchgraph.gir.product import product
+from benchgraph.gir.product import k_group, product
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.ops.spec import Box, Interval
 from benchgraph.tir.build import add, binary, constant, seq
@@ -68,6 +68,8 @@ def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[
     """The call for a task's rows, or several calls that skip the taps that read only padding. call: (rows, taps, accumulate)."""
     needs, machine = rows_by_tap(task.g, op), task.storage.machine
     if needs is None or rows != task.m:
+        return call(rows, taps, False)
+    if k_group(task.g, op) > 1:  # such products are so fast that reading and writing results again costs more
         return call(rows, taps, False)
     if needs.saved < machine.least_saved_taps or product(task.g, op).reduced[-1] < machine.least_tap_terms:
         return call(rows, taps, False)

@@ -3,6 +3,7 @@ rows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import ISAS
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
@@ -138,3 +140,11 @@ def test_sums_of_integers_are_exact(data_format: str, spatial: Shape, kernel: Sh
     (want,) = spec("Convolution").semantics.reference(call, (src, wei))
     assert np.array_equal(dst, want)
     assert prod(dst.shape) > 0
+
+
+def test_products_of_groups_multiply_all_taps_of_short_rows() -> None:
+    b = GraphBuilder()
+    src, wei = b.input((2, 7, 7, LEAST_TERMS), DType.bf16), b.constant((3, 3, LEAST_TERMS, OUT), DType.bf16)
+    b.op("Convolution", src, wei, **attributes(2, (1, 1), (1, 1), (1, 1)))
+    target = replace(TARGET, isa=ISAS["avx512_core_bf16"])
+    assert multiplications(lowered(b.graph(), target).main.body) == 2 * met(7, 3, 1) * 7 * 3 * LEAST_TERMS * OUT
