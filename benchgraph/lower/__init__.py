@@ -11,7 +11,6 @@ The GEMM template (products):
     taps.py                  skipping taps of convolutions that multiply only zeros
     microkernel.py           the microkernel calls of a task, and what they prefetch
     gemv.py                  matrix times vector, skinny products
-    transposed_epilogue.py   post-ops that store columns
     epilogue.py              post-ops at their anchors
     pack_on_the_fly.py       weights that are packed block by block in the nest
     l2_blocking.py           weights that stay in L2 part by part

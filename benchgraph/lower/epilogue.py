@@ -10,7 +10,6 @@ from benchgraph.gir.product import is_row_major
 from benchgraph.lower.gemm_task import ColumnBody, GemmTask
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import ZERO, Coord
-from benchgraph.lower.transposed_epilogue import TransposedEpilogue
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Const, Expr, Prefetch, Stmt
@@ -40,26 +39,15 @@ class Epilogue:
         domain = domain_of(task.g, stage.ops)
         at_tile, at_rows = ([op for op, at in after if at is anchor] for anchor in (Anchor.tile, Anchor.rows))
         n = domain.extents[-1]
-        transposed = None
-        if rows is None and not (at_tile and at_rows):
-            transposed = TransposedEpilogue.of(task, stage.ops[0], domain, at_tile or at_rows)
 
         def tile(column_block: Expr, width: int) -> Stmt:
-            made, tile_spans = (
-                seq() if multiply is None else multiply(column_block, width),
-                (*spans, Span(Const(width), column_block, stage.nb)),
-            )
-            if transposed is not None and at_tile:
-                return seq(made, transposed.emit(column_block, stage.nb, width, domain, tile_spans, at_tile))
-            return seq(made, Region(task.storage, domain, tile_spans).emit(at_tile)) if at_tile else made
+            made, columns_of_tile = seq() if multiply is None else multiply(column_block, width), Span(Const(width), column_block, stage.nb)
+            return seq(made, Region(task.storage, domain, (*spans, columns_of_tile)).emit(at_tile)) if at_tile else made
 
         columns = walk(tile) if walk is not None else self._all_columns(n, stage, tile, is_task=rows is None)
         if not at_rows:
             return columns
-        row_spans = (*spans, Span(Const(n), tile=n))
-        if transposed is not None:
-            return seq(columns, transposed.emit(ZERO, n, n, domain, row_spans, at_rows))
-        region = Region(task.storage, domain, row_spans)
+        region = Region(task.storage, domain, (*spans, Span(Const(n), tile=n)))
         region.at_row_start(self._result_prefetch(region.coords[-2]))
         return seq(columns, region.emit(at_rows))
 

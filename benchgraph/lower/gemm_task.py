@@ -127,12 +127,6 @@ class GemmTask:
         axes = acc_axes(self.g, op)
         return None if axes is None else Slice(*self.storage.element(op.outs[0], coords), axes)
 
-    def has_private_result(self, op: Op) -> bool:
-        """Whether only this nest reads a product's result, and the microkernel writes it as it is stored."""
-        v = self.g.value(op.outs[0])
-        is_plain = v.view is None and not v.layout.blocks and v.id not in self.node.outs
-        return is_plain and acc_axes(self.g, op) is not None
-
 
 @dataclass(frozen=True)
 class Accumulator:
