@@ -120,7 +120,7 @@ def loop_of(s: ir.For, target: Target, uncached: frozenset[str] = frozenset()) -
     """The loop if it can be vectorised, else None. uncached: names of results that should be stored by whole lines."""
     machine = table(target)
     loop = _loop_of_lanes(s, target.lanes, machine)
-    wider = 0 if loop is None else _lanes_of_copies(loop) or _lanes_of_lines(loop, uncached, machine)
+    wider = 0 if loop is None else _lanes_of_lines(loop, uncached, machine)
     return (_loop_of_lanes(s, wider, machine) if wider else None) or loop
 
 
@@ -155,33 +155,13 @@ def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | 
     return loop if _is_independent(loop) and _pays(loop) else None
 
 
-def _lanes_of_copies(loop: Loop) -> int:
-    """Lanes of a full register of 8- or 16-bit elements, if the loop only copies such and the lanes divide it; else 0."""
-    copied = [c.tensor.dtype for c in loop.body if isinstance(c, ir.Store) and _is_contiguous_copy(loop, c)]
-    bits = {dtype.bits for dtype in copied}
-    if len(copied) < len(loop.body) or bits not in ({8}, {16}) or DType.boolean in copied:
-        return 0
-    lanes = loop.lanes * DType.f32.bits // bits.pop()
-    return lanes if _is_divided_by(loop, lanes) else 0
-
-
 def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable) -> int:
-    """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop; else 0."""
+    """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop, or are masked; else 0."""
     bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, ir.Store) and c.tensor.name in uncached), default=DType.f32.bits)
-    lanes = 8 * LINE_BYTES // bits
-    is_wider = lanes > loop.lanes == LINE_LANES
+    lanes, count = 8 * LINE_BYTES // bits, constant(loop.extent)
+    fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0)
     read = {load for load in _loads(loop) if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
-    return lanes if is_wider and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) and _is_divided_by(loop, lanes) else 0
-
-
-def _is_divided_by(loop: Loop, lanes: int) -> bool:
-    """Whether so many lanes divide the extent; of an unknown one whether registers are those of AVX-512, which has masks."""
-    count = constant(loop.extent)
-    return loop.lanes == LINE_LANES if count is None else count % lanes == 0
-
-
-def _is_contiguous_copy(loop: Loop, s: ir.Store) -> bool:
-    return isinstance(s.value, ir.Load) and all(at and loop.step(at[0]) == 1 for at in (s.index, s.value.index))
+    return lanes if fits and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) else 0
 
 
 def _is_uniform(loop: Loop) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS
-from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, type_of, unary
+from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, unary
 from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorise import vectorise
@@ -175,47 +175,6 @@ def test_dividing_data_by_a_power_of_two_is_a_vector_operation() -> None:
 
 def test_types_of_other_widths_use_the_same_lanes() -> None:
     assert "h[j_v*16:+16] = bf16(x[j_v*16:+16])" in text(loop(j, 64, put(H, j, value=cast(at(X, j), DType.bf16))))
-
-
-@by_row(
-    (f"{dtype.value} {isa}", f"{n} numbers", (dtype, isa, n, lanes))
-    for dtype, isa, n, lanes in (
-        (DType.bf16, "avx512_core", 64, 32),
-        (DType.bf16, "avx512_core", 40, 16),
-        (DType.bf16, "avx2", 64, 16),
-        (DType.u8, "avx512_core", 128, 64),
-        (DType.u8, "avx512_core", 96, 16),
-        (DType.s32, "avx512_core", 64, 16),
-        (DType.boolean, "avx512_core", 64, 16),
-    )
-)
-def test_copies_of_narrow_dtypes_fill_a_register(dtype: DType, isa: str, n: int, lanes: int) -> None:
-    def stores(*body: Stmt) -> list[int]:
-        f = Func("f", (a, b, wide), seq(*body))
-        after = vectorise(f, replace(TARGET, isa=ISAS[isa]))
-        verify(after)
-        assert_same(after, f)
-        return [type_of(s.value)[1] for s in walk(after.body) if isinstance(s, Store)]
-
-    a, b, wide = (param(name, 1024, dtype=d) for name, d in (("a", dtype), ("b", dtype), ("w", DType.s32)))
-    moved = put(b, add(j, 7), value=at(a, add(j, 64)))
-    assert stores(loop(j, n, moved))[0] == lanes
-    narrow = ISAS[isa].lanes
-    assert stores(loop(j, n, put(b, j, value=at(a, 3))))[0] == narrow, "one of them is spread"
-    assert set(stores(loop(j, n, seq(moved, put(wide, j, value=cast(at(a, j), DType.s32)))))) == {narrow}, "another is converted"
-
-
-def test_wider_vectors_stay_within_a_digit_too() -> None:
-    """Of rows of 48, vectors of 16 end where rows do, and vectors of 32 reach into the next one."""
-    a, b = (param(name, 1024, dtype=DType.bf16) for name in "ab")
-
-    def lanes(row: int) -> set[int]:
-        f = Func("f", (a, b), loop(j, 192, put(b, j, value=at(a, add(mul(floordiv(j, row), 200), mod(j, row))))))
-        after = vectorise(f, TARGET)
-        assert_same(after, f)
-        return {type_of(s.value)[1] for s in walk(after.body) if isinstance(s, Store)}
-
-    assert [lanes(48), lanes(64)] == [{16}, {32}]
 
 
 def test_integer_reduction_starts_from_the_end_of_the_range() -> None:

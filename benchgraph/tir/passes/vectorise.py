@@ -12,9 +12,9 @@
       y[j] = r                             } ...
     }
 
-Copies of narrow numbers, and narrow results that are stored past the caches (non-temporal-stores), use more lanes, so that they fill a
-register, if the lanes divide the loop. A loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction,
-or if an iteration depends on another in any other way.
+Narrow results that are stored past the caches (non-temporal-stores) use more lanes, so that they fill a register, if the lanes divide the
+loop. A loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction, or if
+an iteration depends on another in any other way.
 """
 
 from __future__ import annotations
