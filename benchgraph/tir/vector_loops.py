@@ -14,7 +14,7 @@ from benchgraph.tir import ir
 from benchgraph.tir.affine import linear
 from benchgraph.tir.aliasing import any_share_bytes
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.cost import instructions
+from benchgraph.tir.cost import FUNCTION, instructions
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them
@@ -156,10 +156,12 @@ def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | 
 
 
 def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable) -> int:
-    """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop, or are masked; else 0."""
-    bits = min((c.tensor.dtype.bits for c in loop.stmts if isinstance(c, ir.Store) and c.tensor.name in uncached), default=DType.f32.bits)
+    """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop, or are masked; else 0. 0 for
+    functions, which take longer than memory."""
+    stores = [c for c in loop.stmts if isinstance(c, ir.Store)]
+    bits = min((c.tensor.dtype.bits for c in stores if c.tensor.name in uncached), default=DType.f32.bits)
     lanes, count = 8 * LINE_BYTES // bits, constant(loop.extent)
-    fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0)
+    fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0) and sum(map(instructions, stores)) < FUNCTION
     read = {load for load in _loads(loop) if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
     return lanes if fits and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) else 0
 

@@ -10,8 +10,8 @@ from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir import non_temporal
-from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, type_of
-from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor
+from benchgraph.tir.build import add, binary, cast, f32, minimum, mul, seq, sub, type_of, unary
+from benchgraph.tir.ir import BinOp, Const, Expr, For, Func, LoopKind, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes import run
 from benchgraph.tir.visit import walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, loop, param, put
@@ -101,6 +101,13 @@ def test_narrow_results_in_blocks_the_last_of_which_is_shorter(count: int) -> No
     block = loop(j, minimum(n, sub(count, mul(i, n))), put(y, place, value=cast(binary(BinOp.mul, at(x, place), f32(2.0)), DType.bf16)))
     f = Func("blocks", (x, y), For(i, Const(-(-count // n)), block, LoopKind.parallel))
     assert streamed(f, replace(SMALL, llc_bytes=1)) == 1
+
+
+def test_narrow_results_of_functions_are_unchanged() -> None:
+    x, y = param("x", 4096), param("y", 4096, dtype=DType.bf16)
+    f = Func("exp", (x, y), loop(j, 4096, put(y, j, value=cast(unary(UnOp.exp, at(x, j)), DType.bf16))))
+    after = run(f, replace(SMALL, llc_bytes=1))
+    assert {type_of(s.value) for s in walk(after.body) if isinstance(s, Store)} == {(DType.bf16, 16)}
 
 
 def test_narrow_results_of_shorter_registers_are_unchanged() -> None:

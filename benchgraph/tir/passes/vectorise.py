@@ -13,7 +13,7 @@
     }
 
 Narrow results that are stored past the caches (non-temporal-stores) use more lanes, so that they fill a register, if the lanes divide the
-loop. A loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction, or if
+loop and it computes no function. A loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction, or if
 an iteration depends on another in any other way.
 """
 
