@@ -24,7 +24,6 @@ class MachineTable:
 
     # time on one core
     fork_join_ns: float
-    short_task_ns: float
     vector_step_ns: float
     macs_per_ns: float
     l2_bytes_per_ns: float

@@ -180,11 +180,11 @@ def test_without_fma_a_product_is_two_instructions() -> None:
 
 
 def test_a_machine_overrides_its_vendor_and_that_its_level(folder: Path) -> None:
-    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("fork_join_ns", 1.0) + entry("short_task_ns", 1.0))
-    (folder / "vendor.toml").write_text(based_on("") + entry("short_task_ns", 2.0) + entry("vector_step_ns", 2.0))
+    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("fork_join_ns", 1.0) + entry("private_saved_share", 1.0))
+    (folder / "vendor.toml").write_text(based_on("") + entry("private_saved_share", 2.0) + entry("vector_step_ns", 2.0))
     (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("vector_step_ns", 3.0) + rate("clock_ghz", 2.25))
     t = target("avx2", "cpu")
-    assert (table(t).fork_join_ns, table(t).short_task_ns, table(t).vector_step_ns) == (1.0, 2.0, 3.0)
+    assert (table(t).fork_join_ns, table(t).private_saved_share, table(t).vector_step_ns) == (1.0, 2.0, 3.0)
     assert table(t).macs_per_ns == entries("", "avx2")["macs_per_ns"]["value"]
     assert (rates(t).name, rates(t).provenance, rates(t).clock_ghz) == ("cpu", "a test", 2.25)
     generic = rates(target("avx2"))
@@ -241,7 +241,7 @@ def _both(machine: str) -> None:
 
 def test_a_table_without_a_value_is_refused(folder: Path) -> None:
     (folder / f"{GENERIC}.toml").write_text(entry("fork_join_ns", 1.0))
-    with pytest.raises(ParseError, match=r"avx2: \[short_task_ns\]: is missing; base the table on another one"):
+    with pytest.raises(ParseError, match=r"avx2: \[vector_step_ns\]: is missing; base the table on another one"):
         table(target("avx2"))
     with pytest.raises(ParseError, match=r"avx2: \[rates\] clock_ghz: has no value; base the table on another one"):
         rates(target("avx2"))

@@ -115,20 +115,6 @@ def test_parallel_loop_inside_serial_code_of_another_becomes_serial() -> None:
     assert [s.kind for s in walk(f.body) if isinstance(s, For)] == [LoopKind.parallel, LoopKind.serial]
 
 
-def test_no_more_loops_are_merged_than_give_enough_tasks() -> None:
-    """Sixteen to a core, of short iterations: what is left runs in a loop of its own, whose index nothing divides."""
-    nest = parallel(i, 8, parallel(j, 2, parallel(k, 4, copy(at(X, i, add(mul(j, 4), k)), i, add(mul(j, 4), k)))))
-    assert loops(merged(nest, cores=1)) == ["parallel for i_j in 16 {", "for k in 4 {"]
-    assert loops(merged(nest, cores=2)) == ["parallel for i_j_k in 64 {"]
-
-
-def test_long_iterations_become_as_many_tasks_as_possible() -> None:
-    """Of 17 of them one core of two would do 9."""
-    rows = loop(p, 2048, copy(at(X, i, add(mul(j, 4), k)), i, add(mul(j, 4), k)))
-    nest = parallel(i, 8, parallel(j, 2, parallel(k, 4, rows)))
-    assert loops(merged(nest, cores=1)) == ["parallel for i_j_k in 64 {", "for p in 2048 {"]
-
-
 def test_different_extents_stay_apart() -> None:
     first, second = parallel(i, 8, copy(at(X, i, 0), i, ZERO)), parallel(p, 4, use(p, ZERO, at(T, p, 0)))
     f = Func("f", (X, Y, T), seq(first, second))

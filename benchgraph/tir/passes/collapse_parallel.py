@@ -1,39 +1,34 @@
 """collapse-parallel: perfectly nested parallel loops become one; parallel loops left inside it become serial.
 
-    parallel for b in 8 {          ->  parallel for b_m in 32 {
-      parallel for m in 4 { A }          A with b = b_m//4, m = b_m%4
-    }                                  }
-
-Short iterations are not collapsed further once there are enough tasks per core: each task of a collapsed loop divides its index, whereas an
-inner loop has its invariant expressions hoisted.
+parallel for b in 8 {          ->  parallel for b_m in 32 {
+  parallel for m in 4 { A }          A with b = b_m//4, m = b_m%4
+}                                  }
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.build import constant, floordiv, mod
-from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.ir import Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.tasks import is_parallel, without_parallel_loops
 from benchgraph.tir.visit import bound_names, fresh, map_children, substitute_all
 
 
 def collapse_parallel(f: Func, target: Target) -> Func:
-    body = _serial_inside(_nests(f.body, target))
+    body = _serial_inside(_nests(f.body))
     return f if body == f.body else replace(f, body=body)
 
 
-def _nests(s: Stmt, target: Target) -> Stmt:
+def _nests(s: Stmt) -> Stmt:
     """Collapse parallel loops directly inside parallel loops into one over the product of their extents.
 
     Other parallel loops inside keep their variables, by which shrink-tensors finds out what each iteration needs of a temporary.
     """
     if not is_parallel(s):
-        return map_children(s, lambda c: _nests(c, target))
-    while (inner := _nested(s)) is not None and not _is_wide_enough(s, inner, target):
+        return map_children(s, _nests)
+    while (inner := _nested(s)) is not None:
         s = _merged(s, inner)
     return s
 
@@ -44,11 +39,6 @@ def _nested(s: For) -> For | None:
     if not is_parallel(inner):
         return None
     return inner if constant(s.extent) is not None and constant(inner.extent) else None
-
-
-def _is_wide_enough(s: For, inner: For, target: Target) -> bool:
-    short, least = table(target).short_task_ns, table(target).tasks_per_core * target.cores
-    return (constant(s.extent) or 0) >= least and nanoseconds(inner.body, target, short) < short
 
 
 def _merged(s: For, inner: For) -> For:
