@@ -1,27 +1,20 @@
 """cancel-layout-ops: layout ops that together leave elements in their order become one StaticReshape, or nothing.
 
-%2: [1,24,16] = StaticTranspose(%1: [1,16,24])
-%3: [1,24,4,4] = StaticReshape(%2)                           %6 = MatMul(%1, %w)
-%4: [1,24,16] = StaticReshape(%3)                    ->      %7 = Add(%1, %0)
-%5: [1,16,24] = StaticTranspose(%4)
-%6 = MatMul(%5, %w)   %7 = Add(%5, %0)
-
 Convolutions on channels first are products between such layout ops. Views would do where the value has one reader; with several, each would
 get a copy of its own, and no nest would join the one that makes the value. docs/measurements/whole-networks.md, Channels first
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.rewrite import without_dead_ops
+from benchgraph.gir.ir import Graph
+from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import Index, layout_form, zeroed
 from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from benchgraph.ops.spec import LayoutOp
+from benchgraph.ops.steps import reshaped
 from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Var
 
@@ -30,26 +23,16 @@ RESHAPE = "StaticReshape"
 
 
 def cancel_layout_ops(g: Graph, target: Target) -> Graph:
-    same, nodes = dict[int, int](), list[Node]()
-    for op in g.ops:
-        new = replace(op, ins=tuple(same.get(v, v) for v in op.ins))
-        if (v := _origin(g, op)) is not None:
-            shape, v = g.value(op.outs[0]).shape, same.get(v, v)
-            if g.value(v).shape == shape and op.outs[0] not in g.outs:
-                same[op.outs[0]] = v
-            else:
-                new = Op(RESHAPE, (v,), op.outs, Attrs(shape=shape, special_zero=False))
-        nodes.append(new)
-    return without_dead_ops(replace(g, nodes=tuple(nodes))) if tuple(nodes) != g.nodes or same else g
+    return rewrite(g, target, RUNS)
 
 
-def _origin(g: Graph, last: Op) -> int | None:
-    """The farthest value from which the layout ops up to this one, several, take the elements in their order; None if there is none, or
-    where no value on the way has several readers."""
-    shape = g.value(last.outs[0]).shape
+def _origin(s: Site) -> int | None:
+    """The farthest value from which the layout ops up to this one, several, take the elements in their order, in the shape of the result;
+    None if there is none, or where no value on the way has several readers."""
+    g, shape = s.g, s.d.type(s.op.outs[0]).shape
     axes = zeroed(shape, tuple(Var(f"${i}") for i in range(len(shape))))
     simple = Simplifier({axis.name: (0, extent - 1) for axis, extent in zip(axes, shape, strict=True) if isinstance(axis, Var)})
-    found, op, index, is_shared = None, last, axes, len(g.consumers[last.outs[0]]) > 1
+    found, op, index, is_shared = None, s.op, axes, len(g.consumers[s.op.outs[0]]) > 1
     for count in range(LONGEST):
         form = layout_form(op)
         if form is None or form.source is None:
@@ -57,14 +40,32 @@ def _origin(g: Graph, last: Op) -> int | None:
         src = g.value(op.ins[0])
         index = zeroed(src.shape, tuple(map(simple, form.source(op.attrs, src.shape, g.value(op.outs[0]).shape, index))))
         is_shared |= len(g.consumers[src.id]) > 1
-        is_whole = src.type.elements == g.value(last.outs[0]).type.elements
+        is_whole = src.type.elements == s.d.type(s.op.outs[0]).elements
         if count and is_shared and is_whole and index == _in_order(src.shape, shape, axes, simple):
             found = src.id
-        maker = g.producer.get(src.id)
-        if not isinstance(maker, Op):
+        maker = g.maker(src.id)
+        if maker is None:
             break
         op = maker
-    return found
+    return None if found is None else reshaped(s.d, found, shape)
+
+
+RUNS = Pattern(
+    root=lambda row: row.lowering.is_layout_op,
+    build=_origin,
+    example="""graph(%0: f32[16,24], %1: f32[24,8]) {
+      %2: f32[24,16] = StaticTranspose(%0) {order=[1,0]}
+      %3: f32[24,4,4] = StaticReshape(%2) {shape=[24,4,4], special_zero=false}
+      %4: f32[4,4,24] = StaticTranspose(%3) {order=[1,2,0]}
+      %5: f32[4,4,8] = MatMul(%4, %1)
+      %6: f32[4,4,24] = Exp(%4)
+      ->
+      %4: f32[4,4,24] = StaticReshape(%0) {shape=[4,4,24], special_zero=false}
+      %5: f32[4,4,8] = MatMul(%4, %1)
+      %6: f32[4,4,24] = Exp(%4)
+      return %5, %6 }""",
+    near_misses=(("[1,2,0]", "[2,1,0]"), ("%6: f32[4,4,24] = Exp(%4)", "%6: f32[4,4,8] = Exp(%5)")),
+)
 
 
 def _in_order(src: Shape, dst: Shape, at: Index, simple: Simplifier) -> Index:
