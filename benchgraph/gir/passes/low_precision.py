@@ -1,43 +1,31 @@
 """low-precision: products of quantised or bf16 operands multiply the stored values, and the results are scaled afterwards.
 
-%2 = TypeCast(%0: u8)   %3 = Subtract(%2, za)   %4 = Multiply(%3, sa)        %8: s32 = MatMul(%0, %1)
-%5 = TypeCast(%1: s8)   %6 = Multiply(%5, sb[N])                       ->    %9 = Subtract(%8, za * sum of %1 over K)
-%7: f32 = MatMul(%4, %6)                                                     %7 = Multiply(TypeCast(%9), sa * sb)
-
-in s16                                                                 ->    %8: s32 = MatMul(TypeCast(%0): s16, TypeCast(%1): s16)
-
-%2 = TypeCast(%0: bf16)   %3 = TypeCast(%1: bf16)   %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%0, %1)
-few rows: %3 = TypeCast(%1: bf16 or f16)            %4: f32 = MatMul(%2, %3)   ->   %4: f32 = MatMul(%2, %1)
-depthwise: %3 = Multiply(TypeCast(%0: u8) - z, s)   %4 = _Depthwise(%3, %1)     ->   %4 = Multiply(_Depthwise(%0, %1) {zero=z}, s)
-
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
 between an operand and its product move stored values instead; padding inserts the zero point where that is one known number, else 0.
 Convolutions are products of windows too, if the elements that they sum over are adjacent; zero points of their weights would need sums over
-windows of src, which nothing computes. A cast to bf16 between scaling and product is left out: its rounding is no part of the result. Dead
-ops are removed here, since a second reader in f32 would keep other passes from the operand. ops/quantisation/quantised_product.py has the
-arithmetic.
+windows of src, which nothing computes. A cast to bf16 between scaling and product is left out: its rounding is no part of the result.
+ops/quantisation/quantised_product.py has the arithmetic.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.build import Builder
 from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.gemv import gemv_rows, is_input_for_few_rows, is_streamable
-from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.passes.dead_op import dead_op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
+from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
-from benchgraph.ops.spec import Computes, LayoutOp, Role
+from benchgraph.ops.spec import Computes, LayoutOp, OpSpec, Role
 from benchgraph.ops.steps import as_dtype, reshaped
 from benchgraph.ops.unit_steps import unit_steps
 from benchgraph.tir.groups import BYTES, SHORTS, WEI_GROUPS, WIDENED, DTypes
@@ -46,70 +34,131 @@ _STORED = (DType.u8, DType.s8)
 
 
 def low_precision(g: Graph, target: Target) -> Graph:
-    builder = Builder(g.values)
-    nodes: list[Node] = []
-    for op in g.ops:
-        if op.lowering.is_contraction:
-            result = _narrow_product(g, op, builder, target)
-        else:
-            result = None if op.lowering.channel_weights is None else _windows_of_stored(g, op, builder)
-        if result is not None:
-            *before, last = builder.taken()
-            nodes += before
-            op = replace(last, outs=op.outs)
-            del builder.values[result]
-        nodes.append(op)
-    narrow = builder.graph(g, nodes)
-    return g if narrow is g else dead_op(narrow, target)
+    return rewrite(g, target, WIDENED_BY_PRODUCT, OF_INTEGERS, OF_BF16, WINDOWS)
 
 
-def _narrow_product(g: Graph, op: Op, d: Builder, target: Target) -> int | None:
-    """The result of the product, computed by the builder's nodes, the last of which writes it; None where the product stays."""
-    p = product(g, op)
-    if not p.reduces_adjacent_dims or has_single_channels(p):
+def _is_contraction(row: OpSpec) -> bool:
+    return row.lowering.is_contraction
+
+
+def _of_stored_weights(s: Site) -> int | None:
+    """Weights of narrow floats, which few rows widen as they load them."""
+    wei = _operand(s.g, s.op.ins[1]).narrow
+    if wei is None or not _can_be_narrow(product(s.g, s.op)) or not _is_read_as_stored(s.g, s.op, *wei, s.target):
         return None
-    src, wei = (_operand(g, v) for v in op.ins)
-    if wei.narrow is not None and _is_read_as_stored(g, op, *wei.narrow, target):
-        return d.op(op.kind, op.ins[0], _after_layout_ops(g, d, *wei.narrow), attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
-    is_plain = p.is_matrix_product
-    dtypes = _integers(p, target, is_plain=is_plain)
-    if dtypes is not None and is_exact(prod(p.reduced), dtypes) and pays(g, p, src.stored, wei.stored, dtypes[1], target):
-        rank = len(p.call.ins[1].shape)
-        over = (-2,) if is_plain else tuple(range(-rank, -1))  # windows: a row of dst reads many of src
-        a, b = _quantised(g, d, src, (-1,) if is_plain else (*over, -1)), _quantised(g, d, wei, over)
-        if a is not None and b is not None and (is_plain or (p.has_one_wei and b.zero is None)):
-            return multiply(d, p.call, a, b, over, dtypes)
-        d.nodes.clear()
-    rows, columns = src.bf16(g), wei.bf16(g)
-    if target.multiplies(DType.bf16) and rows is not None and columns is not None and pays(g, p, rows, columns, DType.bf16, target):
-        ins = (_after_layout_ops(g, d, *rows), _after_layout_ops(g, d, *columns))
-        return d.op(op.kind, *ins, attrs=op.attrs, shape=p.call.outs[0].shape, dtype=DType.f32)
-    return None
+    return s.like(s.op, s.op.ins[0], _after_layout_ops(s, *wei))
 
 
-def _windows_of_stored(g: Graph, op: Op, d: Builder) -> int | None:
-    """The same for depthwise convolutions, which read bytes as they are stored, minus a known zero point: exact in f32."""
-    data, wei, out = _operand(g, op.ins[0]), _operand(g, op.ins[1]), g.value(op.outs[0])
-    zero = 0.0 if data.zero is None else g.value(data.zero[0]).scalar
-    one = all(g.value(id).type.elements == 1 and not layout_ops for id, layout_ops in data.scales)
+WIDENED_BY_PRODUCT = Pattern(
+    root=_is_contraction,
+    build=_of_stored_weights,
+    example="""graph(%0: f32[2,64], %1: f16[64,64]) {
+      %2: f32[64,64] = TypeCast(%1)    %3: f32[2,64] = MatMul(%0, %2)
+      ->
+      %3: f32[2,64] = MatMul(%0, %1)
+      return %3 }""",
+    near_misses=(("f16", "f8_e5m2"), ("[2,64]", "[64,64]")),
+)
+
+
+def _of_integers(s: Site) -> int | None:
+    p, (src, wei) = product(s.g, s.op), (_operand(s.g, v) for v in s.op.ins)
+    dtypes = _integers(p, s.target) if _can_be_narrow(p) else None
+    if dtypes is None or not is_exact(prod(p.reduced), dtypes) or not pays(s.g, p, src.stored, wei.stored, dtypes[1], s.target):
+        return None
+    over = (-2,) if p.is_matrix_product else tuple(range(-len(p.call.ins[1].shape), -1))
+    along = (-1,) if p.is_matrix_product else (*over, -1)  # windows: a row of dst reads many of src
+    a, b = _quantised(s, src, along), _quantised(s, wei, over)
+    if a is None or b is None or not (p.is_matrix_product or (p.has_one_wei and b.zero is None)):
+        return None
+    return multiply(s.d, p.call, a, b, over, dtypes)
+
+
+OF_INTEGERS = Pattern(
+    root=_is_contraction,
+    build=_of_integers,
+    example="""graph(%0: u8[64,32], %1: s8[32,48], %2: s32[], %3: f32[], %4: f32[48]) {
+      %5: f32[64,32] = TypeCast(%0)    %6: f32[] = TypeCast(%2)
+      %7: f32[64,32] = Subtract(%5, %6)    %8: f32[64,32] = Multiply(%7, %3)
+      %9: f32[32,48] = TypeCast(%1)    %10: f32[32,48] = Multiply(%9, %4)
+      %11: f32[64,48] = MatMul(%8, %10)
+      ->
+      %6: f32[] = TypeCast(%2)         %14: s32[] = TypeCast(%6)
+      %15: s32[64,48] = MatMul(%0, %1)
+      %16: s32[1,48] = _Total(%1) {axes=[0], keep_dims=true}    %17: s32[1,48] = Multiply(%16, %14)
+      %18: s32[64,48] = Subtract(%15, %17)    %19: f32[64,48] = TypeCast(%18)
+      %20: f32[48] = Multiply(%3, %4)
+      %11: f32[64,48] = Multiply(%19, %20)
+      return %11 }""",
+    near_misses=(("%4: f32[48]", "%4: f32[32,1]"), ("u8", "s32")),
+    error=2**-20,
+)
+
+
+def _of_bf16(s: Site) -> int | None:
+    p, (src, wei) = product(s.g, s.op), (_operand(s.g, v).narrow for v in s.op.ins)
+    if src is None or wei is None or {s.d.type(src[0]).dtype, s.d.type(wei[0]).dtype} != {DType.bf16}:
+        return None
+    if not (s.target.multiplies(DType.bf16) and _can_be_narrow(p) and pays(s.g, p, src, wei, DType.bf16, s.target)):
+        return None
+    return s.like(s.op, _after_layout_ops(s, *src), _after_layout_ops(s, *wei))
+
+
+OF_BF16 = Pattern(
+    root=_is_contraction,
+    build=_of_bf16,
+    example="""graph(%0: bf16[64,64], %1: bf16[64,64]) {
+      %2: f32[64,64] = TypeCast(%0)    %3: f32[64,64] = TypeCast(%1)    %4: f32[64,64] = MatMul(%2, %3)
+      ->
+      %4: f32[64,64] = MatMul(%0, %1)
+      return %4 }""",
+    near_misses=(("%0: bf16", "%0: f16"),),
+)
+
+
+def _of_stored_bytes(s: Site) -> int | None:
+    """Depthwise convolutions read bytes as they are stored, minus a known zero point: exact in f32."""
+    data, wei, out = _operand(s.g, s.op.ins[0]), _operand(s.g, s.op.ins[1]), s.call.outs[0]
+    zero = 0.0 if data.zero is None else s.g.value(data.zero[0]).scalar
+    one = all(s.d.type(id).elements == 1 and not layout_ops for id, layout_ops in data.scales)
     if data.stored is None or data.stored[1] or zero is None or not one:
         return None
-    over = tuple(range(-len(g.value(op.ins[1]).shape), -1))
-    weights = _quantised(g, d, wei, over) if wei.zero is None else None
-    ins = (data.stored[0], op.ins[1] if weights is None else weights.stored)
-    scales = [reshaped(d, id, ()) for id, _ in data.scales]
+    over = tuple(range(-len(s.call.ins[1].shape), -1))
+    weights = _quantised(s, wei, over) if wei.zero is None else None
+    ins = (data.stored[0], s.op.ins[1] if weights is None else weights.stored)
+    scales = [reshaped(s.d, id, ()) for id, _ in data.scales]
     for id in () if weights is None else weights.scales:
-        scales.append(reshaped(d, id, beside_channel(op.attrs, out.shape)) if d.type(id).shape else id)
-    value = d.op(op.kind, *ins, attrs=op.attrs.updated(zero=zero), shape=out.shape, dtype=DType.f32)
+        scales.append(reshaped(s.d, id, beside_channel(s.op.attrs, out.shape)) if s.d.type(id).shape else id)
+    value = s.d.op(s.op.kind, *ins, attrs=s.op.attrs.updated(zero=zero), shape=out.shape, dtype=DType.f32)
     for scale in scales:
-        value = d.op("Multiply", value, as_dtype(d, scale, DType.f32))
-    return as_dtype(d, value, out.dtype)
+        value = s.d.op("Multiply", value, as_dtype(s.d, scale, DType.f32))
+    return as_dtype(s.d, value, out.dtype)
 
 
-def _integers(p: Product, target: Target, *, is_plain: bool) -> DTypes | None:
-    """The dtypes of a product of stored bytes: bytes, or s16 that hold them. None where that would take longer than f32. is_plain: rows
-    by one matrix. With one column it is a GEMV, which multiplies bytes on every machine that multiplies s16."""
-    is_column = is_plain and p.call.outs[0].shape[-1] == 1
+WINDOWS = Pattern(
+    root=lambda row: row.lowering.channel_weights is not None,
+    build=_of_stored_bytes,
+    example="""graph(%0: u8[1,6,6,16], %1: f32[3,3,1,16], %2: f32[]) {
+      %3: f32[1,6,6,16] = TypeCast(%0)    %4: f32[] = const 3.0
+      %5: f32[1,6,6,16] = Subtract(%3, %4)    %6: f32[1,6,6,16] = Multiply(%5, %2)
+      %7: f32[1,4,4,16] = _Depthwise(%6, %1) {strides=[1,1], pads_begin=[0,0], pads_end=[0,0], dilations=[1,1], groups=16}
+      ->
+      %8: f32[1,4,4,16] = _Depthwise(%0, %1) {strides=[1,1], pads_begin=[0,0], pads_end=[0,0], dilations=[1,1], groups=16, zero=3.0}
+      %7: f32[1,4,4,16] = Multiply(%8, %2)
+      return %7 }""",
+    near_misses=(("%2: f32[]", "%2: f32[16]"),),
+    error=2**-20,
+)
+
+
+def _can_be_narrow(p: Product) -> bool:
+    return p.reduces_adjacent_dims and not has_single_channels(p)
+
+
+def _integers(p: Product, target: Target) -> DTypes | None:
+    """The dtypes of a product of stored bytes: bytes, or s16 that hold them. None where that would take longer than f32. With one column,
+    rows by one matrix are a GEMV, which multiplies bytes on every machine that multiplies s16."""
+    is_column = p.is_matrix_product and p.call.outs[0].shape[-1] == 1
     if target.multiplies(DType.u8) or (is_column and target.multiplies(DType.s16)):
         return BYTES
     return SHORTS if target.multiplies(DType.s16) else None
@@ -190,10 +239,6 @@ class _Operand:
     zero: tuple[int, LayoutOps] | None = None
     scales: tuple[tuple[int, LayoutOps], ...] = ()
 
-    def bf16(self, g: Graph) -> Stored:
-        """`narrow` if its dtype is bf16."""
-        return self.narrow if self.narrow is not None and g.value(self.narrow[0]).dtype is DType.bf16 else None
-
 
 def _operand(g: Graph, id: int) -> _Operand:
     """Trace an operand of a product back through layout ops, casts, scalings and one shift."""
@@ -227,23 +272,23 @@ def _broadcasts(g: Graph, op: Op) -> bool:
     return g.value(op.ins[0]).shape == g.value(op.outs[0]).shape
 
 
-def _quantised(g: Graph, d: Builder, operand: _Operand, over: tuple[int, ...]) -> Quantised | None:
+def _quantised(s: Site, operand: _Operand, over: tuple[int, ...]) -> Quantised | None:
     """A quantised operand, None if it is not one. over: the (negative) axes that are summed over. Builds nothing for None."""
     if operand.stored is None:
         return None
     factors = [*operand.scales, *((operand.zero,) if operand.zero is not None else ())]
-    shapes = [_shape_of_factor(g, *factor) for factor in factors]
+    shapes = [_shape_of_factor(s.g, *factor) for factor in factors]
     if any(shape is None or any(len(shape) >= -k and shape[k] != 1 for k in over) for shape in shapes):
         return None
     ones, padding = None, 0
     if operand.zero is not None and any(map(_adds_zeros, operand.zero[1])):
-        padding = _as_stored(g, operand)
-        ones = None if padding else _ones(g, d, operand.zero[1])
+        padding = _as_stored(s.g, operand)
+        ones = None if padding else _ones(s, operand.zero[1])
         if not padding and ones is None:
             return None
-    values = [reshaped(d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
+    values = [reshaped(s.d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
-    stored = _after_layout_ops(g, d, *operand.stored, () if operand.zero is None else operand.zero[1], padding)
+    stored = _after_layout_ops(s, *operand.stored, () if operand.zero is None else operand.zero[1], padding)
     return Quantised(stored, values[-1] if operand.zero is not None else None, scales, ones)
 
 
@@ -255,17 +300,17 @@ def _as_stored(g: Graph, operand: _Operand) -> int:
     return int(number) if number is not None and number.is_integer() and least <= number <= most else 0
 
 
-def _ones(g: Graph, d: Builder, layout_ops: LayoutOps) -> int | None:
+def _ones(s: Site, layout_ops: LayoutOps) -> int | None:
     """One batch entry of ones after the layout ops; None where these change batch entries."""
-    counts = {g.value(v).shape[:1] for layout_op in layout_ops for v in (layout_op.ins[0], layout_op.outs[0])}
-    if len(counts) > 1 or not all(_adds_zeros(layout_op) or _permutes(g, layout_op) for layout_op in layout_ops):
+    counts = {s.g.value(v).shape[:1] for layout_op in layout_ops for v in (layout_op.ins[0], layout_op.outs[0])}
+    if len(counts) > 1 or not all(_adds_zeros(layout_op) or _permutes(s.g, layout_op) for layout_op in layout_ops):
         return None
-    first = g.value(layout_ops[-1].ins[0]).shape
-    id = d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
+    first = s.g.value(layout_ops[-1].ins[0]).shape
+    id = s.d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
     for layout_op in reversed(layout_ops):
         shape = layout_op.attrs.integers("shape")  # of an op that pads, which names all batch entries
-        id = d.op(layout_op.kind, id, attrs=layout_op.attrs.updated(shape=(1, *shape[1:])) if shape else layout_op.attrs)
-    return id if d.type(id).shape == (1, *g.value(layout_ops[0].outs[0]).shape[1:]) else None
+        id = s.d.op(layout_op.kind, id, attrs=layout_op.attrs.updated(shape=(1, *shape[1:])) if shape else layout_op.attrs)
+    return id if s.d.type(id).shape == (1, *s.g.value(layout_ops[0].outs[0]).shape[1:]) else None
 
 
 def _permutes(g: Graph, layout_op: Op) -> bool:
@@ -280,11 +325,11 @@ def _adds_zeros(layout_op: Op) -> bool:
     return not isinstance(layout_op.lowering.form, LayoutOp)
 
 
-def _after_layout_ops(g: Graph, d: Builder, id: int, layout_ops: LayoutOps, shifted: LayoutOps = (), padding: int = 0) -> int:
+def _after_layout_ops(s: Site, id: int, layout_ops: LayoutOps, shifted: LayoutOps = (), padding: int = 0) -> int:
     """A stored value after the layout ops of its operand. shifted: those after the zero point, which insert `padding` in place of zeros."""
     for layout_op in reversed(layout_ops):
         attrs = layout_op.attrs.updated(value=padding) if padding and layout_op in shifted and _adds_zeros(layout_op) else layout_op.attrs
-        id = d.op(layout_op.kind, id, attrs=attrs, shape=g.value(layout_op.outs[0]).shape)
+        id = s.d.op(layout_op.kind, id, attrs=attrs, shape=s.g.value(layout_op.outs[0]).shape)
     return id
 
 
