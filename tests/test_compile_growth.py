@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import pytest
 
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir import passes as gir_passes
+from benchgraph.gir import rewrite
 from benchgraph.gir.flash_attention import is_monotone
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.defer_scaling import _is_maximum
@@ -103,20 +103,18 @@ def test_an_index_that_does_not_become_simpler_ends_at_a_copy() -> None:
     assert 0 < len(moves) < 12
 
 
-def test_a_movement_goes_past_no_more_ops_than_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_movements_go_past_no_more_ops_than_there_are_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     def movements(b: GraphBuilder, length: int) -> None:
         x = matrix(b, 8, 8)
         for _ in range(length):
             x = b.op("ReLU", b.op("StaticTranspose", x, order=(1, 0)))
 
-    module = sys.modules[sink_layout_ops.__module__]
-    monkeypatch.setattr(module, "MOST_SUNK", 4)
-    few, more = (
-        counted(monkeypatch, module._Sunk, "_put", lambda g=g: sink_layout_ops(g, host()))
-        for g in (gir(lambda b, n=n: movements(b, n)) for n in (12, 24))
-    )
-    assert few >= 12
-    assert more <= 2.3 * few
+    def work(length: int) -> Callable[[], object]:
+        g = gir(lambda b: movements(b, length))
+        return lambda: sink_layout_ops(g, host())
+
+    monkeypatch.setattr(rewrite, "MOST_SWEEPS", 4)
+    assert growth(work, 12) <= 2.3
 
 
 def test_what_is_before_a_movement_is_looked_at_once() -> None:

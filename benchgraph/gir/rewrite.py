@@ -35,13 +35,14 @@ MOST_SWEEPS = 64  # a bound for patterns that undo each other; the graph is righ
 @dataclass(frozen=True)
 class Site:
     """An op at which a pattern may apply. g: the graph before the sweep. d: builds what takes its place; its values are those of g, as far
-    as this sweep has not changed them. shared: conversions that several sites read."""
+    as this sweep has not changed them. shared: conversions that several sites read. made: by which op each value is made by now."""
 
     g: Graph
     op: Op
     d: Builder
     target: Target
     shared: dict[tuple[int, DType], int]
+    made: dict[int, Op]
 
     @property
     def call(self) -> Call:
@@ -102,10 +103,12 @@ def rewrite(g: Graph, target: Target, *patterns: Pattern) -> Graph:
 
 def _swept(g: Graph, target: Target, patterns: tuple[Pattern, ...]) -> Graph:
     """Every op once, in order."""
-    d, nodes, instead, shared = Builder(g.values), list[Node](), dict[int, int](), dict[tuple[int, DType], int]()
+    d, nodes, instead, shared, made = Builder(g.values), list[Node](), dict[int, int](), dict[tuple[int, DType], int](), dict[int, Op]()
     for op in g.ops:
-        tried = (_applied(pattern, Site(g, op, d, target, shared), instead) for pattern in _of_kind(patterns, op.kind))
-        nodes += (_renamed(o, instead) for o in next((new for new in tried if new is not None), [op]))
+        tried = (_applied(pattern, Site(g, op, d, target, shared, made), instead) for pattern in _of_kind(patterns, op.kind))
+        new = [_renamed(o, instead) for o in next((new for new in tried if new is not None), [op])]
+        made |= {v: o for o in new for v in o.outs}
+        nodes += new
     return d.graph(g, nodes)
 
 
