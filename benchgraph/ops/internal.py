@@ -123,6 +123,9 @@ def _row(
     )
 
 
+PAD = "_Pad"
+
+
 def pad_attrs(low: Shape, high: Shape, interior: Shape | None = None, value: int = 0) -> Attrs:
     return Attrs(low=low, high=high, interior=interior or (0,) * len(low), value=value)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
+from benchgraph.gir.channel_order import product_writes_along
 from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.gemv import gemv_rows, is_input_for_few_rows, is_streamable
 from benchgraph.gir.ir import Graph, Op
@@ -173,7 +174,8 @@ def has_single_channels(p: Product) -> bool:
 def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: Target) -> bool:
     """Whether narrow dot products save more than it costs to pack groups of k. packed: the dtype that wei is packed in.
 
-    A result of another product of this partition has to be copied if k is not its last dim, while f32 instructions would read it in place.
+    A result of another product of this partition has to be copied if k is not its last dim, nor the one that this product writes along, as
+    channels that come first, while f32 instructions would read it in place.
     Each element is copied for so many columns or rows, and saves them all but one of a group's multiplications. The gradients of keys and
     values have such an operand: their src is stored by columns, and each task packs its rows.
     """
@@ -186,7 +188,11 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
         id, layout_ops = stored
         is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _dim_before(g, layout_ops, -2) == -1
         cost = machine.macs_per_packed_element if is_packed else machine.macs_per_converted_element
-        return uses * (group - 1) // group <= cost and (_dim_before(g, layout_ops, -1) == -1) == is_wei and depends_on_product(g, id)
+        if uses * (group - 1) // group > cost or not depends_on_product(g, id):
+            return False
+        dim = _dim_before(g, layout_ops, -1)
+        is_along_memory = dim == -1 or (dim is not None and product_writes_along(g, id, len(g.value(id).shape) + dim))
+        return is_along_memory == is_wei
 
     return not (costs_more(src, p.columns, is_wei=False) or costs_more(wei, p.call.outs[0].shape[-2], is_wei=True))
 
