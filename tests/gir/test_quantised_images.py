@@ -64,6 +64,49 @@ def test_padding_does_not_move_channels() -> None:
     ]
 
 
+def stored(g: Graph) -> set[DType]:
+    """The dtypes of what nests write for each other."""
+    return {g.value(v).dtype for node in g.nodes for v in node.outs if v not in g.outs and not g.value(v).is_constant}
+
+
+def test_nests_store_bytes_for_each_other() -> None:
+    """The sum is read as bytes by a product, and as floats by the next sum."""
+    assert DType.f32 in stored(up_to(gir(bottleneck), "fuse-fine", EMULATED_DOTS))
+    g = up_to(gir(bottleneck), "widen-at-readers", EMULATED_DOTS)
+    assert stored(g) == {DType.u8}
+    assert len({v for op in at_each_execution(g) for v in op.outs}) == len(at_each_execution(g)), "each op has a result of its own"
+
+
+def two_readers(b: GraphBuilder) -> None:
+    """Rows, whose floats have one number for both readers."""
+
+    def rows(x: LogicalTensor, scale: float) -> LogicalTensor:
+        wei = quantised(b, b.constant((CHANNELS, CHANNELS), DType.s8), 0.5, 0)
+        return again(b, b.op("ReLU", b.op("MatMul", x, wei)), scale)
+
+    x = rows(quantised(b, b.input((24, CHANNELS), DType.u8), 0.25, 0), 8.0)
+    for kind, scale in (("Add", 64.0), ("Multiply", 4096.0)):
+        rows(again(b, b.op(kind, rows(x, 64.0), x), scale), 8 * scale)
+
+
+def read_by_a_window(b: GraphBuilder) -> None:
+    x = conv(b, image(b), 1, 8.0)
+    pool = {"kernel": (3, 3), "strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "data_format": "NCX"}
+    b.op("Add", conv(b, x, 1, 64.0), b.op("MaxPool", x, **pool))
+
+
+def test_every_reader_widens_for_itself() -> None:
+    g = up_to(gir(two_readers), "widen-at-readers", EMULATED_DOTS)
+    assert stored(g) == {DType.u8}
+    assert matches_reference(two_readers)
+
+
+def test_what_a_window_reads_stays_in_floats() -> None:
+    """It reads each element several times."""
+    assert DType.f32 in stored(up_to(gir(read_by_a_window), "widen-at-readers", EMULATED_DOTS))
+    assert matches_reference(read_by_a_window)
+
+
 @pytest.mark.parametrize("target", [None, EMULATED_DOTS], ids=["machine", "emulated"])
 def test_results_are_those_of_the_reference(target: Target | None) -> None:
     assert matches_reference(bottleneck, target=target)
