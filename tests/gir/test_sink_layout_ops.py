@@ -62,6 +62,12 @@ def one_number(b: GraphBuilder) -> None:
     b.op("Multiply", x, b.input((1, 1, 1)))
 
 
+def gradient_of_one_number(b: GraphBuilder) -> None:
+    """The operand before the layout op has fewer dims than the gradient's other operand."""
+    x = b.op("StaticReshape", b.op("Exp", b.input((1,))), shape=[1, 1], special_zero=False)
+    b.op("AbsBackward", x, b.input((1, 1)))
+
+
 def split(b: GraphBuilder) -> None:
     x = b.op("StaticReshape", b.op("MatMul", b.input((4, 5)), b.input((5, 6))), shape=[2, 2, 6], special_zero=False)
     b.op("Add", b.op("Multiply", x, b.input((2, 2, 6))), b.input((1, 1, 6)))
@@ -87,6 +93,7 @@ BEHIND: dict[str, Build] = {
     "read twice": read_twice,
     "read elsewhere": read_elsewhere,
     "one number, of more dims": one_number,
+    "the gradient of one number": gradient_of_one_number,
     "rows that are split": split,
 }
 IN_FRONT: dict[str, Build] = {

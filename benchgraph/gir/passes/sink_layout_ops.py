@@ -12,7 +12,7 @@ pointwise ops.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 
 from benchgraph.core.attrs import Attrs
@@ -22,6 +22,7 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import is_moved_input, layout_form
 from benchgraph.machine.target import Target
+from benchgraph.ops.broadcast import broadcast
 from benchgraph.ops.steps import reshaped
 
 MOST_SUNK = 64  # most pointwise ops that a layout op moves behind at once
@@ -141,7 +142,8 @@ class _Sinking:
             return v if len(type.shape) <= len(d.type(self.layout_op.ins[0]).shape) else reshaped(d, v, ())
         if op is not None and (v in self.inside or self._may_be_early(op)):
             self.inside.add(v)
-            return d.op(op.kind, *map(self._before, op.ins), attrs=op.attrs, dtype=type.dtype)
+            ins = tuple(map(self._before, op.ins))
+            return d.op(op.kind, *ins, attrs=op.attrs, shape=reduce(broadcast, (d.type(i).shape for i in ins)), dtype=type.dtype)
         if op is not None and self._is_alike(op):
             return op.ins[0]
         attrs = _back(self.s, self.layout_op, type.shape)
