@@ -11,8 +11,7 @@ pad_rows.py               rows of temporaries are padded to whole vectors
 flatten_index.py          every tensor becomes 1-d, every index a linear offset in elements
 merge_blocks.py           adjacent parallel loops that read the same memory are fused into blocks of it that L2 holds
 mark_inplace.py           pairs of parameters for which the caller may pass the same memory
-interchange_loops.py      loops whose stores are strided along the inner one are interchanged, in blocks if strided reads need more than a
-                          tile
+interchange_loops.py      loops whose stores are strided along the inner one are interchanged
 transpose_reads.py        tiles that loops read with a stride, and compute with, are transposed into temporaries first
 vectorise_random.py       contiguous random numbers are generated before the loops that use them, in vectors of whole Philox blocks
 plan_buffers.py           temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
