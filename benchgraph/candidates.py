@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -10,13 +10,14 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
 from benchgraph.explain import explain
-from benchgraph.gir.search_space import legal
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
 from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition
-from benchgraph.schedule.cost import cost
-from benchgraph.schedule.gemm import Gemm, Tiling
+from benchgraph.schedule.cost import Costs
+from benchgraph.schedule.gemm import Gemm, dense
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.space import panel_widths, space
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,22 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
     chosen = section.chosen
     assert chosen is not None
     p = chosen.parameters
-    own = Forced(chosen.problem, p["mb"], p["nb"], bool(p["split_n"]))
+    own = Forced(chosen.problem, p["mb"], p["nb"], bool(p["split_n"]), p["ns"] if p["panels_first"] else 0)
     # all ops after the product run on its tiles, so that its columns can be split over tasks
-    may_split = len(nest.sections) == 1 and {op.anchor for op in section.ops} <= {"kernel", "tile"}
-    every = tuple(legal(chosen.problem, p["m"], p["n"], target, may_split=may_split))
-    every = every if own in every else (own, *every)
-    return Candidates(chosen.problem, own, every, _cheapest(every, _gemm(partition, chosen.problem, p, target), target))
+    may_spread = len(nest.sections) == 1 and {op.anchor for op in section.ops} <= {"kernel", "tile"}
+    gemm = _gemm(partition, chosen.problem, p, target)
+    schedules = tuple(space(gemm, panel_widths(gemm.n, target.lanes), may_spread=may_spread))
+    every = tuple(_forced(chosen.problem, s) for s in schedules)
+    costs = Costs(gemm, target, rates(target))
+    cheapest = _forced(chosen.problem, min(schedules, key=lambda s: costs(s).total))
+    return Candidates(chosen.problem, own, every if own in every else (own, *every), cheapest)
+
+
+def _forced(problem: str, schedule: Schedule) -> Forced:
+    """The schedule for a problem."""
+    (mb,), (*groups, nb) = schedule.sizes("m"), schedule.sizes("n")
+    is_first = schedule.order[0] == "n.0"
+    return Forced(problem, mb, nb, "n.0" in schedule.parallel, (groups[0] if groups else nb) if is_first else 0)
 
 
 def _gemm(partition: Partition, problem: str, sizes: Mapping[str, int], target: Target) -> Gemm:
@@ -57,9 +68,4 @@ def _gemm(partition: Partition, problem: str, sizes: Mapping[str, int], target: 
     batch, m, n, k = (sizes[name] for name in ("batch", "m", "n", "k"))
     wei = [op.inputs[1].shape for op in partition.ops if spec(op.kind).lowering.is_contraction]
     has_one_wei = all(prod(shape or ()) <= k * n for shape in wei)
-    return Gemm(batch, m, n, k, src, dtype, has_one_wei, target.in_tiles(src), target.lanes)
-
-
-def _cheapest(every: Sequence[Forced], gemm: Gemm, target: Target) -> Forced:
-    machine = rates(target)
-    return min(every, key=lambda c: cost(gemm, Tiling(c.mb, c.nb, c.split_n), target, machine).total)
+    return dense(batch, m, n, k, src, dtype, target, has_one_wei=has_one_wei)

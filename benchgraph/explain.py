@@ -194,7 +194,7 @@ def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> StageReport:
     return StageReport(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
 
 
-_PARAMETERS = "batch m n k mb nb kb split_n panels_first unrolled_columns score_columns ks ns l2_parts entry_groups cores"
+_PARAMETERS = "batch m n k mb nb kb split_n panels_first unrolled_columns score_columns ks ns cores"
 
 
 def _chosen(g: Graph, op: Op, p: Parameters) -> ProductParameters:

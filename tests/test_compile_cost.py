@@ -15,6 +15,7 @@ from benchgraph.codegen import ir
 from benchgraph.compile import compile_partition
 from benchgraph.core import canonical
 from benchgraph.core.config import override
+from benchgraph.core.divisors import block_sizes
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.gc_pause import SWITCH_INTERVAL_S
@@ -22,7 +23,6 @@ from benchgraph.core.memoise import memoised
 from benchgraph.gir import domain
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.passes.propagate_layout import propagate_layout
-from benchgraph.gir.search_space import row_blocks
 from benchgraph.graph import GraphBuilder
 from benchgraph.library.compile_jobs import compile_partitions
 from benchgraph.lower import lower
@@ -139,7 +139,7 @@ def test_a_chain_is_cut_however_long_it_is() -> None:
 
 
 def test_rows_are_not_counted_one_by_one() -> None:
-    assert calls(lambda: row_blocks(10**4)) < 1000
+    assert calls(lambda: list(block_sizes(10**4))) < 1000
 
     def asked(rows: int) -> int:
         b = GraphBuilder()

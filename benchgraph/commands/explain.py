@@ -23,7 +23,7 @@ from benchgraph.results.json_report import write
 
 JSON, OUTPUT = "--json", ("--output", "-o")
 # Parameters of Graph IR and their keys in JSON, which stay when parameters get other names.
-KEYS = {"unrolled_columns": "abreast", "score_columns": "step", "l2_parts": "parts", "entry_groups": "groups"}
+KEYS = {"unrolled_columns": "abreast", "score_columns": "step"}
 
 
 @dataclass(frozen=True)

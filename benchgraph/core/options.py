@@ -9,13 +9,15 @@ from dataclasses import dataclass
 class Forced:
     """Template parameters for one problem instead of the schedule's choice, see gir/parameters.py.
 
-    problem: as in `gir.product.Product.problem`. mb and split_n apply where the product's nest has no other products.
+    problem: as in `gir.product.Product.problem`. mb, split_n and ns apply where the product's nest has no other products. ns: with panels
+    first, columns of a task; else 0.
     """
 
     problem: str
     mb: int
     nb: int
     split_n: bool = False
+    ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ domain.py               the iteration space that ops can share
 nest_graph.py           fused ops as a graph: borders, order, merging pairs
 product.py              a contraction as a product: its axes in the buffers of its operands
 gemv.py                 products of one column, or of few rows by weights stored by columns
+gemm_nest.py            a product as the nest that its schedule is chosen for
 padding.py              which terms of sums are products with padding
 batch_invariants.py     what a nest computes once per batch entry
 flash_attention.py      nests that can use an online softmax
@@ -30,11 +31,9 @@ layouts.py              blocked layouts, the width of a B panel
 load_balance.py         how evenly tasks are distributed over cores
 column_blocks.py        columns of a microkernel call and of a packed panel
 row_blocks.py           rows of a task, blocks of scores, one nest or two
-l2_blocking.py          batch entries that share weights while L2 holds them
 packed_blocks.py        the size of a block of weights that is packed on the fly
 anchors.py              where post-ops run: the anchor cost table
-task_grid.py            rows and columns of a nest's only product as tasks
-search_space.py         every legal choice, for tuning
+packed_task_grid.py     tasks of a product whose weights are packed on the fly
 
 passes/                 one file per pass, and the PIPELINE
 """

@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import ceil, prod
 
 from benchgraph.core.formats import counted
+from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.l2_blocking import l2_panel_columns
 from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, TILE_ROWS, Target
+from benchgraph.schedule.choose import choose
+from benchgraph.schedule.cost import HELD
 
 # Rows of a block of 2 x 2 acc tiles; blocks of other shapes load weights more often. docs/measurements/rows-per-task.md
 ROWS_OF_2X2_TILES = 2 * TILE_ROWS
@@ -21,11 +23,11 @@ def column_block(p: Product, target: Target) -> int:
     if p.forced is not None:
         return p.forced.nb
     n = p.columns
-    if blocked := l2_panel_columns(p, target):
-        return blocked
     block = _panel_block(p, target)
     block = min(block, table(target).narrow_panel_vectors * target.lanes) if _is_narrow(p, block, target) else block
-    if n == p.call.outs[0].shape[-1] or n % block == 0:
+    if n == p.call.outs[0].shape[-1]:
+        return block if not p.has_constant_wei or _fits_l2(p, block, target) else _of_least_cost(p, block, target)
+    if n % block == 0:
         return block
     whole_vectors = (d for d in range(block, 0, -target.lanes) if n % d == 0 and d % target.lanes == 0)
     return next(whole_vectors, n)
@@ -57,6 +59,17 @@ def _is_narrow(p: Product, block: int, target: Target) -> bool:
     return wei.nbytes > machine.large_weights_factor * target.l2_bytes and wei.dtype.nbytes(prod(p.reduced) * block) >= most
 
 
+def _fits_l2(p: Product, block: int, target: Target) -> bool:
+    """Whether L2 holds a panel of so many columns while rows of src pass by."""
+    return p.call.ins[1].dtype.nbytes(prod(p.reduced) * block) <= HELD * target.l2_bytes
+
+
+def _of_least_cost(p: Product, block: int, target: Target) -> int:
+    """Columns of the cheaper schedule, of those with this panel and with half of it."""
+    widths = tuple(dict.fromkeys(panel_columns(p.columns, target, most) for most in (block, block // 2) if most >= target.lanes))
+    return choose(gemm_nest(p, target), widths or (block,), target, may_spread=True).schedule.sizes("n")[-1]
+
+
 def columns_reason(p: Product, nb: int, target: Target) -> str:
     """The reason of `column_block`, in words."""
     vectors = counted(ceil(nb / target.lanes), "vector")
@@ -65,10 +78,10 @@ def columns_reason(p: Product, nb: int, target: Target) -> str:
     block = _panel_block(p, target)
     if nb != column_block(p, target):
         why = "the weights are packed in panels of this width"
-    elif nb == l2_panel_columns(p, target):
-        why = "L2 holds such a panel while all batch entries read it"
     elif _is_narrow(p, block, target):
         why = "a wider panel would take too much of L2 for several passes over it"
+    elif nb != block and not _fits_l2(p, block, target):
+        why = "L2 does not hold wider panels, which cost more"
     elif nb != block:
         why = "the widest panel that divides the columns of a group"
     elif _has_wide_calls(p, target):

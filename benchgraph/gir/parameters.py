@@ -23,20 +23,17 @@ class Parameters:
     cores     npc       threads that the tasks are for
     mb        MB        rows of one microkernel call, and of one task
     nb        NB        columns of one microkernel call, and the width of a packed B panel
-    kb        KB        k of one block of src, where the product before has stored it in column blocks; all of k, or of an L2 part,
-                        where src is row-major
+    kb        KB        k of one block of src, where the product before has stored it in column blocks; all of k where src is row-major
     split_n             whether each panel of columns, or packed block of wei, is a task of its own
     panels_first        whether the loop over panels is around the loop over batch entries, instead of the loop over row blocks
     mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
     npn       NPN       tasks along the columns
     nsn       NSN       panels of one task
     bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
-    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but for packed blocks and L2 parts
+    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but for packed blocks
 
     ks, ns              rows and columns of a block of wei that is packed on the fly (gir/on_the_fly_packing.py); ns is whole panels. With
                         panels_first, ns is the columns of a task, and ks 0. 0: no such blocks, and a task has one panel
-    l2_parts            with panels_first: parts of a panel, along the last reduced axis, of which L2 holds one at a time. 1: whole panels
-    entry_groups        with l2_parts: groups of batch entries that are tasks. 0: each entry is a task
     prefetch            whether calls prefetch the next panel of packed weights, or the source of the next packed block
     unrolled_columns    columns of a skinny GEMM whose dot products are computed together (gir/gemv.py); 0: a microkernel computes it
     score_columns       columns of dst that a nest holds at a time, with running reductions (gir/flash_attention.py); 0: all
@@ -57,8 +54,6 @@ class Parameters:
     score_columns: int = 0
     ks: int = 0
     ns: int = 0
-    l2_parts: int = 1
-    entry_groups: int = 0
     prefetch: bool = False
     unrolled_columns: int = 0
     why: tuple[Reason, ...] = ()
@@ -86,13 +81,13 @@ class Parameters:
 
     @property
     def bs(self) -> int:
-        return ceil((self.ks or self.k) / (self.kb * self.l2_parts)) if self.kb else 0
+        return ceil((self.ks or self.k) / self.kb) if self.kb else 0
 
     @property
     def ksn(self) -> int:
-        return ceil(self.k / self.ks) if self.ks else self.l2_parts
+        return ceil(self.k / self.ks) if self.ks else 1
 
     @property
     def tasks(self) -> int:
         """Iterations of the parallel loop."""
-        return (self.entry_groups or self.batch * self.mpn) * self.npn
+        return self.batch * self.mpn * self.npn

@@ -13,7 +13,6 @@ The GEMM template (products):
     gemv.py                  matrix times vector, skinny products
     epilogue.py              post-ops at their anchors
     pack_on_the_fly.py       weights that are packed block by block in the nest
-    l2_blocking.py           weights that stay in L2 part by part
     split_k.py               products that reduce over the nest's rows (split-K)
     gemm.py                  the template
     flash_attention.py       two products and a softmax in one pass

@@ -23,7 +23,6 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.lower.gemv import gemv
-from benchgraph.lower.l2_blocking import L2Blocking
 from benchgraph.lower.microkernel import Microkernel
 from benchgraph.lower.pack_on_the_fly import PackOnTheFly
 from benchgraph.lower.panel_packing import PanelPacking
@@ -45,8 +44,6 @@ class GemmNest:
 
     def lower(self) -> Stmt:
         task, stages, parameters = self.task, self.node.stages, self.node.parameters
-        if parameters is not None and parameters.l2_parts > 1:
-            return L2Blocking(self.kernel, self.epilogue, stages[-1]).emit()
         reductions = [SplitKProduct(self.kernel, self.epilogue, stage) for stage in stages if stage.reduces_rows]
         kind = LoopKind.serial if reductions else LoopKind.parallel
         body: Stmt = For(task.row_block, Const(-(-task.m // task.mb)), seq(self._task(), *(r.add_task() for r in reductions)), kind)

@@ -165,6 +165,11 @@ class Rates:
             raise KeyError(f"{self.name} at {self.level} has no products of {name}{' in tiles' if in_tiles else ''}")
         return found
 
+    def product_or_f32(self, src: DType) -> Product:
+        """Of the group with this src on vector registers, or of f32, which src is converted to where the level has none."""
+        found = getattr(self.products, "u8s8" if src in (DType.u8, DType.s8) else src.name, None)
+        return found if isinstance(found, Product) else self.products.f32
+
     def read_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
         """Of so many cores together."""
         return self._throughput(level, "read", cores)

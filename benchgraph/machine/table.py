@@ -39,7 +39,6 @@ class MachineTable:
     l3_byte_cost: float
     # how much of a cache is there for something
     l2_panel_share: float
-    l2_panel_group_share: float
     l2_repeated_panel_share: float
     l2_tile_weights_share: float
     l2_weights_factor: int
@@ -60,8 +59,6 @@ class MachineTable:
     rows_per_task: int
     rows_between_products: int
     tile_rows_per_task: int
-    short_sum_terms: int
-    rows_of_short_sums: int
     masked_blocks: int
     masked_blocks_of_two: int
     folded_rows: int
@@ -74,9 +71,6 @@ class MachineTable:
     narrow_panel_vectors: int
     large_weights_factor: int
     result_block_columns: int
-    l2_panel_vectors: int
-    l2_blocking_saving: int
-    l2_part_terms: int
     # weights that are packed or converted block by block
     converted_few_rows: int
     converted_block_of_few_rows: tuple[int, int]

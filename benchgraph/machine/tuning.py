@@ -88,7 +88,8 @@ def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
 
 
 def _plain(f: Finding) -> dict[str, object]:
-    return {"mb": f.forced.mb, "nb": f.forced.nb, "split_n": f.forced.split_n, "ratio": round(f.ratio, 4)}
+    group = {"ns": f.forced.ns} if f.forced.ns else {}
+    return {"mb": f.forced.mb, "nb": f.forced.nb, "split_n": f.forced.split_n, **group, "ratio": round(f.ratio, 4)}
 
 
 @lru_cache(maxsize=8)
@@ -117,11 +118,12 @@ def _finding(path: Path, problem: str, said: Any) -> Finding:
     mb, nb, split_n, ratio = (said.get(name) for name in ("mb", "nb", "split_n", "ratio"))
     try:
         mb, nb = _at_most("mb", mb, int(spelt["m"])), _at_most("nb", nb, int(spelt["n"]))
+        ns = _at_most("ns", said["ns"], int(spelt["n"])) if "ns" in said else 0
     except InvalidArguments as bad:
         raise ParseError(bad.what, where=where, fix=_AGAIN) from bad
     if not isinstance(split_n, bool) or isinstance(ratio, bool) or not isinstance(ratio, int | float):
         raise ParseError("'split_n' is no boolean or 'ratio' no number", where=where, fix=_AGAIN)
-    return Finding(Forced(problem, mb, nb, split_n), float(ratio))
+    return Finding(Forced(problem, mb, nb, split_n, ns), float(ratio))
 
 
 def _at_most(name: str, value: Any, most: int) -> int:

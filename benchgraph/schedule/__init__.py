@@ -1,9 +1,13 @@
-"""What the schedules of a nest cost, in nanoseconds, from the nest, the schedule, and the rates of one machine table; nothing else.
+"""The schedule of a nest: which ones there are, what each costs in nanoseconds, and the cheapest. All follows from the nest and one
+machine table.
 
-nest.py         a nest of loops as its cost sees it: operands, and the axes they move along
+primitives.py   schedules as data, with text
+nest.py         a nest of loops as its cost sees it: operands, and how they move along axes
+gemm.py         products: their nest, and the loops of a schedule on the core with most work
+space.py        the schedules that a product can have
 traffic.py      bytes that come from beyond a cache, by the footprints of loops
-gemm.py         products: their nest, how it is tiled, and its loops on the core with most work
 tile_block.py   tiles of sums that a microkernel adds to at a time; code generation asks too
 microkernel.py  cycles of a microkernel's calls
-cost.py         the time of a tiled product, by what takes it
+cost.py         the time of a scheduled product, by what takes it
+choose.py       the schedule of least cost
 """

@@ -1,14 +1,16 @@
-"""The time of a tiled product, by what takes it. docs/measurements/cost-model.md says how far it is off."""
+"""The time of a scheduled product, by what takes it. docs/measurements/cost-model.md says how far it is off."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 from benchgraph.machine.rates import Rates
-from benchgraph.machine.target import Target
-from benchgraph.schedule.gemm import Gemm, Share, Tiling, share
+from benchgraph.machine.target import LINE_BYTES, Target
+from benchgraph.schedule.gemm import Gemm, Share, share
 from benchgraph.schedule.microkernel import cycles, inner_loops
-from benchgraph.schedule.traffic import fetched
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.traffic import Traffic
 
 HELD = 0.75  # share of a cache that operands can fill
 HIDDEN = 0.6  # share of the shorter of arithmetic and transfers that the longest hides
@@ -16,40 +18,77 @@ HIDDEN = 0.6  # share of the shorter of arithmetic and transfers that the longes
 
 @dataclass(frozen=True)
 class Cost:
-    """Nanoseconds of the core with most work: arithmetic; transfers from L2, and from what cores share; calls; fork and join."""
+    """Nanoseconds of the core with most work: arithmetic; transfers from L2, and from what cores share; lines of src that other cores have
+    written; results that wait in temporaries; calls; fork and join."""
 
     arithmetic: float
     l2: float
     l3: float
+    written: float
+    waiting: float
     calls: float
     fork_join: float
 
-    @property
+    @cached_property
     def total(self) -> float:
-        overlapping = self.arithmetic, self.l2, self.l3
+        overlapping = self.arithmetic, self.l2, self.l3, self.written
         longest = max(overlapping)
-        return longest + (1 - HIDDEN) * (sum(overlapping) - longest) + self.calls + self.fork_join
+        return longest + (1 - HIDDEN) * (sum(overlapping) - longest) + self.waiting + self.calls + self.fork_join
+
+    def __str__(self) -> str:
+        parts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
+        return f"{self.total / 1000:.3g} us ({', '.join(f'{name} {ns / 1000:.3g}' for name, ns in parts if ns >= self.total / 100)})"
 
 
-def cost(gemm: Gemm, tiling: Tiling, target: Target, rates: Rates) -> Cost:
-    """Of one execution, after others: what caches hold stays there."""
-    own = share(gemm, tiling, target.cores)
-    mb, nb = min(tiling.mb, gemm.m), min(tiling.nb, gemm.n)
-    loops = (*own.loops, *inner_loops(gemm, mb, nb))
-    from_l2, from_l3 = (fetched(loops, gemm.operands, HELD * nbytes) for nbytes in (target.l1_bytes, target.l2_bytes))
-    return Cost(
-        rates.ns(_arithmetic(gemm, Tiling(mb, nb), own, rates)),
-        from_l2 / rates.read_bytes_per_ns("l2"),
-        from_l3 / (rates.read_bytes_per_ns("l3", own.cores) / own.cores),
-        own.calls * rates.overheads.kernel_call_ns,
-        rates.fork_join_ns(own.cores),
-    )
+class Costs:
+    """What schedules of one product cost, one execution after others: what caches hold stays there."""
 
+    def __init__(self, gemm: Gemm, target: Target, rates: Rates) -> None:
+        self.gemm, self.target, self.rates = gemm, target, rates
+        self._cycles = dict[tuple[int, int], float]()
 
-def _arithmetic(gemm: Gemm, tiling: Tiling, own: Share, rates: Rates) -> float:
-    """Cycles of the calls of a core, of which as many are of the last rows or columns as of all calls."""
-    rows, columns = divmod(gemm.m, tiling.mb), divmod(gemm.n, tiling.nb)
-    sizes = [[(rows[0], tiling.mb), (1, rows[1])], [(columns[0], tiling.nb), (1, columns[1])]]
-    kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
-    all_calls = sum(count for count, _, _ in kinds)
-    return own.calls / all_calls * sum(count * cycles(gemm, m, n, rates) for count, m, n in kinds)
+    def __call__(self, schedule: Schedule) -> Cost:
+        gemm, target, rates = self.gemm, self.target, self.rates
+        own = share(gemm, schedule, target.cores)
+        mb, nb = min(schedule.sizes("m")[-1], gemm.m), min(schedule.sizes("n")[-1], gemm.n)
+        traffic = Traffic.of((*own.loops, *inner_loops(gemm, mb, nb)), gemm.operands, gemm.extents)
+        from_l2, from_l3 = (traffic.beyond(HELD * nbytes) for nbytes in (target.l1_bytes, target.l2_bytes))
+        return Cost(
+            rates.ns(self._arithmetic(mb, nb, own)),
+            from_l2 / rates.read_bytes_per_ns("l2"),
+            from_l3 / (rates.read_bytes_per_ns("l3", own.cores) / own.cores),
+            self._written_lines(traffic, own.cores) * rates.written.line_ns,
+            self._waiting(mb, nb, own),
+            own.calls * rates.overheads.kernel_call_ns,
+            rates.fork_join_ns(own.cores),
+        )
+
+    def _written_lines(self, traffic: Traffic, cores: int) -> float:
+        """Lines of src that a core reads beyond an equal share, which is what it has written itself in the nest before."""
+        if not self.gemm.is_made:
+            return 0.0
+        src = self.gemm.operands[0]
+        return max(traffic.nbytes[0][0] - src.nbytes(self.gemm.extents) / cores, 0.0) / LINE_BYTES
+
+    def _waiting(self, mb: int, nb: int, own: Share) -> float:
+        """Results of calls are written to temporaries beyond L1, and read again."""
+        nbytes = self.gemm.waiting_bytes * mb * nb
+        if nbytes <= HELD * self.target.l1_bytes:
+            return 0.0
+        in_l2 = nbytes <= HELD * self.target.l2_bytes
+        rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", own.cores) / own.cores
+        return 2 * nbytes * own.calls / rate
+
+    def _arithmetic(self, mb: int, nb: int, own: Share) -> float:
+        """Cycles of the calls of a core, of which as many are of the last rows or columns as of all calls."""
+        rows, columns = divmod(self.gemm.m, mb), divmod(self.gemm.n, nb)
+        sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
+        kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
+        all_calls = sum(count for count, _, _ in kinds)
+        return own.calls / all_calls * sum(count * self._of_call(m, n) for count, m, n in kinds)
+
+    def _of_call(self, rows: int, columns: int) -> float:
+        at = rows, columns
+        if at not in self._cycles:
+            self._cycles[at] = cycles(self.gemm.kernel, rows, columns, self.rates)
+        return self._cycles[at]

@@ -1,49 +1,83 @@
-"""Products: their nest, how it is tiled, and its loops on the core with most work."""
+"""Products: their nest, and the loops of a schedule on the core with most work."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
 from benchgraph.core.dtypes import DType
+from benchgraph.machine.target import Target
 from benchgraph.schedule.nest import Loop, Operand
+from benchgraph.schedule.primitives import Schedule
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What one microkernel sums: k terms of each of so many taps, from src of this dtype. in_tiles: on tile registers. lanes, registers: of
+    vectors of f32. most_vectors: of the columns of a register tile. row_bytes: from one row of src to the next.
+    """
+
+    k: int
+    taps: int
+    src: DType
+    in_tiles: bool
+    lanes: int
+    registers: int
+    most_vectors: int
+    row_bytes: int
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """dst[batch, m, n] = src[batch, m, k] x wei[k, n], or wei[batch, k, n].
+    """dst[batch, m, n] = src x wei, summed over taps and k. batch: extents of the axes b0, b1, ...; taps: of r0, r1, ...
 
-    src, wei: the dtypes that are multiplied. has_one_wei: batch entries share it. in_tiles: tile registers multiply it. lanes: of f32, of
-    a vector.
+    A convolution's batch is images and rows of windows, its m windows of such a row, k its channels. waiting_bytes: of a result of a call
+    that waits in temporaries, where the microkernel cannot store it as dst has it. is_made: cores have made src, each some rows; it is no
+    input.
     """
 
-    batch: int
+    batch: tuple[int, ...]
     m: int
     n: int
-    k: int
-    src: DType
-    wei: DType
-    has_one_wei: bool
-    in_tiles: bool
-    lanes: int
+    taps: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    kernel: Kernel
+    waiting_bytes: int = 0
+    is_made: bool = False
+
+    @property
+    def k(self) -> int:
+        return self.kernel.k
 
     @cached_property
-    def operands(self) -> tuple[Operand, ...]:
-        return (
-            Operand("src", self.src.bits, ("batch", "m", "k")),
-            Operand("wei", self.wei.bits, ("k", "n") if self.has_one_wei else ("batch", "k", "n")),
-            Operand("dst", 32, ("batch", "m", "n"), is_written=True),
+    def extents(self) -> dict[str, int]:
+        """By axis."""
+        batch, taps = (
+            {f"{axis}{i}": extent for i, extent in enumerate(extents)} for axis, extents in (("b", self.batch), ("r", self.taps))
         )
+        return {**batch, "m": self.m, "n": self.n, **taps, "k": self.k}
+
+    @property
+    def batch_axes(self) -> tuple[str, ...]:
+        return tuple(f"b{i}" for i in range(len(self.batch)))
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """mb rows and nb columns of a microkernel call; a task has all columns of its rows, or with split_n one call."""
+def dense(batch: int, m: int, n: int, k: int, src: DType, wei: DType, target: Target, *, has_one_wei: bool = True) -> Gemm:
+    """dst[b0, m, n] = src[b0, m, k] x wei[k, n], or wei[b0, k, n]."""
+    operands = (
+        Operand.dense("src", src.bits, ("b0", "m", "k")),
+        Operand.dense("wei", wei.bits, ("k", "n") if has_one_wei else ("b0", "k", "n")),
+        Operand.dense("dst", 32, ("b0", "m", "n"), is_written=True),
+    )
+    return Gemm((batch,), m, n, (), operands, kernel(k, 1, src, src.nbytes(k), target))
 
-    mb: int
-    nb: int
-    split_n: bool = False
+
+def kernel(k: int, taps: int, src: DType, row_bytes: int, target: Target) -> Kernel:
+    """The microkernel of a product on this target."""
+    isa = target.isa
+    return Kernel(k, taps, src, target.in_tiles(src), isa.lanes, isa.registers, target.panel_width // isa.lanes, row_bytes)
 
 
 @dataclass(frozen=True)
@@ -55,24 +89,39 @@ class Share:
     cores: int
 
     @property
-    def calls(self) -> int:
+    def calls(self) -> float:
         return prod(loop.trips for loop in self.loops)
 
 
-def share(gemm: Gemm, tiling: Tiling, cores: int) -> Share:
-    """Tasks are in the order batch, rows, columns; each core has as many neighbouring ones.
+def share(gemm: Gemm, schedule: Schedule, cores: int) -> Share:
+    """Tasks are in the order of the parallel loops; each core has as many neighbouring ones.
 
-    >>> share(Gemm(1, 128, 256, 64, DType.f32, DType.f32, True, False, 16), Tiling(32, 64), 2)
-    Share(loops=(Loop(axis='batch', trips=1), Loop(axis='m', trips=2), Loop(axis='n', trips=4)), tasks=2, cores=2)
+    >>> rows = parse("tile m by 32; tile n by 64; order m.0, n.0; parallel m.0")
+    >>> share(dense(1, 128, 256, 64, DType.f32, DType.f32, avx512_core), rows, 2)
+    Share(loops=(Loop(axis='m', trips=2.0), Loop(axis='n', trips=4)), tasks=2, cores=2)
     """
-    columns = Loop("n", ceil(gemm.n / tiling.nb))
-    rows = [Loop("batch", gemm.batch), Loop("m", ceil(gemm.m / tiling.mb))]
-    parallel = [*rows, columns] if tiling.split_n else rows
-    tasks = prod(loop.trips for loop in parallel)
-    own = left = ceil(tasks / cores)
-    loops = list[Loop]()
-    for loop in reversed(parallel):
+    loops = [Loop(name.partition(".")[0], _trips(gemm, schedule, name)) for name in schedule.order]
+    outer, inner = loops[: len(schedule.parallel)], loops[len(schedule.parallel) :]
+    tasks = int(prod(loop.trips for loop in outer))
+    own = ceil(tasks / cores)
+    return Share((*_first(outer, own), *inner), own, min(tasks, cores))
+
+
+def _first(loops: Sequence[Loop], count: int) -> tuple[Loop, ...]:
+    """The loops of the first so many iterations of the innermost. The last of 36 iterations of `for b in 9: for m in 8` are half of a b."""
+    shorter, left = list[Loop](), float(count)
+    for loop in reversed(loops):
         trips = min(loop.trips, left)
-        loops.insert(0, Loop(loop.axis, trips))
-        left = ceil(left / trips)
-    return Share(tuple(loops if tiling.split_n else [*loops, columns]), own, min(tasks, cores))
+        shorter.insert(0, Loop(loop.axis, trips))
+        left /= trips
+    return tuple(shorter)
+
+
+def _trips(gemm: Gemm, schedule: Schedule, name: str) -> int:
+    """Iterations of a loop."""
+    axis, _, level = name.partition(".")
+    sizes, extent = schedule.sizes(axis), gemm.extents[axis]
+    if not level:
+        return extent
+    around = (extent, *sizes)[int(level)]
+    return ceil(around / sizes[int(level)]) if int(level) < len(sizes) else around

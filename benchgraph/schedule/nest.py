@@ -4,38 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import cached_property
 
 
 @dataclass(frozen=True)
 class Operand:
-    """bits: of an element. axes: those that it moves along, one element a step. is_written: read and written by each step."""
+    """An affine access. bits: of an element. dims: for each dim of the tensor, the axes that move along it, with how many elements a step
+    of each moves. is_written: read and written by each step.
+    """
 
     name: str
     bits: int
-    axes: tuple[str, ...]
+    dims: tuple[tuple[tuple[str, int], ...], ...]
     is_written: bool = False
 
-    def nbytes(self, box: Mapping[str, int]) -> float:
-        """Bytes of its elements in a box of so many steps along each axis; one along axes that the box does not name."""
-        return self.bits / 8 * prod(box.get(axis, 1) for axis in self.axes)
+    @classmethod
+    def dense(cls, name: str, bits: int, axes: Sequence[str], *, is_written: bool = False) -> Operand:
+        """One axis moves along each dim, an element a step."""
+        return cls(name, bits, tuple(((axis, 1),) for axis in axes), is_written)
+
+    @cached_property
+    def axes(self) -> frozenset[str]:
+        """Those that it moves along."""
+        return frozenset(axis for dim in self.dims for axis, _ in dim)
+
+    def nbytes(self, box: Mapping[str, float]) -> float:
+        """Bytes of its elements in a box of so many steps along each axis; one along axes that the box does not name.
+
+        >>> Operand("src", 8, ((("y", 1), ("tap", 1)), (("c", 1),))).nbytes({"y": 4, "tap": 3, "c": 10})
+        60.0
+        """
+        size = self.bits / 8
+        for axis in self._plain:
+            size *= box.get(axis, 1)
+        for dim in self._windows:
+            size *= 1 + sum(by * (box.get(axis, 1) - 1) for axis, by in dim)
+        return size
+
+    @cached_property
+    def _plain(self) -> tuple[str, ...]:
+        """The axes of dims along which one axis moves, an element a step."""
+        return tuple(dim[0][0] for dim in self.dims if len(dim) == 1 and dim[0][1] == 1)
+
+    @cached_property
+    def _windows(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The other dims that anything moves along."""
+        return tuple(dim for dim in self.dims if dim and not (len(dim) == 1 and dim[0][1] == 1))
 
 
 @dataclass(frozen=True)
 class Loop:
-    """trips: iterations, each of which is all loops inside."""
+    """trips: iterations, each of which is all loops inside; a fraction is a part of one."""
 
     axis: str
-    trips: int
+    trips: float
 
 
-def boxes(loops: Sequence[Loop]) -> list[dict[str, int]]:
+def boxes(loops: Sequence[Loop]) -> list[dict[str, float]]:
     """For each depth, outermost first, the steps along each axis that the loops from there on take; the last one is a point.
 
     >>> boxes([Loop("m", 2), Loop("k", 5), Loop("m", 3)])
     [{'m': 6, 'k': 5}, {'m': 3, 'k': 5}, {'m': 3}, {}]
     """
-    found: list[dict[str, int]] = [{}]
+    found: list[dict[str, float]] = [{}]
     for loop in reversed(loops):
         inner = found[0]
         outer = {axis: inner.get(axis, 1) * (loop.trips if axis == loop.axis else 1) for axis in {loop.axis: 1, **inner}}

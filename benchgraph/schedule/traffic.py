@@ -9,27 +9,39 @@ fetches it anew, but for operands that do not move along the innermost of these,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from benchgraph.schedule.nest import Loop, Operand, boxes
 
 
-def fetched(loops: Sequence[Loop], operands: Sequence[Operand], capacity: float) -> float:
-    """Bytes per execution of all loops, those written back included. loops: outermost first. capacity: bytes that the cache holds.
+@dataclass(frozen=True)
+class Traffic:
+    """loops: outermost first. nbytes: for each depth, what each operand has in the box of the loops from there on."""
 
-    0 where all operands fit, since they stay from one execution to the next.
-    """
-    by_depth = boxes(loops)
-    fits = (depth for depth, box in enumerate(by_depth) if sum(operand.nbytes(box) for operand in operands) <= capacity)
-    depth = next(fits, len(loops))
-    if depth == 0:
-        return 0.0
-    return sum((1 + operand.is_written) * operand.nbytes(by_depth[depth]) * _times(loops[:depth], operand) for operand in operands)
+    loops: tuple[Loop, ...]
+    operands: tuple[Operand, ...]
+    nbytes: tuple[tuple[float, ...], ...]
 
+    @classmethod
+    def of(cls, loops: Sequence[Loop], operands: Sequence[Operand], extents: Mapping[str, int]) -> Traffic:
+        """extents: of the axes, which blocks may exceed."""
+        loops = tuple(loop for loop in loops if loop.trips > 1)
+        inside = ({axis: min(size, extents[axis]) for axis, size in box.items()} for box in boxes(loops))
+        return cls(loops, tuple(operands), tuple(tuple(operand.nbytes(box) for operand in operands) for box in inside))
 
-def _times(around: Sequence[Loop], operand: Operand) -> int:
-    """How often the loops around a box fetch an operand's part of it."""
-    *outer, inner = around
-    stays = inner.axis not in operand.axes
-    return prod(loop.trips for loop in outer) * (1 if stays else inner.trips)
+    def beyond(self, capacity: float) -> float:
+        """Bytes per execution of all loops, those written back included, from beyond a cache of so many bytes; 0 where all operands fit,
+        since they stay from one execution to the next."""
+        depth = next((depth for depth, each in enumerate(self.nbytes) if sum(each) <= capacity), len(self.loops))
+        if depth == 0:
+            return 0.0
+        each = zip(self.operands, self.nbytes[depth], strict=True)
+        return sum((1 + operand.is_written) * nbytes * self._times(depth, operand) for operand, nbytes in each)
+
+    def _times(self, depth: int, operand: Operand) -> float:
+        """How often the loops around a box fetch an operand's part of it."""
+        *outer, inner = self.loops[:depth]
+        stays = inner.axis not in operand.axes
+        return prod(loop.trips for loop in outer) * (1 if stays else inner.trips)

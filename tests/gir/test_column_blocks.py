@@ -41,7 +41,7 @@ def convolution(images: int, side: int, channels: int, columns: int, groups: int
         (matmul(256, 1000, 1024, DType.bf16), AMX, 256, "wide calls on tile registers read src less often"),
         (matmul(32, 1024, 1536), replace(TARGET, cores=1), 32, "a wider panel would take too much of L2 for several passes over it"),
         (convolution(1, 8, 32, 160, groups=2), TARGET, 16, "the widest panel that divides the columns of a group"),
-        (convolution(2, 32, 512, 512, groups=1), TARGET, 32, "L2 holds such a panel while all batch entries read it"),
+        (convolution(2, 32, 512, 512, groups=1), TARGET, 32, "L2 does not hold wider panels, which cost more"),
     ],
     ids=["one panel", "register tile", "wide calls", "several passes", "groups", "L2 blocking"],
 )

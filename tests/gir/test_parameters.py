@@ -9,17 +9,17 @@ from math import ceil
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from benchgraph.candidates import candidates
 from benchgraph.compile import compile_partition
+from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced, Options
 from benchgraph.gir.parameters import Parameters
 from benchgraph.gir.passes.schedule import FORCED
-from benchgraph.gir.search_space import legal, panel_widths, row_blocks
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.partition.ir import Partition
+from benchgraph.schedule.space import panel_widths
 from tests.support import graph_ir
 from tests.support.graph_ir import nests
 from tests.support.partitions import partition_of
@@ -66,8 +66,7 @@ def problem_of(p: Partition) -> str:
 
 
 def choices(p: Partition, target: Target) -> list[Forced]:
-    chosen = scheduled(p, target)
-    return list(legal(problem_of(p), chosen.m, chosen.n, target, may_split=True))
+    return list(candidates(p, target).legal)
 
 
 @pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)
@@ -85,8 +84,8 @@ def test_the_papers_relations_hold(src: Shape, wei: Shape, attrs: dict[str, bool
 def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs: dict[str, bool]) -> None:
     p = scheduled(partition(src, wei, attrs))
     assert 1 <= p.mb <= p.m
-    assert p.mb in row_blocks(p.m)
-    assert p.nb in panel_widths(p.n, TARGET)
+    assert p.mb in block_sizes(p.m)
+    assert p.nb in panel_widths(p.n, TARGET.lanes)
     assert p.panels * p.nb - p.n < TARGET.lanes * p.panels
 
 
@@ -137,23 +136,9 @@ def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[s
         dst, asked = np.full(want.shape, np.nan, np.float32), replace(p, options=Options(forced=(forced,)))
         compile_partition(asked).bind([x, w], [dst])()
         found = scheduled(asked, target)
-        assert (found.mb, found.nb, found.split_n) == (forced.mb, forced.nb, forced.split_n)
+        assert (found.mb, found.nb, found.split_n, found.panels_first) == (forced.mb, forced.nb, forced.split_n, forced.ns > 0)
         np.testing.assert_array_equal(dst, want, err_msg=str(forced))
 
 
 def _spread(every: Sequence[Forced], count: int) -> list[Forced]:
     return list(islice(every, 0, None, max(len(every) // count, 1)))
-
-
-@given(st.integers(1, 600), st.integers(1, 600))
-def test_the_space_has_each_choice_once_and_covers_its_ends(m: int, n: int) -> None:
-    every = list(legal("any", m, n, TARGET, may_split=True))
-    assert len(set(every)) == len(every)
-    all_columns = panel_widths(n, TARGET)[0]
-    assert {(f.mb, f.nb) for f in every} >= {(1, all_columns), (m, all_columns), (m, min(n, TARGET.lanes))}
-    assert n <= all_columns < n + TARGET.lanes
-    assert all(not f.split_n or f.nb < n for f in every)
-
-
-def test_columns_that_may_not_be_split_are_not() -> None:
-    assert not any(f.split_n for f in legal("any", 8, 64, TARGET, may_split=False))

@@ -281,13 +281,3 @@ def test_computed_rows_are_not_repeated_for_every_packed_block(m: int, dtype: DT
     *_, stage = kernels(scheduled(lambda b: b.op("MatMul", b.input((m, 100), dtype), b.input((100, 768), dtype)), target))
     assert stage.parameters is not None
     assert (stage.parameters.mb, stage.parameters.split_n) == (rows, split)
-
-
-def test_tasks_of_short_sums_have_few_rows() -> None:
-    """Not where an op needs whole rows, of which tasks have few anyway."""
-    shapes = (4, 640, 16), (4, 16, 2048)
-    *_, alone = kernels(scheduled(lambda b: b.op("MatMul", *map(b.input, shapes))))
-    *_, folded = kernels(scheduled(lambda b: b.op("SoftMax", b.op("MatMul", *map(b.input, shapes)), axis=-1)))
-    assert alone.parameters is not None
-    assert folded.parameters is not None
-    assert alone.parameters.mb <= MACHINE.rows_of_short_sums < folded.parameters.mb

@@ -13,9 +13,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
-from benchgraph.schedule.cost import Cost, cost
-from benchgraph.schedule.gemm import Gemm, Tiling, share
+from benchgraph.schedule.cost import Cost, Costs
+from benchgraph.schedule.gemm import Gemm, dense, share
 from benchgraph.schedule.microkernel import cycles
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.space import tiled
 
 MACHINES = ("zen3", "zen4", "zen5", "cascade_lake", "granite_rapids")
 sizes = st.integers(1, 3000)
@@ -26,13 +28,17 @@ def target(machine: str, cores: int = 1) -> Target:
     return Target(ISAS[level], 32 << 10, 1 << 20, cores, machine=machine)
 
 
-def gemm(m: int, n: int, k: int, src: DType = DType.f32, batch: int = 1, *, in_tiles: bool = False) -> Gemm:
-    return Gemm(batch, m, n, k, src, DType.s8 if src is DType.u8 else src, has_one_wei=True, in_tiles=in_tiles, lanes=16)
+def gemm(m: int, n: int, k: int, src: DType = DType.f32, batch: int = 1, machine: str = "zen4", *, has_one_wei: bool = True) -> Gemm:
+    return dense(batch, m, n, k, src, DType.s8 if src is DType.u8 else src, target(machine), has_one_wei=has_one_wei)
 
 
-def costed(g: Gemm, tiling: Tiling, machine: str = "zen4", cores: int = 1) -> Cost:
+def costed(g: Gemm, schedule: Schedule, machine: str = "zen4", cores: int = 1) -> Cost:
     at = target(machine, cores)
-    return cost(g, tiling, at, rates(at))
+    return Costs(g, at, rates(at))(schedule)
+
+
+def rows(g: Gemm, mb: int, nb: int) -> Schedule:
+    return tiled(g, mb, nb)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -40,42 +46,59 @@ def costed(g: Gemm, tiling: Tiling, machine: str = "zen4", cores: int = 1) -> Co
 def test_no_product_is_faster_than_its_multiplications(
     machine: str, m: int, n: int, k: int, mb: int, nb: int, split: bool, cores: int
 ) -> None:
-    g, machine_rates = gemm(m, n, k), rates(target(machine))
+    g, machine_rates = gemm(m, n, k, machine=machine), rates(target(machine))
     least = m * n * k / cores / machine_rates.products.f32.macs_per_cycle / machine_rates.clock_ghz
-    assert costed(g, Tiling(mb, 16 * nb, split), machine, cores).total >= 0.999 * least
+    assert costed(g, tiled(g, mb, 16 * nb, spreads=split), machine, cores).total >= 0.999 * least
 
 
 @given(sizes, sizes, sizes, st.integers(1, 3000), st.integers(1, 64), st.booleans(), st.integers(1, 64))
 def test_shares_of_all_cores_cover_the_product(m: int, n: int, k: int, mb: int, nb: int, split: bool, cores: int) -> None:
-    g, tiling = gemm(m, n, k, batch=3), Tiling(mb, nb, split)
-    own = share(g, tiling, cores)
-    assert own.calls * cores >= 3 * ceil(m / mb) * ceil(n / nb)
+    g = gemm(m, n, k, batch=3)
+    own = share(g, tiled(g, mb, nb, spreads=split), cores)
+    assert own.calls * cores >= 0.999 * 3 * ceil(m / mb) * ceil(n / nb)
     assert own.cores <= cores
 
 
 def test_a_product_takes_longer_with_more_terms() -> None:
-    times = [costed(gemm(128, 512, k), Tiling(64, 64)).total for k in (64, 256, 1024, 4096)]
+    times = [costed(g, rows(g, 64, 64)).total for g in (gemm(128, 512, k) for k in (64, 256, 1024, 4096))]
     assert times == sorted(times)
 
 
 def test_cores_share_arithmetic_and_pay_for_fork_and_join() -> None:
-    one, two = (costed(gemm(512, 512, 512), Tiling(64, 64), cores=cores) for cores in (1, 2))
+    g = gemm(512, 512, 512)
+    one, two = (costed(g, rows(g, 64, 64), cores=cores) for cores in (1, 2))
     assert two.arithmetic == pytest.approx(one.arithmetic / 2)
     assert (one.fork_join, two.fork_join > 0) == (0.0, True)
 
 
 def test_single_rows_read_weights_again_and_again() -> None:
     g = gemm(256, 1024, 1024)
-    assert costed(g, Tiling(1, 64)).l3 > 10 * costed(g, Tiling(64, 64)).l3
+    assert costed(g, rows(g, 1, 64)).l3 > 10 * costed(g, rows(g, 64, 64)).l3
+
+
+def test_panels_first_fetch_weights_once_for_all_entries() -> None:
+    g = gemm(7, 512, 1152, batch=56)
+    assert costed(g, tiled(g, 7, 64, ns=64)).l3 < costed(g, rows(g, 7, 64)).l3 / 3
+
+
+def test_columns_over_cores_read_rows_that_other_cores_have_written() -> None:
+    g = replace(gemm(512, 512, 512), is_made=True)
+    apart, spread = (costed(g, s, cores=2).written for s in (rows(g, 256, 64), tiled(g, 512, 64, spreads=True)))
+    assert (apart, spread > 0) == (0, True)
+
+
+def test_results_that_wait_in_temporaries_are_best_in_small_tiles() -> None:
+    g = replace(gemm(1024, 512, 64), waiting_bytes=8)
+    assert costed(g, rows(g, 32, 64)).total < costed(g, rows(g, 1024, 64)).total
 
 
 def test_weights_of_each_batch_entry_are_fetched_once_for_it() -> None:
-    shared = gemm(64, 512, 1024, batch=8)
-    assert costed(replace(shared, has_one_wei=False), Tiling(64, 64)).l3 >= costed(shared, Tiling(64, 64)).l3
+    shared, apart = (gemm(64, 512, 1024, batch=8, has_one_wei=one) for one in (True, False))
+    assert costed(apart, rows(apart, 64, 64)).l3 >= costed(shared, rows(shared, 64, 64)).l3
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(16, 64), (32, 32), (128, 256)])
 def test_tiles_whose_rows_begin_within_lines_take_longer(rows: int, columns: int) -> None:
     machine = rates(target("granite_rapids"))
-    whole, split = (gemm(rows, columns, k, DType.bf16, in_tiles=True) for k in (1024, 1000))
+    whole, split = (gemm(rows, columns, k, DType.bf16, machine="granite_rapids").kernel for k in (1024, 1000))
     assert cycles(split, rows, columns, machine) > 0.97 * cycles(whole, rows, columns, machine)

@@ -11,21 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchgraph.schedule.nest import Loop, Operand, boxes
-from benchgraph.schedule.traffic import fetched
+from benchgraph.schedule.traffic import Traffic
 
-SRC, WEI, DST = Operand("src", 8, ("m", "k")), Operand("wei", 8, ("k", "n")), Operand("dst", 8, ("m", "n"), is_written=True)
+SRC, WEI = Operand.dense("src", 8, "mk"), Operand.dense("wei", 8, "kn")
+DST = Operand.dense("dst", 8, "mn", is_written=True)
 GEMM = (SRC, WEI, DST)
+
+
+def fetched(loops: list[Loop], operands: tuple[Operand, ...], capacity: float) -> float:
+    return Traffic.of(loops, operands, dict.fromkeys("mnk", 1 << 30)).beyond(capacity)
 
 
 def elements(loops: list[Loop]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """All that the loops access, in order: the operand's name, and where."""
     steps = [boxes(loops)[depth + 1].get(loop.axis, 1) for depth, loop in enumerate(loops)]
-    for at in product(*(range(loop.trips) for loop in loops)):
+    for at in product(*(range(int(loop.trips)) for loop in loops)):
         where = dict.fromkeys("mnk", 0)
         for loop, i, step in zip(loops, at, steps, strict=True):
-            where[loop.axis] += i * step
+            where[loop.axis] += i * int(step)
         for operand in GEMM:
-            yield operand.name, tuple(where[axis] for axis in operand.axes)
+            yield operand.name, tuple(where[axis] for ((axis, _),) in operand.dims)
 
 
 def simulated(loops: list[Loop], capacity: int) -> int:
@@ -63,7 +68,7 @@ def test_an_operand_stays_while_a_loop_runs_along_which_it_does_not_move() -> No
 @given(st.lists(st.tuples(st.sampled_from("mnk"), st.integers(2, 4)), min_size=2, max_size=5), st.integers(4, 80))
 def test_the_estimate_is_near_the_simulated_cache(given_loops: list[tuple[str, int]], capacity: int) -> None:
     loops = [Loop(axis, trips) for axis, trips in given_loops]
-    written = Operand("dst", 8, DST.axes)
+    written = Operand("dst", 8, DST.dims)
     estimate, real = fetched(loops, (SRC, WEI, written), capacity), simulated(loops, capacity)
     assert real <= 3 * estimate  # elements are forgotten one by one, not a box at a time
     assert (real == 0) == (estimate == 0)

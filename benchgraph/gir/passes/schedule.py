@@ -13,19 +13,20 @@ from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
+from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Node, Op, Stage
-from benchgraph.gir.l2_blocking import L2Parts, is_l2_blocked, l2_block_columns, l2_panel_columns, l2_parts
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
+from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import acc_axes, k_group, product
-from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, has_one_matrix, live_columns, rows_per_task, score_block, wait_for_weights
-from benchgraph.gir.task_grid import packed_task_grid, split_rows_of_short_sums, task_grid
+from benchgraph.gir.product import is_row_major, k_group, product
+from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, live_columns, rows_per_task, score_block, wait_for_weights
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
+from benchgraph.schedule.choose import choose
 
 FORCED = "given by the options or the tuning file"
 
@@ -52,8 +53,6 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
     columns = live_columns(g, products) if scores is None else scores.live_columns
     works, waits = works_on_rows and not reduces_rows, wait_for_weights(g, products, target)
     block = rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works, waits=waits)
-    if alone is not None and not works_on_rows:
-        block = split_rows_of_short_sums(alone, block, target)
     block = _in_whole_groups(g, node, block, rows[-1]) if forced is None else RowBlock(forced.mb, FORCED)
     stages = [_with_parameters(g, node, stage, block, target) for stage in node.stages]
     if flash is not None and scores is not None:
@@ -168,52 +167,49 @@ def _is_tiled(stage: Stage) -> bool:
 
 
 def _on_grid(g: Graph, node: FusedOp, forced: Forced | None, target: Target) -> Stage:
-    """The last stage, the nest's only product, whose post-ops all run on its tiles: with L2 blocking, or on a grid of tasks, or with its
-    columns spread over tasks where there are too few blocks of rows."""
+    """The last stage, the nest's only product, whose post-ops all run on its tiles, with the tasks of least cost."""
     stage = node.stages[-1]
     chosen = stage.parameters
     assert chosen is not None
-    p = product(g, stage.ops[0])
-    by_panels = (l2_panel_columns(p, target) == chosen.nb) if forced is None else (forced.split_n and is_l2_blocked(p, chosen.nb, target))
-    if by_panels and not packing_stages(node, stage):
-        return _in_l2_blocks(stage, chosen, l2_block_columns(p, chosen.nb, target))
     if forced is not None:
-        return _split(stage, forced.split_n, FORCED)
-    parts = None if acc_axes(g, stage.ops[0]) is None else l2_parts(p, chosen.nb, target)  # partial sums wait in the result
-    if parts is not None:
-        return _in_l2_parts(parts, stage, chosen)
-    has_one_wei = has_one_matrix(g, stage.ops[0]) or chosen.batch == 1
-    grid, gain = task_grid(p, chosen.nb, chosen.mb, target) if has_one_wei and not p.batch else None, "a core reads least"
-    if chosen.ks:
-        makes_rows = any(not s.is_packing for s in node.stages[:-1])
-        grid = packed_task_grid(chosen.m, chosen.n, chosen.ns, target, makes_rows=makes_rows)
-        gain = "the busiest core has least work"
-    if grid is not None:
-        columns = "all columns" if not grid.split_n else "one block of weights" if chosen.ks else "one panel"
-        on_grid = _with_parameters(g, node, stage, RowBlock(grid.mb, f"with tasks of {grid.mb} rows and {columns} {gain}"), target)
-        if _is_tiled(on_grid):
-            return _split(on_grid, grid.split_n, "each core then reads a part of the weights only")
-    return _split(stage, chosen.tasks < chosen.cores, "there are fewer blocks of rows than cores")
+        return _panels_first(stage, forced.ns, FORCED) if forced.ns else _split(stage, forced.split_n, FORCED)
+    on_grid = _on_packed_grid(g, node, target) if chosen.ks else _of_least_cost(g, node, target)
+    return on_grid if _is_tiled(on_grid) else _split(stage, chosen.tasks < chosen.cores, "there are fewer blocks of rows than cores")
 
 
-def _in_l2_blocks(stage: Stage, chosen: Parameters, ns: int) -> Stage:
-    """The stage with tasks of so many columns. Weights that would be read in blocks of rows are then read down to the last row."""
-    whole = replace(chosen, ks=0, prefetch=False, why=_reasons_without(chosen, "ks", "prefetch")) if chosen.ks else chosen
-    why = (*whole.why, Reason("panels_first", "all batch entries use some panels of weights while L2 holds them"))
-    return replace(stage, parameters=replace(whole, split_n=True, panels_first=True, ns=ns, why=why))
+def _on_packed_grid(g: Graph, node: FusedOp, target: Target) -> Stage:
+    """The last stage, which packs blocks of weights, or has them packed."""
+    stage = node.stages[-1]
+    chosen = stage.parameters
+    assert chosen is not None
+    makes_rows = any(not s.is_packing for s in node.stages[:-1])
+    grid = packed_task_grid(chosen.m, chosen.n, chosen.ns, target, makes_rows=makes_rows)
+    columns = "one block of weights" if grid.split_n else "all columns"
+    why = f"with tasks of {grid.mb} rows and {columns} the busiest core has least work"
+    on_grid = _with_parameters(g, node, stage, RowBlock(grid.mb, why), target)
+    return _split(on_grid, grid.split_n, "each core then packs a part of the weights only")
 
 
-def _in_l2_parts(parts: L2Parts, stage: Stage, chosen: Parameters) -> Stage:
-    """The stage with such parts. Nothing is prefetched: the next panel is needed much later."""
-    of = "all batch entries use" if parts.groups == 1 else f"each of {parts.groups} groups of batch entries uses"
-    why = Reason("l2_parts", f"{of} one part of a panel of weights at a time, while L2 holds it")
-    cut = replace(chosen, kb=chosen.kb // parts.count, split_n=True, panels_first=True, l2_parts=parts.count, entry_groups=parts.groups)
-    return replace(stage, parameters=replace(cut, prefetch=False, why=(*_reasons_without(chosen, "prefetch"), why)))
+def _of_least_cost(g: Graph, node: FusedOp, target: Target) -> Stage:
+    """The last stage with the schedule of least cost for calls of its columns."""
+    stage = node.stages[-1]
+    chosen = stage.parameters
+    assert chosen is not None
+    by_rows = all(is_row_major(g, v) for op in stage.ops for v in op.outs)
+    nest = gemm_nest(product(g, stage.ops[0]), target, 0 if by_rows else 2 * F32_BYTES)  # the sums, and these transposed
+    best = choose(nest, (chosen.nb,), target, may_spread=chosen.nb < chosen.n)
+    (mb,), (ns, *_) = best.schedule.sizes("m"), best.schedule.sizes("n")
+    on_grid = _with_parameters(g, node, stage, RowBlock(mb, best.why), target)
+    if best.schedule.order[0] == "n.0":
+        return _panels_first(on_grid, ns, "all rows use some panels of weights while L2 holds them")
+    return _split(on_grid, "n.0" in best.schedule.parallel, "each core then reads a part of the weights only")
 
 
-def _reasons_without(chosen: Parameters, *gone: str) -> tuple[Reason, ...]:
-    """The reasons but for those of these parameters."""
-    return tuple(r for r in chosen.why if r.parameter not in gone)
+def _panels_first(stage: Stage, ns: int, why: str) -> Stage:
+    """The stage with tasks of so many columns, those of all rows with the first ones before the next."""
+    p = stage.parameters
+    assert p is not None
+    return replace(stage, parameters=replace(p, split_n=True, panels_first=True, ns=ns, why=(*p.why, Reason("panels_first", why))))
 
 
 def _split(stage: Stage, is_split: bool, why: str) -> Stage:

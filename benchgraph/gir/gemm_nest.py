@@ -1,0 +1,44 @@
+"""A product as the nest that its schedule is chosen for: axes, and how operands move along them."""
+
+from __future__ import annotations
+
+from math import prod
+
+from benchgraph.core.tensor import TensorType
+from benchgraph.gir.layouts import F32_BYTES
+from benchgraph.gir.product import K, M, N, Product
+from benchgraph.gir.views import Index
+from benchgraph.machine.target import Target
+from benchgraph.ops.unit_steps import step
+from benchgraph.schedule.gemm import Gemm, kernel
+from benchgraph.schedule.nest import Operand
+from benchgraph.tir.ir import Var
+from benchgraph.tir.visit import variables
+
+_AXES = {M.name: "m", N.name: "n", K.name: "k"}
+
+
+def gemm_nest(p: Product, target: Target, waiting_bytes: int = 0) -> Gemm:
+    """waiting_bytes: see `Gemm`."""
+    *batch, m, n = p.call.outs[0].shape
+    *taps, k = p.reduced
+    (src, wei), (of_src, of_wei) = p.call.ins, p.operands
+    dst = Operand.dense("dst", 8 * F32_BYTES, (*(f"b{i}" for i in range(len(batch))), "m", "n"), is_written=True)
+    operands = _operand("src", src, of_src), _operand("wei", wei, of_wei), dst
+    apart = src.dtype.nbytes(src.shape[-1] if src.shape else 1)
+    return Gemm(
+        tuple(batch),
+        m,
+        n,
+        tuple(taps),
+        operands,
+        kernel(k, prod(taps), src.dtype, apart, target),
+        waiting_bytes,
+        is_made=not p.has_input_src,
+    )
+
+
+def _operand(name: str, t: TensorType, index: Index) -> Operand:
+    """An access by its index; an axis that moves along a dim unevenly, as groups of columns do, counts as one that does not."""
+    moving = (((_AXES.get(v, v.removeprefix("$")), step(e, Var(v)) or 0) for v in sorted(variables(e))) for e in index)
+    return Operand(name, t.dtype.bits, tuple(tuple((axis, abs(by)) for axis, by in dim if by) for dim in moving))

@@ -1,0 +1,55 @@
+"""The schedule of least cost, with what it costs and what the runner-up does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import Target
+from benchgraph.schedule.cost import Cost, Costs
+from benchgraph.schedule.gemm import Gemm, share
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.space import space
+
+ALIKE = 0.005  # share of a cost
+
+
+@dataclass(frozen=True)
+class Choice:
+    """other: of least cost besides; None where there is only one schedule."""
+
+    schedule: Schedule
+    cost: Cost
+    other: tuple[Schedule, Cost] | None
+
+    @property
+    def why(self) -> str:
+        """In words."""
+        best = f"{self.schedule}: least cost, {self.cost}"
+        if self.other is None:
+            return best
+        schedule, cost = self.other
+        return f"{best}; next {schedule}: {cost}"
+
+
+@lru_cache(maxsize=4096)
+def choose(gemm: Gemm, widths: tuple[int, ...], target: Target, *, may_spread: bool) -> Choice:
+    """Of all schedules with calls of one of these widths one of least cost.
+
+    Of those whose costs differ by less than estimates can tell: one that leaves columns together, as the next nest reads them, in the
+    fewest tasks that are at least two for each core. (A single call of 512 rows took 1.4 times as long as two of 256 for 512 x 512 x 256 on
+    tile registers, whose cause is not known.)
+    """
+    costs = Costs(gemm, target, rates(target))
+    ranked = sorted(((s, costs(s)) for s in space(gemm, widths, may_spread=may_spread)), key=lambda each: each[1].total)
+    close = [each for each in ranked if each[1].total <= (1 + ALIKE) * ranked[0][1].total]
+    best = min(close, key=lambda each: _preference(gemm, each[0], target.cores))
+    others = [each for each in ranked if each is not best]
+    return Choice(*best, others[0] if others else None)
+
+
+def _preference(gemm: Gemm, schedule: Schedule, cores: int) -> tuple[bool, bool, int]:
+    """Of schedules that cost the same, the least is best."""
+    tasks = share(gemm, schedule, 1).tasks
+    return "n.0" in schedule.parallel, tasks < 2 * cores, tasks

@@ -1,0 +1,112 @@
+"""Schedules as data: frozen lists of primitives on the axes of a nest, with text that parses.
+
+    tile m by 64; tile n by 256, 64; order n.0, batch, m.0, n.1; parallel n.0, batch, m.0; tensorize m.1, n.2, k
+
+A loop is an axis, or with a tiled one axis.level: `n.0` goes from block to block of 256 columns, `n.1` in one from block to block of 64,
+`n.2` from column to column. What `tensorize` names is one call of a microkernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from benchgraph.core.errors import ParseError
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Blocks of an axis, and blocks within those: sizes, largest first."""
+
+    axis: str
+    sizes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"tile {self.axis} by {', '.join(map(str, self.sizes))}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """The loops outside of what is tensorized, outermost first."""
+
+    loops: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"order {', '.join(self.loops)}"
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """The loops whose iterations are tasks, the outermost ones of the order."""
+
+    loops: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"parallel {', '.join(self.loops)}"
+
+
+@dataclass(frozen=True)
+class Tensorize:
+    """The loops that one call of a microkernel is."""
+
+    loops: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"tensorize {', '.join(self.loops)}"
+
+
+Primitive: TypeAlias = Tile | Order | Parallel | Tensorize
+_LISTS: dict[str, type[Order] | type[Parallel] | type[Tensorize]] = {"order": Order, "parallel": Parallel, "tensorize": Tensorize}
+_TILE, _LIST = re.compile(r"tile (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """At most one tile of each axis, and one of each other primitive."""
+
+    primitives: tuple[Primitive, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.primitives))
+
+    def sizes(self, axis: str) -> tuple[int, ...]:
+        """Sizes of the blocks of an axis; none for one that is not tiled."""
+        return next((p.sizes for p in self.primitives if isinstance(p, Tile) and p.axis == axis), ())
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return next((p.loops for p in self.primitives if isinstance(p, Order)), ())
+
+    @property
+    def parallel(self) -> tuple[str, ...]:
+        return next((p.loops for p in self.primitives if isinstance(p, Parallel)), ())
+
+
+def parse(text: str) -> Schedule:
+    """A schedule from its text. Raises ParseError.
+
+    >>> str(parse("tile m by 64; order batch, m.0; parallel batch; tensorize m.1, n, k"))
+    'tile m by 64; order batch, m.0; parallel batch; tensorize m.1, n, k'
+    """
+    schedule = Schedule(tuple(map(_primitive, text.split("; "))))
+    order, parallel = schedule.order, schedule.parallel
+    if order[: len(parallel)] != parallel:
+        raise ParseError(
+            "parallel loops are not the outermost ones", where=f"schedule '{text}'", fix=f"parallel loops begin `order`: {order}"
+        )
+    return schedule
+
+
+def _primitive(text: str) -> Primitive:
+    if tile := _TILE.fullmatch(text):
+        return Tile(tile[1], _numbers(tile[2].split(", ")))
+    if (other := _LIST.fullmatch(text)) and other[1] in _LISTS:
+        return _LISTS[other[1]](tuple(other[2].split(", ")))
+    what = "not a primitive of a schedule"
+    raise ParseError(what, where=f"'{text}'", fix="write e.g. 'tile m by 64; order m.0, n; parallel m.0; tensorize m.1, n, k'")
+
+
+def _numbers(words: Iterable[str]) -> tuple[int, ...]:
+    return tuple(map(int, words))
