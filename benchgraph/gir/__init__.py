@@ -30,10 +30,11 @@ Decisions:
 layouts.py              blocked layouts, the width of a B panel
 load_balance.py         how evenly tasks are distributed over cores
 column_blocks.py        columns of a microkernel call and of a packed panel
-row_blocks.py           rows of a task, blocks of scores, one nest or two
+row_blocks.py           rows of a task, blocks of scores
 packed_blocks.py        the size of a block of weights that is packed on the fly
 anchors.py              where post-ops run: the anchor cost table
 packed_task_grid.py     tasks of a product whose weights are packed on the fly
+nest_cost.py            what scheduled nests take, so whether one nest is faster than two
 
 passes/                 one file per pass, and the PIPELINE
 """

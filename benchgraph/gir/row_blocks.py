@@ -1,4 +1,4 @@
-"""Rows of a task, columns of a block of scores in flash attention, and whether products of few rows share a nest.
+"""Rows of a task, and columns of a block of scores in flash attention.
 
 Rows are the parallel axis: a task is mb rows of one batch entry, and all columns.
 """
@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import BF16_BYTES, F32_BYTES
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Contraction, Elementwise, Reduction
 
 # A task may have a quarter more or fewer rows if their number then divides all rows, and is best a multiple of four.
 # docs/measurements/rows-per-task.md, Even tasks.
@@ -88,16 +86,8 @@ def score_block(rows: int, n: int, heads: int, nb: int, target: Target, *, is_ma
 
 def wait_for_weights(g: Graph, products: Sequence[Op], target: Target) -> bool:
     """Whether all of these products use tile registers, and L2 does not keep their weights."""
-    return _use_tiles(g, products, target) and _weights_bytes(g, products) > target.l2_bytes
-
-
-def _use_tiles(g: Graph, products: Sequence[Op], target: Target) -> bool:
-    return all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
-
-
-def _weights_bytes(g: Graph, products: Sequence[Op]) -> int:
-    """Of all different weights of these products."""
-    return sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products})
+    use_tiles = all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
+    return use_tiles and sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products}) > target.l2_bytes
 
 
 def live_columns(g: Graph, products: Sequence[Op]) -> int:
@@ -109,34 +99,3 @@ def has_one_matrix(g: Graph, op: Op) -> bool:
     """Whether all batch entries of a product have the same weights, of several columns."""
     wei = g.value(op.ins[1])
     return wei.shape[-1] > 1 and prod(wei.shape[:-2]) == 1
-
-
-def rows_that_refetch_weights(g: Graph, nests: Sequence[Sequence[Op]], rows: Shape, target: Target) -> int:
-    """The rows of a task of all these nests as one, if they are so few that separate nests read fewer weights; else 0.
-
-    A separate nest without reductions gives each core a part of its weights, for the rows of all batch entries, and one with them has rows
-    enough if none of its other weights are wider. With reductions, rows are enough that leave the time to fetch a panel, and only constants
-    count: rows of attention, whose keys may be one matrix, stay whole. docs/measurements/whole-networks.md, Causes, and what each is worth
-    """
-    if not all(isinstance(op.lowering.form, Contraction | Elementwise | Reduction) for nest in nests for op in nest):
-        return 0
-    reduces = [any(isinstance(op.lowering.form, Reduction) for op in nest) for nest in nests]
-
-    def counts(op: Op) -> bool:
-        return op.lowering.is_contraction and has_one_matrix(g, op) and (g.value(op.ins[1]).is_constant or not any(reduces))
-
-    products = [list(filter(counts, nest)) for nest in nests]
-    kernels = [op for each in products for op in each]
-    machine, use_tiles, waits = table(target), _use_tiles(g, kernels, target), wait_for_weights(g, kernels, target)
-    if _weights_bytes(g, kernels) <= (machine.l2_tile_weights_share if use_tiles else machine.l2_weights_factor) * target.l2_bytes:
-        return 0
-
-    def mb(some: Sequence[Op], *, works_on_rows: bool) -> int:
-        columns = live_columns(g, some)
-        return rows_per_task(prod(rows[:-1]), rows[-1], columns, target, works_on_rows=works_on_rows, waits=waits).mb
-
-    few = mb(kernels, works_on_rows=any(reduces))
-    all_rows = prod(rows) if len(kernels) > 1 else rows[-1]  # a product alone may read panels of weights first
-    apart = [mb(ops, works_on_rows=True) if has else all_rows for ops, has in zip(products, reduces, strict=True) if ops]
-    enough = machine.tile_rows_to_stream_weights if use_tiles else machine.rows_to_stream_weights
-    return few if few < min(max(apart), machine.rows_to_prefetch_panel if any(reduces) else enough) else 0

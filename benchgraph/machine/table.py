@@ -40,8 +40,6 @@ class MachineTable:
     # how much of a cache is there for something
     l2_panel_share: float
     l2_repeated_panel_share: float
-    l2_tile_weights_share: float
-    l2_weights_factor: int
     shared_block_share: float
     l1_prefetched_share: float
     llc_factor: float
@@ -53,7 +51,6 @@ class MachineTable:
     rows_to_prefetch_panel: int
     rows_to_prefetch_panel_from_memory: int
     rows_to_stream_weights: int
-    tile_rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
     rows_per_task: int

@@ -53,10 +53,10 @@ def test_tasks_are_tall_where_weights_come_from_beyond_l2(sizes: tuple[int, ...]
     assert nest.mb == rows
 
 
-@pytest.mark.parametrize(("rows", "nests"), [(32, 2), (64, 1)])
+@pytest.mark.parametrize(("rows", "nests"), [(32, 2), (1024, 1)])
 def test_few_rows_have_a_nest_for_each_product(rows: int, nests: int) -> None:
     """Each core then reads a part of them."""
-    assert len(layers(rows, 512, 512, 512)) == nests
+    assert len(layers(rows, 1024, 1024, 1024)) == nests
 
 
 def test_few_rows_by_small_weights_share_a_nest() -> None:

@@ -8,8 +8,8 @@ the batch anchor of a later nest whose batch entries each read a part of its res
 packed, or keys and values dequantised, once per batch entry, or once for all heads that share them. A product that reduces over the rows of
 a nest, as the gradients of keys and values do, joins too, if batch entries alone keep the cores busy: every task adds its part.
 
-Nests stay apart where a task of few rows would read all weights, which L2 does not keep: apart, tasks have more rows or read a part of
-them.
+Nests over the same rows stay apart where that takes less time by the cost of their schedules: where a task of few rows would read all
+weights, which L2 does not keep, while apart tasks have more rows, or read a part of the weights.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from benchgraph.gir.domain import domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs
+from benchgraph.gir.passes.schedule import slower_than_apart
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
-from benchgraph.gir.row_blocks import rows_that_refetch_weights
 from benchgraph.gir.views import Index, root_index
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
@@ -59,10 +59,20 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
         return "other nests make other parts of it, and it is read after all of them"
     merged = _by_rows(g, first, second, shared, target)
     if isinstance(merged, FusedOp):
+        merged = _unless_slower(g, nests, (i, j), merged, target)
+    if isinstance(merged, FusedOp):
         return merged
     has_one_reader = not nests.is_used_beyond(first.outs, (i, j))
     invariant = _as_batch_invariant(g, first, second, shared, target, has_one_reader=has_one_reader)
     return invariant or _by_reduction(g, first, second, shared, target) or merged
+
+
+def _unless_slower(g: Graph, nests: NestGraph, pair: tuple[int, int], merged: FusedOp, target: Target) -> FusedOp | str:
+    """The merged nest, or why the two are faster apart."""
+    first, second = (nests[key] for key in pair)
+    ins = tuple(v for v in dict.fromkeys((*first.ins, *second.ins)) if v not in first.outs)
+    outs = tuple(v for v in (*first.outs, *second.outs) if nests.is_read_beyond(v, pair))
+    return slower_than_apart(g, replace(merged, ins=ins, outs=outs), (first, second), target) or merged
 
 
 def _as_batch_invariant(
@@ -118,8 +128,6 @@ def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target
         return "one has {} rows, the other {}".format(*(" x ".join(map(str, extents)) for extents in (rows, other)))
     if prod(rows) < target.cores:
         return f"{prod(rows)} rows are fewer than {target.cores} cores"
-    if few := rows_that_refetch_weights(g, (first.ops, second.ops), rows, target):
-        return f"L2 does not keep the weights, and each task would read all of them for {few} rows"
     if _written(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
     by_row = shared - _written(g, [stage for stage in first.stages if stage.is_batch_invariant])

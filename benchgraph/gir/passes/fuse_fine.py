@@ -15,7 +15,7 @@ in one loop, and its differences need no buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -23,7 +23,7 @@ from benchgraph.core.record import is_recorded, note
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological_order, with_borders
-from benchgraph.gir.row_blocks import rows_that_refetch_weights
+from benchgraph.gir.passes.schedule import slower_than_apart
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 
@@ -155,9 +155,18 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
         return domain
     if not domain.reduced <= {len(domain.extents) - 1}:
         return f"it reduces over rows that {first.kind} makes in several tasks"
-    if few := rows_that_refetch_weights(g, (ops, [op]), domain.extents[:-1], target):
-        return f"L2 does not keep the weights, and each task, of {few} whole rows, would read all of them"
-    return domain
+    if not g.value(first.ins[1]).is_constant:
+        return domain  # scores, whose whole rows one nest with the product that follows need not hold (gir/flash_attention.py)
+    return slower_than_apart(g, _nest(g, [*ops, op]), (_nest(g, ops), _nest(g, [op])), target) or domain
+
+
+def _nest(g: Graph, ops: Sequence[Op]) -> FusedOp:
+    """A nest of these ops alone."""
+    made = {g.root(v) for op in ops for v in op.outs}
+    read = dict.fromkeys(g.root(v) for op in ops for v in op.ins)
+    elsewhere = {g.root(v) for op in g.ops if op not in ops for v in op.ins} | set(g.outs)
+    stages = (Stage(tuple(ops), (Anchor.rows,) * len(ops)),)
+    return FusedOp("", stages, tuple(v for v in read if v not in made), tuple(v for v in made if v in elsewhere))
 
 
 def _reasons(

@@ -5,6 +5,7 @@ nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, lcm, prod
 
@@ -15,8 +16,9 @@ from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
-from benchgraph.gir.ir import Anchor, FusedOp, Graph, Node, Op, Stage
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import F32_BYTES
+from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.packed_task_grid import packed_task_grid
@@ -28,15 +30,17 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
 from benchgraph.schedule.choose import choose
 
+TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 FORCED = "given by the options or the tuning file"
 
 
 def schedule(g: Graph, target: Target) -> Graph:
-    nodes = tuple(_scheduled(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
+    nodes = tuple(scheduled_nest(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
     return g if nodes == g.nodes else replace(g, nodes=nodes)
 
 
-def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
+def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
+    """The nest with its template parameters and anchors."""
     kernels = [stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows]
     reduces_rows = any(stage.reduces_rows for stage in node.stages)
     if node.ops[0].lowering.is_window:
@@ -61,6 +65,14 @@ def _scheduled(g: Graph, node: FusedOp, target: Target) -> Node:
         stages = [*stages[:-1], _on_grid(g, replace(node, stages=tuple(stages)), forced, target)]
     scheduled = replace(node, stages=tuple(stages))
     return scheduled if scores is not None else _prefetching(g, scheduled, kernels, rows, columns, target)
+
+
+def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: Target) -> str:
+    """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
+    as_one, in_sequence = (nests_ns(g, [scheduled_nest(g, node, target) for node in nodes], target) for nodes in ([one], apart))
+    if in_sequence >= (1 - TOLERANCE) * as_one:
+        return ""
+    return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
 
 
 def _stencil_jam(g: Graph, op: Op, target: Target) -> int:
