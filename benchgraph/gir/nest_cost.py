@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from benchgraph.gir.gemm_nest import gemm_nest
@@ -62,6 +63,11 @@ class _View:
     target: Target
     blocks: int
 
+    @cached_property
+    def made(self) -> frozenset[int]:
+        """The buffers that its ops write."""
+        return frozenset(self.g.root(v) for op in self.node.ops for v in op.outs)
+
     def step(self, stage: Stage) -> Step:
         p, op = stage.parameters, stage.ops[0]
         assert p is not None
@@ -96,7 +102,7 @@ class _View:
 
     def _data(self, v: int, nbytes: float, axes: tuple[str, ...], *, waits: bool = False) -> Data:
         root = self.g.root(v)
-        is_made = any(self.g.root(w) == root for op in self.node.ops for w in op.outs)
+        is_made = root in self.made
         return Data(self._name(v), nbytes, axes, is_temporary=is_made and root not in self.node.outs, waits=waits)
 
     def _name(self, v: int) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, prod
 
 from benchgraph.machine.rates import Rates
@@ -76,7 +77,7 @@ class Nest:
     steps: tuple[Step, ...]
     others: tuple[Data, ...] = ()
 
-    @property
+    @cached_property
     def data(self) -> tuple[Data, ...]:
         """Of a task, each tensor once."""
         found = {d.name: d for d in self.others}

@@ -15,10 +15,13 @@ in one loop, and its differences need no buffer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 
+from benchgraph.core.memoise import memoised
 from benchgraph.core.record import is_recorded, note
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
@@ -162,11 +165,21 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
 
 def _nest(g: Graph, ops: Sequence[Op]) -> FusedOp:
     """A nest of these ops alone."""
-    made = {g.root(v) for op in ops for v in op.outs}
-    read = dict.fromkeys(g.root(v) for op in ops for v in op.ins)
-    elsewhere = {g.root(v) for op in g.ops if op not in ops for v in op.ins} | set(g.outs)
+    made = dict.fromkeys(g.root(v) for op in ops for v in op.outs)
+    inside, everywhere = Counter(v for op in ops for v in _read(g, op)), _readers(g)
     stages = (Stage(tuple(ops), (Anchor.rows,) * len(ops)),)
-    return FusedOp("", stages, tuple(v for v in read if v not in made), tuple(v for v in made if v in elsewhere))
+    ins = tuple(v for v in inside if v not in made)
+    return FusedOp("", stages, ins, tuple(v for v in made if everywhere[v] > inside[v]))
+
+
+def _read(g: Graph, op: Op) -> set[int]:
+    return {g.root(v) for v in op.ins}
+
+
+@memoised
+def _readers(g: Graph) -> Counter[int]:
+    """By buffer, how many ops read it; one more where it leaves the graph."""
+    return Counter(chain((v for op in g.ops for v in _read(g, op)), map(g.root, g.outs)))
 
 
 def _reasons(
