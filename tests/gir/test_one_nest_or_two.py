@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.record import recorded
 from benchgraph.gir.ir import Graph
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target
 from tests.support.graph_ir import kernels, nests, scheduled
+from tests.support.targets import EMULATED_DOTS
 
 GRANITE_RAPIDS = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cores=2, machine="granite_rapids")
 
@@ -59,3 +61,12 @@ def test_layers_whose_weights_l2_holds_are_one_nest() -> None:
         b.op("MatMul", b.op("ReLU", b.op("MatMul", b.input((128, 256)), b.constant((256, 256)))), b.constant((256, 256)))
 
     assert products(scheduled(layers, GRANITE_RAPIDS)) == [2]
+
+
+def test_products_without_instructions_have_a_time() -> None:
+    def layers(b: GraphBuilder) -> None:
+        b.op(
+            "MatMul", b.op("MatMul", b.input((64, 256), DType.bf16), b.constant((256, 256), DType.bf16)), b.constant((256, 256), DType.bf16)
+        )
+
+    assert products(scheduled(layers, EMULATED_DOTS)) == [2]
