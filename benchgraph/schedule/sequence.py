@@ -196,7 +196,8 @@ def _nest_ns(nest: Nest, far: Mapping[str, float], handed: float, of_others: flo
         sum(count for _, count in calls) * rates.overheads.kernel_call_ns,
         rates.fork_join_ns(nest.cores),
     )
-    return cost.total + sum(ns for name, ns in l3_ns.items() if name in waiting)
+    together = cost.total + sum(ns for name, ns in l3_ns.items() if name in waiting)
+    return min(together, (together - cost.fork_join) * nest.cores)  # short loops run on one thread
 
 
 def _from_l2(step: Step, l1_bytes: int) -> float:

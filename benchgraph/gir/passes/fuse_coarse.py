@@ -31,6 +31,7 @@ from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axe
 from benchgraph.gir.views import Index, root_index
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.ops.spec import Reduction
 from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
@@ -68,8 +69,12 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
 
 
 def _unless_slower(g: Graph, nests: NestGraph, pair: tuple[int, int], merged: FusedOp, target: Target) -> FusedOp | str:
-    """The merged nest, or why the two are faster apart."""
+    """The merged nest, or why the two are faster apart. Of products by weights that change, as in attention, whole rows stay together: a
+    nest of all of them need not hold its scores (gir/flash_attention.py)."""
     first, second = (nests[key] for key in pair)
+    is_attention = any(isinstance(op.lowering.form, Reduction) for op in merged.ops)
+    if is_attention and not all(g.value(op.ins[1]).is_constant for op in merged.ops if op.lowering.is_contraction):
+        return merged
     ins = tuple(v for v in dict.fromkeys((*first.ins, *second.ins)) if v not in first.outs)
     outs = tuple(v for v in (*first.outs, *second.outs) if nests.is_read_beyond(v, pair))
     return slower_than_apart(g, replace(merged, ins=ins, outs=outs), (first, second), target) or merged

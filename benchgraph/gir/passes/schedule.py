@@ -25,10 +25,11 @@ from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import is_row_major, k_group, product
 from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, live_columns, rows_per_task, score_block, wait_for_weights
-from benchgraph.machine.table import table
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
 from benchgraph.schedule.choose import choose
+from benchgraph.schedule.cost import HELD
 
 TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 FORCED = "given by the options or the tuning file"
@@ -69,8 +70,12 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
 
 def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: Target) -> str:
     """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
+    weights = {op.ins[1] for op in one.ops if op.lowering.is_contraction}
+    if sum(g.value(v).type.nbytes for v in weights) <= HELD * target.l2_bytes:
+        return ""  # tasks fetch nothing anew
     as_one, in_sequence = (nests_ns(g, [scheduled_nest(g, node, target) for node in nodes], target) for nodes in ([one], apart))
-    if in_sequence >= (1 - TOLERANCE) * as_one:
+    saved = as_one - in_sequence
+    if saved <= max(TOLERANCE * as_one, rates(target).overheads.fork_join_ns):  # less than threads may wait at one more border
         return ""
     return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
 
