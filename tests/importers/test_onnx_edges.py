@@ -12,6 +12,7 @@ import pytest
 
 from benchgraph.core.errors import BenchgraphError, OutOfMemory, ParseError, Unimplemented
 from benchgraph.graph.model import Model
+from benchgraph.importers.onnx import functions
 from benchgraph.importers.onnx.model import model_of, read_onnx
 from tests.importers.onnx_models import evaluated, kinds, parsed
 
@@ -191,3 +192,76 @@ def test_vectors_that_double_do_not_make_onnx_follow_every_element(monkeypatch: 
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
     assert model_of(proto).graph.outputs[0].known_shape == (1 << 50,)
+
+
+def with_functions(body: str, *made: str) -> Any:
+    """made: of the domain local, as in `F (a) => (b) { b = Relu (a) }`."""
+    opsets = 'opset_import: ["" : 21, "local" : 1]'
+    local = " ".join(f'<domain: "local", {opsets}> {text}' for text in made)
+    return onnx.parser.parse_model(f"<ir_version: 10, {opsets}> g (float[2,3] x) => (float[2,3] y) {{ {body} }} {local}")
+
+
+def twice(levels: int) -> Any:
+    """Functions of which each calls the next one twice."""
+    made = [f"F{i} (a) => (b) {{ t = local.F{i + 1} (a) b = local.F{i + 1} (t) }}" for i in range(levels)]
+    return with_functions("y = local.F0 (x)", *made, f"F{levels} (a) => (b) {{ b = Relu (a) }}")
+
+
+def branches(levels: int) -> Any:
+    """Functions that give a graph to the next one, which holds the one that they were given twice."""
+    if_given = "s = Constant <value = bool {1}> () r = If (s) <then_branch : graph = @body, else_branch : graph = @body>"
+    graph = f"q () => (r) {{ {if_given} }}"
+    made = [f"F{i} <body> (a) => (b) {{ b = local.F{i + 1} <body = {graph}> (a) }}" for i in range(levels)]
+    last = f"F{levels} <body> (a) => (r) {{ {if_given} }}"
+    return with_functions("y = local.F0 <body = q () => (float[2,3] z) { z = Relu (x) }> (x)", *made, last)
+
+
+def nodes_at_any_depth(graph: Any) -> int:
+    inner = (g for node in graph.node for a in node.attribute if a.type == onnx.AttributeProto.GRAPH for g in [a.g])
+    return len(graph.node) + sum(map(nodes_at_any_depth, inner))
+
+
+@pytest.mark.parametrize("models", [twice, branches])
+def test_functions_are_counted_as_onnx_inlines_them(monkeypatch: pytest.MonkeyPatch, models: Callable[[int], Any]) -> None:
+    model = models(5)
+    made = nodes_at_any_depth(functions.inlined(model, onnx).graph)
+    monkeypatch.setattr(functions, "MOST_NODES", made)
+    functions.check_functions(model)
+    monkeypatch.setattr(functions, "MOST_NODES", made - 1)
+    with pytest.raises(Unimplemented, match=f"has more than {made - 1} nodes"):
+        functions.check_functions(model)
+
+
+@pytest.mark.parametrize("made", [twice, branches])
+def test_functions_that_double_are_refused_before_they_are_inlined(monkeypatch: pytest.MonkeyPatch, made: Callable[[int], Any]) -> None:
+    """A file of a few KB that would become 2**40 nodes."""
+    monkeypatch.setattr(onnx.inliner, "inline_local_functions", lambda _: pytest.fail("it was inlined"))
+    message = r"node 'y' \(F0\): it calls local functions: .* the model has more than 1,000,000 nodes; export it without local functions"
+    with pytest.raises(Unimplemented, match=message):
+        model_of(made(40))
+
+
+def test_constants_in_functions_are_counted_by_size() -> None:
+    """Few nodes, each with much data."""
+    proto = twice(12)
+    node = onnx.helper.make_node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.zeros(1 << 18, np.float32)))
+    proto.functions[-1].node.append(node)
+    with pytest.raises(Unimplemented, match=r"the model has more than 2,147,483,647 bytes"):
+        model_of(proto)
+
+
+def test_functions_that_call_themselves_are_named() -> None:
+    ring = [f"F{i} (a) => (b) {{ b = local.F{(i + 1) % 3} (a) }}" for i in range(3)]
+    cycles = "|".join(f"'{' -> '.join(f'F{(i + j) % 3}' for j in range(4))}'" for i in range(3))
+    with pytest.raises(ParseError, match=rf"function 'F\d': it calls itself: ({cycles}); export it without the recursion"):
+        model_of(with_functions("y = local.F0 (x)", *ring))
+    branch = "q () => (r) { r = local.F (a) }"
+    inner = f"F (a) => (b) {{ s = Constant <value = bool {{1}}> () b = If (s) <then_branch = {branch}, else_branch = {branch}> }}"
+    with pytest.raises(ParseError, match="function 'F': it calls itself: 'F -> F'"):
+        model_of(with_functions("y = local.F (x)", inner))
+
+
+def test_functions_are_executed() -> None:
+    x = floats(2, 3)
+    np.testing.assert_array_equal(evaluated(twice(2), x=x)[0], np.maximum(x, 0))
+    assert kinds(twice(2)) == ["ReLU"] * 4

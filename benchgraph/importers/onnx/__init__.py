@@ -4,6 +4,7 @@ draft.py             a graph in the making: values by their names in the model, 
 model.py             a file read and turned into a graph, node by node; what is known beforehand is computed by onnx's reference
 constants.py         arrays that are known beforehand, and whether there is room for them
 external_data.py     weights in files of their own: whether they may be read
+functions.py         local functions in place of their calls, unless they become too much
 inferred.py          onnx's shape inference against what the file declares and sizes of the user's, and of one node
 idioms.py            several nodes that exporters write for one op
 rows.py              the table of ops: pointwise ops, casts, reductions, products

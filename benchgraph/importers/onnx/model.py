@@ -26,6 +26,7 @@ from benchgraph.importers.model_files import COPIES
 from benchgraph.importers.onnx.constants import initialisers, results
 from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line, type_name
 from benchgraph.importers.onnx.external_data import external_files
+from benchgraph.importers.onnx.functions import DOMAINS, check_functions, inlined
 from benchgraph.importers.onnx.idioms import with_idioms
 from benchgraph.importers.onnx.inferred import check_declared, check_sizes
 from benchgraph.importers.onnx.quantised_rows import MADE_FOR_EACH, is_compressed
@@ -35,7 +36,6 @@ from benchgraph.importers.sizes import AS_IN_FILE, Bound, Dim, Sizes, bind
 
 OLDEST = 13  # opset
 SHAPE = "Shape"  # of any value: sizes are known
-DOMAINS = ("", "ai.onnx")
 
 
 def read_onnx(path: Path, sizes: Sizes = AS_IN_FILE) -> Model:
@@ -96,9 +96,9 @@ def model_of(proto: Any, sizes: Sizes = AS_IN_FILE, constants: Mapping[str, Arra
     versions = {o.domain: o.version for o in proto.opset_import}
     opset = _opset(versions, onnx)
     _check_kinds(proto, opset, onnx)
+    check_functions(proto)
     _check(proto, onnx)
-    if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+    proto = inlined(proto, onnx)
     check_declared(proto, onnx)
     d, graph = Draft(has_users_sizes=sizes != AS_IN_FILE), proto.graph
     d.known |= initialisers(graph, onnx) | dict(constants or {})
