@@ -265,3 +265,28 @@ def test_functions_are_executed() -> None:
     x = floats(2, 3)
     np.testing.assert_array_equal(evaluated(twice(2), x=x)[0], np.maximum(x, 0))
     assert kinds(twice(2)) == ["ReLU"] * 4
+
+
+def test_attributes_that_calls_leave_out_are_those_of_the_function() -> None:
+    """At each level, and only where no call gives another."""
+    inner = "G <alpha : float = 0.25> (a) => (b) { b = LeakyRelu <alpha : float = @alpha> (a) }"
+    outer = "F <alpha : float = 0.5> (a) => (c) { b = local.G <alpha : float = @alpha> (a) c = local.G (b) }"
+    x = floats(2, 3)
+    for call, slope in (("F (x)", 0.5 * 0.25), ("F <alpha = 2.0> (x)", 2 * 0.25), ("G (x)", 0.25)):
+        proto = with_functions(f"y = local.{call}", inner, outer)
+        written = proto.SerializeToString()
+        np.testing.assert_allclose(evaluated(proto, x=x)[0], np.where(x < 0, slope * x, x), rtol=1e-6)
+        assert proto.SerializeToString() == written
+
+
+def test_defaults_of_functions_that_are_refused() -> None:
+    proto = with_functions(" ".join(f"y{i} = local.F (x)" for i in range(1 << 12)) + " y = Relu (x)", "F (a) => (b) { b = Relu (a) }")
+    data = onnx.numpy_helper.from_array(np.zeros(1 << 18, np.float32))
+    proto.functions[0].attribute_proto.append(onnx.helper.make_attribute("data", data))
+    with pytest.raises(
+        Unimplemented, match=r"with what its local functions have by default in every call .* more than 2,147,483,647 bytes"
+    ):
+        model_of(proto)
+    proto.functions[0].attribute_proto.append(branches(0).graph.node[0].attribute[0])
+    with pytest.raises(Unimplemented, match="function 'F': its attribute 'body' is a graph by default, which is not read; give the graph"):
+        model_of(proto)

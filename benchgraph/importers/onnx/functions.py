@@ -18,6 +18,7 @@ from benchgraph.importers.onnx.draft import Node, Unmapped
 MOST_NODES = 1_000_000
 MOST_BYTES = (1 << 31) - 1  # of a message of protobuf
 DOMAINS = ("", "ai.onnx")  # of ONNX's own ops
+SMALLER = "export it without local functions, or fewer layers of it"
 
 Key: TypeAlias = tuple[str, str, str]  # domain, name, overload
 Amount: TypeAlias = "Counter[str | None]"  # under None what it has itself; by attribute how often it holds what a call gives
@@ -33,14 +34,35 @@ class Body:
 
 
 def inlined(proto: Any, onnx: Any) -> Any:
-    """The model without functions of its own. Check them before."""
-    return onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+    """The model without functions of its own. Check them before. Raises Unmapped."""
+    return onnx.inliner.inline_local_functions(_with_defaults(proto)) if proto.functions else proto
+
+
+def _with_defaults(proto: Any) -> Any:
+    """With what functions have by default written into calls that leave it out: onnx's inliner forgets it."""
+    defaults = {_key(f.domain, f.name, f.overload): f.attribute_proto for f in proto.functions if f.attribute_proto}
+    if not defaults:
+        return proto
+    made = type(proto)()
+    made.CopyFrom(proto)
+    left_out = [(node, a) for node in _at_any_depth(made) for a in defaults.get(_called(node), ()) if a.name not in _given(node)]
+    if sum(a.ByteSize() for _, a in left_out) > MOST_BYTES:
+        what = f"with what its local functions have by default in every call the model has more than {MOST_BYTES:,} bytes"
+        raise Unmapped(what, fix=SMALLER)
+    for node, a in left_out:
+        node.attribute.append(a)
+    return made
+
+
+def _given(node: Any) -> set[str]:
+    return {a.name for a in node.attribute}
 
 
 def check_functions(proto: Any) -> None:
     """Raise ParseError for functions that call themselves, and Unmapped for those that would become too much in place of their calls."""
     if not proto.functions:
         return
+    _need_no_graphs(proto)
     order = _callees_first(proto)
     for measure, most, unit in ((_nodes, MOST_NODES, "nodes"), (_bytes, MOST_BYTES, "bytes")):
         bodies = dict[Key, Body]()
@@ -51,13 +73,22 @@ def check_functions(proto: Any) -> None:
             largest = max(proto.graph.node, key=lambda node: _of_nodes([node], bodies, measure)[None])
             where = Node(largest.op_type, (), (*largest.output, ""), {}, largest.name).label
             what = f"it calls local functions: in place of their calls the model has more than {most:,} {unit}"
-            raise Unmapped(what, where=where, fix="export it without local functions, or fewer layers of it")
+            raise Unmapped(what, where=where, fix=SMALLER)
+
+
+def _need_no_graphs(proto: Any) -> None:
+    """Raise Unmapped for a graph that a function has by default."""
+    for f in proto.functions:
+        for a in f.attribute_proto:
+            if _graphs(a):
+                what = f"its attribute {quoted(a.name)} is a graph by default, which is not read"
+                raise Unmapped(what, where=f"function {quoted(f.name)}", fix="give the graph in each call")
 
 
 def _callees_first(proto: Any) -> list[Any]:
     """The functions, each after those that it calls. Raises ParseError where there is no such order."""
     functions = {_key(f.domain, f.name, f.overload): f for f in proto.functions}
-    calls = {key: {called for node in _at_any_depth(f) if (called := _called(node)) in functions} for key, f in functions.items()}
+    calls = {key: {called for node in _inside(f.node) if (called := _called(node)) in functions} for key, f in functions.items()}
     try:
         return [functions[key] for key in TopologicalSorter(calls).static_order()]
     except CycleError as bad:
@@ -66,9 +97,15 @@ def _callees_first(proto: Any) -> list[Any]:
         raise ParseError(f"it calls itself: {quoted(cycle)}", where=where, fix="export it without the recursion") from bad
 
 
-def _at_any_depth(function: Any) -> Iterator[Any]:
-    """The nodes of a function: its own, and those of graphs that attributes hold."""
-    left = [*function.node, *(n for a in function.attribute_proto for g in _graphs(a) for n in g.node)]
+def _at_any_depth(proto: Any) -> Iterator[Any]:
+    """The nodes of a model and of its functions."""
+    for holder in (proto.graph, *proto.functions):
+        yield from _inside(holder.node)
+
+
+def _inside(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Nodes, and those of graphs that their attributes hold."""
+    left = [*nodes]
     while left:
         yield (node := left.pop())
         left += [n for a in node.attribute for g in _graphs(a) for n in g.node]
