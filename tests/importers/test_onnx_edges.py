@@ -194,6 +194,22 @@ def test_vectors_that_double_do_not_make_onnx_follow_every_element(monkeypatch: 
     assert model_of(proto).graph.outputs[0].known_shape == (1 << 50,)
 
 
+def test_long_vectors_are_not_followed_when_one_node_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a node that is computed beforehand: there is memory for them long after onnx takes minutes."""
+    infer, followed = onnx.shape_inference.infer_shapes, list[bool]()
+
+    def watched(model: Any, **how: Any) -> Any:
+        followed.append(how.get("data_prop", False) and len(model.graph.node) == 1)
+        return infer(model, **how)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", watched)
+    body = "v = Concat <axis = 0> (c, c) r = ReduceSum <keepdims = 0> (v) y = Add (x, r)"
+    for length, is_followed in ((1 << 11, True), (1 << 20, False)):
+        followed.clear()
+        model_of(parsed("float[2,3] x", "float[2,3] y", body, c=np.zeros(length, np.float32)))
+        assert any(followed) == is_followed
+
+
 def with_functions(body: str, *made: str) -> Any:
     """made: of the domain local, as in `F (a) => (b) { b = Relu (a) }`."""
     opsets = 'opset_import: ["" : 21, "local" : 1]'

@@ -3,6 +3,7 @@ and what one node makes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ from benchgraph.core.tensor import Shape
 from benchgraph.importers.onnx.draft import Misfit, Unmapped, one_line, type_name
 
 SMALL = 1024  # elements of an initialiser that may say sizes, as the target of a reshape; of others the inference gets the shape alone
-LONGEST_VECTOR = 1 << 20  # whose elements onnx's inference may follow
+LONGEST_VECTOR = 1 << 20  # whose elements onnx's inference may follow: it keeps each of them
 IR_VERSION = 10  # of the model of one node whose sizes are inferred; any will do
 
 
@@ -68,18 +69,19 @@ def inferred_results(
 
     own: its proto. values: data type and shape of operands; known: those that are known, large ones by their shape alone.
     """
-    helper, inputs, data = onnx.helper, list[Any](), list[Any]()
-    for name in dict.fromkeys(filter(None, own.input)):
+    helper, inputs, data, in_vectors = onnx.helper, list[Any](), list[Any](), 0
+    for name, times in Counter(filter(None, own.input)).items():
         if name in known and known[name].size <= SMALL:
             data.append(onnx.numpy_helper.from_array(_wide(known[name]), name))
         else:
             data_type, shape = values[name] if name in values else (helper.np_dtype_to_tensor_dtype(known[name].dtype), known[name].shape)
             inputs.append(helper.make_tensor_value_info(name, data_type, shape))
+            in_vectors += times * shape[0] if len(shape) == 1 else 0
     made = [helper.make_empty_tensor_value_info(name) for name in own.output if name]
     graph = helper.make_graph([own], "node", inputs, made, data)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(own.domain, opset)], ir_version=IR_VERSION)
     try:
-        found = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+        found = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=in_vectors <= LONGEST_VECTOR).graph
     except Exception as bad:  # its errors have no class in common
         raise Unmapped(f"its sizes cannot be inferred: {next(iter(str(bad).splitlines()), type(bad).__name__)}") from bad
     return {v.name: v.type for v in (*found.output, *found.value_info)}
