@@ -22,7 +22,7 @@ from benchgraph.schedule.space import panel_widths, space
 
 @dataclass(frozen=True)
 class Candidates:
-    """chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost (schedule/cost.py)."""
+    """chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost with panels of any width."""
 
     problem: str
     chosen: Forced

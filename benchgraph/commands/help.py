@@ -115,7 +115,7 @@ COMMANDS: dict[str, Command] = {
         chooses=True,
     ),
     "tune": Command(
-        "the choice for single products against every legal one",
+        "the choice for single products against all of their space",
         "--case FILE|DESCRIPTOR [OPTIONS]",
         (
             ("--store FILE", "keep what is found for later runs, which read it with --tuning=FILE"),

@@ -37,6 +37,7 @@ def heading(machine: str, width: int) -> str:
     """A legend and the column heads: parameters of the schedule's and of the best choice, and the ratio of their times."""
     heads = _row(dict(zip(_FORMS, _FORMS, strict=True)), "case", width)
     legend = f"{machine}\nratio: minimum time of the schedule's choice over that of the best one; by cost: of the choice of least cost"
+    legend += "; split: columns are tasks; 64/256: all rows by 256 columns in calls of 64, then by the next 256"
     return f"{folded(legend, width)}\n\n{heads}"
 
 
@@ -59,7 +60,8 @@ def _row(cells: dict[str, str], case: str, width: int) -> str:
 
 
 def _parameters(c: Forced) -> str:
-    return f"{c.mb} x {c.nb}{' split' if c.split_n else ''}"
+    columns = f"/{c.ns}" if c.ns else " split" if c.split_n else ""
+    return f"{c.mb} x {c.nb}{columns}"
 
 
 def stored(file: str, count: int, outcomes: Sequence[Outcome], width: int) -> str:
