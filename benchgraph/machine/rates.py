@@ -129,6 +129,16 @@ class Overheads:
     iteration_cycles: float
 
 
+def _group(src: DType) -> str:
+    """The name of the group of dtypes with this src."""
+    return "u8s8" if src in (DType.u8, DType.s8) else src.name
+
+
+def _of_group(products: Products | Tiles | None, src: DType) -> Product | None:
+    found = getattr(products, _group(src), None)
+    return found if isinstance(found, Product) else None
+
+
 @dataclass(frozen=True)
 class Rates:
     """The rates of one machine at one ISA level.
@@ -159,16 +169,14 @@ class Rates:
 
     def product(self, src: DType, in_tiles: bool = False) -> Product:
         """Of the group with this src (f32, bf16, u8, s16), on vector or tile registers. Raises KeyError where the level has none."""
-        name = "u8s8" if src in (DType.u8, DType.s8) else src.name
-        found = getattr(self.tiles if in_tiles else self.products, name, None)
-        if not isinstance(found, Product):
-            raise KeyError(f"{self.name} at {self.level} has no products of {name}{' in tiles' if in_tiles else ''}")
+        found = _of_group(self.tiles if in_tiles else self.products, src)
+        if found is None:
+            raise KeyError(f"{self.name} at {self.level} has no products of {_group(src)}{' in tiles' if in_tiles else ''}")
         return found
 
     def product_or_f32(self, src: DType) -> Product:
         """Of the group with this src on vector registers, or of f32, which src is converted to where the level has none."""
-        found = getattr(self.products, "u8s8" if src in (DType.u8, DType.s8) else src.name, None)
-        return found if isinstance(found, Product) else self.products.f32
+        return _of_group(self.products, src) or self.products.f32
 
     def read_bytes_per_ns(self, level: Level, cores: int = 1) -> float:
         """Of so many cores together."""
