@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from benchgraph.core.errors import ParseError
 
@@ -28,37 +28,36 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Order:
-    """The loops outside of what is tensorized, outermost first."""
+class _Loops:
+    """A primitive that names loops, outermost first."""
 
+    verb: ClassVar[str]
     loops: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"order {', '.join(self.loops)}"
+        return f"{self.verb} {', '.join(self.loops)}"
 
 
-@dataclass(frozen=True)
-class Parallel:
+class Order(_Loops):
+    """The loops outside of what is tensorized."""
+
+    verb = "order"
+
+
+class Parallel(_Loops):
     """The loops whose iterations are tasks, the outermost ones of the order."""
 
-    loops: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"parallel {', '.join(self.loops)}"
+    verb = "parallel"
 
 
-@dataclass(frozen=True)
-class Tensorize:
+class Tensorize(_Loops):
     """The loops that one call of a microkernel is."""
 
-    loops: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"tensorize {', '.join(self.loops)}"
+    verb = "tensorize"
 
 
 Primitive: TypeAlias = Tile | Order | Parallel | Tensorize
-_LISTS: dict[str, type[Order] | type[Parallel] | type[Tensorize]] = {"order": Order, "parallel": Parallel, "tensorize": Tensorize}
+_LISTS = {kind.verb: kind for kind in (Order, Parallel, Tensorize)}
 _TILE, _LIST = re.compile(r"tile (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
 
 

@@ -24,8 +24,6 @@ from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.microkernel import cycles, inner_loops
 from benchgraph.schedule.nest import Loop
 
-F32_BYTES = 4
-
 
 @dataclass(frozen=True)
 class Data:
@@ -203,7 +201,7 @@ def _nest_ns(nest: Nest, far: Mapping[str, float], handed: float, of_others: flo
 def _from_l2(step: Step, l1_bytes: int) -> float:
     """Bytes of a call."""
     gemm = step.gemm
-    summed, (of_src, of_wei, _) = ("k", *(f"r{i}" for i in range(len(gemm.taps)))), gemm.operands
+    summed, (of_src, of_wei, of_dst) = ("k", *(f"r{i}" for i in range(len(gemm.taps)))), gemm.operands
     src, wei = Data("src", of_src.bits / 8, ("m", *summed)), Data("wei", of_wei.bits / 8, ("n", *summed))
-    dst = Data("dst", F32_BYTES, ("m", "n"), is_written=True)
+    dst = Data("dst", of_dst.bits / 8, ("m", "n"), is_written=True)
     return sum(fetched(inner_loops(gemm, step.rows, step.columns), (src, wei, dst), l1_bytes).values())
