@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 
-from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
-from benchgraph.explain import explain
+from benchgraph.core.passes import run
+from benchgraph.gir.build import from_partition
+from benchgraph.gir.gemm_nest import stage_nest
+from benchgraph.gir.ir import FusedOp, Graph, Stage
+from benchgraph.gir.parameters import Parameters
+from benchgraph.gir.passes import PIPELINE
+from benchgraph.gir.passes.schedule import has_tiled_post_ops
+from benchgraph.gir.product import product
+from benchgraph.gir.text import print_gir
+from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
-from benchgraph.ops import spec
 from benchgraph.partition.ir import Partition
 from benchgraph.schedule.cost import Costs
-from benchgraph.schedule.gemm import Gemm, dense
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import panel_widths, space
+from benchgraph.schedule.space import Tiling, panel_widths, space, tiled
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost with panels of any width."""
+    """nest: its text. chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost with panels
+    of any width."""
 
-    problem: str
+    nest: str
     chosen: Forced
     legal: tuple[Forced, ...]
     cheapest: Forced
@@ -32,40 +38,32 @@ class Candidates:
 
 def candidates(partition: Partition, target: Target | None = None) -> Candidates:
     """The legal schedules of the partition's only product, and the compiler's choice. Raises Unimplemented unless the partition has exactly
-    one product, and what compile_partition raises."""
-    target = target or current()
+    one product, without groups of columns, and what compile_partition raises."""
+    target, where = target or current(), f"partition {' '.join(op.kind for op in partition.ops)}"
     free = replace(partition, options=replace(partition.options, forced=()))
-    nests = [n for n in explain(free, target, with_tuning=False).nests if n.when == "main"]
-    products = [(n, s) for n in nests for s in n.sections if s.chosen is not None]
+    g = run(PIPELINE, from_partition(free), target, show=print_gir, verify=verify_gir, observe=lambda *_: None, off=free.options.off)
+    products = list(_products(g))
     if len(products) != 1:
         what = f"it has {len(products) or 'no'} matrix products, and one is tuned at a time"
-        raise Unimplemented(what, where=f"partition {' '.join(op.kind for op in partition.ops)}", fix="take cases of single products")
-    ((nest, section),) = products
-    chosen = section.chosen
-    assert chosen is not None
-    p = chosen.parameters
-    own = Forced(chosen.problem, p["mb"], p["nb"], bool(p["split_n"]), p["ns"] if p["panels_first"] else 0)
-    # all ops after the product run on its tiles, so that its columns can be split over tasks
-    may_spread = len(nest.sections) == 1 and {op.anchor for op in section.ops} <= {"kernel", "tile"}
-    gemm = _gemm(partition, chosen.problem, p, target)
+        raise Unimplemented(what, where=where, fix="take cases of single products")
+    ((node, stage, parameters),) = products
+    p, gemm = product(g, stage.ops[0]), stage_nest(g, stage, target)
+    if p.columns != gemm.n:
+        raise Unimplemented("its product has groups of columns", where=where, fix="take cases of one group")
+    may_spread = len(node.stages) == 1 and has_tiled_post_ops(stage)
     schedules = tuple(space(gemm, panel_widths(gemm.n, target.lanes), may_spread=may_spread))
-    every = tuple(_forced(chosen.problem, s) for s in schedules)
     costs = Costs(gemm, target, rates(target))
-    cheapest = _forced(chosen.problem, min(schedules, key=lambda s: costs(s).total))
-    return Candidates(chosen.problem, own, every if own in every else (own, *every), cheapest)
+    own = Tiling(parameters.mb, parameters.nb, parameters.split_n, parameters.ns if parameters.panels_first else 0)
+    chosen, cheapest = tiled(gemm, own), min(schedules, key=lambda s: costs(s).total)
+
+    def forced(schedule: Schedule) -> Forced:
+        return Forced(p.text, str(schedule))
+
+    return Candidates(p.text, forced(chosen), tuple(map(forced, dict.fromkeys((chosen, *schedules)))), forced(cheapest))
 
 
-def _forced(problem: str, schedule: Schedule) -> Forced:
-    """The schedule for a problem."""
-    (mb,), (*groups, nb) = schedule.sizes("m"), schedule.sizes("n")
-    is_first = schedule.order[0] == "n.0"
-    return Forced(problem, mb, nb, "n.0" in schedule.parallel, (groups[0] if groups else nb) if is_first else 0)
-
-
-def _gemm(partition: Partition, problem: str, sizes: Mapping[str, int], target: Target) -> Gemm:
-    """The nest of the partition's product. problem, sizes: as `gir.product.Product.problem` and `gir.parameters.Parameters` have them."""
-    src, dtype = (DType[name] for name in problem.split()[0].split(":"))
-    batch, m, n, k = (sizes[name] for name in ("batch", "m", "n", "k"))
-    wei = [op.inputs[1].shape for op in partition.ops if spec(op.kind).lowering.is_contraction]
-    has_one_wei = all(prod(shape or ()) <= k * n for shape in wei)
-    return dense(batch, m, n, k, src, dtype, target, has_one_wei=has_one_wei)
+def _products(g: Graph) -> Iterator[tuple[FusedOp, Stage, Parameters]]:
+    """Those that every execution computes."""
+    for node in g.nodes:
+        if isinstance(node, FusedOp) and not g.value(node.outs[0]).is_constant:
+            yield from ((node, stage, stage.parameters) for stage in node.stages if stage.parameters is not None)

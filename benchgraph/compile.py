@@ -28,7 +28,6 @@ from benchgraph.gir.verify import verify as verify_gir
 from benchgraph.graph.text import print_graph
 from benchgraph.lower import Lowered, lower
 from benchgraph.machine.target import Target, current
-from benchgraph.machine.tuning import tuned
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime import executable_cache
 from benchgraph.runtime.code import all_kept
@@ -37,6 +36,7 @@ from benchgraph.runtime.executable_cache import CacheEntry
 from benchgraph.runtime.jit import prepared_linker
 from benchgraph.runtime.profiled import ProfiledExecutable
 from benchgraph.runtime.serialise import from_bytes, to_bytes
+from benchgraph.schedule.tuning import tuned
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Func, Tensor
 from benchgraph.tir.module import Module

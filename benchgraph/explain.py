@@ -13,8 +13,8 @@ from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
 from benchgraph.machine.target import Target, current
-from benchgraph.machine.tuning import tuned
 from benchgraph.partition.ir import Partition
+from benchgraph.schedule.tuning import tuned
 from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.plan_buffers import plan_report, temporaries, temporary_bytes
 
@@ -200,7 +200,7 @@ _PARAMETERS = "batch m n k mb nb kb split_n panels_first unrolled_columns score_
 def _chosen(g: Graph, op: Op, p: Parameters) -> ProductParameters:
     given: dict[str, int | bool] = {name: getattr(p, name) for name in _PARAMETERS.split()}
     derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
-    return ProductParameters(product(g, op).problem, given, derived | {"tasks": p.tasks}, p.why)
+    return ProductParameters(product(g, op).text, given, derived | {"tasks": p.tasks}, p.why)
 
 
 def _value(g: Graph, id: int) -> str:

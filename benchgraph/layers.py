@@ -17,9 +17,9 @@ from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.origins import origins
 from benchgraph.lower.storage import stored_value
 from benchgraph.machine.target import Target, current
-from benchgraph.machine.tuning import tuned
 from benchgraph.partition.ir import Partition
 from benchgraph.runtime.profiled import ProfiledExecutable
+from benchgraph.schedule.tuning import tuned
 from benchgraph.tir.ir import Stmt
 from benchgraph.tir.visit import tensor_names, written
 

@@ -25,7 +25,6 @@ from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.partitioning import partition_graph
 from benchgraph.library.protocol import Chain
 from benchgraph.machine.target import current
-from benchgraph.machine.tuning import Finding, findings, machine_key, store
 from benchgraph.measure.arithmetic import arithmetic
 from benchgraph.measure.layers import flops
 from benchgraph.options.knobs import Globals
@@ -36,6 +35,7 @@ from benchgraph.present.terminal import WIDE, columns
 from benchgraph.reference import uniform
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import write
+from benchgraph.schedule.tuning import Finding, findings, machine_key, store
 from benchgraph.tune.result_table import Outcome, heading, line, stored, summary
 from benchgraph.tune.search import Searcher
 

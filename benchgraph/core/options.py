@@ -7,22 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Forced:
-    """Template parameters for one problem instead of the schedule's choice, see gir/parameters.py.
+    """The schedule of a nest in place of the one of least cost, both as text: of a product as in `gir.product.Product.text`, and as in
+    schedule/primitives.py. Where the product's nest has others, only the columns of its calls apply."""
 
-    problem: as in `gir.product.Product.problem`. mb, split_n and ns apply where the product's nest has no other products. ns: with panels
-    first, columns of a task; else 0.
-    """
-
-    problem: str
-    mb: int
-    nb: int
-    split_n: bool = False
-    ns: int = 0
+    nest: str
+    schedule: str
 
 
 @dataclass(frozen=True)
 class Options:
-    """off: switches (`core.passes.Pass.switch`) of the passes that are left out, sorted. forced: parameters by problem."""
+    """off: switches (`core.passes.Pass.switch`) of the passes that are left out, sorted. forced: schedules by nest."""
 
     off: tuple[str, ...] = ()
     forced: tuple[Forced, ...] = ()

@@ -224,7 +224,7 @@ class Graph:
     """nodes in topological order. ins, outs: the partition's border values.
 
     open_layouts: (output, layout) where the user gave a layout that its producer may not be able to write, or, with None, left it to the
-    compiler; such values are row-major until settle-borders. forced: template parameters that tuning prescribes. fpmath_mode: what the
+    compiler; such values are row-major until settle-borders. forced: schedules that tuning prescribes. fpmath_mode: what the
     operands of products may be rounded to.
     """
 

@@ -10,7 +10,6 @@ from math import prod
 from typing import TypeVar
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.options import Forced
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Op
@@ -18,6 +17,8 @@ from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Box, Call, Contraction
 from benchgraph.ops.unit_steps import step
+from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.space import Tiling
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import variables
@@ -32,18 +33,18 @@ class Product:
     """dst[at] = sum over `over` of src[...] * wei[...], all indices symbolic.
 
     at: $b0 ..., M, N. over: $r0 ..., K, with 0 for axes of extent 1, so that a 1x1 convolution is a plain product. has_input_src: src is an
-    input of the graph. forced: parameters that tuning prescribes.
+    input of the graph. forced: the schedule that tuning prescribes.
     """
 
     call: Call
     form: Contraction
     has_constant_wei: bool = False
     has_input_src: bool = False
-    forced: Forced | None = None
+    forced: Tiling | None = None
 
     @property
-    def problem(self) -> str:
-        """The key of a schedule, as text: dtypes of src and wei, batch x m x k x n, whether wei is packed by init."""
+    def text(self) -> str:
+        """The nest as tuning files name it: dtypes of src and wei, batch x m x k x n, whether wei is packed by init."""
         *batch, m, n = self.call.outs[0].shape
         src, wei = (t.dtype.value for t in self.call.ins)
         constness = "constant" if self.has_constant_wei else "variable"
@@ -137,7 +138,8 @@ def product(g: Graph, op: Op) -> Product:
     p = Product(call, form, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
     if not g.forced or p.columns != call.outs[0].shape[-1]:  # tuning does not cover groups of columns
         return p
-    return replace(p, forced=next((f for f in g.forced if f.problem == p.problem), None))
+    schedule = next((f.schedule for f in g.forced if f.nest == p.text), None)
+    return p if schedule is None else replace(p, forced=Tiling.of(parse(schedule)))
 
 
 def depends_on_product(g: Graph, id: int) -> bool:

@@ -13,13 +13,13 @@ from benchgraph.core.config import PREFIX, config, override
 from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemented, UsageError
 from benchgraph.core.free_memory import free_bytes
 from benchgraph.machine.target import current
-from benchgraph.machine.tuning import findings
 from benchgraph.measure.cold_cache import cold_cache
 from benchgraph.measure.streams import threads_per_stream
 from benchgraph.options.knobs import Globals
 from benchgraph.options.library_name import LibraryName
 from benchgraph.options.problem import Problem
 from benchgraph.results.mode import Mode
+from benchgraph.schedule.tuning import findings
 
 if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to workers does without
     from benchgraph.core.arrays import Array

@@ -20,11 +20,11 @@ from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.library.dump import dump_partition
 from benchgraph.library.engine import Engine
 from benchgraph.library.op import Op
-from benchgraph.machine.tuning import tuned
 from benchgraph.partition import ir
 from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
+from benchgraph.schedule.tuning import tuned
 
 ENGINE_KINDS = ("cpu", "gpu")
 

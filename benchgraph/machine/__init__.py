@@ -10,7 +10,6 @@ target.py        the machine that code is compiled for: ISA level (core/isa.py),
 identity.py      what tells a machine from others whose CPU has the same name
 topology.py      how its processors lie on cores and caches, and the share of them that a container gets
 cpu_affinity.py  the processors that measurements run on
-tuning.py        tuning files: parameters of single problems, by machine
 
 tables/*.toml    rates and thresholds with their sources: generic.toml, a file for each ISA level, and one for each vendor and
                  microarchitecture that is known

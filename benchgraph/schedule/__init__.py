@@ -10,5 +10,6 @@ tile_block.py   tiles of sums that a microkernel adds to at a time; code generat
 microkernel.py  cycles of a microkernel's calls
 cost.py         the time of a scheduled product, by what takes it
 choose.py       the schedule of least cost
+tuning.py       tuning files: schedules of nests, by machine
 sequence.py     the time of nests that run one after the other, each of several products or one
 """

@@ -79,6 +79,10 @@ class Schedule:
         return next((p.loops for p in self.primitives if isinstance(p, Order)), ())
 
     @property
+    def tensorized(self) -> tuple[str, ...]:
+        return next((p.loops for p in self.primitives if isinstance(p, Tensorize)), ())
+
+    @property
     def parallel(self) -> tuple[str, ...]:
         return next((p.loops for p in self.primitives if isinstance(p, Parallel)), ())
 

@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import ceil, inf, prod
 
 from benchgraph.core.divisors import block_sizes
+from benchgraph.core.errors import ParseError
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.primitives import Order, Parallel, Schedule, Tensorize, Tile
 
 CLOSE, CLOSE_GROUPS = 0.9, 0.6  # sizes of blocks, and of groups of panels, that differ by less are not told apart
 
 
-def tiled(gemm: Gemm, mb: int, nb: int, *, spreads: bool = False, ns: int = 0) -> Schedule:
-    """Tasks of mb rows in calls of nb columns: of all columns, or with `spreads` a task for each nb columns, or first all rows with ns
-    columns, then with the next ones."""
-    batch = gemm.batch_axes
-    if ns:
-        columns, order, count = (ns, nb) if ns > nb else (nb,), ("n.0", *batch, "m.0", *(("n.1",) if ns > nb else ())), 2 + len(batch)
-    else:
-        columns, order = (nb,), (*batch, "m.0", "n.0")
-        count = len(order) if spreads else len(order) - 1
-    call = Tensorize(("m.1", f"n.{len(columns)}", *(f"r{i}" for i in range(len(gemm.taps))), "k"))
-    return Schedule((Tile("m", (mb,)), Tile("n", columns), Order(order), Parallel(order[:count]), call))
+@dataclass(frozen=True)
+class Tiling:
+    """Tasks of mb rows in calls of nb columns: of all columns, or with `spreads` a task for each nb columns, or with `ns` first all rows
+    with so many columns, then with the next ones."""
+
+    mb: int
+    nb: int
+    spreads: bool = False
+    ns: int = 0
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Tiling:
+        """The inverse of `tiled`. Raises ParseError for a schedule that no product has."""
+        rows, columns, order = schedule.sizes("m"), schedule.sizes("n"), schedule.order
+        batch, taps = ([name for name in names if name[0] == axis] for names, axis in ((order, "b"), (schedule.tensorized, "r")))
+        if rows and columns:
+            tiling = cls(rows[0], columns[-1], "n.0" in schedule.parallel, columns[0] if order[:1] == ("n.0",) else 0)
+            if tiling.schedule(batch, taps) == schedule:
+                return tiling
+        raise ParseError("is no schedule of a product", where=f"'{schedule}'", fix="write one as `benchgraph explain` prints it")
+
+    def schedule(self, batch: Sequence[str], taps: Sequence[str]) -> Schedule:
+        """batch, taps: axes."""
+        ns, nb, grouped = self.ns, self.nb, self.ns > self.nb
+        if ns:
+            order, count = ("n.0", *batch, "m.0", *(("n.1",) if grouped else ())), 2 + len(batch)
+        else:
+            order, count = (*batch, "m.0", "n.0"), len(batch) + (2 if self.spreads else 1)
+        columns = (ns, nb) if grouped else (nb,)
+        call = Tensorize(("m.1", f"n.{len(columns)}", *taps, "k"))
+        return Schedule((Tile("m", (self.mb,)), Tile("n", columns), Order(order), Parallel(order[:count]), call))
+
+
+def tiled(gemm: Gemm, tiling: Tiling) -> Schedule:
+    return tiling.schedule(gemm.batch_axes, tuple(f"r{i}" for i in range(len(gemm.taps))))
 
 
 def panel_widths(n: int, lanes: int) -> tuple[int, ...]:
@@ -52,10 +78,10 @@ def space(gemm: Gemm, widths: Sequence[int], *, may_spread: bool) -> Iterator[Sc
     """All schedules with calls of one of these widths, those with the most rows and columns first. may_spread: columns can be tasks."""
     for mb in spaced(gemm.m):
         for nb in widths:
-            yield tiled(gemm, mb, nb)
+            yield tiled(gemm, Tiling(mb, nb))
             panels = ceil(gemm.n / nb)
             if not may_spread or panels == 1:
                 continue
-            yield tiled(gemm, mb, nb, spreads=True)
+            yield tiled(gemm, Tiling(mb, nb, spreads=True))
             if prod(gemm.batch) * ceil(gemm.m / mb) > 1:
-                yield from (tiled(gemm, mb, nb, ns=nb * width) for width in spaced(panels, 2, CLOSE_GROUPS))
+                yield from (tiled(gemm, Tiling(mb, nb, spreads=True, ns=nb * width)) for width in spaced(panels, 2, CLOSE_GROUPS))

@@ -10,6 +10,8 @@ from benchgraph.core.formats import counted
 from benchgraph.core.options import Forced
 from benchgraph.present.terminal import BETWEEN, fitting
 from benchgraph.present.word_wrap import folded
+from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.space import Tiling
 from benchgraph.tune.search import SearchResult
 
 GOAL = 1.10  # goal for the schedule's choice over the best
@@ -60,8 +62,9 @@ def _row(cells: dict[str, str], case: str, width: int) -> str:
 
 
 def _parameters(c: Forced) -> str:
-    columns = f"/{c.ns}" if c.ns else " split" if c.split_n else ""
-    return f"{c.mb} x {c.nb}{columns}"
+    t = Tiling.of(parse(c.schedule))
+    columns = f"/{t.ns}" if t.ns else " split" if t.spreads else ""
+    return f"{t.mb} x {t.nb}{columns}"
 
 
 def stored(file: str, count: int, outcomes: Sequence[Outcome], width: int) -> str:

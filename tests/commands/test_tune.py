@@ -22,13 +22,23 @@ from benchgraph.harness.bench import Bench
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.machine.target import current
-from benchgraph.machine.tuning import Finding, findings, store
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
+from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.space import Tiling
+from benchgraph.schedule.tuning import Finding, findings, store
 from benchgraph.tune.search import BEST, GROUP, Measured, Searcher, SearchResult
 
 PEAK = 1e11
 Cost = Callable[[Forced], float]
+
+
+def forced(nest: str, mb: int, nb: int, *, spreads: bool = False) -> Forced:
+    return Forced(nest, str(Tiling(mb, nb, spreads).schedule((), ())))
+
+
+def tiling(choice: Forced) -> Tiling:
+    return Tiling.of(parse(choice.schedule))
 
 
 @dataclass
@@ -61,14 +71,14 @@ def searcher(cost: Cost, rounds: int = 3) -> tuple[Searcher, dict[Forced, Chain]
 
 
 def space(count: int) -> list[Forced]:
-    return [Forced("f32:f32 1x8x8x8 constant", mb, 1) for mb in range(1, count + 1)]
+    return [forced("f32:f32 1x8x8x8 constant", mb, 1) for mb in range(1, count + 1)]
 
 
 @pytest.mark.parametrize("count", [1, 2, GROUP, GROUP + 1, GROUP + 2, 5 * GROUP + 3])
 def test_every_choice_is_measured_and_the_best_is_found(count: int) -> None:
     every = space(count)
     best, chosen = every[count // 2], every[0]
-    s, made = searcher(lambda c: 1e-3 if c == best else 1e-3 * (1 + c.mb))
+    s, made = searcher(lambda c: 1e-3 if c == best else 1e-3 * (1 + tiling(c).mb))
     found = s.search(chosen, chosen, every)
     assert set(made) == set(every)
     assert (found.best.choice, found.chosen.choice, found.tried) == (best, chosen, count)
@@ -79,14 +89,14 @@ def test_every_choice_is_measured_and_the_best_is_found(count: int) -> None:
 
 def test_the_choice_of_least_cost_is_measured_though_it_was_not_drawn() -> None:
     every = space(9)
-    s, _ = searcher(lambda c: 1e-3 * c.mb)
+    s, _ = searcher(lambda c: 1e-3 * tiling(c).mb)
     found = s.search(every[1], every[0], every[2:])
     assert (found.cheapest.choice, found.best.choice, found.tried) == (every[0], every[0], 9)
     assert (found.ratio, found.cheapest_ratio) == (pytest.approx(2.0), 1.0)
 
 
 def test_the_schedules_choice_is_the_best_if_nothing_is_faster() -> None:
-    s, made = searcher(lambda c: 1e-3 * c.mb)
+    s, made = searcher(lambda c: 1e-3 * tiling(c).mb)
     found = s.search(space(1)[0], space(1)[0], space(40))
     assert (found.best, found.ratio) == (found.chosen, 1.0)
     assert sum(sum(c.runs) > 0 for c in made.values()) == 40
@@ -100,14 +110,14 @@ def test_a_machine_that_slows_down_between_groups_changes_nothing() -> None:
         nonlocal slow
         slow = 10.0 if len(made) > 2 * GROUP else 1.0
         made.append(choice)
-        return Chain(clock, slow * 1e-3 * (0.5 if choice.mb == 77 else 1.0 + choice.mb / 1000))
+        return Chain(clock, slow * 1e-3 * (0.5 if tiling(choice).mb == 77 else 1.0 + tiling(choice).mb / 1000))
 
     found = Searcher(chain, clock, lambda: PEAK, random.Random(1), 3).search(space(1)[0], space(1)[0], space(100))  # type: ignore[arg-type]
-    assert found.best.choice.mb == 77
+    assert tiling(found.best.choice).mb == 77
 
 
 def test_the_final_has_few_and_the_schedules_own() -> None:
-    s, made = searcher(lambda c: 1e-3 * c.mb)
+    s, made = searcher(lambda c: 1e-3 * tiling(c).mb)
     s.search(space(60)[59], space(60)[59], space(60))
     calls = sorted(len(c.runs) for c in made.values())
     assert len([n for n in calls if n > calls[0]]) == BEST + 1
@@ -135,13 +145,13 @@ def partition(graph: Graph) -> Partition:
 def test_the_schedules_choice_is_among_the_legal_ones() -> None:
     found = candidates(partition(product()))
     assert found.chosen in found.legal
-    assert {f.problem for f in found.legal} == {found.problem} == {"f32:f32 1x24x13x40 constant"}
-    assert any(f.split_n for f in found.legal)
+    assert {f.nest for f in found.legal} == {found.nest} == {"f32:f32 1x24x13x40 constant"}
+    assert any(tiling(f).spreads for f in found.legal)
     assert found.cheapest in found.legal
 
 
 def test_columns_are_not_split_where_whole_rows_are_worked_on() -> None:
-    assert not any(f.split_n for f in candidates(partition(product(softmax=True))).legal)
+    assert not any(tiling(f).spreads for f in candidates(partition(product(softmax=True))).legal)
 
 
 @pytest.mark.parametrize(("layers", "said"), [(2, "it has 2 matrix products, and one is tuned at a time")])
@@ -152,8 +162,8 @@ def test_chains_are_refused(layers: int, said: str) -> None:
 
 # ---- the file --------------------------------------------------------------------------------------------------------
 
-PROBLEM = "f32:f32 1x24x13x40 constant"
-FINDING = Finding(Forced(PROBLEM, 5, 16, split_n=True), 1.25)
+NEST = "f32:f32 1x24x13x40 constant"
+FINDING = Finding(forced(NEST, 5, 16, spreads=True), 1.25)
 
 
 def test_findings_are_read_back_for_their_machine_alone(tmp_path: Path) -> None:
@@ -165,18 +175,17 @@ def test_findings_are_read_back_for_their_machine_alone(tmp_path: Path) -> None:
 
 def test_a_new_finding_replaces_the_older_one(tmp_path: Path) -> None:
     file, here = tmp_path / "t.json", current()
-    other = Finding(Forced("u8:s8 2x3x4x5 variable", 3, 5), 1.0)
+    other = Finding(forced("u8:s8 2x3x4x5 variable", 3, 5), 1.0)
     store(file, here, [FINDING, other])
-    store(file, here, [Finding(Forced(PROBLEM, 8, 40), 1.5)])
-    assert {f.forced.problem: f.forced.mb for f in findings(file, here)} == {PROBLEM: 8, other.forced.problem: 3}
+    store(file, here, [Finding(forced(NEST, 8, 40), 1.5)])
+    assert {f.forced.nest: tiling(f.forced).mb for f in findings(file, here)} == {NEST: 8, other.forced.nest: 3}
     assert list(tmp_path.iterdir()) == [file]
 
 
 def document(**changes: object) -> str:
-    usual = {"mb": 5, "nb": 16, "split_n": True, "ratio": 1.25}
+    usual = {"schedule": FINDING.forced.schedule, "ratio": 1.25}
     found = usual | {k: v for k, v in changes.items() if k in usual}
-    problem = changes.get("problem", PROBLEM)
-    whole = {"format": "benchgraph-tuning", "version": 1, "machines": {"any": {problem: found}}}
+    whole = {"format": "benchgraph-tuning", "version": 2, "machines": {"any": {NEST: found}}}
     return json.dumps(whole | {k: v for k, v in changes.items() if k in whole})
 
 
@@ -186,16 +195,13 @@ def document(**changes: object) -> str:
         ("{", "is no JSON: "),
         ("[]", "is no tuning file; write it anew with `benchgraph tune --store=FILE`"),
         (document(format="else"), "is no tuning file"),
-        (document(version=2), "is of version 2, this is 1"),
+        (document(version=1), "is of version 1, this is 2"),
         (document(machines=[]), "'machines' is no table of tables"),
         (document(machines={"any": 3}), "'machines' is no table of tables"),
-        (document(problem="f32 24"), "'f32 24': is no problem; write it as 'f32:f32 1x128x512x256 constant'"),
-        (document(mb=0), f"'{PROBLEM}': 'mb' is 0, not a whole number from 1 to 24"),
-        (document(mb=25), "'mb' is 25, not a whole number from 1 to 24"),
-        (document(nb="16"), "'nb' is '16', not a whole number from 1 to 40"),
-        (document(nb=True), "'nb' is True"),
-        (document(split_n=1), "'split_n' is no boolean or 'ratio' no number"),
-        (document(ratio=None), "'split_n' is no boolean or 'ratio' no number"),
+        (document(schedule="tile m"), f"'{NEST}': 'tile m': not a primitive of a schedule"),
+        (document(schedule="order m; parallel n"), "parallel loops are not the outermost ones"),
+        (document(schedule=3), "'schedule' is no text or 'ratio' no number"),
+        (document(ratio=None), "'schedule' is no text or 'ratio' no number"),
     ],
 )
 def test_a_broken_file_is_one_clear_line_before_any_case_runs(text: str, message: str, tmp_path: Path) -> None:
@@ -248,6 +254,11 @@ class Compiled:
     choice: Forced
     compile_s: float = 0.0
 
+    @property
+    def is_best(self) -> bool:
+        t = tiling(self.choice)
+        return (t.mb, t.spreads) == (3, True)
+
     def bind(self, inputs: Sequence[object], outputs: Sequence[object]) -> Compiled:
         return self
 
@@ -277,7 +288,7 @@ class Timed:
     def sequence(self, steps: Sequence[Bound]) -> Chain:
         (step,) = steps
         assert isinstance(step, Compiled)
-        return Chain(self.clock, 1e-3 if (step.choice.mb, step.choice.split_n) == (3, True) else 1.3e-3)
+        return Chain(self.clock, 1e-3 if step.is_best else 1.3e-3)
 
 
 class Probe:
@@ -299,14 +310,14 @@ def test_tune_reports_and_stores_its_findings(tmp_path: Path) -> None:
     assert [row[1].strip().split(" x ")[0] for row in rows] == ["3", "3"]
     assert [(row[2].strip(), row[3].strip()) for row in rows] == [("1.300", " 1.300".strip())] * 2
     assert "2 cases: geometric mean of ratios 1.300, largest 1.300; 0 of 2 within 10% of the best" in result.output
-    assert {(f.forced.mb, f.forced.split_n, f.ratio) for f in findings(file, current())} == {(3, True, 1.3)}
+    assert {(tiling(f.forced).mb, tiling(f.forced).spreads, f.ratio) for f in findings(file, current())} == {(3, True, 1.3)}
     assert table.read_text() == result.output
     assert f"tuning: {file}: 2 findings stored\n" in table.read_text()
 
 
 def test_a_best_choice_by_the_minimum_alone_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = Measured(Forced("p", 1, 1), (3.0, 3.0, 3.0))
-    lucky = SearchResult(chosen, chosen, Measured(Forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
+    chosen = Measured(forced("p", 1, 1), (3.0, 3.0, 3.0))
+    lucky = SearchResult(chosen, chosen, Measured(forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
     monkeypatch.setattr(Searcher, "search", lambda *given: lucky)
     file = tmp_path / "t.json"
     result = tune(f"--store={file}", "--matmul", "24x13:13x40")

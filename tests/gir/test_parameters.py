@@ -19,7 +19,8 @@ from benchgraph.gir.passes.schedule import FORCED
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.partition.ir import Partition
-from benchgraph.schedule.space import panel_widths
+from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.space import Tiling, panel_widths
 from tests.support import graph_ir
 from tests.support.graph_ir import nests
 from tests.support.partitions import partition_of
@@ -55,8 +56,8 @@ def scheduled(p: Partition, target: Target = TARGET) -> Parameters:
     return found[0]
 
 
-def problem_of(p: Partition) -> str:
-    """The problem as the compiler spells it; parameters forced for another problem are ignored."""
+def nest_of(p: Partition) -> str:
+    """The nest as the compiler spells it; schedules forced for another one are ignored."""
     src, wei = (t.known_shape for t in p.inputs)
     attrs = p.ops[0].attrs
     m, k = src[-2:][:: -1 if attrs.get("transpose_a") else 1]
@@ -101,13 +102,13 @@ def test_a_product_reads_whole_rows_rather_than_narrow_blocks(isa: str, n: int, 
     assert [stage.parameters.kb for stage in nest.stages if stage.parameters is not None] == [24, kb]
 
 
-def test_forced_parameters_apply_to_their_problem_only() -> None:
+def test_a_forced_schedule_applies_to_its_nest_only() -> None:
     p = partition((64, 32), (32, 96), {})
-    forced = Forced(problem_of(p), mb=5, nb=16, split_n=True)
+    forced = Forced(nest_of(p), str(Tiling(5, 16, spreads=True).schedule((), ())))
     found = scheduled(replace(p, options=Options(forced=(forced,))))
     assert (found.mb, found.nb, found.split_n) == (5, 16, True)
     assert {r.text for r in found.why if r.parameter not in ("kb", "anchor")} == {FORCED}
-    other = replace(forced, problem=forced.problem.replace("64x", "65x"))
+    other = replace(forced, nest=forced.nest.replace("64x", "65x"))
     assert scheduled(replace(p, options=Options(forced=(other,)))) == scheduled(p) != found
 
 
@@ -117,7 +118,8 @@ def test_a_nest_of_several_products_takes_forced_columns_only() -> None:
     b.op("MatMul", b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 96)))), b.constant((96, 48)))
     p = partition_of(b.graph())
     free = scheduled(p)
-    given = scheduled(replace(p, options=Options(forced=(Forced("f32:f32 1x64x32x96 constant", mb=7, nb=32),))))
+    forced = Forced("f32:f32 1x64x32x96 constant", str(Tiling(7, 32).schedule((), ())))
+    given = scheduled(replace(p, options=Options(forced=(forced,))))
     assert (given.mb, given.nb) == (free.mb, 32) != (free.mb, free.nb)
 
 
@@ -136,7 +138,8 @@ def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[s
         dst, asked = np.full(want.shape, np.nan, np.float32), replace(p, options=Options(forced=(forced,)))
         compile_partition(asked).bind([x, w], [dst])()
         found = scheduled(asked, target)
-        assert (found.mb, found.nb, found.split_n, found.panels_first) == (forced.mb, forced.nb, forced.split_n, forced.ns > 0)
+        ns = found.ns if found.panels_first else 0
+        assert Tiling(found.mb, found.nb, found.split_n, ns) == Tiling.of(parse(forced.schedule))
         np.testing.assert_array_equal(dst, want, err_msg=str(forced))
 
 

@@ -14,7 +14,7 @@ from benchgraph.gir.text import print_gir
 from benchgraph.gir.verify import verify
 
 TEXT = """\
-graph(%0: f32[4,8] strides=[1,4], %1: s8[8,16] constant) forced=[(problem="4x8:8x16", mb=4, nb=16)] fpmath_mode="bf16" {
+graph(%0: f32[4,8] strides=[1,4], %1: s8[8,16] constant) forced=[(nest="4x8:8x16", schedule="tile m by 4")] fpmath_mode="bf16" {
   %2: f32[] = const 0.5
   %3: u8[3] = const [1, 2, 255]
   %4: f32[16,4] = reads %7 through StaticTranspose {order=[1,0]}

@@ -18,6 +18,8 @@ from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
+from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.space import Tiling
 from benchgraph.tir.ir import Const, For, LoopKind
 from benchgraph.tir.visit import walk
 from tests.lower.batched_products import matmul, nest, partition
@@ -42,7 +44,10 @@ def with_panels_first(p: Partition, mb: int, nb: int, ns: int, target: Target) -
     """The partition with its only product in tasks of mb rows and ns columns, in calls of nb."""
     found = nest(scheduled(p, target)).parameters
     assert found is not None
-    forced = Forced(candidates(p, target).problem, mb, nb, split_n=True, ns=ns)
+    found = candidates(p, target)
+    own = parse(found.chosen.schedule)
+    batch, taps = ([name for name in names if name[0] == axis] for names, axis in ((own.order, "b"), (own.tensorized, "r")))
+    forced = Forced(found.nest, str(Tiling(mb, nb, spreads=True, ns=ns).schedule(batch, taps)))
     return replace(p, options=replace(p.options, forced=(forced,)))
 
 

@@ -12,6 +12,7 @@ from benchgraph.core.tensor import PropertyType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.partition.ir import Partition
+from benchgraph.schedule.space import Tiling
 from benchgraph.tir.ir import Brgemm, Const, For, If, LoopKind
 from benchgraph.tir.passes import run
 from benchgraph.tir.visit import walk
@@ -34,7 +35,8 @@ def layer(dtype: DType, constant: bool) -> Graph:
 def partition(dtype: DType, constant: bool, split: bool) -> Partition:
     p = partition_of(layer(dtype, constant))
     size = f"1x{M}x{K}x{N} {'constant' if constant else 'variable'}"
-    return replace(p, options=Options(forced=tuple(Forced(f"{name}:{name} {size}", 32, 64, split) for name in ("f32", "bf16"))))
+    schedule = str(Tiling(32, 64, split).schedule((), ()))
+    return replace(p, options=Options(forced=tuple(Forced(f"{name}:{name} {size}", schedule) for name in ("f32", "bf16"))))
 
 
 @pytest.mark.parametrize(("dtype", "constant", "split"), CASES)

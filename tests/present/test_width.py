@@ -13,6 +13,7 @@ from benchgraph.commands.ops import in_full, overview
 from benchgraph.core.options import Forced
 from benchgraph.ops import OPS
 from benchgraph.present.terminal import WIDE, fitting
+from benchgraph.schedule.space import Tiling
 from benchgraph.tune.result_table import Outcome, heading, line, summary
 from benchgraph.tune.search import Measured, SearchResult
 
@@ -29,7 +30,7 @@ def widest(text: str) -> int:
 
 
 def outcome() -> Outcome:
-    choice = Forced("p", 32, 64)
+    choice = Forced("p", str(Tiling(32, 64).schedule((), ())))
     return Outcome(
         "--matmul 128x479:479x1024", "machine", SearchResult(*(Measured(choice, (s,)) for s in (2e-3, 1e-3, 1e-3)), 4, (1e9,)), 40, 10**6
     )

@@ -17,7 +17,7 @@ from benchgraph.schedule.cost import Cost, Costs
 from benchgraph.schedule.gemm import Gemm, dense, share
 from benchgraph.schedule.microkernel import cycles
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import tiled
+from benchgraph.schedule.space import Tiling, tiled
 
 MACHINES = ("zen3", "zen4", "zen5", "cascade_lake", "granite_rapids")
 sizes = st.integers(1, 3000)
@@ -38,7 +38,7 @@ def costed(g: Gemm, schedule: Schedule, machine: str = "zen4", cores: int = 1) -
 
 
 def rows(g: Gemm, mb: int, nb: int) -> Schedule:
-    return tiled(g, mb, nb)
+    return tiled(g, Tiling(mb, nb))
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -48,13 +48,13 @@ def test_no_product_is_faster_than_its_multiplications(
 ) -> None:
     g, machine_rates = gemm(m, n, k, machine=machine), rates(target(machine))
     least = m * n * k / cores / machine_rates.products.f32.macs_per_cycle / machine_rates.clock_ghz
-    assert costed(g, tiled(g, mb, 16 * nb, spreads=split), machine, cores).total >= 0.999 * least
+    assert costed(g, tiled(g, Tiling(mb, 16 * nb, split)), machine, cores).total >= 0.999 * least
 
 
 @given(sizes, sizes, sizes, st.integers(1, 3000), st.integers(1, 64), st.booleans(), st.integers(1, 64))
 def test_shares_of_all_cores_cover_the_product(m: int, n: int, k: int, mb: int, nb: int, split: bool, cores: int) -> None:
     g = gemm(m, n, k, batch=3)
-    own = share(g, tiled(g, mb, nb, spreads=split), cores)
+    own = share(g, tiled(g, Tiling(mb, nb, split)), cores)
     assert own.calls * cores >= 0.999 * 3 * ceil(m / mb) * ceil(n / nb)
     assert own.cores <= cores
 
@@ -78,12 +78,12 @@ def test_single_rows_read_weights_again_and_again() -> None:
 
 def test_panels_first_fetch_weights_once_for_all_entries() -> None:
     g = gemm(7, 512, 1152, batch=56)
-    assert costed(g, tiled(g, 7, 64, ns=64)).l3 < costed(g, rows(g, 7, 64)).l3 / 3
+    assert costed(g, tiled(g, Tiling(7, 64, spreads=True, ns=64))).l3 < costed(g, rows(g, 7, 64)).l3 / 3
 
 
 def test_columns_over_cores_read_rows_that_other_cores_have_written() -> None:
     g = replace(gemm(512, 512, 512), is_made=True)
-    apart, spread = (costed(g, s, cores=2).written for s in (rows(g, 256, 64), tiled(g, 512, 64, spreads=True)))
+    apart, spread = (costed(g, s, cores=2).written for s in (rows(g, 256, 64), tiled(g, Tiling(512, 64, spreads=True))))
     assert (apart, spread > 0) == (0, True)
 
 

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, lcm, prod
 
-from benchgraph.core.options import Forced
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
-from benchgraph.gir.gemm_nest import gemm_nest
+from benchgraph.gir.gemm_nest import stage_nest
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import F32_BYTES
@@ -23,13 +22,14 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import is_row_major, k_group, product
+from benchgraph.gir.product import k_group, product
 from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, live_columns, rows_per_task, score_block, wait_for_weights
 from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Reduction, Window
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import HELD
+from benchgraph.schedule.space import Tiling
 
 TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 FORCED = "given by the options or the tuning file"
@@ -174,24 +174,26 @@ def _fits_grid(stages: list[Stage]) -> bool:
     """Whether no op but those that make src of a product, whose wei is packed on the fly, needs whole rows."""
     *before, last = stages
     if last.parameters is None or last.parameters.ks == 0:
-        return not before and _is_tiled(last)
+        return not before and has_tiled_post_ops(last)
     makes_src = (not s.is_batch_invariant and all(op.lowering.is_elementwise for op in s.ops) for s in before if not s.is_packing)
-    return _is_tiled(last) and all(makes_src)
+    return has_tiled_post_ops(last) and all(makes_src)
 
 
-def _is_tiled(stage: Stage) -> bool:
+def has_tiled_post_ops(stage: Stage) -> bool:
     return all(a in (Anchor.kernel, Anchor.tile) for a in stage.anchors)
 
 
-def _on_grid(g: Graph, node: FusedOp, forced: Forced | None, target: Target) -> Stage:
+def _on_grid(g: Graph, node: FusedOp, forced: Tiling | None, target: Target) -> Stage:
     """The last stage, the nest's only product, whose post-ops all run on its tiles, with the tasks of least cost."""
     stage = node.stages[-1]
     chosen = stage.parameters
     assert chosen is not None
     if forced is not None:
-        return _panels_first(stage, forced.ns, FORCED) if forced.ns else _split(stage, forced.split_n, FORCED)
+        return _panels_first(stage, forced.ns, FORCED) if forced.ns else _split(stage, forced.spreads, FORCED)
     on_grid = _on_packed_grid(g, node, target) if chosen.ks else _of_least_cost(g, node, target)
-    return on_grid if _is_tiled(on_grid) else _split(stage, chosen.tasks < chosen.cores, "there are fewer blocks of rows than cores")
+    if has_tiled_post_ops(on_grid):
+        return on_grid
+    return _split(stage, chosen.tasks < chosen.cores, "there are fewer blocks of rows than cores")
 
 
 def _on_packed_grid(g: Graph, node: FusedOp, target: Target) -> Stage:
@@ -212,14 +214,12 @@ def _of_least_cost(g: Graph, node: FusedOp, target: Target) -> Stage:
     stage = node.stages[-1]
     chosen = stage.parameters
     assert chosen is not None
-    by_rows = all(is_row_major(g, v) for op in stage.ops for v in op.outs)
-    nest = gemm_nest(product(g, stage.ops[0]), target, 0 if by_rows else 2 * F32_BYTES)  # the sums, and these transposed
-    best = choose(nest, (chosen.nb,), target, may_spread=chosen.nb < chosen.n)
-    (mb,), (ns, *_) = best.schedule.sizes("m"), best.schedule.sizes("n")
-    on_grid = _with_parameters(g, node, stage, RowBlock(mb, best.why), target)
-    if best.schedule.order[0] == "n.0":
-        return _panels_first(on_grid, ns, "all rows use some panels of weights while L2 holds them")
-    return _split(on_grid, "n.0" in best.schedule.parallel, "each core then reads a part of the weights only")
+    best = choose(stage_nest(g, stage, target), (chosen.nb,), target, may_spread=chosen.nb < chosen.n)
+    tiling = Tiling.of(best.schedule)
+    on_grid = _with_parameters(g, node, stage, RowBlock(tiling.mb, best.why), target)
+    if tiling.ns:
+        return _panels_first(on_grid, tiling.ns, "all rows use some panels of weights while L2 holds them")
+    return _split(on_grid, tiling.spreads, "each core then reads a part of the weights only")
 
 
 def _panels_first(stage: Stage, ns: int, why: str) -> Stage:

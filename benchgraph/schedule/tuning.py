@@ -1,17 +1,18 @@
-"""Tuning files: template parameters that exhaustive search has found better than the schedule's, by machine and problem.
+"""Tuning files: schedules that exhaustive search has found better than those of least cost, by machine and nest.
 
-    {"format": "benchgraph-tuning", "version": 1,
+    {"format": "benchgraph-tuning", "version": 2,
      "machines": {"<cpu>, avx512_core, 2 threads, L1 32 KiB, L2 1024 KiB":
-                   {"f32:f32 1x128x479x1024 constant": {"mb": 64, "nb": 64, "split_n": false, "ratio": 1.08}}}}
+                   {"f32:f32 1x128x479x1024 constant":
+                     {"schedule": "tile m by 64; tile n by 64; order b0, m.0, n.0; parallel b0, m.0; tensorize m.1, n.1, k",
+                      "ratio": 1.08}}}}
 
-ratio: how many times as long the schedule's own choice took; for people. BENCHGRAPH_TUNING and --tuning name the file that is read.
+ratio: how many times as long the compiler's own choice took; for people. BENCHGRAPH_TUNING and --tuning name the file that is read.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,19 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from benchgraph.core.config import config
-from benchgraph.core.errors import BenchgraphError, InvalidArguments, ParseError
+from benchgraph.core.errors import BenchgraphError, ParseError, within
 from benchgraph.core.files import need_no_device
 from benchgraph.core.options import Forced, Options
 from benchgraph.machine.target import Target, cpu_name
+from benchgraph.schedule.primitives import parse
 
-FORMAT, VERSION = "benchgraph-tuning", 1
-_PROBLEM = re.compile(r"\w+:\w+ \d+x(?P<m>\d+)x\d+x(?P<n>\d+) (constant|variable)")
+FORMAT, VERSION = "benchgraph-tuning", 2
 _AGAIN = "write it anew with `benchgraph tune --store=FILE`"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """forced: the best parameters. ratio: time of the schedule's choice over theirs, 1 when it is the best itself."""
+    """forced: the best schedule. ratio: time of the compiler's choice over its own, 1 when it is the best itself."""
 
     forced: Forced
     ratio: float
@@ -48,8 +49,8 @@ def tuned(options: Options, target: Target) -> Options:
     path = config().tuning
     if not path:
         return options
-    mine = {f.problem for f in options.forced}
-    found = tuple(f.forced for f in findings(Path(path), target) if f.forced.problem not in mine)
+    mine = {f.nest for f in options.forced}
+    found = tuple(f.forced for f in findings(Path(path), target) if f.forced.nest not in mine)
     return replace(options, forced=(*options.forced, *found))
 
 
@@ -65,7 +66,7 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
 
 
 def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
-    """Add findings for this machine to a file, in place of older ones for the same problems. Raises ParseError, BenchgraphError."""
+    """Add findings for this machine to a file, in place of older ones for the same nests. Raises ParseError, BenchgraphError."""
     machines = {}
     try:
         need_no_device(path)
@@ -75,9 +76,9 @@ def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
     except OSError as bad:
         raise BenchgraphError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix="name another one") from bad
     key = machine_key(target)
-    mine = {f.forced.problem: f for f in (*machines.get(key, ()), *found)}
-    machines[key] = tuple(mine[problem] for problem in sorted(mine))
-    plain = {k: {f.forced.problem: _plain(f) for f in machines[k]} for k in sorted(machines)}
+    mine = {f.forced.nest: f for f in (*machines.get(key, ()), *found)}
+    machines[key] = tuple(mine[nest] for nest in sorted(mine))
+    plain = {k: {f.forced.nest: _plain(f) for f in machines[k]} for k in sorted(machines)}
     document = {"format": FORMAT, "version": VERSION, "machines": plain}
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -88,8 +89,7 @@ def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
 
 
 def _plain(f: Finding) -> dict[str, object]:
-    group = {"ns": f.forced.ns} if f.forced.ns else {}
-    return {"mb": f.forced.mb, "nb": f.forced.nb, "split_n": f.forced.split_n, **group, "ratio": round(f.ratio, 4)}
+    return {"schedule": f.forced.schedule, "ratio": round(f.ratio, 4)}
 
 
 @lru_cache(maxsize=8)
@@ -106,27 +106,14 @@ def _read(path: Path, mtime_ns: int, nbytes: int) -> dict[str, tuple[Finding, ..
     machines = document.get("machines")
     if not isinstance(machines, dict) or not all(isinstance(found, dict) for found in machines.values()):
         raise ParseError("'machines' is no table of tables", where=str(path), fix=_AGAIN)
-    return {key: tuple(_finding(path, problem, each) for problem, each in found.items()) for key, found in machines.items()}
+    return {key: tuple(_finding(path, nest, each) for nest, each in found.items()) for key, found in machines.items()}
 
 
-def _finding(path: Path, problem: str, said: Any) -> Finding:
-    where = f"{path}: '{problem}'"
-    spelt = _PROBLEM.fullmatch(problem)
-    if spelt is None:
-        raise ParseError("is no problem", where=where, fix="write it as 'f32:f32 1x128x512x256 constant'")
-    said = said if isinstance(said, dict) else {}
-    mb, nb, split_n, ratio = (said.get(name) for name in ("mb", "nb", "split_n", "ratio"))
-    try:
-        mb, nb = _at_most("mb", mb, int(spelt["m"])), _at_most("nb", nb, int(spelt["n"]))
-        ns = _at_most("ns", said["ns"], int(spelt["n"])) if "ns" in said else 0
-    except InvalidArguments as bad:
-        raise ParseError(bad.what, where=where, fix=_AGAIN) from bad
-    if not isinstance(split_n, bool) or isinstance(ratio, bool) or not isinstance(ratio, int | float):
-        raise ParseError("'split_n' is no boolean or 'ratio' no number", where=where, fix=_AGAIN)
-    return Finding(Forced(problem, mb, nb, split_n, ns), float(ratio))
-
-
-def _at_most(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidArguments(f"'{name}' is {value!r}, not a whole number from 1 to {most}")
-    return value
+def _finding(path: Path, nest: str, said: Any) -> Finding:
+    where, said = f"{path}: '{nest}'", said if isinstance(said, dict) else {}
+    schedule, ratio = said.get("schedule"), said.get("ratio")
+    if not isinstance(schedule, str) or isinstance(ratio, bool) or not isinstance(ratio, int | float):
+        raise ParseError("'schedule' is no text or 'ratio' no number", where=where, fix=_AGAIN)
+    with within(where):
+        parse(schedule)
+    return Finding(Forced(nest, schedule), float(ratio))
