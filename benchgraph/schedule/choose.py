@@ -37,8 +37,8 @@ class Choice:
 def choose(gemm: Gemm, widths: tuple[int, ...], target: Target, *, may_spread: bool) -> Choice:
     """Of all schedules with calls of one of these widths one of least cost.
 
-    Of those whose costs differ by less than estimates can tell: one that leaves columns together, as the next nest reads them, in the
-    fewest tasks that are at least two for each core. (A single call of 512 rows took 1.4 times as long as two of 256 for 512 x 512 x 256 on
+    Of those whose costs differ by less than estimates can tell: one that leaves columns together, as the next nest reads them, with the
+    most rows in a call that leave two tasks for each core, and of these the fewest tasks. (A single call of 512 rows took 1.4 times as long as two of 256 for 512 x 512 x 256 on
     tile registers, whose cause is not known.)
     """
     costs = Costs(gemm, target, rates(target))
@@ -49,7 +49,7 @@ def choose(gemm: Gemm, widths: tuple[int, ...], target: Target, *, may_spread: b
     return Choice(*best, others[0] if others else None)
 
 
-def _preference(gemm: Gemm, schedule: Schedule, cores: int) -> tuple[bool, bool, int]:
+def _preference(gemm: Gemm, schedule: Schedule, cores: int) -> tuple[bool, bool, int, int]:
     """Of schedules that cost the same, the least is best."""
     tasks = share(gemm, schedule, 1).tasks
-    return "n.0" in schedule.parallel, tasks < 2 * cores, tasks
+    return "n.0" in schedule.parallel, tasks < 2 * cores, -schedule.sizes("m")[0], tasks

@@ -36,7 +36,8 @@ def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:
         order = "mn"
     else:
         vectors = min(kernel.most_vectors, ceil(columns / kernel.lanes))
-        block = _register_rows(vectors, kernel), vectors * kernel.lanes
+        tiles = ceil(rows / _register_rows(vectors, kernel))
+        block = rows / tiles, vectors * kernel.lanes  # tiles have equally many rows, or one less
         order = "nm"
     taps = (Loop(f"r{i}", extent) for i, extent in enumerate(gemm.taps))
     inner = {"m": min(block[0], rows), "n": min(block[1], columns)}
