@@ -51,7 +51,7 @@ def candidates(partition: Partition, target: Target | None = None) -> Candidates
     if p.columns != gemm.n:
         raise Unimplemented("its product has groups of columns", where=where, fix="take cases of one group")
     may_spread = len(node.stages) == 1 and has_tiled_post_ops(stage)
-    schedules = tuple(space(gemm, panel_widths(gemm.n, target.lanes), may_spread=may_spread))
+    schedules = tuple(space(gemm, panel_widths(gemm.n, target.lanes), target.cores, may_spread=may_spread))
     costs = Costs(gemm, target, rates(target))
     own = Tiling(parameters.mb, parameters.nb, parameters.split_n, parameters.ns if parameters.panels_first else 0)
     chosen, cheapest = tiled(gemm, own), min(schedules, key=lambda s: costs(s).total)

@@ -37,19 +37,19 @@ class Choice:
 def choose(gemm: Gemm, widths: tuple[int, ...], target: Target, *, may_spread: bool) -> Choice:
     """Of all schedules with calls of one of these widths one of least cost.
 
-    Of those whose costs differ by less than estimates can tell: one that leaves columns together, as the next nest reads them, with the
-    most rows in a call that leave two tasks for each core, and of these the fewest tasks. (A single call of 512 rows took 1.4 times as long as two of 256 for 512 x 512 x 256 on
-    tile registers, whose cause is not known.)
+    Of those whose costs differ by less than estimates can tell: one that has two tasks for each core, with the most rows in a call, and of
+    these one that leaves columns together, as the next nest reads them, in the fewest tasks. (A single call of 512 rows took 1.4 times as
+    long as two of 256 for 512 x 512 x 256 on tile registers, whose cause is not known.)
     """
     costs = Costs(gemm, target, rates(target))
-    ranked = sorted(((s, costs(s)) for s in space(gemm, widths, may_spread=may_spread)), key=lambda each: each[1].total)
+    ranked = sorted(((s, costs(s)) for s in space(gemm, widths, target.cores, may_spread=may_spread)), key=lambda each: each[1].total)
     close = [each for each in ranked if each[1].total <= (1 + ALIKE) * ranked[0][1].total]
     best = min(close, key=lambda each: _preference(gemm, each[0], target.cores))
     others = [each for each in ranked if each is not best]
     return Choice(*best, others[0] if others else None)
 
 
-def _preference(gemm: Gemm, schedule: Schedule, cores: int) -> tuple[bool, bool, int, int]:
+def _preference(gemm: Gemm, schedule: Schedule, cores: int) -> tuple[bool, int, bool, int]:
     """Of schedules that cost the same, the least is best."""
     tasks = share(gemm, schedule, 1).tasks
-    return "n.0" in schedule.parallel, tasks < 2 * cores, -schedule.sizes("m")[0], tasks
+    return tasks < 2 * cores, -schedule.sizes("m")[0], "n.0" in schedule.parallel, tasks

@@ -32,7 +32,7 @@ def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:
     """Of one call, outermost first: register tiles, k, and a register tile."""
     kernel = gemm.kernel
     if kernel.in_tiles:
-        block = (TILE_ROWS, 4 * TILE_COLUMNS) if rows <= TILE_ROWS else (2 * TILE_ROWS, 2 * TILE_COLUMNS)
+        block: tuple[float, int] = (TILE_ROWS, 4 * TILE_COLUMNS) if rows <= TILE_ROWS else (2 * TILE_ROWS, 2 * TILE_COLUMNS)
         order = "mn"
     else:
         vectors = min(kernel.most_vectors, ceil(columns / kernel.lanes))

@@ -74,14 +74,16 @@ def spaced(total: int, blocks: int = 1, close: float = CLOSE) -> Iterator[int]:
             yield size
 
 
-def space(gemm: Gemm, widths: Sequence[int], *, may_spread: bool) -> Iterator[Schedule]:
-    """All schedules with calls of one of these widths, those with the most rows and columns first. may_spread: columns can be tasks."""
+def space(gemm: Gemm, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
+    """All schedules with calls of one of these widths, those with the most rows and columns first. may_spread: columns can be tasks, which
+    one core gains nothing by."""
     for mb in spaced(gemm.m):
         for nb in widths:
             yield tiled(gemm, Tiling(mb, nb))
             panels = ceil(gemm.n / nb)
             if not may_spread or panels == 1:
                 continue
-            yield tiled(gemm, Tiling(mb, nb, spreads=True))
+            if cores > 1:
+                yield tiled(gemm, Tiling(mb, nb, spreads=True))
             if prod(gemm.batch) * ceil(gemm.m / mb) > 1:
                 yield from (tiled(gemm, Tiling(mb, nb, spreads=True, ns=nb * width)) for width in spaced(panels, 2, CLOSE_GROUPS))
