@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import NoSuchOpKind
 from benchgraph.core.fields import read_fields
 from benchgraph.core.layout import Layout, parse_layout, plain
+from benchgraph.core.tensor import Shape
 from benchgraph.core.tokens import Tokens
-from benchgraph.gir.ir import Anchor, Constness, FusedOp, Graph, Literal, Node, Op, Stage, Value, View
-from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, default_constness, default_shapes, default_strides, raw
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Literal, Node, Op, Stage, Value, View
+from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, default_shapes, raw, usual
 from benchgraph.ops import spec, with_defaults
 
 _MARKS = r"[-%:\[\],*=(){}]"
@@ -26,23 +28,13 @@ def parse_gir(text: str, name: str = "") -> Graph:
     return _Parser(text, name).graph()
 
 
-@dataclass(frozen=True)
-class _Declared:
-    """A value as far as the text says what it is, where it says so, and whether it says its constness, strides and view's shapes."""
-
-    value: Value
-    offset: int
-    has_constness: bool
-    has_strides: bool
-    has_shapes: bool = False
-
-
 class _Parser(Tokens):
     """Recursive descent."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text, "Graph IR", _MARKS, name)
-        self.declared: dict[int, _Declared] = {}
+        self.declared: dict[int, dict[str, Any]] = {}  # value -> its fields, as far as the text gives them
+        self.view_shapes: dict[int, tuple[Shape, Shape]] = {}
         self.mentioned: dict[int, int] = {}  # value -> the offset of its first mention
 
     def graph(self) -> Graph:
@@ -72,12 +64,11 @@ class _Parser(Tokens):
 
     def completed(self, id: int, *, is_border: bool) -> Value:
         """The value with what is usual where the text does not say it."""
-        d = self.declared[id]
-        v = d.value if d.has_constness else replace(d.value, constness=default_constness(d.value))
-        v = v if d.has_strides else replace(v, strides=default_strides(v, is_border=is_border))
-        if v.view is None or d.has_shapes:
+        given = self.declared[id]
+        v = replace(usual(Value(id, **{"layout": plain(len(given["shape"])), **given}), is_border=is_border), **given)
+        if v.view is None:
             return v
-        src, dst = default_shapes(v, v.view, self.declared[v.view.base].value)
+        src, dst = self.view_shapes.get(id) or default_shapes(v.view, v.shape, self.declared[v.view.base]["shape"])
         return replace(v, view=replace(v.view, src_shape=src, dst_shape=dst))
 
     def wanted(self) -> Layout | None:
@@ -105,21 +96,20 @@ class _Parser(Tokens):
         """`%1: f32[64,32] ba constant strides=[1,64]`; the same again where an op writes through a view."""
         offset, id = self.offset, self.mention()
         self.expect(":")
-        dtype, shape = self.choose(_DTYPES, "a data type"), self.integers()
-        layout = self.layout() or plain(len(shape))
-        has_constness = self.kind == "word" and self.next in CONSTNESS
-        constness = self.choose(CONSTNESS, "constness") if has_constness else Constness.variable
-        has_strides, strides = self.key("strides"), None
-        if has_strides and not self.accept("none"):
-            strides = self.integers()
-        made = _Declared(Value(id, dtype, shape, layout, constness, strides), offset, has_constness, has_strides)
-        before = self.declared.setdefault(id, made)
-        if replace(before.value, literal=None, view=None) != made.value:
+        given: dict[str, Any] = {"dtype": self.choose(_DTYPES, "a data type"), "shape": self.integers()}
+        rank = len(given["shape"])
+        if (layout := self.layout()) is not None:
+            given["layout"] = layout
+            if layout.rank != rank:
+                what = f"the layout {layout} is of {layout.rank} dims, %{id} has {rank}"
+                self.semantic_error(what, offset, "write a letter for each dim")
+        if self.kind == "word" and self.next in CONSTNESS:
+            given["constness"] = self.choose(CONSTNESS, "constness")
+        if self.key("strides"):
+            given["strides"] = None if self.accept("none") else self.integers()
+        before = self.declared.setdefault(id, given)
+        if {name: said for name, said in before.items() if name not in ("literal", "view")} != given:
             self.semantic_error(f"%{id} was declared otherwise before", offset, "make both declarations the same")
-        if layout.rank != len(shape):
-            self.semantic_error(
-                f"the layout {layout} is of {layout.rank} dims, %{id} has {len(shape)}", offset, "write a letter for each dim"
-            )
         return id
 
     def line(self) -> list[Node]:
@@ -140,10 +130,10 @@ class _Parser(Tokens):
         if word in ("const", "reads", "writes") and untyped:
             self.syntax_error("': dtype[dims]'", untyped)
         if word == "const":
-            self.change(outs[0], literal=self.literal(self.declared[outs[0]].value))
+            self.declared[outs[0]]["literal"] = self.literal(outs[0])
             return []
         if word in ("reads", "writes"):
-            self.view(outs[0], is_inverse=word == "writes")
+            self.declared[outs[0]]["view"] = self.view(outs[0], is_inverse=word == "writes")
             return []
         self.expect("(")
         ins = self.listed(self.mention, ")")
@@ -155,38 +145,35 @@ class _Parser(Tokens):
             stages.append(self.stage())
         return [FusedOp(word, tuple(stages), ins, tuple(outs), **settings)]
 
-    def change(self, id: int, *, has_shapes: bool = False, **fields: Literal | View) -> None:
-        before = self.declared[id]
-        self.declared[id] = replace(before, value=replace(before.value, **fields), has_shapes=has_shapes)  # type: ignore[arg-type]
-
-    def literal(self, v: Value) -> Literal:
-        offset, size = self.offset, prod(v.shape)
+    def literal(self, id: int) -> Literal:
+        dtype, shape = (self.declared[id][name] for name in ("dtype", "shape"))
+        offset, size = self.offset, prod(shape)
         if self.kind == "number" and self.next.startswith("0x"):
             data = self.take("number", "bytes")[2:]
             content = bytes.fromhex(data) if len(data) % 2 == 0 else b""
         elif self.accept("["):
-            content = b"".join(raw(number, v.dtype) for number in self.listed(self.element, "]"))
+            content = b"".join(raw(number, dtype) for number in self.listed(self.element, "]"))
         else:
-            content = raw(self.element(), v.dtype) * size
-        if len(content) != v.dtype.nbytes(size):
+            content = raw(self.element(), dtype) * size
+        if len(content) != dtype.nbytes(size):
             fix = "write one number for all elements, a list of all in [], or their bytes after 0x"
-            self.semantic_error(f"%{v.id} has {size} elements, {v.dtype.nbytes(size)} bytes; here are {len(content)} bytes", offset, fix)
-        return Literal(v.dtype, v.shape, content)
+            self.semantic_error(f"%{id} has {size} elements, {dtype.nbytes(size)} bytes; here are {len(content)} bytes", offset, fix)
+        return Literal(dtype, shape, content)
 
     def element(self) -> float:
         return self.number() if self.at_number() else self.boolean()
 
-    def view(self, id: int, *, is_inverse: bool) -> None:
+    def view(self, id: int, *, is_inverse: bool) -> View:
         base = self.mention()
         self.expect("through")
         offset, kind = self.offset, self.take("word", "an op that moves elements")
         self.is_kind(kind, offset, must_be=True)
-        view, has_shapes = View(base, kind, self.attrs(kind), (), (), is_inverse), self.accept("from")
-        if has_shapes:
+        attrs = self.attrs(kind)
+        if self.accept("from"):
             src = self.integers()
             self.expect("to")
-            view = replace(view, src_shape=src, dst_shape=self.integers())
-        self.change(id, has_shapes=has_shapes, view=view)
+            self.view_shapes[id] = src, self.integers()
+        return View(base, kind, attrs, (), (), is_inverse)
 
     # -- ops
 

@@ -16,11 +16,16 @@ and outputs, fields of stages and of their parameters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.fields import print_fields
+from benchgraph.core.layout import plain
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.core.tokens import print_value
 from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op, Stage, Value, View
@@ -29,6 +34,12 @@ from benchgraph.ops import spec, with_defaults
 # `constant`: fixed from run to run, `known`: compile-time constant
 CONSTNESS = {"variable": Constness.variable, "constant": Constness.runtime, "known": Constness.compile}
 _WORDS = {constness: word for word, constness in CONSTNESS.items()}
+# How a value's fields are printed where they are not the usual ones, in this order.
+_PRINTED: dict[str, Callable[[Any], str]] = {
+    "layout": str,
+    "constness": _WORDS.__getitem__,
+    "strides": lambda strides: f"strides={'none' if strides is None else print_value(strides)}",
+}
 MOST_LISTED = 16  # a constant of more elements that are not all the same is printed as its bytes
 # What has a syntax of its own; all other fields, whatever they are called, are `name=value`.
 GRAPH_SYNTAX = "values", "nodes", "ins", "outs", "open_layouts"
@@ -53,18 +64,16 @@ def print_gir(g: Graph) -> str:
     return "\n".join([*lines, f"  return {outs}", "}"])
 
 
-def default_strides(v: Value, *, is_border: bool) -> Shape | None:
-    """Strides that are the default and so are not printed. is_border: an input or output whose layout is settled."""
-    return dense_strides(v.shape) if is_border and v.layout.is_plain else None
+def usual(v: Value, *, is_border: bool) -> Value:
+    """The value with the fields that are not printed. is_border: an input or output whose layout is settled."""
+    constness = Constness.variable if v.literal is None else Constness.compile
+    strides = dense_strides(v.shape) if is_border and v.layout.is_plain else None
+    return replace(v, layout=plain(len(v.shape)), constness=constness, strides=strides)
 
 
-def default_constness(v: Value) -> Constness:
-    return Constness.variable if v.literal is None else Constness.compile
-
-
-def default_shapes(v: Value, view: View, base: Value) -> tuple[Shape, Shape]:
-    """Default (src, dst) shapes of a view's layout op: the shapes of its two values. The view's own are printed only if they differ."""
-    return (v.shape, base.shape) if view.inverse else (base.shape, v.shape)
+def default_shapes(view: View, shape: Shape, base: Shape) -> tuple[Shape, Shape]:
+    """Default (src, dst) shapes of a view's layout op: those of its two values. The view's own are printed only if they differ."""
+    return (shape, base) if view.inverse else (base, shape)
 
 
 def _fields(record: object, syntax: tuple[str, ...], indent: str = "") -> str:
@@ -74,12 +83,9 @@ def _fields(record: object, syntax: tuple[str, ...], indent: str = "") -> str:
 def _declared(g: Graph, id: int) -> str:
     v = g.value(id)
     is_border = id in g.ins or (id in g.outs and id not in dict(g.open_layouts))
-    words = [f"%{id}: {v.dtype.value}[{','.join(map(str, v.shape))}]"]
-    words += [] if v.layout.is_plain else [str(v.layout)]
-    words += [] if v.constness is default_constness(v) else [_WORDS[v.constness]]
-    if v.strides != default_strides(v, is_border=is_border):
-        words.append(f"strides={'none' if v.strides is None else print_value(v.strides)}")
-    return " ".join(words)
+    left_out = usual(v, is_border=is_border)
+    said = (show(getattr(v, name)) for name, show in _PRINTED.items() if getattr(v, name) != getattr(left_out, name))
+    return " ".join((f"%{id}: {v.dtype.value}[{','.join(map(str, v.shape))}]", *said))
 
 
 def _content(data: Literal) -> str:
@@ -104,7 +110,7 @@ def raw(value: float, dtype: DType) -> bytes:
 
 
 def _view(g: Graph, v: Value, view: View) -> str:
-    is_default = (view.src_shape, view.dst_shape) == default_shapes(v, view, g.value(view.base))
+    is_default = (view.src_shape, view.dst_shape) == default_shapes(view, v.shape, g.value(view.base).shape)
     between = "" if is_default else f" from {print_value(view.src_shape)} to {print_value(view.dst_shape)}"
     return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{_attrs(view.kind, view.attrs)}{between}"
 
