@@ -21,8 +21,7 @@ Place: TypeAlias = tuple[int, int | None]  # a value, and the axis of it that is
 def product_writes_along(g: Graph, v: int, axis: int) -> bool:
     """Whether a product writes rows along this axis of a value, through the ops since then."""
     at: int | None = axis
-    while at is not None and (op := g.producer.get(v)) is not None:
-        assert isinstance(op, Op)
+    while at is not None and (op := g.maker(v)) is not None:
         if op.lowering.is_contraction:
             return at == len(g.value(v).shape) - 1
         if layout_form(op) is not None:
@@ -56,8 +55,7 @@ def _read_on(g: Graph, place: Place) -> Iterator[Place]:
     if axis is None:
         return
     shape = g.value(v).shape
-    for op in g.consumers[v]:
-        assert isinstance(op, Op)
+    for op in g.readers(v):
         if layout_form(op) is not None:
             yield op.outs[0], unit_steps(op.kind, op.attrs, shape, g.value(op.outs[0]).shape, inverse=True)[axis]
         elif _like_result(g, op) == v or (op.lowering.is_pointwise and shape == g.value(op.outs[0]).shape):
@@ -71,8 +69,7 @@ def _ends(g: Graph, place: Place) -> Iterator[bool]:
     if axis is None or v in g.outs:
         yield axis == rank - 1
         return
-    for op in g.consumers[v]:
-        assert isinstance(op, Op)
+    for op in g.readers(v):
         if op.lowering.is_contraction:
             yield op.ins[0] == v and axis == rank - 1
         elif isinstance(op.lowering.form, Reduction):

@@ -18,7 +18,7 @@ from benchgraph.core.options import Forced
 from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 from benchgraph.ops import spec
-from benchgraph.ops.spec import Lowering, Semantics
+from benchgraph.ops.spec import Call, Lowering, Semantics
 from benchgraph.tir.ir import Expr
 
 
@@ -270,6 +270,14 @@ class Graph:
             for v in dict.fromkeys(node.ins):
                 readers[v].append(node)
         return {v: tuple(nodes) for v, nodes in readers.items()}
+
+    def readers(self, id: int) -> tuple[Op, ...]:
+        """The ops that read a value, each once, in a graph whose ops are not fused yet."""
+        return cast(tuple[Op, ...], self.consumers[id])
+
+    def call(self, op: Op) -> Call:
+        """An op with the types of its values."""
+        return Call(op.kind, op.attrs, tuple(self.value(v).type for v in op.ins), tuple(self.value(v).type for v in op.outs))
 
     @cached_property
     def viewed(self) -> frozenset[int]:

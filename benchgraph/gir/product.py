@@ -134,7 +134,7 @@ def runs(values: Sequence[T]) -> tuple[tuple[int, T], ...]:
 def product(g: Graph, op: Op) -> Product:
     form = op.lowering.form
     assert isinstance(form, Contraction), op.kind
-    call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
+    call = g.call(op)
     p = Product(call, form, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
     if not g.forced or p.columns != call.outs[0].shape[-1]:  # tuning does not cover groups of columns
         return p
@@ -144,7 +144,7 @@ def product(g: Graph, op: Op) -> Product:
 
 def depends_on_product(g: Graph, id: int) -> bool:
     """Whether a value depends on the result of a product. Before fusion."""
-    values = closure(id, lambda v: g.producer[v].ins if v in g.producer else ())
+    values = closure(id, lambda v: maker.ins if (maker := g.maker(v)) is not None else ())
     return any(maker is not None and maker.lowering.is_contraction for maker in map(g.maker, values))
 
 

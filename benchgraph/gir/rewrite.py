@@ -52,10 +52,7 @@ class Site:
         """From an operand upwards: the ops that make it, along first operands, while nothing but the op after it reads a result."""
         reader, v = self.op, self.op.ins[port]
         while (
-            v not in self.g.outs
-            and self.g.consumers[v] == (reader,)
-            and reader.ins.count(v) == 1
-            and (maker := self.g.maker(v)) is not None
+            v not in self.g.outs and self.g.readers(v) == (reader,) and reader.ins.count(v) == 1 and (maker := self.g.maker(v)) is not None
         ):
             yield maker
             reader, v = maker, maker.ins[0]

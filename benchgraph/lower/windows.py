@@ -24,7 +24,7 @@ from benchgraph.lower.stencil_jam import stencil_jam
 from benchgraph.lower.storage import Coord, Storage
 from benchgraph.lower.window_nest import WindowNest
 from benchgraph.lower.window_rows import WindowRow
-from benchgraph.ops.spec import Call, Indices, Window
+from benchgraph.ops.spec import Indices, Window
 from benchgraph.tir.build import cast, seq
 from benchgraph.tir.ir import Const, Expr, Load, LoopKind, Stmt, Store, Tensor, Var
 
@@ -35,7 +35,7 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
     window, out = op.lowering.form, g.value(op.outs[0])
     domain = domain_of(g, node.ops)
     assert isinstance(window, Window)
-    call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
+    call = g.call(op)
     earlier: list[_EarlierResult] = []
 
     def src(port: int, index: Indices) -> Expr:

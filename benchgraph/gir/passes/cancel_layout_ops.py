@@ -32,14 +32,14 @@ def _origin(s: Site) -> int | None:
     g, shape = s.g, s.d.type(s.op.outs[0]).shape
     axes = zeroed(shape, tuple(Var(f"${i}") for i in range(len(shape))))
     simple = Simplifier({axis.name: (0, extent - 1) for axis, extent in zip(axes, shape, strict=True) if isinstance(axis, Var)})
-    found, op, index, is_shared = None, s.op, axes, len(g.consumers[s.op.outs[0]]) > 1
+    found, op, index, is_shared = None, s.op, axes, len(g.readers(s.op.outs[0])) > 1
     for count in range(LONGEST):
         form = layout_form(op)
         if form is None or form.source is None:
             break
         src = g.value(op.ins[0])
         index = zeroed(src.shape, tuple(map(simple, form.source(op.attrs, src.shape, g.value(op.outs[0]).shape, index))))
-        is_shared |= len(g.consumers[src.id]) > 1
+        is_shared |= len(g.readers(src.id)) > 1
         is_whole = src.type.elements == s.d.type(s.op.outs[0]).elements
         if count and is_shared and is_whole and index == _in_order(src.shape, shape, axes, simple):
             found = src.id

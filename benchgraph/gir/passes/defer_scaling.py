@@ -84,9 +84,9 @@ def _scale_operand(g: Graph, scaling: Op, matmul: Op) -> int | None:
 
 def _is_at_most_one(g: Graph, id: int) -> bool:
     """Whether a value is the exponential of a difference to a row's maximum, as in softmax."""
-    exp = g.producer.get(id)
-    difference = g.producer.get(exp.ins[0]) if isinstance(exp, Op) and exp.semantics.computes is Computes.exp else None
-    if not isinstance(difference, Op) or difference.semantics.computes is not Computes.difference:
+    exp = g.maker(id)
+    difference = g.maker(exp.ins[0]) if exp is not None and exp.semantics.computes is Computes.exp else None
+    if difference is None or difference.semantics.computes is not Computes.difference:
         return False
     return _is_maximum(g, difference.ins[1])
 

@@ -104,10 +104,9 @@ def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
     while work:
         op = work.pop()
         rows = [v for v in (*op.ins, *op.outs) if fold.is_in(g.value(v).shape)]
-        for v, near in ((value, node) for value in rows for node in (*g.consumers[value], g.producer.get(value))):
+        for v, near in ((value, node) for value in rows for node in (*g.readers(value), g.maker(value))):
             if near is None or near in ops:
                 continue
-            assert isinstance(near, Op)
             if _can_fold(g, near, fold):
                 ops.append(near)
                 work.append(near)
@@ -172,10 +171,10 @@ class _Folded:
 
     def _reshape(self, v: int) -> list[Op]:
         """The op that takes a value from the group to other ops or from those to the group; none where no op needs it."""
-        value, is_made_here = self.g.value(v), self.g.producer.get(v) in self.ops
+        value, is_made_here = self.g.value(v), self.g.maker(v) in self.ops
         if (is_made_here or v in self.g.ins) and (changed := self._in_place(value)) is not None:
             self.builder.values[v] = changed
-            if all(op in self.ops for op in self.g.consumers[v]):
+            if all(op in self.ops for op in self.g.readers(v)):
                 return []
             self.outside[v] = reshaped(self.builder, v, value.shape)
         elif is_made_here:

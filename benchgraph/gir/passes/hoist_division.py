@@ -25,14 +25,13 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
-from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.target import Target
-from benchgraph.ops import spec
 from benchgraph.ops.elementwise.binary import ROUNDED_ONCE
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.quantisation.bounded_reciprocal import bounded_reciprocal, is_finite
-from benchgraph.ops.spec import Call, Computes, OpSpec
+from benchgraph.ops.spec import Computes, OpSpec
 
 FEWER = 8  # times fewer divisors than dividends, so that the extra op pays
 LARGEST = 2.0**32  # numbers between its reciprocal and this have quotients, and products with those, in the range of f32
@@ -75,7 +74,7 @@ def _quotient(s: Site, product: Op, divisor: Reals) -> Reals | None:
         return None
     quotient = factor / divisor
     is_less_exact = _is_short(factor) and bool(np.any(quotient != quotient.astype(np.float32)))
-    casts = (s.d.type(op.outs[0]).dtype for op in s.g.consumers[s.op.outs[0]] if isinstance(op, Op) and op.semantics.is_conversion)
+    casts = (s.d.type(op.outs[0]).dtype for op in s.g.readers(s.op.outs[0]) if op.semantics.is_conversion)
     if is_less_exact and any(dtype.is_float and dtype.bits == 8 for dtype in casts):
         return None
     return _odd(quotient) if s.op.outs[0] in _saturating(s.g) else quotient
@@ -101,8 +100,8 @@ REQUANTISATION = Pattern(
 def _known(g: Graph) -> Mapping[int, Reals]:
     """The compile-time values in f32, and products of such values before rounding."""
     known = {v.id: v.literal.array.astype(np.float64) for v in g.values if v.literal is not None and v.dtype is DType.f32}
-    for op in g.nodes:
-        if isinstance(op, Op) and op.semantics.is_product and known.keys() >= {*op.ins} and g.value(op.outs[0]).dtype is DType.f32:
+    for op in g.ops:
+        if op.semantics.is_product and known.keys() >= {*op.ins} and g.value(op.outs[0]).dtype is DType.f32:
             one, other = op.ins
             known[op.outs[0]] = np.asarray(known[one] * known[other])
     return known
@@ -155,10 +154,9 @@ def _noisy(g: Graph) -> frozenset[int]:
     """The values with a larger error than one rounding, or that are certainly rounded, because of some op on the way."""
     noisy = set[int]()
     for op in g.ops:
-        call = Call(op.kind, op.attrs, tuple(g.value(v).type for v in op.ins), tuple(g.value(v).type for v in op.outs))
         factor = _known(g).get(op.ins[1]) if op.semantics.is_product else None
         is_rounded = factor is not None and not _is_short(factor)
-        if op.semantics.threshold(call) > ROUNDED_ONCE or is_rounded or not noisy.isdisjoint(op.ins):
+        if op.semantics.threshold(g.call(op)) > ROUNDED_ONCE or is_rounded or not noisy.isdisjoint(op.ins):
             noisy.update(op.outs)
     return frozenset(noisy)
 
@@ -174,12 +172,11 @@ def _saturating(g: Graph) -> frozenset[int]:
     """The values that only casts to 8-bit integers read, perhaps through sums."""
     saturating = set[int]()
 
-    def is_on_the_way(op: Node) -> bool:
-        row, out = spec(op.kind) if isinstance(op, Op) else None, op.outs[0]
-        if row is None or not row.semantics.is_conversion:
-            return row is not None and row.semantics.computes is Computes.sum and out in saturating
-        return g.value(out).dtype in (DType.u8, DType.s8)
+    def is_on_the_way(op: Op) -> bool:
+        if op.semantics.is_conversion:
+            return g.value(op.outs[0]).dtype in (DType.u8, DType.s8)
+        return op.semantics.computes is Computes.sum and op.outs[0] in saturating
 
-    for node in reversed(g.nodes):
-        saturating.update(v for v in node.outs if g.consumers[v] and v not in g.outs and all(map(is_on_the_way, g.consumers[v])))
+    for op in reversed(g.ops):
+        saturating.update(v for v in op.outs if g.readers(v) and v not in g.outs and all(map(is_on_the_way, g.readers(v))))
     return frozenset(saturating)

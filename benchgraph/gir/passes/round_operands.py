@@ -56,7 +56,7 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
 def _narrowest(g: Graph, id: int) -> DType:
     """The narrowest dtype on the way to a value, along first operands."""
     narrowest = g.value(id).dtype
-    while isinstance(maker := g.producer.get(id), Op) and maker.ins and not maker.lowering.is_contraction:
+    while (maker := g.maker(id)) is not None and maker.ins and not maker.lowering.is_contraction:
         id = maker.ins[0]
         narrowest = min(narrowest, g.value(id).dtype, key=lambda dtype: dtype.bits)
     return narrowest

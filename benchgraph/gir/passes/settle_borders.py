@@ -17,7 +17,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import COPY
 from benchgraph.gir.column_blocks import column_block, result_block
-from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import column_blocked, panel_columns
 from benchgraph.gir.product import operand_axes, product
 from benchgraph.machine.target import Target
@@ -25,12 +25,12 @@ from benchgraph.machine.target import Target
 
 def settle_borders(g: Graph, target: Target) -> Graph:
     for id in g.ins:
-        if g.value(id).layout.blocks and (id in g.viewed or not all(_reads_blocks(g, op, id, target) for op in g.consumers[id])):
+        if g.value(id).layout.blocks and (id in g.viewed or not all(_reads_blocks(g, op, id, target) for op in g.readers(id))):
             g = _read_row_major(g, id)
     for id, prescribed in g.open_layouts:
         preferred = _preferred(g, id, target)
-        maker = g.producer.get(id)
-        writes_rows = maker is None or (isinstance(maker, Op) and maker.lowering.is_contraction)  # a microkernel, or through a view
+        maker = g.maker(id)
+        writes_rows = maker is None or maker.lowering.is_contraction  # a microkernel, or through a view
         if prescribed is None or prescribed == preferred or not writes_rows:
             layout = prescribed or preferred or plain(len(g.value(id).shape))
             g = g.with_values({id: replace(g.value(id), layout=layout)})
@@ -39,9 +39,8 @@ def settle_borders(g: Graph, target: Target) -> Graph:
     return replace(g, open_layouts=()) if g.open_layouts else g
 
 
-def _reads_blocks(g: Graph, op: Node, id: int, target: Target) -> bool:
+def _reads_blocks(g: Graph, op: Op, id: int, target: Target) -> bool:
     """Whether an op reads the value in blocks as fast as row-major."""
-    assert isinstance(op, Op)
     if op.lowering.is_contraction:
         return all(_streams(g, op, port, target) for port, v in enumerate(op.ins) if v == id)
     return op.lowering.is_layout_op or (op.lowering.is_elementwise and g.value(op.outs[0]).shape == g.value(id).shape)
@@ -72,10 +71,10 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
         if (at := work.pop()) in seen:
             continue
         seen.add(at)
-        v, node = g.value(at), g.producer.get(at)
+        v, node = g.value(at), g.maker(at)
         if v.layout.blocks:
             return v.layout
-        if len(v.shape) < 2 or 0 in v.shape or not isinstance(node, Op):
+        if len(v.shape) < 2 or 0 in v.shape or node is None:
             continue
         if node.lowering.is_contraction and (block := result_block(product(g, node), target)):
             return column_blocked(len(v.shape), block)

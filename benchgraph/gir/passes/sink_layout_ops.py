@@ -128,7 +128,7 @@ class _Sinking:
         return self.s.d.op(self.layout_op.kind, self._before(self.ops.last), attrs=self.layout_op.attrs, shape=shape)
 
     def _is_read_inside(self, v: int) -> bool:
-        return v not in self.s.g.outs and self.inside.issuperset(op.outs[0] for op in self.s.g.consumers[v])
+        return v not in self.s.g.outs and self.inside.issuperset(op.outs[0] for op in self.s.g.readers(v))
 
     def _before(self, v: int) -> int:
         if v not in self.early:

@@ -131,9 +131,9 @@ def _has_reduced_rows(g: Graph, id: int) -> bool:
     shape = g.value(id).shape
 
     def near(v: int) -> list[int]:
-        ops = [op for op in (*g.consumers[v], g.maker(v)) if isinstance(op, Op) and op.lowering.is_elementwise]
+        ops = [op for op in (*g.readers(v), g.maker(v)) if op is not None and op.lowering.is_elementwise]
         return [w for op in ops for w in (*op.ins, *op.outs) if g.value(w).shape == shape]
 
-    readers = ((v, op) for v in closure(id, near) for op in g.consumers[v] if isinstance(op, Op))
+    readers = ((v, op) for v in closure(id, near) for op in g.readers(v))
     reductions = (op for v, op in readers if isinstance(op.lowering.form, Reduction) and op.ins[0] == v)
     return any(reduction_axes(op, len(shape)) == (len(shape) - 1,) for op in reductions)
