@@ -23,7 +23,6 @@ padding.py              which terms of sums are products with padding
 batch_invariants.py     what a nest computes once per batch entry
 flash_attention.py      nests that can use an online softmax
 on_the_fly_packing.py   stages that convert or pack a block of weights right before it is read
-compressed_weights.py   constant weights packed without decompression (weight-only quantisation)
 
 Decisions:
 

@@ -115,22 +115,22 @@ class Builder:
         return g if nodes == g.nodes else replace(g, values=tuple(self.values.values()), nodes=nodes)
 
 
-def copied(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout, dtype: DType | None = None, at: int | None = None) -> int:
-    """A copy in this layout, and in this dtype if there is one, made before node `at`, or at the end."""
+def copied(values: dict[int, Value], nodes: list[Node], id: int, layout: Layout, dtype: DType | None = None) -> int:
+    """A copy in this layout, and in this dtype if there is one, made behind the other nodes."""
     v, new = values[id], max(values) + 1
     values[new] = Value(new, dtype or v.dtype, v.shape, layout, Constness.runtime if v.is_constant else Constness.variable)
-    nodes.insert(len(nodes) if at is None else at, Op(COPY if dtype is None else CONVERT, (id,), (new,)))
+    nodes.append(Op(COPY if dtype is None else CONVERT, (id,), (new,)))
     return new
 
 
-def through_views(values: dict[int, Value], id: int, base: int, **changes: DType | Constness) -> int:
-    """Another buffer of the root's shape through the views of a value, changed so; the buffer itself where there are none."""
+def through_views(values: dict[int, Value], id: int, base: int) -> int:
+    """Another buffer of the root's shape through the views of a value; the buffer itself where there are none."""
     chain = list[tuple[Value, View]]()
     while (view := values[id].view) is not None:
         chain.append((values[id], view))
         id = view.base
     for v, view in reversed(chain):
         new = max(values) + 1
-        values[new] = replace(v, id=new, view=replace(view, base=base), **changes)  # type: ignore[arg-type]
+        values[new] = replace(v, id=new, dtype=values[base].dtype, view=replace(view, base=base))
         base = new
     return base

@@ -14,7 +14,7 @@ from benchgraph.gir.gemv import is_input_for_few_rows
 from benchgraph.gir.ir import Graph, Op, Stage
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.load_balance import MOST_IDLE
-from benchgraph.gir.product import is_row_major, k_group, operand_axes, product
+from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
@@ -23,6 +23,13 @@ from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 def conversions(m: int, target: Target) -> int:
     """How often a nest of several products converts its weights: once for each block of its m rows."""
     return max(ceil(m / table(target).rows_per_task), min(target.cores, m))
+
+
+def is_one_large_matrix(p: Product, target: Target) -> bool:
+    """Whether all rows of a product share one matrix of several columns, which in f32 does not fit the cores' L2 caches."""
+    *batch, _, n = p.call.outs[0].shape
+    is_plain = prod(batch) == 1 and p.is_matrix_product and p.columns == n > 1
+    return is_plain and p.call.ins[1].elements * F32_BYTES > target.cores * target.l2_bytes
 
 
 def block_size(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:

@@ -17,9 +17,9 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.channel_order import product_writes_along
-from benchgraph.gir.compressed_weights import is_one_large_matrix
 from benchgraph.gir.gemv import gemv_rows, is_input_for_few_rows, is_streamable
 from benchgraph.gir.ir import Graph, Op
+from benchgraph.gir.packed_blocks import is_one_large_matrix
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.table import table
@@ -249,7 +249,7 @@ class _Operand:
 def _operand(g: Graph, id: int) -> _Operand:
     """Trace an operand of a product back through layout ops, casts, scalings and one shift."""
     operand, layout_ops = _Operand(), tuple[Op, ...]()
-    while isinstance(maker := g.producer.get(id), Op):
+    while (maker := g.maker(id)) is not None:
         value = g.value(id)
         if maker.lowering.role is Role.layout_op and len(maker.ins) == 1:
             layout_ops += (maker,)

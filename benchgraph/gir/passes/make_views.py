@@ -24,7 +24,7 @@ from benchgraph.core.layout import plain
 from benchgraph.core.memoise import memoised
 from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.channel_order import products_read_along
-from benchgraph.gir.ir import Graph, Node, Op, Value, View
+from benchgraph.gir.ir import Graph, Op, Value, View
 from benchgraph.gir.product import depends_on_product
 from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer
 from benchgraph.machine.target import Target
@@ -46,8 +46,8 @@ def make_views(g: Graph, target: Target) -> Graph:
         return is_short(longer(view, chain(value, chains, view.base)))
 
     instead: dict[int, tuple[Op, ...]] = {}  # id of a layout op -> the ops that take its place
-    for node in reversed(g.nodes):
-        if not (isinstance(node, Op) and node.lowering.is_layout_op):
+    for node in reversed(g.ops):
+        if not node.lowering.is_layout_op:
             continue
         if _parts(g, node) is not None:
             instead[id(node)] = _assemble(g, node, border, changed)
@@ -56,15 +56,14 @@ def make_views(g: Graph, target: Target) -> Graph:
             if is_short_with(view):
                 changed[node.ins[0]] = replace(g.value(node.ins[0]), view=view)
                 instead[id(node)] = ()
-    for node in g.nodes:
-        is_layout_op = isinstance(node, Op) and node.lowering.is_layout_op
-        if is_layout_op and id(node) not in instead and node.outs[0] not in border and node.outs[0] not in changed:
-            assert isinstance(node, Op)
-            view = _view(g, node, 0, node.attrs, inverse=False)
-            if is_short_with(view):
-                changed[node.outs[0]] = replace(g.value(node.outs[0]), view=view)
-                instead[id(node)] = ()
-    kept: list[Node] = [new for node in g.nodes for new in instead.get(id(node), (node,))]
+    for node in g.ops:
+        out = g.value(node.outs[0])
+        if not node.lowering.is_layout_op or id(node) in instead or out.id in border or out.id in changed or out.layout.blocks:
+            continue  # packed panels are a copy
+        if is_short_with(view := _view(g, node, 0, node.attrs, inverse=False)):
+            changed[out.id] = replace(out, view=view)
+            instead[id(node)] = ()
+    kept = [new for node in g.ops for new in instead.get(id(node), (node,))]
     return replace(g.with_values(changed), nodes=tuple(kept)) if instead else g
 
 
@@ -101,15 +100,15 @@ def _assemble(g: Graph, op: Op, border: set[int], changed: dict[int, Value]) -> 
 def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: set[int]) -> bool:
     """Whether the producer has no other reader, and still writes efficiently: a microkernel needs rows of unit stride."""
     src, dst = g.value(op.ins[position]), g.value(op.outs[0])
-    producer = g.producer.get(src.id)
+    producer = g.maker(src.id)
     form = op.lowering.form
     if isinstance(form, LayoutOp) and form.target is None:
         return False
-    if src.id in border or producer is None or g.consumers[src.id] != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
+    if src.id in border or producer is None or g.readers(src.id) != (op,) or op.ins.count(src.id) > 1 or src.constness != dst.constness:
         return False
     if len(op.ins) == 1 and is_moved_input(g, src.id):
         return False  # its readers read the input through views instead
-    if isinstance(producer, Op) and producer.lowering.is_contraction:
+    if producer.lowering.is_contraction:
         row, col = unit_steps(op.kind, attrs, src.shape, dst.shape, inverse=True)[-2:]
         return row is not None and col == len(dst.shape) - 1
     return not _scatters(g, op, position, attrs) and not _transposes_operand(g, op) and not _is_moved_back(g, op)
@@ -134,7 +133,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
         if op.lowering.is_contraction:
             tiles.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
             continue
-        v = next((v for v in op.ins if g.consumers[v] == (op,)), -1)
+        v = next((v for v in op.ins if g.readers(v) == (op,)), -1)
         if v not in tiles:
             continue
         if layout_form(op) is not None:
@@ -156,15 +155,15 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     run = _layout_op_runs(g)[op.outs[0]]
     made, moved = run.ops[0].ins[0], run.ops[-1].outs[0]
-    dst, readers = g.value(moved).shape, g.consumers[moved]
+    dst, readers = g.value(moved).shape, g.readers(moved)
     if len(dst) < 2 or not readers:
         return False
-    maker = g.producer.get(made)
-    is_converted_input = isinstance(maker, Op) and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
+    maker = g.maker(made)
+    is_converted_input = maker is not None and maker.kind == CONVERT and is_moved_input(g, maker.ins[0])
     port = 1 if prod(dst[:-2]) == 1 or is_converted_input else 0
     if port == 0 and not depends_on_product(g, made):
         return False
-    if not all(isinstance(r, Op) and r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
+    if not all(r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
     at = run.positions[op.outs[0]]  # ops before the one that transposes may be written through
     return all(run.axes[k] == len(g.value(run.ops[k].outs[0]).shape) - 2 for k in (at, -1))
@@ -200,12 +199,11 @@ class _LayoutOpRun:
 def _layout_op_runs(g: Graph) -> Mapping[int, _LayoutOpRun]:
     """By the result of a layout op, the run that it is in."""
     runs = dict[int, _LayoutOpRun]()
-    for op in g.nodes:
+    for op in g.ops:
         if layout_form(op) is None:
             continue
-        assert isinstance(op, Op)
         (src,) = op.ins
-        extended = runs[src] if src in runs and len(g.consumers[src]) == 1 and src not in g.outs else _LayoutOpRun()
+        extended = runs[src] if src in runs and len(g.readers(src)) == 1 and src not in g.outs else _LayoutOpRun()
         extended.add(g, op)
         runs[op.outs[0]] = extended
     return runs

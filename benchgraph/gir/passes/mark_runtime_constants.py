@@ -5,7 +5,7 @@
     %3 = MatMul(%0, %2)                         %3 = MatMul(%0, %2)
 
 Init runs once for each set of weight addresses and generations (runtime/constants.py), and its results are kept (paper: constant weight
-preprocess). Outputs of the graph stay variable; keep-compressed makes the decompression of large weights variable again; copies that later
+preprocess). Outputs of the graph stay variable; copies that later
 passes make of constants, as packed weights, are constants (`build.copied`).
 """
 

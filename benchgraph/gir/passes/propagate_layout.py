@@ -27,7 +27,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import CONVERT, TRANSPOSE, copied, through_views
 from benchgraph.gir.column_blocks import column_block, result_block
-from benchgraph.gir.compressed_weights import decompression, pack
 from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import Graph, Node, Op, Value, View
 from benchgraph.gir.layouts import column_blocked, packed
@@ -47,24 +46,22 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     g = _block_activations(g, target)
     values = dict(g.by_id)
     nodes: list[Node] = []
-    for op in g.nodes:
-        if isinstance(op, Op) and op.lowering.is_contraction and gemv_form(g, op, table(target)) is not Gemv.dot:
+    for op in g.ops:
+        if op.lowering.is_contraction and gemv_form(g, op, table(target)) is not Gemv.dot:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = copied(values, nodes, src, plain(len(g.value(src).shape)))
             panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), k_group(g, op))
-            if (chain := decompression(g, wei)) is not None:
-                wei = pack(g, values, nodes, chain, wei, panels)
-            elif g.value(wei).layout != panels and _is_packed(g, op, wei, target):
+            if g.value(wei).layout != panels and _is_packed(g, op, wei, target):
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
                 elif (narrow := _conversion_behind(g, wei)) is not None:
-                    views = through_views(values, wei, narrow, dtype=values[narrow].dtype)
+                    views = through_views(values, wei, narrow)
                     wei = copied(values, nodes, views, panels, values[wei].dtype)
                 else:
                     wei = copied(values, nodes, _columns_last(g, values, nodes, wei), panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
-        elif isinstance(op, Op) and (port := _port_to_reorder(g, op)) is not None:
+        elif (port := _port_to_reorder(g, op)) is not None:
             wei, dtype = op.ins[port], None if g.value(op.ins[port]).dtype is DType.f32 else DType.f32
             wei = copied(values, nodes, wei, plain(len(g.value(wei).shape)), dtype)
             op = replace(op, ins=(*op.ins[:port], wei, *op.ins[port + 1 :]))
@@ -127,9 +124,9 @@ def _misses_unpacked(g: Graph, op: Op, rows: int, least: int, target: Target) ->
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     """Whether weights are converted for this product alone: the conversion can pack them too."""
-    maker = g.producer.get(wei)
-    is_conversion = isinstance(maker, Op) and maker.semantics.is_conversion and maker.lowering.is_elementwise
-    return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.consumers[wei] == (op,) and wei not in g.outs
+    maker = g.maker(wei)
+    is_conversion = maker is not None and maker.semantics.is_conversion and maker.lowering.is_elementwise
+    return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.readers(wei) == (op,) and wei not in g.outs
 
 
 def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: int) -> int:
@@ -153,13 +150,13 @@ def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: in
     view = View(copy, TRANSPOSE, inverse, shape, root.shape, inverse=False)
     values[back] = replace(values[copy], id=back, shape=root.shape, view=view)
     nodes.append(Op(TRANSPOSE, (root.id,), (copy,), Attrs(order=list(order))))
-    return through_views(values, wei, back, dtype=values[back].dtype)
+    return through_views(values, wei, back)
 
 
 def _conversion_behind(g: Graph, wei: int) -> int | None:
     """Of a view of a converted value, whose conversion packing can do too: the value before the conversion."""
-    maker = g.producer.get(g.root(wei))
-    if g.value(wei).view is None or not isinstance(maker, Op) or maker.kind != CONVERT:
+    maker = g.maker(g.root(wei))
+    if g.value(wei).view is None or maker is None or maker.kind != CONVERT:
         return None
     (src,) = maker.ins
     is_packed_from = g.value(src).dtype in PACKED_FROM.get(g.value(wei).dtype, ())
@@ -169,8 +166,8 @@ def _conversion_behind(g: Graph, wei: int) -> int | None:
 def _block_activations(g: Graph, target: Target) -> Graph:
     """Column-block every result of a product that reaches the next one's src through pointwise ops only."""
     flow, blocked = _Flow(g, target), list[tuple[int, Layout]]()
-    for op in g.nodes:
-        if not isinstance(op, Op) or not op.lowering.is_contraction or reads_rows_together(g, op, target):
+    for op in g.ops:
+        if not op.lowering.is_contraction or reads_rows_together(g, op, target):
             continue
         block = result_block(product(g, op), target)
         if not block:
@@ -231,8 +228,7 @@ def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] 
     v, onwards, feeds_product = g.value(id), dict[int, None](), False
     if id in g.viewed or v.view is not None or v.is_constant:
         return None
-    for user in g.consumers[id]:
-        assert isinstance(user, Op)
+    for user in g.readers(id):
         if user.lowering.is_contraction:
             if user.ins[1] == id or product(g, user).operands[0][-1] != K or gemv_form(g, user, table(target)) is Gemv.dot:
                 return None
