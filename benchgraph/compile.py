@@ -38,8 +38,7 @@ from benchgraph.runtime.profiled import ProfiledExecutable
 from benchgraph.runtime.serialise import from_bytes, to_bytes
 from benchgraph.schedule.tuning import tuned
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir.ir import Func, Tensor
-from benchgraph.tir.module import Module
+from benchgraph.tir.ir import Func, Module, Tensor
 from benchgraph.tir.text import print_tir
 
 _ALL: tuple[Pass[Any], ...] = (*gir_passes.PIPELINE, *tir_passes.PIPELINE)

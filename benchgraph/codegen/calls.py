@@ -17,7 +17,7 @@ from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.machine.target import Target
 from benchgraph.tir.build import add
 from benchgraph.tir.groups import GROUPS
-from benchgraph.tir.ir import Brgemm, Expr, FlatSlice, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
+from benchgraph.tir.ir import Brgemm, Expr, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
 from benchgraph.tir.visit import children, walk
 
 MODULE_INSTRUCTIONS = 400
@@ -147,8 +147,8 @@ def _packing(module: ir.Module, s: Pack, target: Target, *, runs_once: bool) -> 
         yield Call(part.function, pointers, part.sizes)
 
 
-def _flat(*operands: Slice | FlatSlice) -> Iterable[FlatSlice]:
+def _flat(*operands: Slice) -> Iterable[Slice]:
     for operand in operands:
-        if isinstance(operand, Slice):
+        if not operand.is_flat:
             raise TypeError(f"emit takes Tensor IR after flatten-index; {operand.tensor.name} is still sliced")
         yield operand

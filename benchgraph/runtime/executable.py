@@ -24,8 +24,7 @@ from benchgraph.runtime.checks import address, check_buffers, check_no_overlap, 
 from benchgraph.runtime.code import Code, Unit, load
 from benchgraph.runtime.constants import Constants, constant_tensors
 from benchgraph.runtime.memory import Allocator, Use, allocate
-from benchgraph.tir.ir import Func, Tensor
-from benchgraph.tir.module import Module
+from benchgraph.tir.ir import Func, Module, Tensor
 
 Array = NDArray[np.generic]
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

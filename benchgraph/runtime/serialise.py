@@ -24,8 +24,7 @@ from benchgraph.runtime.code import Unit
 from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
 from benchgraph.runtime.jit import link_to_runtime
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import Func, InplacePair, Scope, Tensor
-from benchgraph.tir.module import Module
+from benchgraph.tir.ir import Func, InplacePair, Module, Scope, Tensor
 
 Json: TypeAlias = Mapping[str, Any]
 _LENGTH_BYTES = 4

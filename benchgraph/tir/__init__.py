@@ -7,27 +7,21 @@ The language
     build.py             constructors that fold constants
     text.py              printing
     parse.py             parsing of what text.py prints
-    operands.py          the operands of microkernels and packings, and how far they reach
-    post_ops.py          how post-ops of a microkernel iterate
-    module.py            main and init functions of a partition
+    operands.py          the operands of microkernels and packings, how far they reach, and how post-ops iterate
     interpret.py         the meaning, in Python
     values.py            what interpreted programs compute with
     verify.py            what every function must satisfy
-    verifier_state.py    what the verifier knows at a statement
 
 Analyses and rewriting that passes share
     visit.py             walking, mapping and substitution
     affine.py            linear forms of indices, and bounds
     index.py             simplification of index expressions
-    accesses.py          which elements statements access; independence of iterations
+    accesses.py          which elements statements access, independence of iterations, and which tensors may share memory
     def_before_use.py    whether elements are stored before they are loaded
-    aliasing.py          which tensors may share memory
     cost.py              estimated time of a statement
-    tasks.py             rewrites parallel loops: as serial copies, as one task's iterations
-    unrolling.py         copies of a loop's body
+    loops.py             finding, taking apart, copying and replacing loops
     vector_loops.py      which loops can be vectorised, and their expressions in vectors
     transposition.py     loops that transpose a matrix
-    streams.py           what a loop reads sequentially
     non_temporal.py      results that do not fit the caches
     cse.py               common subexpression elimination, while lowering
     scalar_promotion.py  temporaries of one element become registers

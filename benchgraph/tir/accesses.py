@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
+from benchgraph.core.memoise import memoised
 from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, inside, linear, linear_bounds
-from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Brgemm, Expr, For, If, Load, Pack, Ramp, Seq, Slice, Stmt, Store, Tensor, Var
-from benchgraph.tir.operands import Operand, operands
-from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, variables
+from benchgraph.tir.index import within
+from benchgraph.tir.ir import Brgemm, Expr, For, Func, If, Load, Pack, Ramp, Scope, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.operands import operands
+from benchgraph.tir.visit import bound_names, declared_names, exprs, loads_of, tensor_names, users, variables, written
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,15 @@ def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
 
 def _accesses(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) -> Iterator[Access]:
     """name: None for all tensors, else that of one which s uses."""
-    yield from _loaded(s, ranges, name)
+    for e in exprs(s):
+        for x in loads_of(e):
+            if name is None or x.tensor.name == name:
+                yield Access(x.tensor, x.index, tuple(map(_lanes, x.index)), False, ranges)
     match s:
-        case For():
-            yield from _nested(s.body, inside(s, ranges), name, memoise_users)
-        case If():
-            yield from _nested(s.then, assume(s.cond, ranges, holds=True), name, memoise_users)
-            if s.orelse is not None:
-                yield from _nested(s.orelse, assume(s.cond, ranges, holds=False), name, memoise_users)
+        case For() | If():
+            for c, narrowed in within(s, ranges):
+                if name is None or name in tensor_names(c):
+                    yield from _accesses(c, narrowed, name, memoise_users)
         case Seq():
             for c in s.stmts if name is None or not memoise_users else (s.stmts[at] for at in users(s)[name]):
                 if name is None or name in tensor_names(c):  # cheaper than a generator for each statement
@@ -70,29 +73,14 @@ def _accesses(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) ->
         case Brgemm() | Pack():
             *read, written = operands(s)
             every = [*((o, False) for o in read), *(((written, False),) if isinstance(s, Brgemm) and s.accumulate else ()), (written, True)]
-            yield from (_operand(o, is_store, ranges) for o, is_store in every if name is None or o.slice.tensor.name == name)
-
-
-def _nested(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) -> Iterator[Access]:
-    return _accesses(s, ranges, name, memoise_users) if name is None or name in tensor_names(s) else iter(())
-
-
-def _loaded(s: Stmt, ranges: Ranges, name: str | None = None) -> Iterator[Access]:
-    """The loads of this statement's own expressions."""
-    for e in exprs(s):
-        for p in loads_of(e):
-            if name is None or p.tensor.name == name:
-                yield Access(p.tensor, p.index, tuple(map(_lanes, p.index)), False, ranges)
+            for o, is_store in every:
+                if name is None or o.slice.tensor.name == name:
+                    yield Access(o.slice.tensor, o.slice.index, o.spans(), is_store, ranges)
 
 
 def _lanes(i: Expr) -> Range:
     last = (i.lanes - 1) * i.stride if isinstance(i, Ramp) else 0
     return min(last, 0), max(last, 0)
-
-
-def _operand(o: Operand, is_store: bool, ranges: Ranges) -> Access:
-    index = o.slice.index if isinstance(o.slice, Slice) else (o.slice.offset,)
-    return Access(o.slice.tensor, index, o.spans(), is_store, ranges)
 
 
 def position(i: Expr) -> Linear:
@@ -148,6 +136,26 @@ def _is_constant(e: Expr, ranges: Ranges) -> bool:
     return least == most
 
 
+def are_independent(a: For, b: For, ranges: Ranges) -> bool:
+    """Whether no iteration of one loop accesses what a different iteration of the other writes. Both have the same variable."""
+    inner = bound_names(a.body) | bound_names(b.body)
+    shared = (tensor_names(a) & tensor_names(b)) - declared_names(a) - declared_names(b)
+    for name in shared & {t.name for t in written(a) | written(b)}:
+        in_a, in_b = (list(accesses_of(name, s, ranges)) for s in (a, b))
+        if in_a and in_b and not is_partitioned(in_a + in_b, a.var.name, inner):  # a tensor that one only prefetches has no accesses there
+            return False
+    return True
+
+
+def has_independent_iterations(loop: For, ranges: Ranges, names: Iterable[str] | None = None) -> bool:
+    """Whether no two iterations access the same element of a tensor that the loop writes. names: of the tensors in question, by default
+    of all that are declared outside. ranges: those around the loop."""
+    if names is None:
+        names = {t.name for t in written(loop)} - declared_names(loop)
+    within_loop, inner = inside(loop, ranges), bound_names(loop.body)
+    return all(is_partitioned(list(accesses_of(name, loop.body, within_loop)), loop.var.name, inner) for name in names)
+
+
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:
     """Tensor name -> its accesses inside s, in program order."""
     by_name: dict[str, list[Access]] = {}
@@ -156,6 +164,36 @@ def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:
     return by_name
 
 
-def inner_names(loop: For) -> frozenset[str]:
-    """Names of the loop variables defined inside a loop, without its own."""
-    return bound_names(loop.body)
+# ---- memory that tensors share ---------------------------------------------------------------------------------------
+
+
+def any_alias(f: Func, some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
+    """Whether one of these tensors of a function and one of those may share memory."""
+    first, second = ({t.name: t for t in ts} for ts in (some, others))
+    pairs = _inplace_partners(f)
+    if not first.keys().isdisjoint(second) or any(not pairs[name].isdisjoint(second) for name in first if name in pairs):
+        return True
+    return any_share_bytes(first.values(), second.values())
+
+
+def any_share_bytes(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
+    """Whether one of these tensors shares bytes of an arena with another one of those, by a sweep over their offsets."""
+    first, second = ({t.name: t for t in ts if t.offset is not None} for ts in (some, others))
+    end = defaultdict[tuple[Scope, bool], int](int)  # of tensors that begin earlier, by arena and side
+    for t in sorted({**first, **second}.values(), key=lambda t: t.offset or 0):
+        begin, sides = t.offset or 0, [is_second for is_second, ts in ((False, first), (True, second)) if t.name in ts]
+        if t.nbytes and any(begin < end[t.scope, not side] for side in sides):
+            return True
+        for side in sides:
+            end[t.scope, side] = max(end[t.scope, side], begin + t.nbytes)
+    return False
+
+
+@memoised
+def _inplace_partners(f: Func) -> Mapping[str, frozenset[str]]:
+    """Parameter -> those that the caller may bind to its memory."""
+    partners = defaultdict[str, set[str]](set)
+    for pair in f.inplace:
+        partners[pair.dst].add(pair.src)
+        partners[pair.src].add(pair.dst)
+    return {name: frozenset(names) for name, names in partners.items()}

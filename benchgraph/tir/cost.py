@@ -8,7 +8,7 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Brgemm, Const, Expr, For, If, Load, Pack, Random, Scope, Stmt, Store, Unary, Var
-from benchgraph.tir.post_ops import loops
+from benchgraph.tir.operands import post_op_loops
 from benchgraph.tir.visit import children, parts
 
 FUNCTION = 15  # instructions of exp; others take more
@@ -41,7 +41,7 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None
             return step * instructions(s)
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
-            post_ops = 0.0 if s.post_ops is None else nanoseconds(loops(s, s.post_ops), target, enough, step)
+            post_ops = 0.0 if s.post_ops is None else nanoseconds(post_op_loops(s, s.post_ops), target, enough, step)
             multiplied = macs / (rates.macs_per_ns * target.lanes * s.group)
             return rates.microkernel_call_ns + max(multiplied, wei / rates.l2_bytes_per_ns) + post_ops
         case Pack():

@@ -7,15 +7,16 @@ operations that change no bit: x*1, x/1, x-0, and operations on two literals.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from math import gcd
 
 import numpy as np
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.affine import Linear, Range, Ranges, bounds, linear, linear_bounds, to_expr
+from benchgraph.tir.affine import Linear, Range, Ranges, bounds, inside, linear, linear_bounds, to_expr
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, Ramp, Select, Unary, UnOp, Var
-from benchgraph.tir.visit import map_parts
+from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, For, If, Ramp, Select, Stmt, Unary, UnOp, Var
+from benchgraph.tir.visit import children, map_parts
 
 _LEAVES = Var, Const
 _LINEAR = frozenset({BinOp.add, BinOp.sub, BinOp.mul})
@@ -232,17 +233,19 @@ def _extreme(e: Binary, ranges: Ranges) -> Expr:
     return e
 
 
+_HOLDS_WITHIN = {  # for which values of a - b
+    BinOp.lt: (-math.inf, -1), BinOp.le: (-math.inf, 0), BinOp.gt: (1, math.inf), BinOp.ge: (0, math.inf), BinOp.eq: (0, 0),
+}  # fmt: skip
+_NEGATED = {
+    BinOp.lt: BinOp.ge, BinOp.ge: BinOp.lt, BinOp.le: BinOp.gt, BinOp.gt: BinOp.le, BinOp.eq: BinOp.ne, BinOp.ne: BinOp.eq,
+}  # fmt: skip
+
+
 def _compare(e: Binary, ranges: Ranges) -> Expr:
     lo, hi = _difference(e, ranges)
-    always, never = {
-        BinOp.lt: (hi < 0, lo >= 0),
-        BinOp.le: (hi <= 0, lo > 0),
-        BinOp.gt: (lo > 0, hi <= 0),
-        BinOp.ge: (lo >= 0, hi < 0),
-        BinOp.eq: (lo == hi == 0, lo > 0 or hi < 0),
-        BinOp.ne: (lo > 0 or hi < 0, lo == hi == 0),
-    }[e.op]
-    return Const(int(always), DType.boolean) if always or never else e
+    least, most = _HOLDS_WITHIN[BinOp.eq if e.op is BinOp.ne else e.op]
+    inside, outside = least <= lo and hi <= most, hi < least or most < lo
+    return Const(int(inside == (e.op is not BinOp.ne)), DType.boolean) if inside or outside else e
 
 
 def assume(cond: Expr, ranges: Ranges, *, holds: bool) -> dict[str, Range]:
@@ -262,21 +265,25 @@ def assume(cond: Expr, ranges: Ranges, *, holds: bool) -> dict[str, Range]:
     return known
 
 
-_NEGATED = {
-    BinOp.lt: BinOp.ge, BinOp.ge: BinOp.lt, BinOp.le: BinOp.gt, BinOp.gt: BinOp.le, BinOp.eq: BinOp.ne, BinOp.ne: BinOp.eq,
-}  # fmt: skip
+def within(s: Stmt, ranges: Ranges) -> Iterator[tuple[Stmt, Ranges]]:
+    """The statements directly inside this one, each with the ranges of the variables around it."""
+    match s:
+        case For():
+            yield s.body, inside(s, ranges)
+        case If():
+            yield s.then, assume(s.cond, ranges, holds=True)
+            if s.orelse is not None:
+                yield s.orelse, assume(s.cond, ranges, holds=False)
+        case _:
+            yield from ((c, ranges) for c in children(s))
 
 
 def _limits(op: BinOp, form: Linear) -> list[tuple[str, Range]]:
     """The range of x that `k*x + c op 0` implies, if any."""
     match list(form.terms.items()):
-        case [(Var(name), k)]:
-            c = form.constant
-            at_most = {BinOp.lt: -c - 1, BinOp.le: -c, BinOp.eq: -c}.get(op)  # k*x <= at_most
-            at_least = {BinOp.gt: -c + 1, BinOp.ge: -c, BinOp.eq: -c}.get(op)
+        case [(Var(name), k)] if op in _HOLDS_WITHIN:
+            least, most = (limit - form.constant for limit in _HOLDS_WITHIN[op])  # of k*x
             if k < 0:
-                k, at_most, at_least = -k, None if at_least is None else -at_least, None if at_most is None else -at_most
-            low = -math.inf if at_least is None else -(-at_least // k)
-            high = math.inf if at_most is None else at_most // k
-            return [(name, (low, high))]
+                k, least, most = -k, -most, -least
+            return [(name, (least if math.isinf(least) else -(-least // k), most if math.isinf(most) else most // k))]
     return []

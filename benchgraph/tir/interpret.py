@@ -21,7 +21,7 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.tir import ir, values
 from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import type_of
-from benchgraph.tir.post_ops import loops
+from benchgraph.tir.operands import post_op_loops
 from benchgraph.tir.text import PRECEDENCE
 from benchgraph.tir.visit import parts, tensors
 
@@ -129,7 +129,7 @@ class _Writer:
                 slices = [self.slice(p, ranges, *sizes) for p, *sizes in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(slices)}, {s.batch}, {s.accumulate})")
                 if s.post_ops is not None:
-                    self.stmt(loops(s, s.post_ops), depth, ranges, parallel=parallel)
+                    self.stmt(post_op_loops(s, s.post_ops), depth, ranges, parallel=parallel)
                     self.line(depth, f"{slices[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
             case ir.Pack():
                 src, dst = self.slice(s.src, ranges, s.k, s.n), self.slice(s.dst, ranges, s.k, s.n, s.group)
@@ -171,12 +171,9 @@ class _Writer:
             guard = "" if s.mask is None else f"if {mask}: "
             self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
 
-    def slice(self, p: ir.Slice | ir.FlatSlice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
+    def slice(self, p: ir.Slice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
         """Source for (tensor, first index, steps of rows, columns and batch, rows, cols, rows of a group)."""
-        name = self.name(p.tensor.name, "t")
-        if isinstance(p, ir.FlatSlice):
-            return f"flat_slice_of({name}, {self.expr(p.offset, ranges)}, {p.strides}, {rows}, {cols}, {group})"
-        return f"slice_of({name}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
+        return f"slice_of({self.name(p.tensor.name, 't')}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 

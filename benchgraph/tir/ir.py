@@ -210,21 +210,33 @@ class Slice:
     """A strided view of a tensor, as operand of a microkernel or a packing.
 
     index: the first element. axes: for rows, columns and each axis of the batch (dim of the tensor, indices per step); (0, 0) for a batch
-    axis that the operand does not depend on. Dims instead of strides, so that passes can change the tensor's strides.
+    axis that the operand does not depend on. Dims instead of strides, so that passes can change the tensor's strides. Of a 1-d tensor, as
+    all are after flatten-index, rows and columns may run along the same dim.
     """
 
     tensor: Tensor
     index: tuple[Expr, ...]
     axes: tuple[Axis, ...]
 
+    @property
+    def is_flat(self) -> bool:
+        return len(self.index) == 1
 
-@dataclass(frozen=True)
-class FlatSlice:
-    """A Slice after flatten-index: the tensor is 1-d; strides, in elements, are those of rows, columns and each axis of the batch."""
+    @property
+    def offset(self) -> Expr:
+        """The first element of a flat slice."""
+        (offset,) = self.index
+        return offset
 
-    tensor: Tensor
-    offset: Expr
-    strides: tuple[int, ...]
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements of memory per step of each axis."""
+        return tuple(self.tensor.strides[dim] * step for dim, step in self.axes)
+
+
+def flat_slice(t: Tensor, offset: Expr, strides: tuple[int, ...]) -> Slice:
+    """The slice of a 1-d tensor whose rows, columns and axes of the batch are so many elements apart."""
+    return Slice(t, (offset,), tuple((0, stride) for stride in strides))
 
 
 @dataclass(frozen=True)
@@ -268,9 +280,9 @@ class Brgemm:
     prefetches: spread over the call. post_ops run on each register tile instead of a store to acc, which is undefined afterwards.
     """
 
-    src: Slice | FlatSlice
-    wei: Slice | FlatSlice
-    acc: Slice | FlatSlice
+    src: Slice
+    wei: Slice
+    acc: Slice
     m: int
     n: int
     k: int
@@ -297,8 +309,8 @@ class Pack:
     Conversions (PACKED_FROM) to floats round to nearest even; s8 = u8 - 128. transposes: dst[k, n] = src[k, n], with u8 = s8 + 128.
     """
 
-    src: Slice | FlatSlice
-    dst: Slice | FlatSlice
+    src: Slice
+    dst: Slice
     k: int
     n: int
     transposes: bool = False
@@ -336,3 +348,12 @@ class Func:
     shared_bytes: int = 0
     thread_bytes: int = 0
     inplace: tuple[InplacePair, ...] = ()
+
+
+@dataclass(frozen=True)
+class Module:
+    """main runs on every execution; init runs once for each set of constant weights, before main, and fills the constants (None: there are
+    none)."""
+
+    main: Func
+    init: Func | None = None

@@ -246,7 +246,7 @@ class _Parser(Tokens):
         self.expect("=")
         return ir.Pack(self.slice(PACK_AXES), dst, **extents, transposes=is_transpose)
 
-    def slice(self, axes: tuple[str, ...]) -> ir.Slice | ir.FlatSlice:
+    def slice(self, axes: tuple[str, ...]) -> ir.Slice:
         """A microkernel's operand along these axes: `t[i:m, 0:k*2:b0]`, or, flat, `t[i; m*64, k]`."""
         t, index = self.tensor_at(), list[ir.Expr]()
         steps = dict.fromkeys(axes, (0, 0))
@@ -257,7 +257,7 @@ class _Parser(Tokens):
             index.append(self.expr(SUM))
             if self.accept(";"):
                 strides = dict.fromkeys(axes, 0) | dict(self.listed(lambda: self.step(axes), "]"))
-                return ir.FlatSlice(t, index[0], tuple(strides.values()))
+                return ir.flat_slice(t, index[0], tuple(strides.values()))
             while self.accept(":"):
                 name, step = self.step(axes)
                 steps[name] = len(index) - 1, step

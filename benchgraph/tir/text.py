@@ -9,8 +9,8 @@
     }
 
 Strides are shown when they are not row-major: `f32[4,8] by [16,1]`. `i:+16` is the vector of indices i .. i+15, `i:+16*4` steps by 4.
-A microkernel's slices show, behind the index of each dim, the axes that run along it: `x[i*32:m, 0:k]`, `w[0:k*2, j:n]`. A flat slice
-shows its offset, then the axes with their strides: `x[i*32; m*64, k]`.
+A microkernel's slices show, behind the index of each dim, the axes that run along it: `x[i*32:m, 0:k]`, `w[0:k*2, j:n]`. A slice of a
+1-d tensor shows its offset, then the axes with their strides: `x[i*32; m*64, k]`.
 """
 
 from __future__ import annotations
@@ -124,11 +124,12 @@ def _prefetch(s: ir.Prefetch) -> str:
     return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{runs}{' to write' if s.for_write else ''}"
 
 
-def _slice(s: ir.Slice | ir.FlatSlice, axes: tuple[str, str]) -> str:
+def _slice(s: ir.Slice, axes: tuple[str, str]) -> str:
     """axes: the names of rows and columns; those of the batch follow."""
-    names = (*axes, *map(batch_axis, range(len(s.strides if isinstance(s, ir.FlatSlice) else s.axes) - 2)))
-    if isinstance(s, ir.FlatSlice):
-        return f"{s.tensor.name}[{_expr(s.offset)};{','.join(f' {_step(*axis)}' for axis in zip(names, s.strides, strict=True))}]"
+    names = (*axes, *map(batch_axis, range(len(s.axes) - 2)))
+    if s.is_flat:
+        steps = ",".join(f" {_step(name, step)}" for name, (_, step) in zip(names, s.axes, strict=True))
+        return f"{s.tensor.name}[{_expr(s.offset)};{steps}]"
     along = dict.fromkeys(range(len(s.index)), "")
     for name, (dim, step) in zip(names, s.axes, strict=True):
         along[dim] = along.get(dim, "") + (f":{_step(name, step)}" if (dim, step) != (0, 0) else "")

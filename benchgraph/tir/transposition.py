@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.affine import Linear, Ranges, linear, linear_bounds, to_expr
-from benchgraph.tir.build import binary, constant
+from benchgraph.tir.affine import Linear, Ranges, linear, to_expr
+from benchgraph.tir.build import constant
 from benchgraph.tir.groups import PACKED_FROM
-from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, FlatSlice, For, Load, LoopKind, Pack, Scope, Stmt, Store, Var
-from benchgraph.tir.visit import statements
+from benchgraph.tir.ir import Binary, BinOp, Cast, Const, Expr, For, Load, LoopKind, Pack, Scope, Store, Var, flat_slice
+from benchgraph.tir.loops import only_statement
 
 LEAST_BYTES = 16  # of a row of dst: the smallest vector
 LEAST_ROWS = 4
@@ -33,32 +33,9 @@ def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
             continue
         if store.tensor.dtype.nbytes(columns) < LEAST_BYTES:
             continue
-        slices = FlatSlice(load.tensor, to_expr(src[0], ranges), src[1:]), FlatSlice(store.tensor, to_expr(dst[0], ranges), dst[1:])
+        slices = flat_slice(load.tensor, to_expr(src[0], ranges), src[1:]), flat_slice(store.tensor, to_expr(dst[0], ranges), dst[1:])
         return Pack(*slices, rows, columns, transposes=load.tensor.dtype.bits == store.tensor.dtype.bits)
     return None
-
-
-def as_last_block(extent: Expr, ranges: Ranges) -> tuple[Expr, int, int] | None:
-    """Of an extent like min(64, 77 - b*64): the condition of the last block, its extent, and that of others; None for any other extent."""
-    match extent:
-        case Binary(BinOp.min, Const(size), left):
-            form = linear(left)
-            fewest, _ = linear_bounds(form, ranges)
-            if [-step >= size for step in form.terms.values()] == [True] and 0 < fewest < size:
-                return binary(BinOp.lt, left, Const(size)), int(fewest), int(size)
-    return None
-
-
-def largest_extent(extent: Expr, ranges: Ranges) -> int | None:
-    """The extent of a whole block; None if the extent is neither a constant nor that of a block."""
-    last_block = as_last_block(extent, ranges)
-    return constant(extent) if last_block is None else last_block[2]
-
-
-def only_statement(s: Stmt) -> Stmt | None:
-    """The only statement of a block; None if it has several or none."""
-    stmts = statements(s)
-    return stmts[0] if len(stmts) == 1 else None
 
 
 def _copied(e: Expr, store: Store) -> Load | None:

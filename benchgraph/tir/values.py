@@ -153,19 +153,6 @@ def slice_of(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int
     return entry
 
 
-def flat_slice_of(t: Value, offset: int, strides: tuple[int, ...], rows: int, cols: int, group: int) -> View:
-    steps = -(-rows // group)
-
-    def entry(batch: tuple[int, ...]) -> Value:
-        start = natural(offset + sum(b * stride for b, stride in zip(batch, strides[2:], strict=False)))
-        end = start + (steps - 1) * strides[0] + (cols - 1) * strides[1] + group - 1
-        if natural(end) >= t.size:
-            raise IndexError(f"a slice reaches {end} in a tensor of {t.size}")
-        return _view(t[start:], steps, cols, tuple(stride * t.itemsize for stride in strides[:2]), group)
-
-    return entry
-
-
 def _view(t: Value, steps: int, cols: int, strides: tuple[int, ...], group: int) -> Value:
     """strides: bytes between rows, or groups of them, and columns."""
     bits = t.view(f"u{t.itemsize}")  # numpy cannot stride over every dtype that is not its own
@@ -200,7 +187,7 @@ NAMES: dict[str, Any] = {
     "vector_min": vector_min, "vector_max": vector_max, "scalar_minimum": np.minimum, "scalar_maximum": np.maximum,
     "vector_minimum": np.minimum, "vector_maximum": np.maximum, "scalar_select": scalar_select, "where": np.where, "random": random_number,
     "full": np.full, "cast": cast,
-    "reduce_lanes": reduce_lanes, "slice_of": slice_of, "flat_slice_of": flat_slice_of, "brgemm": brgemm, "pack": pack,
+    "reduce_lanes": reduce_lanes, "slice_of": slice_of, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "decay": decay, "log": np.log, "tanh": np.tanh,
     "normal_tail": normal_tail, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.tir import ir
+from benchgraph.tir.accesses import any_share_bytes
 from benchgraph.tir.affine import linear
-from benchgraph.tir.aliasing import any_share_bytes
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.cost import FUNCTION, instructions
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
@@ -56,16 +56,25 @@ class Reduction:
 class Loop:
     """A loop that can run in vectors of `lanes` iterations, each from a multiple of `lanes` on.
 
-    registers: names of those declared inside, which become vectors. stmts: of body, with nested loops and conditions flattened.
+    registers: names of those declared inside, which become vectors. stores: all of body, in nested loops and conditions too.
     """
 
     var: ir.Var
     extent: ir.Expr
     lanes: int
     body: tuple[ir.Stmt, ...]
-    stmts: tuple[ir.Alloc | ir.Store, ...]
+    stores: tuple[ir.Store, ...]
     registers: frozenset[str]
-    reductions: tuple[Reduction, ...] = field(default=())
+    reductions: tuple[Reduction, ...] = ()
+
+    @property
+    def loads(self) -> Iterator[ir.Load]:
+        return (load for c in self.stores for e in (*c.index, c.value) for load in loads_of(e))
+
+    @property
+    def accesses(self) -> list[ir.Load | ir.Store]:
+        """The loads, and the stores that are not to registers of the loop."""
+        return [*self.loads, *(c for c in self.stores if c.tensor.name not in self.registers)]
 
     def step(self, i: ir.Expr) -> int | None:
         """By how much an index grows per iteration within a vector; None if that is not a constant."""
@@ -130,20 +139,20 @@ def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | 
     if not any(isinstance(c, ir.Store) for c in body):
         return None  # mostly loops around others
     inner = [c for stmt in body for c in walk(stmt) if not isinstance(c, ir.Seq)]
-    stmts = tuple(c for c in inner if isinstance(c, ir.Alloc | ir.Store))
-    allocs = [c.tensor for c in stmts if isinstance(c, ir.Alloc)]
-    if any(not isinstance(c, ir.Alloc | ir.Store | ir.For | ir.If) for c in inner) or len(stmts) == len(allocs):
+    stores = tuple(c for c in inner if isinstance(c, ir.Store))
+    allocs = [c.tensor for c in inner if isinstance(c, ir.Alloc)]
+    if any(not isinstance(c, ir.Alloc | ir.Store | ir.For | ir.If) for c in inner):
         return None
     if any(t.scope is not ir.Scope.register or t.lanes > 1 for t in allocs):
         return None
-    loop = Loop(s.var, s.extent, most_lanes, body, stmts, frozenset(t.name for t in allocs))
+    loop = Loop(s.var, s.extent, most_lanes, body, stores, frozenset(t.name for t in allocs))
     if len(inner) > len(body) and not _is_uniform(loop):
         return None
-    if not all(_can_widen(loop, e) for c in loop.stmts if isinstance(c, ir.Store) for e in (*c.index, c.value)):
+    if not all(_can_widen(loop, e) for c in stores for e in (*c.index, c.value)):
         return None
     reductions: list[Reduction] = []
-    for c in loop.stmts:
-        if not isinstance(c, ir.Store) or c.tensor.name in loop.registers:
+    for c in stores:
+        if c.tensor.name in loop.registers:
             continue
         step = loop.step(c.index[0]) if c.index else 0
         reduced = reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
@@ -158,11 +167,10 @@ def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | 
 def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable) -> int:
     """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop, or are masked; else 0. 0 for
     functions, which take longer than memory."""
-    stores = [c for c in loop.stmts if isinstance(c, ir.Store)]
-    bits = min((c.tensor.dtype.bits for c in stores if c.tensor.name in uncached), default=DType.f32.bits)
+    bits = min((c.tensor.dtype.bits for c in loop.stores if c.tensor.name in uncached), default=DType.f32.bits)
     lanes, count = 8 * LINE_BYTES // bits, constant(loop.extent)
-    fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0) and sum(map(instructions, stores)) < FUNCTION
-    read = {load for load in _loads(loop) if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
+    fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0) and sum(map(instructions, loop.stores)) < FUNCTION
+    read = {load for load in loop.loads if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
     return lanes if fits and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) else 0
 
 
@@ -186,14 +194,7 @@ def _is_uniform(loop: Loop) -> bool:
 
 def _is_contiguous(loop: Loop) -> bool:
     """Whether all loads and stores are contiguous. Strided ones are slower with few lanes (docs/measurements/vectorisation.md)."""
-    indices = [x.index for x in _loads(loop)] + [c.index for c in loop.stmts if isinstance(c, ir.Store)]
-    return all(loop.step(i) in (0, 1) for index in indices for i in index)
-
-
-def _loads(loop: Loop) -> Iterator[ir.Load]:
-    for c in loop.stmts:
-        if isinstance(c, ir.Store):
-            yield from (load for e in (*c.index, c.value) for load in loads_of(e))
+    return all(loop.step(i) in (0, 1) for x in loop.accesses for i in x.index)
 
 
 def _can_widen(loop: Loop, e: ir.Expr) -> bool:
@@ -213,7 +214,7 @@ def _is_storable(loop: Loop, t: ir.Tensor, step: int | None, machine: MachineTab
     """Whether a vector of this stride should be stored: contiguous; else of wide elements with a small stride or many instructions."""
     if step is None or step < 1 or t.dtype.bits < STRIDED_STORE_BITS:
         return step == 1
-    return step <= MOST_STRIDE or sum(instructions(c) for c in loop.stmts if isinstance(c, ir.Store)) >= machine.scattered_instructions
+    return step <= MOST_STRIDE or sum(map(instructions, loop.stores)) >= machine.scattered_instructions
 
 
 def is_power_of_two(e: ir.Expr) -> bool:
@@ -233,22 +234,19 @@ def reduction(s: ir.Store) -> Reduction | None:
 
 def _is_independent(loop: Loop) -> bool:
     """Whether no iteration accesses what another one stores, reductions aside."""
-    loads, stores = list(_loads(loop)), [c for c in loop.stmts if isinstance(c, ir.Store) and c.tensor.name not in loop.registers]
-    reduced = {r.store.tensor.name for r in loop.reductions}
-    every = [(x.tensor, x.index) for x in loads] + [(c.tensor, c.index) for c in stores]
+    every = loop.accesses
+    stores = [c for c in every if isinstance(c, ir.Store)]
+    reduced, written = {r.store.tensor.name for r in loop.reductions}, {c.tensor.name for c in stores}
     indices = defaultdict[str, list[tuple[ir.Expr, ...]]](list)
-    for t, index in every:
-        indices[t.name].append(index)
+    for x in every:
+        indices[x.tensor.name].append(x.index)
     for c in stores:
         others = indices[c.tensor.name]
-        if c.tensor.name in reduced and len(others) != 2:
+        if len(others) != 2 if c.tensor.name in reduced else not all(_never_overlap(loop, c.index, index) for index in others):
             return False
-        if c.tensor.name not in reduced and not all(_never_overlap(loop, c.index, index) for index in others):
-            return False
-    if any_share_bytes((c.tensor for c in stores), (t for t, _ in every)):
+    if any_share_bytes((c.tensor for c in stores), (x.tensor for x in every)):
         return False
-    written = {c.tensor.name for c in stores}
-    return not any(load.tensor.name in written for _, at in every for i in at for load in loads_of(i))
+    return not any(load.tensor.name in written for x in every for i in x.index for load in loads_of(i))
 
 
 def _never_overlap(loop: Loop, a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
@@ -267,7 +265,7 @@ def _pays(loop: Loop) -> bool:
     if count is None or count * 2 >= loop.lanes:
         return True
     widest = MOST_STRIDE if count * 3 >= loop.lanes else 1
-    return all(0 <= (loop.step(i) or 0) <= widest for x in _loads(loop) for i in x.index)
+    return all(0 <= (loop.step(i) or 0) <= widest for x in loop.loads for i in x.index)
 
 
 # ---- widening --------------------------------------------------------------------------------------------------------

@@ -1,77 +1,88 @@
-"""Walk and rebuild Tensor IR. A rebuild returns the same object wherever nothing changed."""
+"""Walk and rebuild Tensor IR. A rebuild returns the same object wherever nothing changed.
+
+Which fields of a node hold expressions, statements, or slices and the like, is read off their types in ir.py.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from operator import is_
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 from benchgraph.core.memoise import memoised
 from benchgraph.tir import ir
 
 ExprMap: TypeAlias = Callable[[ir.Expr], ir.Expr]
 StmtMap: TypeAlias = Callable[[ir.Stmt], ir.Stmt]
+Access: TypeAlias = ir.Load | ir.Store | ir.Alloc | ir.Slice | ir.Prefetch  # what names a tensor
+Fields: TypeAlias = Mapping[type, tuple[str, ...]]
+N = TypeVar("N")
 
 
-def map_tuple(items: tuple[ir.Expr, ...], fn: ExprMap) -> tuple[ir.Expr, ...]:
+def _fields_of(*types: str) -> Fields:
+    """Class of node -> names of its fields that hold values of one of these types, alone, in tuples, or optionally."""
+    nodes = [c for c in vars(ir).values() if is_dataclass(c) and isinstance(c, type)]
+    return {c: tuple(f.name for f in fields(c) if set(types) & set(re.findall(r"\w+", str(f.type)))) for c in nodes}
+
+
+_EXPRS, _STMTS, _PIECES = _fields_of("Expr"), _fields_of("Stmt"), _fields_of("Slice", "Prefetch", "PostOps")
+
+
+def _held(node: object, names: Fields) -> Iterator[Any]:
+    """What these fields of a node hold, and those of its slices, prefetches and post-ops."""
+    for name in names[type(node)]:
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            yield from value
+        elif value is not None:
+            yield value
+    if names is not _PIECES:
+        for piece in _held(node, _PIECES):
+            yield from _held(piece, names)
+
+
+def _with_fields(node: N, names: Fields, fn: Callable[[Any], Any]) -> N:
+    """The node with fn applied to what these fields of its own hold."""
+    changed = {}
+    for name in names[type(node)]:
+        old = getattr(node, name)
+        if old is not None:
+            new = map_tuple(old, fn) if isinstance(old, tuple) else fn(old)
+            if new is not old:
+                changed[name] = new
+    return cast(N, replace(cast(Any, node), **changed)) if changed else node
+
+
+def _mapped(node: N, names: Fields, fn: Callable[[Any], Any]) -> N:
+    """The node with fn applied to what these fields hold, its own and those of its slices, prefetches and post-ops."""
+    if _PIECES[type(node)]:
+        node = _with_fields(node, _PIECES, lambda piece: _with_fields(piece, names, fn))
+    return _with_fields(node, names, fn)
+
+
+def map_tuple(items: tuple[N, ...], fn: Callable[[N], N]) -> tuple[N, ...]:
     new = [fn(i) for i in items]
     return items if all(map(is_, items, new)) else tuple(new)
 
 
-def _map_optional(e: ir.Expr | None, fn: ExprMap) -> ir.Expr | None:
-    return None if e is None else fn(e)
-
-
-# Cases of a match are tried in order, so the most frequent class comes first.
-
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
+@memoised
 def parts(e: ir.Expr) -> tuple[ir.Expr, ...]:
     """The direct subexpressions, in printing order."""
-    match e:
-        case ir.Binary():
-            return (e.a, e.b)
-        case ir.Var() | ir.Const():
-            return ()
-        case ir.Load():
-            return e.index if e.mask is None else (*e.index, e.mask)
-        case ir.Select():
-            return (e.cond, e.a, e.b)
-        case ir.Ramp():
-            return (e.base,)
-        case ir.Unary() | ir.Cast() | ir.Broadcast() | ir.ReduceLanes():
-            return (e.a,)
-        case ir.Random():
-            return (e.index, e.seed, e.offset)
+    return tuple(_held(e, _EXPRS))
 
 
 def map_parts(e: ir.Expr, fn: ExprMap) -> ir.Expr:
     """e with fn applied to each direct subexpression."""
-    match e:
-        case ir.Binary():
-            a, b = fn(e.a), fn(e.b)
-            return e if a is e.a and b is e.b else ir.Binary(e.op, a, b)
-        case ir.Var() | ir.Const():
-            return e
-        case ir.Load():
-            index, mask = map_tuple(e.index, fn), _map_optional(e.mask, fn)
-            return e if index is e.index and mask is e.mask else ir.Load(e.tensor, index, mask)
-        case ir.Select():
-            cond, a, b = fn(e.cond), fn(e.a), fn(e.b)
-            return e if cond is e.cond and a is e.a and b is e.b else ir.Select(cond, a, b)
-        case ir.Ramp():
-            base = fn(e.base)
-            return e if base is e.base else replace(e, base=base)
-        case ir.Unary() | ir.Cast() | ir.Broadcast() | ir.ReduceLanes():
-            a = fn(e.a)
-            return e if a is e.a else replace(e, a=a)
-        case ir.Random():
-            old = parts(e)
-            new = map_tuple(old, fn)
-            return e if new is old else ir.Random(*new)
+    if isinstance(e, ir.Binary):  # as the others, but faster: most expressions are sums and products
+        a, b = fn(e.a), fn(e.b)
+        return e if a is e.a and b is e.b else ir.Binary(e.op, a, b)
+    return _with_fields(e, _EXPRS, fn)
 
 
 def rewrite(e: ir.Expr, fn: ExprMap) -> ir.Expr:
@@ -107,105 +118,26 @@ def loads_of(e: ir.Expr) -> tuple[ir.Load, ...]:
 # ---- statements ------------------------------------------------------------------------------------------------------
 
 
-def slice_exprs(s: ir.Slice | ir.FlatSlice) -> tuple[ir.Expr, ...]:
-    return s.index if isinstance(s, ir.Slice) else (s.offset,)
-
-
-def _map_slice(s: ir.Slice | ir.FlatSlice, fn: ExprMap) -> ir.Slice | ir.FlatSlice:
-    if isinstance(s, ir.FlatSlice):
-        offset = fn(s.offset)
-        return s if offset is s.offset else replace(s, offset=offset)
-    index = map_tuple(s.index, fn)
-    return s if index is s.index else replace(s, index=index)
-
-
-def _map_prefetch(s: ir.Prefetch, fn: ExprMap) -> ir.Prefetch:
-    index = map_tuple(s.index, fn)
-    return s if index is s.index else replace(s, index=index)
-
-
+@memoised
 def exprs(s: ir.Stmt) -> tuple[ir.Expr, ...]:
     """The expressions of this statement alone (not of statements inside it)."""
-    match s:
-        case ir.Store():
-            return (*s.index, s.value) if s.mask is None else (*s.index, s.value, s.mask)
-        case ir.Seq() | ir.Alloc():
-            return ()
-        case ir.For():
-            return (s.extent,)
-        case ir.If():
-            return (s.cond,)
-        case ir.Brgemm():
-            return (*slice_exprs(s.src), *slice_exprs(s.wei), *slice_exprs(s.acc), *(e for p in s.prefetches for e in p.index))
-        case ir.Pack():
-            return (*slice_exprs(s.src), *slice_exprs(s.dst))
-        case ir.Prefetch():
-            return s.index
+    return tuple(_held(s, _EXPRS))
 
 
 def map_exprs(s: ir.Stmt, fn: ExprMap) -> ir.Stmt:
     """This statement alone with fn applied to its expressions (see `exprs`)."""
-    match s:
-        case ir.Store():
-            index, value, mask = map_tuple(s.index, fn), fn(s.value), _map_optional(s.mask, fn)
-            return s if index is s.index and value is s.value and mask is s.mask else ir.Store(s.tensor, index, value, mask)
-        case ir.Seq() | ir.Alloc():
-            return s
-        case ir.For():
-            extent = fn(s.extent)
-            return s if extent is s.extent else replace(s, extent=extent)
-        case ir.If():
-            cond = fn(s.cond)
-            return s if cond is s.cond else replace(s, cond=cond)
-        case ir.Brgemm():
-            src, wei, acc = _map_slice(s.src, fn), _map_slice(s.wei, fn), _map_slice(s.acc, fn)
-            prefetches = tuple(_map_prefetch(p, fn) for p in s.prefetches)
-            is_same = src is s.src and wei is s.wei and acc is s.acc and all(a is b for a, b in zip(prefetches, s.prefetches, strict=True))
-            return s if is_same else replace(s, src=src, wei=wei, acc=acc, prefetches=prefetches)
-        case ir.Pack():
-            src, dst = _map_slice(s.src, fn), _map_slice(s.dst, fn)
-            return s if src is s.src and dst is s.dst else replace(s, src=src, dst=dst)
-        case ir.Prefetch():
-            return _map_prefetch(s, fn)
+    return _mapped(s, _EXPRS, fn)
 
 
+@memoised
 def children(s: ir.Stmt) -> tuple[ir.Stmt, ...]:
     """The statements directly inside this one."""
-    match s:
-        case ir.Store() | ir.Alloc():
-            return ()
-        case ir.Seq():
-            return s.stmts
-        case ir.For():
-            return (s.body,)
-        case ir.If():
-            return (s.then,) if s.orelse is None else (s.then, s.orelse)
-        case ir.Brgemm():
-            return () if s.post_ops is None else (s.post_ops.body,)
-        case ir.Pack() | ir.Prefetch():
-            return ()
+    return tuple(_held(s, _STMTS))
 
 
 def map_children(s: ir.Stmt, fn: StmtMap) -> ir.Stmt:
     """s with fn applied to each statement directly inside it."""
-    match s:
-        case ir.Store() | ir.Alloc():
-            return s
-        case ir.For():
-            body = fn(s.body)
-            return s if body is s.body else ir.For(s.var, s.extent, body, s.kind)
-        case ir.If():
-            then = fn(s.then)
-            orelse = None if s.orelse is None else fn(s.orelse)
-            return s if then is s.then and orelse is s.orelse else ir.If(s.cond, then, orelse)
-        case ir.Seq():
-            new = [fn(c) for c in s.stmts]
-            return s if all(map(is_, s.stmts, new)) else ir.Seq(tuple(new))
-        case ir.Brgemm() if s.post_ops is not None:
-            body = fn(s.post_ops.body)
-            return s if body is s.post_ops.body else replace(s, post_ops=replace(s.post_ops, body=body))
-        case ir.Brgemm() | ir.Pack() | ir.Prefetch():
-            return s
+    return _mapped(s, _STMTS, fn)
 
 
 def walk(s: ir.Stmt) -> Iterator[ir.Stmt]:
@@ -232,15 +164,29 @@ def tensors(s: ir.Stmt) -> Iterator[ir.Tensor]:
 
 def own_tensors(s: ir.Stmt) -> Iterator[ir.Tensor]:
     """The tensors that this statement itself declares or accesses."""
+    yield from (access.tensor for access in accesses(s))
+
+
+def accesses(s: ir.Stmt) -> Iterator[Access]:
+    """What this statement itself declares or accesses tensors by, loads first."""
     for e in exprs(s):
-        yield from (load.tensor for load in loads_of(e))
-    match s:
-        case ir.Alloc() | ir.Store() | ir.Prefetch():
-            yield s.tensor
-        case ir.Brgemm():
-            yield from (s.src.tensor, s.wei.tensor, s.acc.tensor, *(p.tensor for p in s.prefetches))
-        case ir.Pack():
-            yield from (s.src.tensor, s.dst.tensor)
+        yield from loads_of(e)
+    if isinstance(s, ir.Alloc | ir.Store | ir.Prefetch):
+        yield s
+    yield from (piece for piece in _held(s, _PIECES) if not isinstance(piece, ir.PostOps))
+
+
+def map_accesses(s: ir.Stmt, fn: Callable[[Any], Any]) -> ir.Stmt:
+    """This statement alone with fn applied to each of its `accesses`, loads inside others first."""
+
+    def expr(e: ir.Expr) -> ir.Expr:
+        if not loads_of(e):
+            return e
+        e = map_parts(e, expr)
+        return cast(ir.Load, fn(e)) if isinstance(e, ir.Load) else e
+
+    s = _with_fields(map_exprs(s, expr), _PIECES, lambda piece: piece if isinstance(piece, ir.PostOps) else fn(piece))
+    return cast(ir.Stmt, fn(s)) if isinstance(s, ir.Alloc | ir.Store | ir.Prefetch) else s
 
 
 @memoised
@@ -312,26 +258,8 @@ def map_tensors(s: ir.Stmt, new: Mapping[str, ir.Tensor]) -> ir.Stmt:
     """s with tensors replaced by name wherever they are declared or accessed; indices stay."""
     if tensor_names(s).isdisjoint(new):
         return s
-
-    def expr(e: ir.Expr) -> ir.Expr:
-        if not loads_of(e):
-            return e
-        e = map_parts(e, expr)
-        return replace(e, tensor=new[e.tensor.name]) if isinstance(e, ir.Load) and e.tensor.name in new else e
-
-    def piece(p: ir.Slice | ir.FlatSlice) -> ir.Slice | ir.FlatSlice:
-        return replace(p, tensor=new.get(p.tensor.name, p.tensor))
-
-    s = map_exprs(map_children(s, lambda c: map_tensors(c, new)), expr)
-    match s:
-        case ir.Store() | ir.Alloc() | ir.Prefetch() if s.tensor.name in new:
-            return replace(s, tensor=new[s.tensor.name])
-        case ir.Brgemm():
-            prefetches = tuple(replace(p, tensor=new.get(p.tensor.name, p.tensor)) for p in s.prefetches)
-            return replace(s, src=piece(s.src), wei=piece(s.wei), acc=piece(s.acc), prefetches=prefetches)
-        case ir.Pack():
-            return replace(s, src=piece(s.src), dst=piece(s.dst))
-    return s
+    s = map_children(s, lambda c: map_tensors(c, new))
+    return map_accesses(s, lambda access: replace(access, tensor=new[access.tensor.name]) if access.tensor.name in new else access)
 
 
 def statements(s: ir.Stmt) -> tuple[ir.Stmt, ...]:

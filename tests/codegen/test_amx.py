@@ -17,7 +17,7 @@ from benchgraph.machine import target
 from benchgraph.machine.target import ISAS, Target
 from benchgraph.tir.build import seq
 from benchgraph.tir.groups import BYTES, DTypes
-from benchgraph.tir.ir import Brgemm, Const, FlatSlice, For, Func, LoopKind, Scope, Stmt, Tensor, Var, tensor
+from benchgraph.tir.ir import Brgemm, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var, flat_slice, tensor
 from tests.support.microkernels import BF16
 from tests.support.table import all_hold
 
@@ -107,7 +107,8 @@ def task(*products: tuple[int, int, int]) -> str:
             for name, dtype, size in zip("swa", BF16, (m * k * entries, k * entries * 16, m * 16), strict=True)
         )
         params += [src, wei, acc]
-        pieces = FlatSlice(src, Const(0), (k * entries, 1, k)), FlatSlice(wei, Const(0), (32, 1, k * 16)), FlatSlice(acc, Const(0), (16, 1))
+        strides = {src: (k * entries, 1, k), wei: (32, 1, k * 16), acc: (16, 1)}
+        pieces = (flat_slice(t, Const(0), along) for t, along in strides.items())
         statements.append(Brgemm(*pieces, m, 16, k, (entries,)))
     body = For(i, Const(2), seq(*statements), LoopKind.parallel)
     return "".join(emit([Func("main", tuple(params), body)], Target(ISAS["avx512_core_amx"], 48 << 10, 2 << 20, 2)))

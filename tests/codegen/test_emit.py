@@ -27,7 +27,6 @@ from benchgraph.tir.ir import (
     Brgemm,
     Broadcast,
     Const,
-    FlatSlice,
     For,
     Func,
     If,
@@ -44,6 +43,7 @@ from benchgraph.tir.ir import (
     Tensor,
     UnOp,
     Var,
+    flat_slice,
     tensor,
 )
 from benchgraph.tir.passes import run as run_passes
@@ -307,8 +307,8 @@ def test_init_is_emitted_beside_main() -> None:
 def test_functions_share_what_they_call() -> None:
     """It is defined once, beside the first of them; and that one is there before the next one is asked for."""
     src, wei, acc, panels = (param(name, F32, 64) for name in ("src", "wei", "acc", "panels"))
-    product = Brgemm(*(FlatSlice(t, Const(0), (8, 1)) for t in (src, wei, acc)), 8, 8, 8)
-    packed = Pack(FlatSlice(src, Const(0), (8, 1)), FlatSlice(panels, Const(0), (8, 1)), k=8, n=8)
+    product = Brgemm(*(flat_slice(t, Const(0), (8, 1)) for t in (src, wei, acc)), 8, 8, 8)
+    packed = Pack(flat_slice(src, Const(0), (8, 1)), flat_slice(panels, Const(0), (8, 1)), k=8, n=8)
     asked = list[str]()
 
     def functions() -> Iterator[Func]:
@@ -327,7 +327,7 @@ def test_what_runs_once_is_not_optimised() -> None:
     """Init and its tasks; what packs for it is code like that of main."""
     dst, wei, panels = param("dst", S64, 1 << 20), param("wei", F32, 64 * 64), param("panels", F32, 64 * 64)
     loop = For(VAR_I, Const(1 << 20), Store(dst, (VAR_I,), VAR_I), LoopKind.parallel)
-    pack = Pack(FlatSlice(wei, Const(0), (64, 1)), FlatSlice(panels, Const(0), (64, 1)), k=64, n=64)
+    pack = Pack(flat_slice(wei, Const(0), (64, 1)), flat_slice(panels, Const(0), (64, 1)), k=64, n=64)
     init = Func("init", (dst, wei, panels), seq(loop, pack), runs_once=True)
     text = "".join(emit([Func("main", (dst,), loop), init], replace(host(), cores=2)))
     functions = re.findall(r"^define .*@\"?([\w.]+).*\)(.*) \{", text, re.MULTILINE)
@@ -480,9 +480,9 @@ def test_brgemm_passes_the_right_kernel_and_addresses(monkeypatch: pytest.Monkey
     src, wei, dst = param("src", F32, 200), param("wei", F32, 400), param("dst", F32, 100)
     acc = Tensor("acc", F32, (m * 32,), (1,), Scope.shared, offset=64)
     call = Brgemm(
-        FlatSlice(src, Const(2), (12, 1, 50)),
-        FlatSlice(wei, Const(3), (24, 1, 150)),
-        FlatSlice(acc, Const(0), (32, 1)),
+        flat_slice(src, Const(2), (12, 1, 50)),
+        flat_slice(wei, Const(3), (24, 1, 150)),
+        flat_slice(acc, Const(0), (32, 1)),
         m,
         n,
         k,
@@ -534,7 +534,7 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
             row, vector = Var(f"row{number}"), Var(f"vector{number}")
             at_hand = Load(acc, (Ramp(mul(row, 16), 1, 16),))
             store = Store(y, (Ramp(add(mul(row, stride), 5), 1, 16),), Binary(BinOp.mul, at_hand, Broadcast(factor, 16)))
-            operands = FlatSlice(src, Const(0), (16, 1)), FlatSlice(wei, Const(0), (16, 1)), FlatSlice(acc, Const(0), (16, 1))
+            operands = flat_slice(src, Const(0), (16, 1)), flat_slice(wei, Const(0), (16, 1)), flat_slice(acc, Const(0), (16, 1))
             stmts.append(Brgemm(*operands, 8, 16, 16, post_ops=PostOps(row, vector, 16, store)))
             params += [src, wei, y]
         text = "".join(emit([Func("main", tuple(params), seq(*stmts), shared_bytes=2048)], replace(host(), isa=ISAS["avx512_core"])))
@@ -544,8 +544,8 @@ def test_kernels_that_differ_in_names_and_places_alone_are_one() -> None:
 def test_kernels_and_packing_are_modules_of_their_own_that_are_there_first() -> None:
     """Before a function is written: the last module cannot be, for a store of half a byte."""
     src, wei, acc, half = param("src", F32, 16), param("wei", F32, 16), param("acc", F32, 16), param("half", DType.s4, 2)
-    product = Brgemm(*(FlatSlice(t, Const(0), (4, 1)) for t in (src, wei, acc)), 4, 4, 4)
-    packed = Pack(FlatSlice(src, Const(0), (4, 1)), FlatSlice(wei, Const(0), (4, 1)), k=4, n=4)
+    product = Brgemm(*(flat_slice(t, Const(0), (4, 1)) for t in (src, wei, acc)), 4, 4, 4)
+    packed = Pack(flat_slice(src, Const(0), (4, 1)), flat_slice(wei, Const(0), (4, 1)), k=4, n=4)
     units = emit([Func("main", (src, wei, acc), seq(packed, product))], host())
     assert [re.findall(r"^define .*@\"?([a-z]+)", text, re.MULTILINE) for text in units] == [["brgemm"], ["pack"], ["main"]]
     refused = emit([Func("main", (src, wei, acc, half), seq(product, Store(half, (Const(0),), Load(half, (Const(0),)))))], host())
@@ -559,9 +559,9 @@ def test_a_long_kernel_closes_a_module_with_all_that_share_its_loops(monkeypatch
     """Of 30 by 64 by 16, over a batch of 2 and of 3, and over none: two kernels that call one, and another one."""
     monkeypatch.setattr(calls, "MODULE_INSTRUCTIONS", full)
     src, wei, acc = param("src", F32, 4096), param("wei", F32, 8192), param("acc", F32, 2048)
-    places = FlatSlice(src, Const(0), (48, 1, 16)), FlatSlice(wei, Const(0), (64, 1, 1088))
-    batches = [Brgemm(*places, FlatSlice(acc, Const(0), (64, 1)), 30, 64, 16, batch=(entries,)) for entries in (2, 3)]
-    single = Brgemm(FlatSlice(src, Const(0), (32, 1)), FlatSlice(wei, Const(0), (64, 1)), FlatSlice(acc, Const(0), (64, 1)), 30, 64, 16)
+    places = flat_slice(src, Const(0), (48, 1, 16)), flat_slice(wei, Const(0), (64, 1, 1088))
+    batches = [Brgemm(*places, flat_slice(acc, Const(0), (64, 1)), 30, 64, 16, batch=(entries,)) for entries in (2, 3)]
+    single = Brgemm(flat_slice(src, Const(0), (32, 1)), flat_slice(wei, Const(0), (64, 1)), flat_slice(acc, Const(0), (64, 1)), 30, 64, 16)
     func = Func("main", (src, wei, acc), seq(batches[0], single, batches[1]))
     defined = [re.findall(r"^define .*@\"?([a-z_]+)", text, re.MULTILINE) for text in emit([func], host())]
     assert [len(names) for names in defined] == counts
@@ -569,8 +569,8 @@ def test_a_long_kernel_closes_a_module_with_all_that_share_its_loops(monkeypatch
 
 
 def test_a_slice_that_was_not_flattened_is_our_bug() -> None:
-    x = param("x", F32, 4)
-    piece = Slice(x, (Const(0),), ((0, 1), (0, 1)))
+    x = tensor("x", F32, (4, 4), Scope.param)
+    piece = Slice(x, (Const(0), Const(0)), ((0, 1), (1, 1)))
     with pytest.raises(TypeError, match="flatten-index"):
         "".join(emit([Func("main", (x,), Brgemm(piece, piece, piece, 1, 1, 1))], host()))
 

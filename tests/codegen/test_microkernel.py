@@ -26,7 +26,7 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import load
 from benchgraph.tir.groups import BYTES, GROUPS, SHORTS, DTypes
-from benchgraph.tir.ir import Brgemm, Const, FlatSlice, Func, Prefetch, Scope, tensor
+from benchgraph.tir.ir import Brgemm, Const, Func, Prefetch, Scope, flat_slice, tensor
 from tests.support.machine_code import assembly
 from tests.support.microkernels import (
     BF16,
@@ -367,7 +367,8 @@ def test_src_is_read_past_k_where_its_arena_goes_on(scope: Scope, dtypes: DTypes
     src = replace(tensor("t", dtypes[0], (64,), scope), offset=0 if arena else None)
     wei, acc = tensor("w", dtypes[1], (256,), Scope.param), tensor("a", dtypes[2], (64,), Scope.param)
     group = GROUPS[dtypes]
-    body = Brgemm(FlatSlice(src, Const(0), (k, 1)), FlatSlice(wei, Const(0), (16 * group, 1)), FlatSlice(acc, Const(0), (16, 1)), 4, 16, k)
+    operands = (flat_slice(t, Const(0), along) for t, along in ((src, (k, 1)), (wei, (16 * group, 1)), (acc, (16, 1))))
+    body = Brgemm(*operands, 4, 16, k)
     params = (wei, acc) if arena else (src, wei, acc)
     (product,) = products(Func("main", params, body, **arena), host()).values()
     assert product.kernel.reads_past_k is reads_past_k

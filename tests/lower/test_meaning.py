@@ -19,8 +19,7 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Tensor
-from benchgraph.tir.module import Module
+from benchgraph.tir.ir import Module, Tensor
 from benchgraph.tir.visit import tensors as used_tensors
 from tests.support.lowering_graphs import GRAPHS
 from tests.support.targets import TARGET

@@ -29,6 +29,7 @@ from benchgraph.tir.ir import (
     InplacePair,
     Load,
     LoopKind,
+    Module,
     Scope,
     Store,
     Tensor,
@@ -36,7 +37,6 @@ from benchgraph.tir.ir import (
     Var,
     tensor,
 )
-from benchgraph.tir.module import Module
 
 F32, S64 = DType.f32, DType.s64
 VAR_I, VAR_J = Var("i"), Var("j")

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned
+from benchgraph.tir.accesses import accesses_of, is_partitioned
 from benchgraph.tir.build import add, f32, mul, seq
 from benchgraph.tir.ir import Const, Expr, For, Stmt, Var
+from benchgraph.tir.visit import bound_names
 from tests.support.tir_programs import loop, param, put
 
 Y = param("y", 100000)
@@ -34,7 +35,7 @@ def nest(extents: tuple[int, int, int], *forms: Form) -> For:
 
 
 def says(nest: For) -> bool:
-    return is_partitioned(list(accesses_of("y", nest, {})), "v", inner_names(nest))
+    return is_partitioned(list(accesses_of("y", nest, {})), "v", bound_names(nest.body))
 
 
 def apart(extents: tuple[int, int, int], *forms: Form) -> bool:

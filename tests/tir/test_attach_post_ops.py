@@ -13,7 +13,6 @@ from benchgraph.tir.ir import (
     Brgemm,
     Const,
     Expr,
-    FlatSlice,
     Func,
     InplacePair,
     Load,
@@ -23,11 +22,11 @@ from benchgraph.tir.ir import (
     Stmt,
     Tensor,
     UnOp,
+    flat_slice,
 )
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.attach_post_ops import MOST_INSTRUCTIONS, attach_post_ops
-from benchgraph.tir.verifier_state import VerifyError
-from benchgraph.tir.verify import verify
+from benchgraph.tir.verify import VerifyError, verify
 from benchgraph.tir.visit import walk
 from tests.support.post_op_programs import HOLDS, K, M, N, Operands, biased, of_a_row, product, scaled
 from tests.support.table import all_hold
@@ -157,7 +156,7 @@ def test_a_result_that_overlaps_the_accumulator_is_stored_after_the_product() ->
     rows, acc = (Tensor(name, DType.f32, (256,), (1,), Scope.shared, offset=at) for name, at in (("a", 0), ("t", 4096)))
     for offset, count in ((1024, 1), (512, 0)):
         y = Tensor("y", DType.f32, (256,), (1,), Scope.shared, offset=offset)
-        call = Brgemm(FlatSlice(rows, ZERO, (16, 1)), FlatSlice(param("w", 256), ZERO, (16, 1)), FlatSlice(acc, ZERO, (16, 1)), 16, 16, 16)
+        call = Brgemm(*(flat_slice(t, ZERO, (16, 1)) for t in (rows, param("w", 256), acc)), 16, 16, 16)
         at_hand = Load(acc, (_ramp(i),))
         nest = loop(i, 16, put(y, _ramp(i), value=at_hand))
         f = Func("f", (param("w", 256),), seq(call, nest), shared_bytes=8192)
@@ -172,7 +171,7 @@ def test_verify_checks_the_vector_of_post_ops() -> None:
     f = attach_post_ops(lowered(product(biased)), TARGET)
     (g,) = (s for s in walk(f.body) if isinstance(s, Brgemm))
     assert g.post_ops is not None
-    elsewhere = replace(g, acc=replace(g.acc, offset=Const(16)), m=6)
+    elsewhere = replace(g, acc=replace(g.acc, index=(Const(16),)), m=6)
     for bad, rule in (
         (replace(g, post_ops=replace(g.post_ops, lanes=24)), "whole vectors"),
         (elsewhere, "is not the current vector of t"),

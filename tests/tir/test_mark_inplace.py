@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, cast, minimum, mul, seq, sub, unary
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, FlatSlice, Func, If, InplacePair, Stmt, Tensor, UnOp, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, Func, If, InplacePair, Stmt, Tensor, UnOp, flat_slice, tensor
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.verifier_state import VerifyError
-from benchgraph.tir.verify import verify
+from benchgraph.tir.verify import VerifyError, verify
 from tests.support.tensor_ir import before
 from tests.support.tir_programs import F32, PROGRAMS, TARGET, at, i, j, loop, mo, parallel, param, put
 from tests.tir.random_programs import functions
@@ -35,7 +34,7 @@ def exp(t: Tensor, index: Expr) -> Expr:
 
 
 def product(dst: Tensor) -> Brgemm:
-    return Brgemm(FlatSlice(X, Const(0), ROWS_COLS), FlatSlice(Z, Const(0), ROWS_COLS), FlatSlice(dst, Const(0), ROWS_COLS), 8, 8, 8)
+    return Brgemm(flat_slice(X, Const(0), ROWS_COLS), flat_slice(Z, Const(0), ROWS_COLS), flat_slice(dst, Const(0), ROWS_COLS), 8, 8, 8)
 
 
 def func(*body: Stmt, params: tuple[Tensor, ...] = (X, Y, Z)) -> Func:

@@ -10,7 +10,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.build import binary, f32, seq
-from benchgraph.tir.ir import Alloc, BinOp, Brgemm, FlatSlice, Func, Scope, Stmt, Tensor, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Func, Scope, Stmt, Tensor, flat_slice, tensor
 from benchgraph.tir.passes.plan_buffers import Arena, PlanReport, plan_buffers, plan_report
 from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import map_tensors, tensors, walk
@@ -96,7 +96,7 @@ def test_interpreter_detects_overlapping_buffers() -> None:
 
 def test_operands_of_one_microkernel_call_do_not_overlap() -> None:
     """src is used for the last time where acc is used for the first time."""
-    src, wei, acc = (FlatSlice(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
+    src, wei, acc = (flat_slice(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
     call = Brgemm(src, wei, acc, 8, 8, 8)
     fill = [put(t, n, value=f32(n + 1.0)) for t in (a, wei.tensor) for n in range(64)]
     f = planned(Alloc(a), Alloc(wei.tensor), Alloc(b), *fill, call, *(put(Y, n, value=at(b, n)) for n in range(64)))
@@ -106,7 +106,7 @@ def test_operands_of_one_microkernel_call_do_not_overlap() -> None:
 @pytest.mark.parametrize("takes", [True, False])
 def test_operands_are_live_until_their_product_is_computed(takes: bool) -> None:
     """What takes it may be done along with the microkernel, which reads src meanwhile: it may not store to src, but to what died before."""
-    src, wei, acc = (FlatSlice(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
+    src, wei, acc = (flat_slice(t, ZERO, (8, 1)) for t in (a, buffer("w"), b))
     fill = [put(t, n, value=f32(n + 1.0)) for t in (a, wei.tensor) for n in range(64)]
     body = [Brgemm(src, wei, acc, 8, 8, 8), Alloc(c), step(c, b if takes else X), step(Y, c), step(Y, b)]
     at_ = offsets(planned(Alloc(a), Alloc(wei.tensor), Alloc(b), *fill, *body))

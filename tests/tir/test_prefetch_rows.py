@@ -1,4 +1,4 @@
-"""prefetch-rows: where several loops read a row of a tensor in memory, one of them prefetches the next row, and nothing else."""
+"""prefetch: where several loops read a row of a tensor in memory, one of them prefetches the next row, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""prefetch-streams: narrow floats that a loop folds from several places are fetched ahead, line by line."""
+"""prefetch: narrow floats that a loop folds from several places are fetched ahead, line by line."""
 
 from __future__ import annotations
 

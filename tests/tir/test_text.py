@@ -20,7 +20,6 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    FlatSlice,
     For,
     Func,
     Load,
@@ -36,6 +35,7 @@ from benchgraph.tir.ir import (
     Unary,
     UnOp,
     Var,
+    flat_slice,
     tensor,
 )
 from benchgraph.tir.parse import parse_tir
@@ -97,13 +97,13 @@ def test_expression(e: Expr, text: str) -> None:
 
 
 def test_flat_batch_reduce_shows_strides() -> None:
-    src, acc = FlatSlice(X, i, (4, 1, 64)), FlatSlice(X, i, (4, 1))
+    src, acc = flat_slice(X, i, (4, 1, 64)), flat_slice(X, i, (4, 1))
     text = "brgemm (m=2, n=3, k=4, b0=5) x[i; m*4, n] += x[i; m*4, k, b0*64] @ x[i; k*4, n, b0*64]"
     assert print_tir(Brgemm(src, src, acc, 2, 3, 4, (5,), accumulate=True)) == text
 
 
 def test_prefetches_of_a_product_are_printed_after_it() -> None:
-    flat = FlatSlice(X, i, (4, 1))
+    flat = flat_slice(X, i, (4, 1))
     ahead = Prefetch(X, (op(BinOp.add, i, j),), 6, count=3, stride=40), Prefetch(X, (j,), 1, for_write=True)
     end = "prefetch x[i + j] 6 lines 3 times by 40, prefetch x[j] 1 lines to write"
     assert (

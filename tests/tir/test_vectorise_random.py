@@ -10,8 +10,9 @@ from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.tir.build import add, cast, minimum, mul, sub
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, If, InplacePair, LoopKind, Random, Scope, Select
+from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.vectorise_random import vectorise_random
-from benchgraph.tir.visit import walk
+from benchgraph.tir.visit import tensors, walk
 from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, j, k, loop, param, put
 
 MOST = table(TARGET).generated_numbers
@@ -119,8 +120,8 @@ def test_numbers_of_a_stream_that_changes_are_not_drawn_ahead() -> None:
 @pytest.mark.parametrize(("kind", "scope"), [(LoopKind.serial, Scope.shared), (LoopKind.parallel, Scope.thread)])
 def test_each_thread_draws_into_a_private_buffer(kind: LoopKind, scope: Scope) -> None:
     place = add(mul(i, 72), j)
-    (found,) = drawn(of(For(i, Const(3), loop(j, 64, put(Y, place, value=number(place))), kind)))
-    assert found.tensor.scope is scope
+    f = vectorise_random(of(For(i, Const(3), loop(j, 64, put(Y, place, value=number(place))), kind)), TARGET)
+    assert {t.scope for t in tensors(plan_buffers(f, TARGET).body) if t.name == "drawn"} == {scope}
 
 
 def test_parallel_iterations_share_no_drawn_numbers() -> None:

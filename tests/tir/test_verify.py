@@ -18,7 +18,6 @@ from benchgraph.tir.ir import (
     Cast,
     Const,
     Expr,
-    FlatSlice,
     Func,
     If,
     Load,
@@ -35,10 +34,10 @@ from benchgraph.tir.ir import (
     Store,
     Tensor,
     UnOp,
+    flat_slice,
     tensor,
 )
-from benchgraph.tir.verifier_state import VerifyError
-from benchgraph.tir.verify import verify
+from benchgraph.tir.verify import VerifyError, verify
 from tests.support.tir_programs import PROGRAMS, ROWS_COLS, ZERO, at, i, j, loop, mo, param, put
 
 X, Y, S = param("x", 8, 8), param("y", 8, 8), param("s", 8, dtype=DType.s32)
@@ -63,17 +62,17 @@ def value(e: Expr) -> Stmt:
     return put(Y, 0, 0, value=e)
 
 
-def gemm(src: Slice | FlatSlice | None = None, acc: Slice | FlatSlice | None = None, m: int = 4, n: int = 4, k: int = 4) -> Brgemm:
+def gemm(src: Slice | None = None, acc: Slice | None = None, m: int = 4, n: int = 4, k: int = 4) -> Brgemm:
     whole = Slice(X, (ZERO, ZERO), ROWS_COLS)
     return Brgemm(src or whole, whole, acc or Slice(Y, (ZERO, ZERO), ROWS_COLS), m, n, k)
 
 
-def pack(src: Slice | None = None, dst: Slice | FlatSlice | None = None, k: int = 7) -> Pack:
+def pack(src: Slice | None = None, dst: Slice | None = None, k: int = 7) -> Pack:
     """u8 to s8, in two groups of which the second one is filled up."""
     return Pack(src or Slice(B, (ZERO, ZERO), ROWS_COLS), dst or Slice(W, (ZERO, ZERO, ZERO), ROWS_COLS), k, 8)
 
 
-def bytes_gemm(wei: Slice | FlatSlice | None = None, src: Slice | None = None, k: int = 7) -> Brgemm:
+def bytes_gemm(wei: Slice | None = None, src: Slice | None = None, k: int = 7) -> Brgemm:
     """A product of u8 and s8 whose k ends within its second group."""
     wei = wei or Slice(W, (ZERO, ZERO, ZERO), ROWS_COLS)
     return Brgemm(src or Slice(B, (ZERO, ZERO), ROWS_COLS), wei, Slice(C, (ZERO, ZERO), ROWS_COLS), 4, 8, k)
@@ -134,13 +133,13 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "gemm_too_far": (gemm(Slice(X, (Const(6), ZERO), ROWS_COLS)), "index `6` + 0..3 of x reaches 6..6, outside dim 0 of size 8"),
     "gemm_fetches_a_temporary": (seq(Alloc(T), replace(gemm(), prefetches=(Prefetch(T, (ZERO,), 2),))), "t is no parameter"),
     "gemm_fetches_at_no_rank": (replace(gemm(), prefetches=(Prefetch(S, (ZERO, ZERO), 2),)), "s has rank 1 but 2 indices"),
-    "gemm_dtype": (gemm(FlatSlice(H, ZERO, (1, 1))), "src, wei and acc are bf16 f32 f32; the microkernel takes f32 f32 f32, bf16"),
+    "gemm_dtype": (gemm(flat_slice(H, ZERO, (1, 1))), "src, wei and acc are bf16 f32 f32; the microkernel takes f32 f32 f32, bf16"),
     "gemm_not_in_groups": (bytes_gemm(Slice(W, (ZERO, ZERO, ZERO), ((0, 1), (2, 1)))), "w needs groups of 4 along k in its innermost dim"),
     "gemm_group_size": (bytes_gemm(Slice(PAIRS, (ZERO, ZERO, ZERO), ROWS_COLS)), "pairs needs groups of 4"),
-    "gemm_group_stride": (bytes_gemm(FlatSlice(FLAT_W, ZERO, (32, 1))), "the columns of fw have stride 1, not 4"),
+    "gemm_group_stride": (bytes_gemm(flat_slice(FLAT_W, ZERO, (32, 1))), "the columns of fw have stride 1, not 4"),
     "gemm_src_of_groups": (bytes_gemm(src=Slice(B, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of b have stride 8, not 1"),
     "gemm_last_group_too_far": (bytes_gemm(Slice(W, (Const(1), ZERO, ZERO), ROWS_COLS)), "`1` + 0..1 of w reaches 1..1, outside dim 0"),
-    "gemm_flat_last_group_too_far": (bytes_gemm(FlatSlice(FLAT_W, Const(5), (32, 4))), "`5` + 0..63 of fw reaches 5..5, outside"),
+    "gemm_flat_last_group_too_far": (bytes_gemm(flat_slice(FLAT_W, Const(5), (32, 4))), "`5` + 0..63 of fw reaches 5..5, outside"),
     "pack_extent": (pack(k=0), "must be positive"),
     "pack_dtype": (pack(Slice(X, (ZERO, ZERO), ROWS_COLS)), "f32 is packed to s8; the pairs are in PACKED_FROM"),
     "turn_to_another": (
@@ -155,14 +154,14 @@ BAD: dict[str, tuple[Stmt, str]] = {
     "pack_too_far": (pack(Slice(B, (Const(2), ZERO), ROWS_COLS)), "`2` + 0..6 of b reaches 2..2, outside dim 0"),
     "pack_strides": (pack(Slice(SPARSE, (ZERO, ZERO), ROWS_COLS)), "neither rows nor columns of sparse have stride 1"),
     "pack_not_in_groups": (pack(dst=Slice(W, (ZERO, ZERO, ZERO), ((0, 1), (2, 1)))), "w needs groups of 4 along k"),
-    "pack_columns": (pack(dst=FlatSlice(FLAT_W, ZERO, (4, 8))), "the columns of fw have stride 8, not 4"),
+    "pack_columns": (pack(dst=flat_slice(FLAT_W, ZERO, (4, 8))), "the columns of fw have stride 8, not 4"),
     "pack_last_group_too_far": (pack(dst=Slice(W, (Const(1), ZERO, ZERO), ROWS_COLS)), "`1` + 0..1 of w reaches 1..1, outside dim 0"),
     "gemm_columns": (gemm(acc=Slice(Y, (ZERO, ZERO), ((1, 1), (0, 1)))), "the columns of y have stride 8, not 1"),
     "gemm_acc_rows": (gemm(acc=Slice(Y, (ZERO, ZERO), ((0, 2), (1, 1)))), "the rows of y are 2 indices apart, not 1"),
     "gemm_dims": (gemm(Slice(X, (ZERO, ZERO), ((1, 1), (1, 1)))), "do not make a slice of rank 2"),
-    "gemm_slice_of_flat": (gemm(Slice(V, (ZERO,), ROWS_COLS)), "flat tensors take flat slices"),
-    "gemm_flat_of_matrix": (gemm(FlatSlice(X, ZERO, (8, 1))), "a flat slice of x, which has rank 2"),
-    "gemm_flat_too_far": (gemm(FlatSlice(V, ZERO, (32, 1))), "`0` + 0..99 of v"),
+    "gemm_slice_of_flat": (gemm(Slice(V, (ZERO,), ROWS_COLS)), "do not make a slice of rank 1"),
+    "gemm_flat_of_matrix": (gemm(flat_slice(X, ZERO, (8, 1))), "x has rank 2 but 1 indices"),
+    "gemm_flat_too_far": (gemm(flat_slice(V, ZERO, (32, 1))), "`0` + 0..99 of v"),
 }  # fmt: skip
 
 
@@ -180,9 +179,9 @@ def test_programs_are_well_formed(program) -> None:
     verify(program())
 
 
-@pytest.mark.parametrize("wei", [None, FlatSlice(FLAT_W, ZERO, (32, 4))], ids=["slice", "flat"])
+@pytest.mark.parametrize("wei", [None, flat_slice(FLAT_W, ZERO, (32, 4))], ids=["slice", "flat"])
 @pytest.mark.parametrize("k", [1, 5, 7, 8])
-def test_products_in_groups_are_accepted(k: int, wei: FlatSlice | None) -> None:
+def test_products_in_groups_are_accepted(k: int, wei: Slice | None) -> None:
     verify(func(bytes_gemm(wei, k=k)))
 
 

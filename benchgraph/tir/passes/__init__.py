@@ -20,8 +20,7 @@ unroll_divisions.py       loops that divide or take remainders of their variable
 vectorise.py              serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
                           remainder
 attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
-prefetch_rows.py          one of the later loops over a row prefetches the next row
-prefetch_streams.py       a loop that reduces several long streams of 16-bit floats prefetches each of them
+prefetch.py               loops prefetch what later iterations read sequentially from parameters that are larger than L2
 non_temporal_stores.py    results of nests that access more memory than the caches hold are stored past the caches
 serialise_short_loops.py  parallel loops that are too short to repay fork and join run on the calling thread
 """
@@ -44,8 +43,7 @@ from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
-from benchgraph.tir.passes.prefetch_rows import prefetch_rows
-from benchgraph.tir.passes.prefetch_streams import prefetch_streams
+from benchgraph.tir.passes.prefetch import prefetch
 from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.serialise_short_loops import serialise_short_loops
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
@@ -87,8 +85,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("vectorise", vectorise, needs=_FLAT | {"planned"}, switch="vectorise", formerly=("vectorize", "no-vectorize")),
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
-    Pass("prefetch-rows", prefetch_rows, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-rows", "no-fetch")),
-    Pass("prefetch-streams", prefetch_streams, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-streams", "no-fetch")),
+    Pass("prefetch", prefetch, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-rows", "fetch-streams", "no-fetch")),
     Pass("non-temporal-stores", non_temporal_stores, needs=_FLAT, switch="non-temporal", formerly=("stream-stores", "no-stream")),
     Pass("serialise-short-loops", serialise_short_loops, needs=_ONE_LEVEL, switch="serialise"),
 )

@@ -22,14 +22,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from benchgraph.machine.target import Target, lanes_for
 from benchgraph.tir import ir
-from benchgraph.tir.affine import Linear, linear
-from benchgraph.tir.aliasing import may_alias
+from benchgraph.tir.accesses import any_alias, position
+from benchgraph.tir.affine import Linear
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions
-from benchgraph.tir.post_ops import place_in_acc
+from benchgraph.tir.loops import with_body
+from benchgraph.tir.operands import place_in_acc
 from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, variables, walk
 
 # Per vector, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8, a mask computed from the position 15.
@@ -38,65 +40,49 @@ _SHORT = frozenset({ir.UnOp.neg, ir.UnOp.abs, ir.UnOp.sqrt, ir.UnOp.round, ir.Un
 
 
 def attach_post_ops(f: ir.Func, target: Target) -> ir.Func:
-    candidates = [c for g, nest in _followed(f.body) if (c := _candidate(f, g, nest, lanes_for(g.n, target.lanes))) is not None]
+    blocks = (s for s in walk(f.body) if isinstance(s, ir.Seq))
+    followed = [(g, nest) for s in blocks for g, nest in pairwise(s.stmts) if isinstance(g, ir.Brgemm)]
+    candidates = [(g, nest, p) for g, nest in followed if (p := _as_post_ops(f, g, nest, lanes_for(g.n, target.lanes))) is not None]
     if not candidates:
         return f
-    uses, in_candidates = Counter(name for s in walk(f.body) for name in _accessed(s)), Counter[str]()
-    for c in candidates:
-        in_candidates[c.acc] += 1 + sum(c.acc in _accessed(s) for s in walk(c.nest))
-    legal = {id(c.nest): c.post_ops for c in candidates if uses[c.acc] == in_candidates[c.acc]}
-    return replace(f, body=_attached(f.body, legal)) if legal else f
+    other_uses = Counter(_accessed(f.body))
+    for g, nest, _ in candidates:
+        other_uses.subtract([g.acc.tensor.name, *(name for name in _accessed(nest) if name == g.acc.tensor.name)])
+    return with_body(f, _attached(f.body, {id(nest): p for g, nest, p in candidates if not other_uses[g.acc.tensor.name]}))
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A nest as post-ops of the microkernel before it. acc: the name of the microkernel's acc."""
-
-    nest: ir.Stmt
-    post_ops: ir.PostOps
-    acc: str
-
-
-def _followed(body: ir.Stmt) -> Iterator[tuple[ir.Brgemm, ir.Stmt]]:
-    """Microkernels, each with the statement that follows it."""
-    for s in walk(body):
-        if isinstance(s, ir.Seq):
-            for g, following in zip(s.stmts, s.stmts[1:], strict=False):
-                if isinstance(g, ir.Brgemm):
-                    yield g, following
-
-
-def _accessed(s: ir.Stmt) -> frozenset[str]:
-    """Names of the tensors that this statement itself loads or stores."""
-    return frozenset(() if isinstance(s, ir.Alloc) else (t.name for t in own_tensors(s)))
+def _accessed(s: ir.Stmt) -> Iterator[str]:
+    """Names of the tensors that each statement of s loads or stores."""
+    for c in walk(s):
+        if not isinstance(c, ir.Alloc):
+            yield from {t.name for t in own_tensors(c)}
 
 
 def _attached(s: ir.Stmt, post_ops: Mapping[int, ir.PostOps]) -> ir.Stmt:
     """s with nests moved into their microkernels. post_ops: by the id of the nest."""
     s = map_children(s, lambda c: c if id(c) in post_ops else _attached(c, post_ops))
-    if not isinstance(s, ir.Seq) or not any(id(c) in post_ops for c in s.stmts):
-        return s
     out: list[ir.Stmt] = []
-    for c in s.stmts:
+    for c in s.stmts if isinstance(s, ir.Seq) else ():
         if id(c) in post_ops:
             g = out.pop()
             assert isinstance(g, ir.Brgemm)
-            out.append(replace(g, post_ops=post_ops[id(c)]))
-        else:
-            out.append(c)
+            c = replace(g, post_ops=post_ops[id(c)])
+        out.append(c)
+    if not isinstance(s, ir.Seq) or len(out) == len(s.stmts):
+        return s
     return out[0] if len(out) == 1 else ir.Seq(tuple(out))
 
 
-def _candidate(f: ir.Func, g: ir.Brgemm, nest: ir.Stmt, lanes: int) -> _Candidate | None:
+def _as_post_ops(f: ir.Func, g: ir.Brgemm, nest: ir.Stmt, lanes: int) -> ir.PostOps | None:
     """The statement after g as its post-ops; None if it cannot be that. lanes: of the microkernel's vectors."""
-    if g.accumulate or not isinstance(g.acc, ir.FlatSlice) or g.acc.tensor.offset is None:
+    if g.accumulate or g.acc.tensor.offset is None:
         return None
     peeled = _peeled(g, nest, lanes)
     if peeled is None:
         return None
     stmts = statements(peeled.body)
     check = _Check(f, g, peeled, frozenset(c.tensor.name for c in stmts if isinstance(c, ir.Alloc)))
-    return _Candidate(nest, peeled, g.acc.tensor.name) if check.holds(stmts) else None
+    return peeled if check.holds(stmts) else None
 
 
 def _peeled(g: ir.Brgemm, nest: ir.Stmt, lanes: int) -> ir.PostOps | None:
@@ -174,22 +160,22 @@ class _Check:
 
     def keeps_order(self, results: list[ir.Store], loads: list[ir.Load]) -> bool:
         """Whether nothing stored is read by the microkernel, or by the post-ops at another position."""
-        operands = (self.g.src.tensor, self.g.wei.tensor)
+        stored = [s.tensor for s in results]
         others = [load for load in loads if load.tensor.name != self.g.acc.tensor.name]
+        if any(any_alias(self.f, (t,), (self.g.src.tensor, self.g.wei.tensor, *stored[:k])) for k, t in enumerate(stored)):
+            return False
         for s in results:
-            if any(may_alias(self.f, s.tensor, t) for t in operands):
-                return False
-            aliases = [load for load in others if may_alias(self.f, s.tensor, load.tensor)]
+            aliases = [load for load in others if any_alias(self.f, (s.tensor,), (load.tensor,))]
             if aliases and (len(results) > 1 or any(self.position(load.index) != self.position(s.index) for load in aliases)):
                 return False
-        return not any(may_alias(self.f, a.tensor, b.tensor) for k, a in enumerate(results) for b in results[:k])
+        return True
 
     def position(self, index: tuple[ir.Expr, ...]) -> Linear | None:
         """The first element of an access; None unless it is linear in row and vector."""
         (first,) = index
         if isinstance(first, ir.Ramp) and (first.stride != 1 or first.lanes != self.post_ops.lanes):
             return None
-        form = linear(first.base if isinstance(first, ir.Ramp) else first)
+        form = position(first)
         _, stepping = form.split(frozenset({self.post_ops.row.name, self.post_ops.vector.name}))
         return form if all(isinstance(atom, ir.Var) for atom in stepping.terms) else None
 

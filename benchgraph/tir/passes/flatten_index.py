@@ -8,6 +8,7 @@ brgemm acc[b, i:m, 0:n] = ...                 brgemm acc[b*128 + i*16; m*16, n] 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from benchgraph.core.memoise import memoised
 from benchgraph.core.tensor import Shape, reach
@@ -15,8 +16,8 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier
-from benchgraph.tir.ir import Alloc, Brgemm, Expr, FlatSlice, For, Func, Load, Pack, Prefetch, Ramp, Scope, Slice, Stmt, Store, Tensor, Var
-from benchgraph.tir.visit import loads_of, map_children, map_exprs, map_parts
+from benchgraph.tir.ir import Alloc, Expr, For, Func, Ramp, Scope, Slice, Stmt, Tensor, Var, flat_slice
+from benchgraph.tir.visit import map_accesses, map_children
 
 
 def flatten_index(f: Func, target: Target) -> Func:
@@ -47,9 +48,6 @@ class _Offsets:
             offset = self._cache[t.strides, index] = self._computed(t, index)
         return offset
 
-    def index(self, t: Tensor, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return index if t.scope is Scope.register else (self.of(t, index),)
-
     def _computed(self, t: Tensor, index: tuple[Expr, ...]) -> Expr:
         total = Linear({})
         for i, stride in zip(index, t.strides, strict=True):
@@ -67,33 +65,14 @@ def _stmt(s: Stmt, at: _Offsets) -> Stmt:
     within = _Offsets(inside(s, at.ranges)) if isinstance(s, For) else at
     s = map_children(s, lambda c: _stmt(c, within))
 
-    def expr(e: Expr) -> Expr:
-        if not loads_of(e):
-            return e
-        e = map_parts(e, expr)
-        return Load(_flat(e.tensor), at.index(e.tensor, e.index), e.mask) if isinstance(e, Load) else e
+    def flat(access: Any) -> Any:
+        t = access.tensor
+        if t.scope is Scope.register:
+            return access
+        if isinstance(access, Alloc):
+            return Alloc(_flat(t))
+        if isinstance(access, Slice):
+            return flat_slice(_flat(t), at.of(t, access.index), access.strides)
+        return replace(access, tensor=_flat(t), index=(at.of(t, access.index),))
 
-    def slice_of(p: Slice | FlatSlice) -> Slice | FlatSlice:
-        if isinstance(p, FlatSlice):
-            return p
-        strides = p.tensor.strides
-        return FlatSlice(_flat(p.tensor), at.of(p.tensor, p.index), tuple(strides[dim] * step for dim, step in p.axes))
-
-    def prefetch_of(p: Prefetch) -> Prefetch:
-        return replace(p, tensor=_flat(p.tensor), index=at.index(p.tensor, p.index))
-
-    s = map_exprs(s, expr)
-    match s:
-        case Alloc():
-            return Alloc(_flat(s.tensor))
-        case Store():
-            return Store(_flat(s.tensor), at.index(s.tensor, s.index), s.value, s.mask)
-        case Prefetch():
-            return prefetch_of(s)
-        case Brgemm():
-            return replace(
-                s, src=slice_of(s.src), wei=slice_of(s.wei), acc=slice_of(s.acc), prefetches=tuple(map(prefetch_of, s.prefetches))
-            )
-        case Pack():
-            return replace(s, src=slice_of(s.src), dst=slice_of(s.dst))
-    return s
+    return map_accesses(s, flat)

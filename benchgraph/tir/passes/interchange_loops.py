@@ -13,65 +13,43 @@ that is transposed, the outermost becomes the innermost (docs/measurements/trans
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
 from benchgraph.machine.target import Target
+from benchgraph.tir.accesses import any_alias
 from benchgraph.tir.affine import linear
-from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import constant, nest
-from benchgraph.tir.ir import Alloc, Const, For, Func, Load, LoopKind, Scope, Seq, Stmt, Store, Var
-from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, only_statement
-from benchgraph.tir.visit import loads, map_children, walk
+from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Store, Var
+from benchgraph.tir.loops import is_straight_line, map_loops, perfect_nest, with_body
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS
+from benchgraph.tir.visit import loads, walk
 
 Axis: TypeAlias = tuple[Var, int]  # a loop's variable and extent
 
 
 def interchange_loops(f: Func, target: Target) -> Func:
-    body = _Interchanger(f)(f.body)
-    return f if body is f.body else replace(f, body=body)
+    return with_body(f, map_loops(f.body, lambda loop, ranges: _interchanged(f, loop)))
 
 
-@dataclass(frozen=True)
-class _Interchanger:
-    f: Func
-
-    def __call__(self, s: Stmt) -> Stmt:
-        if isinstance(s, For) and (new := self.interchanged(s)) is not None:
-            return new
-        return map_children(s, self)
-
-    def interchanged(self, outer: For) -> Stmt | None:
-        """The loops interchanged; None if that is not legal and useful."""
-        loops = _nested(outer)
-        axes = [(loop.var, extent) for loop in loops if (extent := constant(loop.extent)) is not None]
-        inner = loops[-1]
-        if len(loops) == 1 or len(axes) < len(loops) or any(loop.kind is LoopKind.parallel for loop in loops):
-            return None
-        if not all(isinstance(s, Seq | Alloc | Store) for s in walk(inner.body)):
-            return None
-        registers = {s.tensor for s in walk(inner.body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
-        stored = [s for s in walk(inner.body) if isinstance(s, Store) and s.tensor not in registers]
-        read = list(loads(inner.body))
-        if not stored or not self.are_independent(stored, read):
-            return None
-        interchanged = (*axes[1:], axes[0])
-        if not all(_is_dense(s, interchanged) for s in stored):
-            return None
-        return nest([(var, Const(extent)) for var, extent in interchanged], inner.body)
-
-    def are_independent(self, stored: list[Store], read: list[Load]) -> bool:
-        """Whether no iteration reads what another may store."""
-        if any(s.mask is not None for s in stored) or any(x.mask is not None for x in read):
-            return False
-        return not any_alias(self.f, (s.tensor for s in stored), (x.tensor for x in read))
-
-
-def _nested(outer: For) -> list[For]:
-    """The perfectly nested loops from this one on."""
-    inner = only_statement(outer.body)
-    return [outer, *_nested(inner)] if isinstance(inner, For) else [outer]
+def _interchanged(f: Func, outer: For) -> Stmt | None:
+    """The loops interchanged; None if that is not legal and useful."""
+    loops = perfect_nest(outer)
+    axes = [(loop.var, extent) for loop in loops if (extent := constant(loop.extent)) is not None]
+    body = loops[-1].body
+    if len(loops) == 1 or len(axes) < len(loops) or any(loop.kind is LoopKind.parallel for loop in loops) or not is_straight_line(body):
+        return None
+    registers = {s.tensor for s in walk(body) if isinstance(s, Alloc) and s.tensor.scope is Scope.register}
+    stored = [s for s in walk(body) if isinstance(s, Store) and s.tensor not in registers]
+    read = list(loads(body))
+    if not stored or any(s.mask is not None for s in stored) or any(x.mask is not None for x in read):
+        return None
+    if any_alias(f, (s.tensor for s in stored), (x.tensor for x in read)):
+        return None  # an iteration may read what another one stores
+    interchanged = (*axes[1:], axes[0])
+    if not all(_is_dense(s, interchanged) for s in stored):
+        return None
+    return nest([(var, Const(extent)) for var, extent in interchanged], body)
 
 
 def _is_dense(s: Store, axes: Sequence[Axis]) -> bool:

@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.machine.target import Target
-from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned
+from benchgraph.tir.accesses import Access, accesses_of, extent, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
-from benchgraph.tir.index import assume
+from benchgraph.tir.index import within
 from benchgraph.tir.ir import Brgemm, For, Func, If, InplacePair, Pack, Seq, Stmt, Store, Tensor
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, walk, written
@@ -68,14 +68,13 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
             both = sorted({*users(s).get(src, ())} & {*users(s).get(dst, ())})
             return _is_ordered(s, src, dst, ranges) and all(_loads_first(s.stmts[at], src, dst, ranges) for at in both)
         case If():
-            then = _loads_first(s.then, src, dst, assume(s.cond, ranges, holds=True))
-            return then and (s.orelse is None or _loads_first(s.orelse, src, dst, assume(s.cond, ranges, holds=False)))
+            return all(_loads_first(c, src, dst, narrowed) for c, narrowed in within(s, ranges))
         case Store():
             return True  # its value is complete before it stores
     loads, stores = _loads_and_stores(s, src, dst, ranges)
     if not loads or not stores:
         return True
-    if not isinstance(s, For) or not is_partitioned([*loads, *stores], s.var.name, inner_names(s)):
+    if not isinstance(s, For) or not is_partitioned([*loads, *stores], s.var.name, bound_names(s.body)):
         return False
     return _loads_first(s.body, src, dst, inside(s, ranges))
 

@@ -8,58 +8,42 @@
     }
 
 B then reads x from L2. LayerNormBackward has such loops: the rows of diff_src, and reductions over rows for gamma and beta. Of several
-adjacent pairs the one that shares most is fused first. Where B iterates over the same rows serially, the row loops are fused too, and B
-reads each row from L1:
-
-    for i in 48 { A }                         ->  start of B
-    start of B                                    for i in 48 { A
-    for r in 48 { rest of B }                       rest of B with r = i }
-
-If unroll-and-jam made B take four rows at a time, A does four rows per iteration, provided half of L1 holds them.
+adjacent pairs the one that shares most is fused first.
 Measurements: docs/measurements/parallel-loops.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.tir.accesses import by_tensor, is_partitioned
-from benchgraph.tir.affine import inside
+from benchgraph.tir.accesses import are_independent, by_tensor, is_partitioned
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
-from benchgraph.tir.passes.merge_parallel import is_independent
-from benchgraph.tir.tasks import is_parallel, iterations_of_task
-from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all, tensor_names, written
+from benchgraph.tir.ir import Alloc, Const, For, Func, Stmt, Var
+from benchgraph.tir.loops import in_blocks_of, is_parallel
+from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all
 
 
 def merge_blocks(f: Func, target: Target) -> Func:
-    stmts = list(statements(f.body))
-    while best := max(_pairs(stmts, target), key=lambda pair: pair.shared, default=None):
-        declarations = stmts[best.first + 1 : best.second]
-        stmts[best.first : best.second + 1] = [*declarations, best.fused]
-    return f if len(stmts) == len(statements(f.body)) else replace(f, body=block(*stmts))
+    given = statements(f.body)
+    stmts = list(given)
+    while pairs := list(_pairs(stmts, target)):
+        _, first, second, fused = max(pairs, key=lambda pair: pair[0])
+        stmts[first : second + 1] = [*stmts[first + 1 : second], fused]  # declarations between them come first
+    return f if len(stmts) == len(given) else replace(f, body=block(*stmts))
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """Two adjacent loops, by their positions, fused; and bytes of the memory that both read."""
-
-    first: int
-    second: int
-    fused: For
-    shared: int
-
-
-def _pairs(stmts: Sequence[Stmt], target: Target) -> Iterator[_Pair]:
+def _pairs(stmts: Sequence[Stmt], target: Target) -> Iterator[tuple[int, int, int, For]]:
+    """Of adjacent loops that may be fused: bytes of the memory that both read, positions of the two, and the fused loop."""
     places = [n for n, s in enumerate(stmts) if not isinstance(s, Alloc)]
     for first, second in pairwise(places):
         if (pair := _fused(stmts[first], stmts[second], target)) is not None:
-            yield _Pair(first, second, *pair)
+            fused, shared = pair
+            yield shared, first, second, fused
 
 
 def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
@@ -71,7 +55,7 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
         return None
     task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
     first, second = (_blocked(s, task, few) for s in (a, b))
-    if not is_independent(first, second, {}):
+    if not are_independent(first, second, {}):
         return None
     inner, in_second = bound_names(first.body) | bound_names(second.body), by_tensor(second, {})
     shared = 0
@@ -81,49 +65,8 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
             shared += accesses[0].tensor.dtype.nbytes(prod(accesses[0].tensor.shape))
     if shared <= target.l2_bytes:
         return None
-    machine = table(target)
-    share = machine.shared_block_share
-    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes), machine.jammed_rows)) is not None:
-        return rows, shared
-    return (replace(first, body=block(first.body, second.body)), shared) if shared <= share * target.l2_bytes * few else None
-
-
-def _fused_by_rows(a: For, b: For, least: float, group: int) -> For | None:
-    """Two loops with their row loops fused too: a's last statement, and one of b's that nothing before it depends on; None otherwise.
-
-    least: iterations of the row loops over all tasks; fewer would each access more rows than L1 holds. group: rows per iteration after
-    unroll-and-jam.
-    """
-    *before, rows = statements(a.body)
-    stmts = statements(b.body)
-    at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows, group)), None)
-    if at is None or any(_conflict(rows, s) for s in stmts[:at]):
-        return None
-    others = stmts[at]
-    assert isinstance(rows, For)
-    assert isinstance(others, For)
-    count = min(constant(s.extent) or 0 for s in (rows, others))
-    if (constant(a.extent) or 0) * count < least:
-        return None
-    kept = (bound_names(s.body if s.extent == Const(count) else s) for s in (rows, others))
-    both = Var(fresh(rows.var.name, frozenset[str]().union(*kept)))
-    rows, others = (_blocked(s, both, count) for s in (rows, others))
-    if not is_independent(rows, others, inside(a, {})):
-        return None
-    return replace(a, body=block(*before, *stmts[:at], replace(rows, body=block(rows.body, others.body)), *stmts[at + 1 :]))
-
-
-def _have_same_rows(s: Stmt, rows: Stmt, group: int) -> bool:
-    """Whether two statements are serial loops over the same number of rows of a tensor, by single rows or by groups."""
-    if not (isinstance(s, For) and isinstance(rows, For) and s.kind is rows.kind is LoopKind.serial):
-        return False
-    few, many = sorted(constant(loop.extent) or 0 for loop in (s, rows))
-    return many in (few, few * group) and few > 0 and not tensor_names(s).isdisjoint(tensor_names(rows))
-
-
-def _conflict(a: Stmt, b: Stmt) -> bool:
-    """Whether one accesses what the other writes."""
-    return any(t.name in tensor_names(other) for s, other in ((a, b), (b, a)) for t in written(s))
+    fits = shared <= table(target).shared_block_share * target.l2_bytes * few
+    return (replace(first, body=block(first.body, second.body)), shared) if fits else None
 
 
 def _blocked(loop: For, var: Var, count: int) -> For:
@@ -131,4 +74,4 @@ def _blocked(loop: For, var: Var, count: int) -> For:
     each = (constant(loop.extent) or 0) // count
     if each == 1:
         return replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
-    return For(var, Const(count), iterations_of_task(loop, var, count * each, each), loop.kind)
+    return For(var, Const(count), in_blocks_of(loop, var, count * each, each), loop.kind)

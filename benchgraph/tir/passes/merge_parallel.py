@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 
 from benchgraph.machine.target import Target
-from benchgraph.tir.accesses import accesses_of, is_partitioned
+from benchgraph.tir.accesses import are_independent
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, Seq, Stmt, Var
-from benchgraph.tir.tasks import is_parallel
-from benchgraph.tir.visit import block, bound_names, declared_names, fresh, map_children, substitute_all, tensor_names, written
+from benchgraph.tir.loops import is_parallel
+from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
@@ -52,10 +52,9 @@ class _Merging:
         return new
 
     def _siblings(self, s: Stmt, ranges: Ranges) -> Stmt:
-        if isinstance(s, For):
-            return map_children(s, lambda c: self.siblings(c, inside(s, ranges)))
         if not isinstance(s, Seq):
-            return map_children(s, lambda c: self.siblings(c, ranges))
+            around = inside(s, ranges) if isinstance(s, For) else ranges
+            return map_children(s, lambda c: self.siblings(c, around))
         merged: list[Stmt] = []
         for c in s.stmts:
             pair = self._pair(merged[-1], c, ranges) if merged else None
@@ -80,7 +79,7 @@ class _Merging:
         taken = bound_names(a.body) | bound_names(b.body) | set(ranges)
         var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
         first, second = _with_variable(a, var), _with_variable(b, var)
-        if not is_independent(first, second, ranges):
+        if not are_independent(first, second, ranges):
             return None
         both = replace(first, body=block(first.body, second.body))
         done = self.siblings(both, ranges)
@@ -90,17 +89,6 @@ class _Merging:
 def _with_variable(loop: For, var: Var) -> For:
     """The loop with its variable renamed; the same object if that is its variable already."""
     return loop if loop.var == var else replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
-
-
-def is_independent(a: For, b: For, ranges: Ranges) -> bool:
-    """Whether no iteration of one loop accesses what a different iteration of the other writes. Both have the same variable."""
-    inner = bound_names(a.body) | bound_names(b.body)
-    shared = (tensor_names(a) & tensor_names(b)) - declared_names(a) - declared_names(b)
-    for name in shared & {t.name for t in written(a) | written(b)}:
-        in_a, in_b = (list(accesses_of(name, s, ranges)) for s in (a, b))
-        if in_a and in_b and not is_partitioned(in_a + in_b, a.var.name, inner):  # a tensor that one only prefetches has no accesses there
-            return False
-    return True
 
 
 def _width(s: Stmt) -> int:

@@ -16,16 +16,18 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import For, Func, Ramp, Scope, Stmt, Store
+from benchgraph.tir.loops import with_body
 from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.visit import loads, map_children
 
 
 def non_temporal_stores(f: Func, target: Target) -> Func:
     most = table(target).non_temporal_reads
-    body = map_nests_with_large_results(
-        f, target, lambda nest, uncached: _stmt(nest, uncached, nest, most) if uncached and isinstance(nest, For) else nest
-    )
-    return f if body is f.body else replace(f, body=body)
+
+    def nest(loop: Stmt, uncached: frozenset[str]) -> Stmt:
+        return _stmt(loop, uncached, loop, most) if uncached and isinstance(loop, For) else loop
+
+    return with_body(f, map_nests_with_large_results(f, target, nest))
 
 
 def _stmt(s: Stmt, results: frozenset[str], loop: For, most: int) -> Stmt:

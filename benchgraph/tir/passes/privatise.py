@@ -25,7 +25,7 @@ from benchgraph.tir.affine import bounds
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import nanoseconds, pays_in_parallel
 from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Scope, Stmt, Tensor, Var
-from benchgraph.tir.tasks import is_parallel, iterations_of_task, without_parallel_loops
+from benchgraph.tir.loops import in_blocks_of, is_parallel, without_parallel_loops
 
 
 def privatise(f: Func, target: Target) -> Func:
@@ -154,7 +154,7 @@ def _privatised(producers: Sequence[Stmt], loop: For, target: Target) -> For:
     each = ceil(count / target.cores)
     task = Var(visit.fresh(f"{loop.var.name}_w", visit.bound_names(loop) | visit.bound_names(body)))
     private = {t.name: replace(t, scope=Scope.thread) for t in sorted(visit.written(body), key=lambda t: t.name)}
-    task_body = visit.map_tensors(visit.block(without_parallel_loops(body), iterations_of_task(loop, task, count, each)), private)
+    task_body = visit.map_tensors(visit.block(without_parallel_loops(body), in_blocks_of(loop, task, count, each)), private)
     return For(task, Const(ceil(count / each)), visit.block(*map(Alloc, private.values()), task_body), LoopKind.parallel)
 
 

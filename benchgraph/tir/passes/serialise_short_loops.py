@@ -14,7 +14,7 @@ from dataclasses import replace
 from benchgraph.machine.target import Target
 from benchgraph.tir.cost import pays_in_parallel
 from benchgraph.tir.ir import Func, LoopKind, Stmt
-from benchgraph.tir.tasks import is_parallel
+from benchgraph.tir.loops import is_parallel
 from benchgraph.tir.visit import map_children
 
 

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from operator import is_
+from typing import Any
 
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir, visit
-from benchgraph.tir.accesses import Access, accesses_of, extent, inner_names, is_partitioned, position
+from benchgraph.tir.accesses import Access, accesses_of, extent, is_partitioned, position
 from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
 from benchgraph.tir.index import assume
@@ -171,7 +172,8 @@ def _renamed(t: ir.Tensor, context: _Context) -> ir.Tensor:
 
 def _is_private(t: ir.Tensor, loop: ir.For, context: _Context, accesses: Sequence[Access]) -> bool:
     """Whether no iteration of a serial loop reads what another one wrote to t."""
-    return is_partitioned(accesses, loop.var.name, inner_names(loop)) or is_defined_before_use(t, [loop.body], inside(loop, context.ranges))
+    inner, ranges = visit.bound_names(loop.body), inside(loop, context.ranges)
+    return is_partitioned(accesses, loop.var.name, inner) or is_defined_before_use(t, [loop.body], ranges)
 
 
 # ---- the new shape ---------------------------------------------------------------------------------------------------
@@ -222,29 +224,14 @@ def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], r
     else:
         s = visit.map_children(s, lambda c: _shifted(c, name, new, shift, ranges))
 
-    def index(old: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
-        if new.scope is ir.Scope.register:
-            return ()
-        return tuple(_minus_base(i, base, ranges) for i, base in zip(old, shift, strict=True))
+    def shifted(access: Any) -> Any:
+        if access.tensor.name != name:
+            return access
+        is_register = new.scope is ir.Scope.register
+        index = () if is_register else tuple(_minus_base(i, base, ranges) for i, base in zip(access.index, shift, strict=True))
+        return replace(access, tensor=new, index=index)
 
-    def expr(e: ir.Expr) -> ir.Expr:
-        if not any(load.tensor.name == name for load in visit.loads_of(e)):
-            return e
-        e = visit.map_parts(e, expr)
-        return ir.Load(new, index(e.index), e.mask) if isinstance(e, ir.Load) and e.tensor.name == name else e
-
-    def slice_of(p: ir.Slice | ir.FlatSlice) -> ir.Slice | ir.FlatSlice:
-        return replace(p, tensor=new, index=index(p.index)) if isinstance(p, ir.Slice) and p.tensor.name == name else p
-
-    s = visit.map_exprs(s, expr)
-    match s:
-        case ir.Store() if s.tensor.name == name:
-            return ir.Store(new, index(s.index), s.value, s.mask)
-        case ir.Brgemm():
-            return replace(s, src=slice_of(s.src), wei=slice_of(s.wei), acc=slice_of(s.acc))
-        case ir.Pack():
-            return replace(s, src=slice_of(s.src), dst=slice_of(s.dst))
-    return s
+    return visit.map_accesses(s, shifted)
 
 
 def _minus_base(i: ir.Expr, base: Linear, ranges: Ranges) -> ir.Expr:

@@ -35,43 +35,32 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from benchgraph.machine.target import Target
+from benchgraph.tir.accesses import any_alias
 from benchgraph.tir.affine import Ranges, inside, linear
-from benchgraph.tir.aliasing import may_alias
 from benchgraph.tir.build import add, binary, constant
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Pack, Stmt, Var
+from benchgraph.tir.loops import Names, as_last_block, copy_of, map_loops, only_statement, with_body
 from benchgraph.tir.passes.simplify import simplified
-from benchgraph.tir.transposition import as_last_block, as_transposition, only_statement
-from benchgraph.tir.unrolling import copy_of
-from benchgraph.tir.visit import block, bound_names, fresh, map_children, tensor_names, variables
+from benchgraph.tir.transposition import as_transposition
+from benchgraph.tir.visit import block, fresh, variables
 
 
 def transpose_copies(f: Func, target: Target) -> Func:
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _Transposer(f, taken, bound_names(f.body))(f.body, {})
-    return f if body is f.body else replace(f, body=body)
+    return with_body(f, map_loops(f.body, _Transposer(f, Names.of(f))))
 
 
 @dataclass(frozen=True)
 class _Transposer:
-    """taken: names of tensors, new ones included; bound: names of loop variables."""
-
     f: Func
-    taken: set[str]
-    bound: frozenset[str]
+    names: Names
 
-    def __call__(self, s: Stmt, ranges: Ranges) -> Stmt:
-        if not isinstance(s, For):
-            return map_children(s, lambda c: self(c, ranges))
-        done = self.transposed(s, ranges) or self.in_blocks(s, ranges) or self.within_borders(s, ranges)
-        if done is not None:
-            return done
-        within = inside(s, ranges)
-        return map_children(s, lambda c: self(c, within))
+    def __call__(self, loop: For, ranges: Ranges) -> Stmt | None:
+        return self.transposed(loop, ranges) or self.in_blocks(loop, ranges) or self.within_borders(loop, ranges)
 
     def transposed(self, loop: For, ranges: Ranges) -> Pack | None:
         new = as_transposition(loop, ranges)
-        return None if new is None or may_alias(self.f, new.dst.tensor, new.src.tensor) else new
+        return None if new is None or any_alias(self.f, (new.dst.tensor,), (new.src.tensor,)) else new
 
     def in_blocks(self, loop: For, ranges: Ranges) -> If | None:
         """The loops over a whole block and over the last block, under a condition; None if neither can be transposed."""
@@ -84,7 +73,7 @@ class _Transposer:
                 return None  # the condition cannot stand outside of this loop; the inner loop is visited by itself
             blocks = [replace(ragged, extent=Const(extent)) for extent in extents]
             loops = blocks if ragged is loop else [replace(loop, body=block) for block in blocks]
-            done = [self(block, ranges) for block in loops]
+            done = [map_loops(block, self, ranges) for block in loops]
             return If(is_last, *done) if done != loops else None
         return None
 
@@ -114,12 +103,12 @@ class _Transposer:
         if not others:
             return done
         cond = reduce(partial(binary, BinOp.and_), others)
-        return simplified(If(cond, done, replace(loop, body=copy_of(branch.orelse, {}, self.taken))), ranges)
+        return simplified(If(cond, done, replace(loop, body=copy_of(branch.orelse, {}, self.names))), ranges)
 
     def padded(self, loop: For, pad: Stmt, name: str, start: int, end: int) -> For:
         """Iterations start to end of a loop, which all pad."""
-        var = replace(loop.var, name=fresh(f"{loop.var.name}_{name}", self.bound))
-        return For(var, Const(end - start), copy_of(pad, {loop.var.name: add(var, start)}, self.taken))
+        var = Var(fresh(f"{loop.var.name}_{name}", self.names.variables))
+        return For(var, Const(end - start), copy_of(pad, {loop.var.name: add(var, start)}, self.names))
 
 
 def _terms(cond: Expr) -> Iterator[Expr]:

@@ -16,19 +16,20 @@ Measurements: docs/measurements/loop-unrolling.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
-from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, stride_along
-from benchgraph.tir.affine import Ranges, inside
+from benchgraph.tir.accesses import has_independent_iterations, stride_along
+from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions, nanoseconds
+from benchgraph.tir.index import within
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
-from benchgraph.tir.unrolling import unrolled
-from benchgraph.tir.visit import bound_names, children, loads, map_children, tensor_names, walk
+from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
+from benchgraph.tir.visit import children, loads, walk
 
 LEAST_SHARE = 0.1  # of the time of the longest rows, below which rows are not worth the code
 
@@ -40,27 +41,19 @@ def unroll_and_interleave(f: Func, target: Target) -> Func:
     loops = list(_rows(f.body, {}, 1, target))
     least = LEAST_SHARE * max((ns for _, ns in loops), default=0.0)
     worth = {id(loop) for loop, ns in loops if ns >= least}
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    return replace(f, body=_unrolled(f.body, worth, machine.interleaved_rows, taken, bound_names(f.body))) if worth else f
+    names, rows = Names.of(f), machine.interleaved_rows
+    return with_body(f, map_loops(f.body, lambda loop, _: unrolled(loop, rows, _interleaved, names) if id(loop) in worth else None))
 
 
 def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple[For, float]]:
     """Loops over rows that can be unrolled, and the ns that each takes in all. times: how often s runs."""
     if isinstance(s, For):
-        ranges = inside(s, ranges)
-        if _reduces_rows(s, table(target)) and not _is_memory_bound(s, target) and _are_independent(s, ranges):
+        if _reduces_rows(s, table(target)) and not _is_memory_bound(s, target) and has_independent_iterations(s, ranges):
             yield s, times * nanoseconds(s, target)
             return
         times *= constant(s.extent) or 1
-    for c in children(s):
-        yield from _rows(c, ranges, times, target)
-
-
-def _unrolled(s: Stmt, loops: Collection[int], rows: int, taken: set[str], names: frozenset[str]) -> Stmt:
-    """loops: by their id()."""
-    if isinstance(s, For) and id(s) in loops:
-        return unrolled(s, rows, _interleaved, taken, names)
-    return map_children(s, lambda c: _unrolled(c, loops, rows, taken, names))
+    for c, narrowed in within(s, ranges):
+        yield from _rows(c, narrowed, times, target)
 
 
 def _reduces_rows(loop: For, machine: MachineTable) -> bool:
@@ -103,14 +96,6 @@ def _is_memory_bound(loop: For, target: Target) -> bool:
         return False
     is_f32_params = params == [*read] and all(t.dtype is DType.f32 for t in read)
     return is_f32_params and target.l1_bytes < largest.nbytes <= target.cores * target.l2_bytes
-
-
-def _are_independent(loop: For, ranges: Ranges) -> bool:
-    """Whether no two rows store to the same element of a tensor declared outside."""
-    registers = {s.tensor.name for s in walk(loop.body) if isinstance(s, Alloc)}
-    stored = {s.tensor.name for s in walk(loop.body) if isinstance(s, Store)} - registers
-    inner = inner_names(loop)
-    return all(is_partitioned(list(accesses_of(name, loop.body, ranges)), loop.var.name, inner) for name in stored)
 
 
 def _interleaved(rows: Sequence[Stmt]) -> Stmt:

@@ -17,32 +17,29 @@ from functools import partial
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import PAGE_BYTES, Target
-from benchgraph.tir.accesses import accesses_of, inner_names, is_partitioned, stride_along
+from benchgraph.tir.accesses import accesses_of, has_independent_iterations, stride_along
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import FUNCTION, instructions
 from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
-from benchgraph.tir.unrolling import unrolled
+from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
 from benchgraph.tir.vector_loops import reduction
-from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, tensor_names, variables
+from benchgraph.tir.visit import block, loads, statements, variables
 
 
 def unroll_and_jam(f: Func, target: Target) -> Func:
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _stmt(f.body, {}, target, taken, bound_names(f.body))
-    return f if body is f.body else replace(f, body=body)
+    names = Names.of(f)
+    return with_body(f, map_loops(f.body, lambda loop, ranges: _unrolled(loop, ranges, target, names)))
 
 
-def _stmt(s: Stmt, ranges: Ranges, target: Target, taken: set[str], names: frozenset[str]) -> Stmt:
-    if not isinstance(s, For):
-        return map_children(s, lambda c: _stmt(c, ranges, target, taken, names))
-    within = inside(s, ranges)
-    rows, machine = constant(s.extent), table(target)
-    can_unroll = s.kind is LoopKind.serial and (rows is None or rows >= machine.jammed_rows)
-    reduced = _reduced_tensors(s, machine.jammed_row_elements) if can_unroll else None
-    if reduced and not _is_memory_bound(s, target) and _is_interchangeable(s, reduced, within):
-        return unrolled(s, machine.jammed_rows, partial(_jammed, reduced), taken, names)
-    return map_children(s, lambda c: _stmt(c, within, target, taken, names))
+def _unrolled(loop: For, ranges: Ranges, target: Target, names: Names) -> Stmt | None:
+    rows, machine = constant(loop.extent), table(target)
+    if loop.kind is not LoopKind.serial or (rows is not None and rows < machine.jammed_rows):
+        return None
+    reduced = _reduced_tensors(loop, machine.jammed_row_elements)
+    if not reduced or _is_memory_bound(loop, target) or not _is_interchangeable(loop, reduced, ranges):
+        return None
+    return unrolled(loop, machine.jammed_rows, partial(_jammed, reduced), names)
 
 
 def _reduced_tensors(loop: For, longest: int) -> frozenset[str]:
@@ -81,14 +78,12 @@ def _is_interchangeable(loop: For, reduced: Collection[str], ranges: Ranges) -> 
         later = {other.tensor.name for other in stores[at + 1 :]}
         if s.tensor.name in reduced and any(load.tensor.name in later for load in loads(s)):
             return False
-    for name in {s.tensor.name for s in stores} - _temporaries(inner):
-        if name in reduced:
-            accesses = list(accesses_of(name, inner.body, inside(inner, ranges)))
-            if len(accesses) != 2 or not is_partitioned(accesses, inner.var.name, frozenset()):
-                return False
-        elif not is_partitioned(list(accesses_of(name, loop.body, ranges)), loop.var.name, inner_names(loop)):
-            return False
-    return True
+    names = {s.tensor.name for s in stores} - _temporaries(inner)
+    per_element = names & set(reduced)
+    if any(len(list(accesses_of(name, inner.body, ranges))) != 2 for name in per_element):
+        return False
+    within = inside(loop, ranges)
+    return has_independent_iterations(inner, within, per_element) and has_independent_iterations(loop, ranges, names - per_element)
 
 
 def _temporaries(loop: For) -> set[str]:

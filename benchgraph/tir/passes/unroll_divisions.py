@@ -27,10 +27,10 @@ from benchgraph.tir.affine import Ranges, inside, linear, period
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Stmt, Store, Var
+from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
 from benchgraph.tir.passes.simplify import simplified
-from benchgraph.tir.unrolling import unrolled
 from benchgraph.tir.vector_loops import loop_of
-from benchgraph.tir.visit import block, bound_names, exprs, map_children, tensor_names, variables, walk, walk_expr
+from benchgraph.tir.visit import block, exprs, variables, walk, walk_expr
 
 # Of the unrolled code, which takes time to compile (docs/measurements/loop-unrolling.md).
 MOST_STORES, MOST_INSTRUCTIONS = 64, 4096
@@ -38,12 +38,10 @@ _DIVISIONS = frozenset({BinOp.floordiv, BinOp.mod})
 
 
 def unroll_divisions(f: Func, target: Target) -> Func:
-    names = frozenset(_divided_variables(f.body))
-    if not names:
+    divided = frozenset(_divided_variables(f.body))
+    if not divided:
         return f
-    taken = {p.name for p in f.params} | tensor_names(f.body)
-    body = _Unroller(names, target, taken, bound_names(f.body))(f.body, {})
-    return f if body is f.body else replace(f, body=body)
+    return with_body(f, map_loops(f.body, _Unroller(divided, target, Names.of(f))))
 
 
 def _divisions(e: Expr) -> Iterator[Binary]:
@@ -60,30 +58,24 @@ def _divided_variables(body: Stmt) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Unroller:
-    """names: of divided variables. taken: names of tensors, new ones included; bound: names of loop variables."""
+    """divided: names of divided variables."""
 
-    names: Collection[str]
+    divided: Collection[str]
     target: Target
-    taken: set[str]
-    bound: frozenset[str]
+    names: Names
 
-    def __call__(self, s: Stmt, ranges: Ranges) -> Stmt:
-        if not isinstance(s, For):
-            return map_children(s, lambda c: self(c, ranges))
-        if loop_of(s, self.target) is not None:
-            return s
-        within = inside(s, ranges)
-        s = map_children(s, lambda c: self(c, within))
-        assert isinstance(s, For)
-        count = self._factor(s)
-        if not count:
-            return s
-        return simplified(unrolled(s, count, lambda copies: block(*copies), self.taken, self.bound), ranges)
+    def __call__(self, loop: For, ranges: Ranges) -> Stmt:
+        if loop_of(loop, self.target) is not None:
+            return loop
+        body = map_loops(loop.body, self, inside(loop, ranges))
+        loop = loop if body is loop.body else replace(loop, body=body)
+        count = self._factor(loop)
+        return simplified(unrolled(loop, count, lambda copies: block(*copies), self.names), ranges) if count else loop
 
     def _factor(self, s: For) -> int:
         """The factor to unroll a loop by; 0 for a loop that stays."""
         extent = constant(s.extent)
-        is_candidate = s.var.name in self.names and s.kind is LoopKind.serial and extent is not None and extent > 1
+        is_candidate = s.var.name in self.divided and s.kind is LoopKind.serial and extent is not None and extent > 1
         if not is_candidate or any(isinstance(c, For) for c in walk(s.body)):
             return 0
         assert extent is not None

@@ -25,8 +25,9 @@ from math import inf
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir
-from benchgraph.tir.affine import bounds
+from benchgraph.tir.affine import Ranges, bounds
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
+from benchgraph.tir.loops import map_loops, with_body
 from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, map_children, substitute_all, tensor_names, walk
@@ -35,19 +36,15 @@ from benchgraph.tir.visit import block, bound_names, claim, map_children, substi
 def vectorise(f: ir.Func, target: Target) -> ir.Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
     multiplies = any(isinstance(s, ir.Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
-    body = map_nests_with_large_results(
-        f, target, lambda nest, uncached: _stmt(nest, target, taken, frozenset() if multiplies else uncached)
-    )
-    return f if body == f.body else replace(f, body=body)
 
+    def nest_in_vectors(nest: ir.Stmt, uncached: frozenset[str]) -> ir.Stmt:
+        def in_vectors(s: ir.For, ranges: Ranges) -> ir.Stmt | None:
+            loop = loop_of(s, target, frozenset() if multiplies else uncached) if s.kind is ir.LoopKind.serial else None
+            return None if loop is None else _vectors(loop, target, taken)
 
-def _stmt(s: ir.Stmt, target: Target, taken: set[str], uncached: frozenset[str]) -> ir.Stmt:
-    """uncached: names of results that no cache holds."""
-    if isinstance(s, ir.For) and s.kind is ir.LoopKind.serial:
-        loop = loop_of(s, target, uncached)
-        if loop is not None:
-            return _vectors(loop, target, taken)
-    return map_children(s, lambda c: _stmt(c, target, taken, uncached))
+        return map_loops(nest, in_vectors)
+
+    return with_body(f, map_nests_with_large_results(f, target, nest_in_vectors))
 
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:

@@ -15,7 +15,6 @@ Measurements: docs/measurements/random-numbers.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
@@ -23,16 +22,15 @@ from benchgraph.core.philox import BLOCK
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir import visit
+from benchgraph.tir.accesses import any_alias
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
-from benchgraph.tir.aliasing import any_alias
 from benchgraph.tir.build import add, mul, seq
-from benchgraph.tir.ir import Alloc, Broadcast, Const, Expr, For, Func, Load, LoopKind, Ramp, Random, Scope, Stmt, Store, Tensor, Var
-from benchgraph.tir.transposition import largest_extent, only_statement
+from benchgraph.tir.ir import Alloc, Broadcast, Const, Expr, For, Func, Load, LoopKind, Ramp, Random, Stmt, Store, Var, tensor
+from benchgraph.tir.loops import largest_extent, map_loops, only_statement, with_body
 
 
 def vectorise_random(f: Func, target: Target) -> Func:
-    body = _Generator(f, target)(f.body, {}, Scope.shared)
-    return f if body is f.body else replace(f, body=body)
+    return with_body(f, map_loops(f.body, _Generator(f, target))) if _randoms(f.body) else f
 
 
 @memoised
@@ -47,21 +45,19 @@ class _Generator:
         self.f, self.lanes, self.fewest, self.most = f, BLOCK * target.lanes, 2 * target.lanes, table(target).generated_numbers
         self.taken = {p.name for p in f.params} | visit.tensor_names(f.body) | visit.bound_names(f.body)
 
-    def __call__(self, s: Stmt, ranges: Ranges, scope: Scope) -> Stmt:
-        """scope: that of new temporaries."""
-        if not _randoms(s):
-            return s
-        if not isinstance(s, For):
-            return visit.map_children(s, lambda c: self(c, ranges, scope))
-        if s.kind is LoopKind.parallel:
-            return visit.map_children(s, lambda c: self(c, inside(s, ranges), Scope.thread))
+    def __call__(self, loop: For, ranges: Ranges) -> Stmt | None:
+        """The loop behind the generation of the numbers that it uses; None if none can be generated before it."""
+        if loop.kind is LoopKind.parallel:
+            return None
         draws, drawn = list[Stmt](), dict[Expr, Expr]()
-        for e in _randoms(s):
-            if (numbers := self.contiguous(e, s, ranges)) is not None:
-                generation, drawn[e] = self.generate(e, *numbers, ranges, scope)
+        for e in _randoms(loop):
+            if (numbers := self.contiguous(e, loop, ranges)) is not None:
+                generation, drawn[e] = self.generate(e, *numbers, ranges)
                 draws += generation
-        loop = visit.map_all_exprs(s, lambda e: visit.rewrite(e, lambda x: drawn.get(x, x))) if drawn else s
-        return seq(*draws, visit.map_children(loop, lambda c: self(c, inside(s, ranges), scope)))
+        if not drawn:
+            return None
+        new = visit.map_all_exprs(loop, lambda e: visit.rewrite(e, lambda x: drawn.get(x, x)))
+        return seq(*draws, visit.map_children(new, lambda c: map_loops(c, self, inside(loop, ranges))))
 
     def contiguous(self, e: Random, s: For, ranges: Ranges) -> tuple[Linear, Linear, int] | None:
         """(first number, offset of each in terms of loop variables, count) of numbers that s uses without gaps; None if it does not."""
@@ -77,10 +73,10 @@ class _Generator:
             return None
         return (first, place, count) if first.is_multiple(BLOCK) and self.fewest <= count <= self.most else None
 
-    def generate(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges, scope: Scope) -> tuple[Sequence[Stmt], Expr]:
+    def generate(self, e: Random, first: Linear, place: Linear, count: int, ranges: Ranges) -> tuple[Sequence[Stmt], Expr]:
         """Statements that generate the numbers, and the load that takes the place of the expression."""
         lanes, rounds, d = self.lanes, -(-count // self.lanes), Var(visit.claim("d", self.taken))
-        drawn = Tensor(visit.claim("drawn", self.taken), DType.s32, (rounds * lanes,), (1,), scope)
+        drawn = tensor(visit.claim("drawn", self.taken), DType.s32, (rounds * lanes,))
         index = Ramp(add(to_expr(first, ranges), mul(d, lanes)), 1, lanes)
         numbers = Random(index, Broadcast(e.seed, lanes), Broadcast(e.offset, lanes))
         store = Store(drawn, (Ramp(mul(d, lanes), 1, lanes),), numbers)
