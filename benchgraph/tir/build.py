@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -56,60 +57,40 @@ def constant(e: ir.Expr) -> int | None:
     return int(e.value) if isinstance(e, ir.Const) and not e.dtype.is_float else None
 
 
-def add(a: Index, b: Index) -> ir.Expr:
+def _arithmetic(op: ir.BinOp, a: Index, b: Index, fold: Callable[[int, int], int], neutral: int | None = None) -> ir.Expr:
+    """An operation on s64, folded if both operands are constants, or if the second one is neutral."""
     a, b = index(a), index(b)
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
-        return ir.Const(x + y)
-    if x == 0:
-        return b
-    if y == 0:
-        return a
-    return ir.Binary(ir.BinOp.add, a, b)
+        return ir.Const(fold(x, y))
+    return a if y is not None and y == neutral else ir.Binary(op, a, b)
+
+
+def add(a: Index, b: Index) -> ir.Expr:
+    return index(b) if constant(index(a)) == 0 else _arithmetic(ir.BinOp.add, a, b, operator.add, neutral=0)
 
 
 def sub(a: Index, b: Index) -> ir.Expr:
-    a, b = index(a), index(b)
-    x, y = constant(a), constant(b)
-    if x is not None and y is not None:
-        return ir.Const(x - y)
-    return a if y == 0 else ir.Binary(ir.BinOp.sub, a, b)
+    return _arithmetic(ir.BinOp.sub, a, b, operator.sub, neutral=0)
 
 
 def mul(a: Index, b: Index) -> ir.Expr:
-    a, b = index(a), index(b)
-    x, y = constant(a), constant(b)
-    if x is not None and y is not None:
-        return ir.Const(x * y)
+    x, y = constant(index(a)), constant(index(b))
     if x == 0 or y == 0:
         return ir.Const(0)
-    if x == 1:
-        return b
-    return a if y == 1 else ir.Binary(ir.BinOp.mul, a, b)
+    return index(b) if x == 1 else _arithmetic(ir.BinOp.mul, a, b, operator.mul, neutral=1)
 
 
 def floordiv(a: Index, b: int) -> ir.Expr:
-    a = index(a)
-    x = constant(a)
-    if x is not None:
-        return ir.Const(x // b)
-    return a if b == 1 else ir.Binary(ir.BinOp.floordiv, a, ir.Const(b))
+    return _arithmetic(ir.BinOp.floordiv, a, b, operator.floordiv, neutral=1)
 
 
 def mod(a: Index, b: int) -> ir.Expr:
-    a = index(a)
-    x = constant(a)
-    if x is not None:
-        return ir.Const(x % b)
-    return ir.Const(0) if b == 1 else ir.Binary(ir.BinOp.mod, a, ir.Const(b))
+    return ir.Const(0) if b == 1 else _arithmetic(ir.BinOp.mod, a, b, operator.mod)
 
 
 def minimum(a: Index, b: Index) -> ir.Expr:
-    a, b = index(a), index(b)
-    x, y = constant(a), constant(b)
-    if x is not None and y is not None:
-        return ir.Const(min(x, y))
-    return ir.Binary(ir.BinOp.min, a, b)
+    return _arithmetic(ir.BinOp.min, a, b, min)
 
 
 def nest(loops: Iterable[Loop], body: ir.Stmt, kind: ir.LoopKind = ir.LoopKind.serial) -> ir.Stmt:

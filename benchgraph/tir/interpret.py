@@ -84,13 +84,14 @@ class _Writer:
     constants: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     planned: list[ir.Tensor] = field(default_factory=list)
+    ranges: Ranges = field(default_factory=dict)
 
     def function(self, f: ir.Func) -> str:
         self.planned = list({t.name: t for t in tensors(f.body) if t.offset is not None}.values())
         params = [self.name(t.name, "t") for t in (*f.params, *self.planned)]
         self.line(0, f"def run({', '.join([*params, 'thread_arena'])}):")
         self.line(1, "pass")
-        self.stmt(f.body, 1, {}, parallel=False)
+        self.stmt(f.body, 1, parallel=False)
         return "\n".join(self.lines)
 
     def line(self, depth: int, text: str) -> None:
@@ -108,46 +109,48 @@ class _Writer:
 
     # ---- statements --------------------------------------------------------------------------------------------------
 
-    def stmt(self, s: ir.Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+    def stmt(self, s: ir.Stmt, depth: int, *, parallel: bool) -> None:
         match s:
             case ir.For():
-                self.loop(s, depth, ranges, parallel=parallel)
+                self.loop(s, depth, parallel=parallel)
             case ir.If():
-                self.line(depth, f"if {self.expr(s.cond, ranges)}:")
-                self.block(s.then, depth + 1, ranges, parallel=parallel)
+                self.line(depth, f"if {self.expr(s.cond)}:")
+                self.block(s.then, depth + 1, parallel=parallel)
                 if s.orelse is not None:
                     self.line(depth, "else:")
-                    self.block(s.orelse, depth + 1, ranges, parallel=parallel)
+                    self.block(s.orelse, depth + 1, parallel=parallel)
             case ir.Seq():
                 for c in s.stmts:
-                    self.stmt(c, depth, ranges, parallel=parallel)
+                    self.stmt(c, depth, parallel=parallel)
             case ir.Alloc():
                 self.alloc(s.tensor, depth)
             case ir.Store():
-                self.store(s, depth, ranges)
+                self.store(s, depth)
             case ir.Brgemm():
-                slices = [self.slice(p, ranges, *sizes) for p, *sizes in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
+                slices = [self.slice(p, *sizes) for p, *sizes in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
                 self.line(depth, f"brgemm({', '.join(slices)}, {s.batch}, {s.accumulate})")
                 if s.post_ops is not None:
-                    self.stmt(post_op_loops(s, s.post_ops), depth, ranges, parallel=parallel)
+                    self.stmt(post_op_loops(s, s.post_ops), depth, parallel=parallel)
                     self.line(depth, f"{slices[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
             case ir.Pack():
-                src, dst = self.slice(s.src, ranges, s.k, s.n), self.slice(s.dst, ranges, s.k, s.n, s.group)
+                src, dst = self.slice(s.src, s.k, s.n), self.slice(s.dst, s.k, s.n, s.group)
                 self.line(depth, f"pack({src}, {dst}, {self.constant(s.dst.tensor.dtype)})")
             case ir.Prefetch():
                 self.line(depth, "pass")
 
-    def block(self, s: ir.Stmt, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+    def block(self, s: ir.Stmt, depth: int, *, parallel: bool) -> None:
         self.line(depth, "pass")
-        self.stmt(s, depth, ranges, parallel=parallel)
+        self.stmt(s, depth, parallel=parallel)
 
-    def loop(self, s: ir.For, depth: int, ranges: Ranges, *, parallel: bool) -> None:
+    def loop(self, s: ir.For, depth: int, *, parallel: bool) -> None:
         has_tasks = s.kind is not ir.LoopKind.serial
         order = "shuffled" if s.kind is ir.LoopKind.parallel else "range"
-        self.line(depth, f"for {self.name(s.var.name, 'v')} in {order}({self.expr(s.extent, ranges)}):")
+        self.line(depth, f"for {self.name(s.var.name, 'v')} in {order}({self.expr(s.extent)}):")
         if has_tasks and not parallel:
             self.line(depth + 1, "thread_arena.fill(255)")
-        self.block(s.body, depth + 1, inside(s, ranges), parallel=parallel or has_tasks)
+        around, self.ranges = self.ranges, inside(s, self.ranges)
+        self.block(s.body, depth + 1, parallel=parallel or has_tasks)
+        self.ranges = around
 
     def alloc(self, t: ir.Tensor, depth: int) -> None:
         name = self.name(t.name, "t")
@@ -159,34 +162,31 @@ class _Writer:
         self.line(depth, f"{name} = {self.constant(_view(np.empty(t.nbytes, np.uint8), t))}")
         self.line(depth, f"{name}[...] = {self.constant(garbage)}")
 
-    def store(self, s: ir.Store, depth: int, ranges: Ranges) -> None:
-        name, value = self.name(s.tensor.name, "t"), self.expr(s.value, ranges)
+    def store(self, s: ir.Store, depth: int) -> None:
+        name, value = self.name(s.tensor.name, "t"), self.expr(s.value)
         lanes = type_of(ir.Load(s.tensor, s.index))[1]
-        mask = "None" if s.mask is None else self.expr(s.mask, ranges)
+        mask = "None" if s.mask is None else self.expr(s.mask)
         if s.tensor.scope is ir.Scope.register:
             self.line(depth, f"{name} = {value}" if s.mask is None else f"{name} = where({mask}, {value}, {name})")
         elif lanes > 1:
-            self.line(depth, f"vector_store({name}, {self.index(s.index, ranges)}, {value}, {mask})")
+            self.line(depth, f"vector_store({name}, {self.index(s.index)}, {value}, {mask})")
         else:
             guard = "" if s.mask is None else f"if {mask}: "
-            self.line(depth, f"{guard}{name}[{self.index(s.index, ranges)}] = {value}")
+            self.line(depth, f"{guard}{name}[{self.index(s.index)}] = {value}")
 
-    def slice(self, p: ir.Slice, ranges: Ranges, rows: int, cols: int, group: int = 1) -> str:
+    def slice(self, p: ir.Slice, rows: int, cols: int, group: int = 1) -> str:
         """Source for (tensor, first index, steps of rows, columns and batch, rows, cols, rows of a group)."""
-        return f"slice_of({self.name(p.tensor.name, 't')}, {self.index(p.index, ranges)}, {p.axes}, {rows}, {cols}, {group})"
+        return f"slice_of({self.name(p.tensor.name, 't')}, {self.index(p.index)}, {p.axes}, {rows}, {cols}, {group})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 
-    def index(self, index: tuple[ir.Expr, ...], ranges: Ranges) -> str:
+    def index(self, index: tuple[ir.Expr, ...]) -> str:
         """Source for an index tuple. An index that might be negative is checked when it runs, as numpy would wrap it around."""
-        items = [self.expr(i, ranges) if self.is_checked(i, ranges) else f"natural({self.expr(i, ranges)})" for i in index]
+        is_checked = [type_of(i)[1] > 1 or bounds(i, self.ranges)[0] >= 0 for i in index]  # vector accesses check their lanes themselves
+        items = [self.expr(i) if done else f"natural({self.expr(i)})" for i, done in zip(index, is_checked, strict=True)]
         return f"({', '.join(items)},)" if items else "()"
 
-    def is_checked(self, i: ir.Expr, ranges: Ranges) -> bool:
-        """Vector accesses check their lanes themselves."""
-        return type_of(i)[1] > 1 or bounds(i, ranges)[0] >= 0
-
-    def expr(self, e: ir.Expr, ranges: Ranges) -> str:
+    def expr(self, e: ir.Expr) -> str:
         dtype, lanes = type_of(e)
         match e:
             case ir.Var():
@@ -194,36 +194,35 @@ class _Writer:
             case ir.Const():
                 return f"({int(e.value)})" if dtype is ir.INDEX else self.constant(dtype.numpy.type(e.value))
             case ir.Binary():
-                a, b = self.expr(e.a, ranges), self.expr(e.b, ranges)
+                a, b = map(self.expr, parts(e))
                 if e.op in _INFIX:
                     return f"({a} {_INFIX[e.op]} {b})"
                 return f"{'scalar' if lanes == 1 else 'vector'}_{e.op.value}({a}, {b})"
             case ir.Unary():
-                a = self.expr(e.a, ranges)
+                a = self.expr(e.a)
                 return f"({a} == False)" if e.op is ir.UnOp.not_ else f"{e.op.value}({a})"
             case ir.Cast():
-                return f"cast({self.expr(e.a, ranges)}, {self.constant(e.dtype)})"
+                return f"cast({self.expr(e.a)}, {self.constant(e.dtype)})"
             case ir.Select():
-                cond, a, b = self.expr(e.cond, ranges), self.expr(e.a, ranges), self.expr(e.b, ranges)
-                return f"{'scalar_select' if lanes == 1 else 'where'}({cond}, {a}, {b})"
+                return f"{'scalar_select' if lanes == 1 else 'where'}({', '.join(map(self.expr, parts(e)))})"
             case ir.Random():
-                return f"random({', '.join(self.expr(p, ranges) for p in parts(e))})"
+                return f"random({', '.join(map(self.expr, parts(e)))})"
             case ir.Load():
-                return self.load(e, lanes, ranges)
+                return self.load(e, lanes)
             case ir.Ramp():
                 steps = np.arange(e.lanes) * e.stride
-                return f"({self.expr(e.base, ranges)} + {self.constant(steps.astype(dtype.numpy))})"
+                return f"({self.expr(e.base)} + {self.constant(steps.astype(dtype.numpy))})"
             case ir.Broadcast():
-                return f"full({e.lanes}, {self.expr(e.a, ranges)}, {self.constant(dtype.numpy)})"
+                return f"full({e.lanes}, {self.expr(e.a)}, {self.constant(dtype.numpy)})"
             case ir.ReduceLanes():
-                return f"reduce_lanes({self.constant(e.op)}, {self.expr(e.a, ranges)})"
+                return f"reduce_lanes({self.constant(e.op)}, {self.expr(e.a)})"
 
-    def load(self, e: ir.Load, lanes: int, ranges: Ranges) -> str:
+    def load(self, e: ir.Load, lanes: int) -> str:
         name = self.name(e.tensor.name, "t")
-        mask = "None" if e.mask is None else self.expr(e.mask, ranges)
+        mask = "None" if e.mask is None else self.expr(e.mask)
         if e.tensor.scope is ir.Scope.register:
             return name if e.mask is None else f"where({mask}, {name}, {self.constant(e.tensor.dtype.numpy.type(0))})"
-        at = self.index(e.index, ranges)
+        at = self.index(e.index)
         if lanes > 1:
             return f"vector_load({name}, {at}, {mask})"
         if e.mask is not None:

@@ -35,13 +35,9 @@ def batch_axis(number: int) -> str:
 
 def print_tir(node: ir.Func | ir.Stmt | ir.Expr) -> str:
     """The text of a function, statement or expression, without a final newline."""
-    match node:
-        case ir.Func():
-            return "\n".join(_func(node))
-        case ir.For() | ir.If() | ir.Seq() | ir.Alloc() | ir.Store() | ir.Brgemm() | ir.Pack() | ir.Prefetch():
-            return "\n".join(_stmt(node))
-        case _:
-            return _expr(node)
+    if isinstance(node, ir.Func):
+        return "\n".join(_func(node))
+    return "\n".join(_stmt(node)) if isinstance(node, ir.Stmt) else _expr(node)
 
 
 def header(s: ir.Stmt) -> str:
@@ -178,25 +174,28 @@ def _atom(e: ir.Expr) -> str:
             return e.name
         case ir.Const():
             return _const(e)
-        case ir.Binary():
-            return f"{e.op.value}({_expr(e.a)}, {_expr(e.b)})"
-        case ir.Unary():
-            return f"{e.op.value}({_expr(e.a)})"
-        case ir.Cast():
-            return f"{e.dtype.value}({f'({_const(e.a)})' if isinstance(e.a, ir.Const) else _expr(e.a)})"
-        case ir.Select():
-            return f"select({_expr(e.cond)}, {_expr(e.a)}, {_expr(e.b)})"
-        case ir.Random():
-            return f"random({', '.join(map(_expr, parts(e)))})"
+        case ir.Cast(a=ir.Const() as a):
+            return f"{e.dtype.value}(({_const(a)}))"
         case ir.Load():
             text = _access(e.tensor, e.index)
             return text if e.mask is None else f"({text}{_mask(e.mask)})"
         case ir.Ramp():
             return f"{_expr(e.base, SUM)}:+{e.lanes}" + (f"*{e.stride}" if e.stride != 1 else "")
+    return f"{_function(e)}({', '.join(map(_expr, parts(e)))})"
+
+
+def _function(e: ir.Expr) -> str:
+    """The name of an operation that has no sign."""
+    match e:
+        case ir.Binary() | ir.Unary():
+            return str(e.op.value)
+        case ir.Cast():
+            return e.dtype.value
         case ir.Broadcast():
-            return f"x{e.lanes}({_expr(e.a)})"
+            return f"x{e.lanes}"
         case ir.ReduceLanes():
-            return f"{reduction_name(e.op)}({_expr(e.a)})"
+            return reduction_name(e.op)
+    return type(e).__name__.lower()  # select and random
 
 
 def reduction_name(op: ir.BinOp) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import wraps
 from operator import is_
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -189,17 +190,51 @@ def map_accesses(s: ir.Stmt, fn: Callable[[Any], Any]) -> ir.Stmt:
     return cast(ir.Stmt, fn(s)) if isinstance(s, ir.Alloc | ir.Store | ir.Prefetch) else s
 
 
-@memoised
-def tensor_names(s: ir.Stmt) -> frozenset[str]:
+def _everywhere(own: Callable[[ir.Stmt], Iterable[N]]) -> Callable[[ir.Stmt], frozenset[N]]:
+    """A memoised function from what `own` finds in a statement alone to what is in all of it."""
+
+    @wraps(own)
+    def found(s: ir.Stmt) -> frozenset[N]:
+        return frozenset(own(s)).union(*map(everywhere, children(s)))
+
+    everywhere = memoised(found)
+    return everywhere
+
+
+@_everywhere
+def tensor_names(s: ir.Stmt) -> Iterable[str]:
     """Names of the tensors that s declares or accesses."""
-    return frozenset(t.name for t in own_tensors(s)).union(*map(tensor_names, children(s)))
+    return (t.name for t in own_tensors(s))
 
 
-@memoised
-def declared_names(s: ir.Stmt) -> frozenset[str]:
+@_everywhere
+def declared_names(s: ir.Stmt) -> Iterable[str]:
     """Names of the tensors that s declares."""
-    own = frozenset([s.tensor.name]) if isinstance(s, ir.Alloc) else frozenset[str]()
-    return own.union(*map(declared_names, children(s)))
+    return (s.tensor.name,) if isinstance(s, ir.Alloc) else ()
+
+
+@_everywhere
+def written(s: ir.Stmt) -> Iterable[ir.Tensor]:
+    """The tensors that s writes, registers too."""
+    match s:
+        case ir.Store():
+            return (s.tensor,)
+        case ir.Brgemm():
+            return (s.acc.tensor,)
+        case ir.Pack():
+            return (s.dst.tensor,)
+    return ()
+
+
+@_everywhere
+def bound_names(s: ir.Stmt) -> Iterable[str]:
+    """Names of the loop variables that loops, and post-ops, inside s define."""
+    match s:
+        case ir.For():
+            return (s.var.name,)
+        case ir.Brgemm(post_ops=ir.PostOps() as p):
+            return p.row.name, p.vector.name
+    return ()
 
 
 @memoised
@@ -210,31 +245,6 @@ def users(s: ir.Seq) -> Mapping[str, tuple[int, ...]]:
         for name in tensor_names(c):
             positions[name].append(at)
     return {name: tuple(at) for name, at in positions.items()}
-
-
-@memoised
-def written(s: ir.Stmt) -> frozenset[ir.Tensor]:
-    """The tensors that s writes, registers too."""
-    match s:
-        case ir.Store():
-            return frozenset([s.tensor])
-        case ir.Brgemm():
-            return frozenset([s.acc.tensor]).union(*map(written, children(s)))
-        case ir.Pack():
-            return frozenset([s.dst.tensor])
-    return frozenset[ir.Tensor]().union(*map(written, children(s)))
-
-
-@memoised
-def bound_names(s: ir.Stmt) -> frozenset[str]:
-    """Names of the loop variables that loops, and post-ops, inside s define."""
-    own = frozenset[str]()
-    match s:
-        case ir.For():
-            own = frozenset([s.var.name])
-        case ir.Brgemm(post_ops=ir.PostOps() as p):
-            own = frozenset([p.row.name, p.vector.name])
-    return own.union(*map(bound_names, children(s)))
 
 
 def map_all_exprs(s: ir.Stmt, fn: ExprMap) -> ir.Stmt:
