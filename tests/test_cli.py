@@ -402,7 +402,7 @@ def test_a_bad_environment_variable_is_named(cases: Path, monkeypatch: pytest.Mo
 def test_variables_that_nothing_reads_are_named(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchgraph.core.config._current", None)
     monkeypatch.setenv("BENCHGRAPH_THREAD", "1")
-    monkeypatch.setenv("BENCHGRAPH_PRINT_AFTER", "tir,schedule,make-private,all")
+    monkeypatch.setenv("BENCHGRAPH_PRINT_AFTER", "tir,schedule,jam-rows,all")
     result = run("--mode=L", "--graph", "--case=good.json")
     assert result.stderr == "benchgraph: BENCHGRAPH_THREAD: no such variable; did you mean 'BENCHGRAPH_THREADS'?\n"
     assert result.exit_code == 0

@@ -32,10 +32,9 @@ from benchgraph.partition.partitioner import partitions
 from benchgraph.tir import accesses, cost, index
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import add, mul
-from benchgraph.tir.ir import Alloc, Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
+from benchgraph.tir.ir import Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
 from benchgraph.tir.passes.flatten_index import flatten_index
 from benchgraph.tir.passes.merge_parallel import merge_parallel
-from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from tests.support.call_counts import calls, counted
@@ -180,39 +179,6 @@ def test_what_ops_of_one_loop_pass_on_needs_no_proofs(monkeypatch: pytest.Monkey
     g = fused(20)
     assert counted(monkeypatch, accesses, "Access", lambda: shrunk(g)) == 0
     assert counted(monkeypatch, sys.modules[shrink_tensors.__module__], "_moved", lambda: shrunk(g)) == 0
-
-
-@pytest.mark.parametrize("reads_all", [False, True])
-def test_a_nest_is_not_held_against_all_before_it(reads_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To find what its tasks had better make for themselves; many nests follow each other in a deep network."""
-    target = replace(host(), cores=2)
-
-    def nests(count: int) -> Func:
-        i, j, k = Var("i"), Var("j"), Var("k")
-        held = [tensor(f"y{n}", DType.f32, (1 << 14,), Scope.param if n in (0, count) else Scope.shared) for n in range(count + 1)]
-        where = mul(k, 2) if reads_all else add(mul(i, 1 << 12), j)
-        body = [
-            For(
-                i,
-                Const(4),
-                For(j, Const(1 << 12), For(k, Const(8), Store(dst, (add(mul(i, 1 << 12), j),), Load(src, (where,))))),
-                LoopKind.parallel,
-            )
-            for src, dst in pairwise(held)
-        ]
-        return Func("f", (held[0], held[-1]), Seq((*map(Alloc, held[1:-1]), *body)))
-
-    def asked(count: int) -> int:
-        f = nests(count)
-        timed, read = (
-            counted(monkeypatch, module, name, lambda: privatise(f, target))
-            for module, name in ((cost, "nanoseconds"), (accesses, "Access"))
-        )
-        return timed + read
-
-    short, long = asked(20), asked(40)
-    assert short >= 20
-    assert long <= 2.2 * short
 
 
 def chain(statements: int) -> Func:

@@ -93,11 +93,11 @@ def test_stages_are_printed_on_request(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_former_name_of_a_stage_prints_it_and_is_remarked_once(capfd: pytest.CaptureFixture[str]) -> None:
-    with override(print_after=("make-private",)), collected() as remarks:
+    with override(print_after=("jam-rows",)), collected() as remarks:
         for partition in partitions(graph("mlp"), Policy.one_op_each):
             compile_partition(partition)
-    assert "// ---- after privatise\n" in capfd.readouterr().err
-    assert remarks == ["BENCHGRAPH_PRINT_AFTER: make-private is now privatise"]
+    assert "// ---- after unroll-and-jam\n" in capfd.readouterr().err
+    assert remarks == ["BENCHGRAPH_PRINT_AFTER: jam-rows is now unroll-and-jam"]
 
 
 def test_two_dumps_of_a_case_are_the_same(tmp_path: Path) -> None:

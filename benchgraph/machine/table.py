@@ -28,12 +28,7 @@ class MachineTable:
     macs_per_ns: float
     l2_bytes_per_ns: float
     microkernel_call_ns: float
-    # cache lines that another core has written
-    remote_line_ns: float
-    shared_line_ns: float
-    private_l2_factor: int
     tasks_per_core: int
-    private_saved_share: float
     # bytes by the level of cache that they come from
     l2_byte_cost: float
     l3_byte_cost: float

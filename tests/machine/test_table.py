@@ -180,11 +180,11 @@ def test_without_fma_a_product_is_two_instructions() -> None:
 
 
 def test_a_machine_overrides_its_vendor_and_that_its_level(folder: Path) -> None:
-    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("fork_join_ns", 1.0) + entry("private_saved_share", 1.0))
-    (folder / "vendor.toml").write_text(based_on("") + entry("private_saved_share", 2.0) + entry("vector_step_ns", 2.0))
+    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("fork_join_ns", 1.0) + entry("l1_prefetched_share", 1.0))
+    (folder / "vendor.toml").write_text(based_on("") + entry("l1_prefetched_share", 2.0) + entry("vector_step_ns", 2.0))
     (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("vector_step_ns", 3.0) + rate("clock_ghz", 2.25))
     t = target("avx2", "cpu")
-    assert (table(t).fork_join_ns, table(t).private_saved_share, table(t).vector_step_ns) == (1.0, 2.0, 3.0)
+    assert (table(t).fork_join_ns, table(t).l1_prefetched_share, table(t).vector_step_ns) == (1.0, 2.0, 3.0)
     assert table(t).macs_per_ns == entries("", "avx2")["macs_per_ns"]["value"]
     assert (rates(t).name, rates(t).provenance, rates(t).clock_ghz) == ("cpu", "a test", 2.25)
     generic = rates(target("avx2"))

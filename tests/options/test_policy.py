@@ -65,9 +65,9 @@ def test_the_error_for_an_unknown_policy_lists_the_choices(text: str, message: s
 
 def test_a_former_name_of_a_switch_still_works_and_is_remarked_once() -> None:
     with collected() as remarks:
-        choice = PolicyChoice.read("fused:no-private+no-coarse+no-private")
-    assert str(choice) == "fused:no-coarse+no-privatise"
-    assert remarks == ["no-private is now no-privatise"]
+        choice = PolicyChoice.read("fused:no-turn+no-coarse+no-turn")
+    assert str(choice) == "fused:no-coarse+no-transpose"
+    assert remarks == ["no-turn is now no-transpose"]
 
 
 def test_former_names_mean_one_present_name_each() -> None:

@@ -3,7 +3,6 @@
 simplify.py               canonical indices, folded constants, no loops of at most one iteration, no branches whose condition is known
 merge_parallel.py         adjacent parallel loops are fused, level by level
 collapse_parallel.py      perfectly nested parallel loops become one; parallel loops left inside it become serial
-privatise.py              what all tasks of a parallel loop read is recomputed by each core in a temporary of its own
 shrink_tensors.py         a temporary is declared in the innermost block that has all its uses, with the shape that one iteration needs
 unroll_and_interleave.py  loops over rows that are reduced are unrolled, and the statements of the rows interleaved
 unroll_and_jam.py         loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused
@@ -44,7 +43,6 @@ from benchgraph.tir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
 from benchgraph.tir.passes.prefetch import prefetch
-from benchgraph.tir.passes.privatise import privatise
 from benchgraph.tir.passes.serialise_short_loops import serialise_short_loops
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
@@ -67,7 +65,6 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("simplify", simplify, gives=_CANONICAL),
     Pass("merge-parallel", merge_parallel, needs=_CANONICAL, switch="coarse"),
     Pass("collapse-parallel", collapse_parallel, needs=_CANONICAL, gives=_ONE_LEVEL),
-    Pass("privatise", privatise, needs=_CANONICAL | _ONE_LEVEL, switch="privatise", formerly=("make-private", "no-private")),
     Pass("shrink-tensors", shrink_tensors, needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("unroll-and-interleave", unroll_and_interleave, needs=_CANONICAL | {"shrunk"}, switch="interleave", formerly=("interleave-rows",)),
     Pass("unroll-and-jam", unroll_and_jam, needs=_CANONICAL | {"shrunk"}, switch="jam", formerly=("jam-rows",)),
