@@ -8,6 +8,7 @@ graph = b.graph()
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from benchgraph import ops
@@ -26,6 +27,7 @@ class GraphBuilder:
 
     def __init__(self) -> None:
         self._ops: list[Op] = []
+        self._makers: dict[int, Op] = {}
         self._tensors = 0
 
     def input(
@@ -74,6 +76,7 @@ class GraphBuilder:
         outs = tuple(t.with_shape(shape, dense_strides(shape)) for t, shape in zip(declared, inferred, strict=True))
         self._tensors += len(outs)
         self._ops.append(replace(bare, outputs=outs))
+        self._makers |= dict.fromkeys((t.id for t in outs), self._ops[-1])
         return outs
 
     @property
@@ -84,6 +87,19 @@ class GraphBuilder:
     def drop(self, count: int) -> None:
         """Take back all ops but the first `count`. Tensor ids are not used again."""
         del self._ops[count:]
+
+    def maker(self, t: LogicalTensor) -> Op | None:
+        """The op that makes a tensor; None of an input."""
+        return self._makers.get(t.id)
+
+    def drop_unread(self, results: Collection[int]) -> None:
+        """Take back ops that make nothing that other ops or these results need."""
+        needed, kept = set(results), list[Op]()
+        for op in reversed(self._ops):
+            if not op.outputs or any(t.id in needed for t in op.outputs):
+                needed |= {t.id for t in op.inputs}
+                kept.append(op)
+        self._ops = kept[::-1]
 
     def end(self, t: LogicalTensor) -> None:
         """Mark a tensor as an output of the graph although an op reads it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from benchgraph.core.arrays import Array
 from benchgraph.core.tensor import LogicalTensor, Shape
@@ -20,6 +21,10 @@ class Fallen:
     why: str
 
 
+View: TypeAlias = tuple[Shape, Shape, int]
+"""Of a dense tensor: shape, strides and offset, in elements."""
+
+
 @dataclass(frozen=True)
 class Use:
     """A tensor that has elements of a weight: all of them in its shape, or a view. shape: of the weight, () if the tensor has all.
@@ -29,7 +34,7 @@ class Use:
 
     tensor: int
     shape: Shape = ()
-    view: tuple[Shape, Shape, int] | None = None
+    view: View | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tests.importers.onnx_models import parsed
 from tests.importers.onnx_nodes import DOC, all_outcomes, page
 
 INT64 = 7  # TensorProto.DataType
-PARTS = {"Gather", "Slice", "Split"}  # their tests take parts of a tensor, which no op does
+PARTS = {"Gather", "Slice"}  # their tests take parts of an input, which no op does
 
 
 def test_without_the_extra_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchgraph.importers.onnx.model import model_of
 from tests.importers.onnx_models import by_onnx, evaluated, kinds, parsed
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4, 8)).astype(np.float32)
@@ -121,3 +122,50 @@ def test_quantised_sums_of_microsofts() -> None:
     x = np.array([2, 4, 6, 255], np.uint8)
     want = np.clip(np.rint(((x - 2.0) * 0.5 + w * 0.25) / 0.5 + 10), 0, 255)
     np.testing.assert_array_equal(evaluated(proto, x=x)[0], want)
+
+
+W = np.random.default_rng(2).standard_normal((8, 12)).astype(np.float32)
+B3 = np.linspace(-1, 1, 12, dtype=np.float32)
+PARTS = {
+    "columns": "m = MatMul (x, w) a = Add (m, b) q, k, v = Split <axis = -1, num_outputs = 3> (a) p = Mul (q, k) y = Add (p, v)",
+    "heads": """m = MatMul (x, w) r = Reshape (m, apart) t = Transpose <perm = [3, 0, 1, 2, 4]> (r)
+        q = Gather (t, i0) v = Gather (t, i2) k = Slice (t, s1, s2, axis0) s = Squeeze (k, axis0) p = Mul (q, s) y = Add (p, v)""",
+}
+NO_PARTS = {
+    "the whole is read too": ("2,3,4,4", "q, k, v = Split <axis = -1, num_outputs = 3> (m) s = ReduceSum (m, last) y = Add (q, s)"),
+    "of rows": ("2,2,4,12", "q, k = Split <axis = 1, num_outputs = 2> (m) y = Add (q, k)"),
+    "of what no product makes": ("2,3,4,2", "q, k, v = Split <axis = -1> (x, two_two_four) y = Add (q, k)"),
+    "of axes that have been merged": (
+        "3,48",
+        "r = Reshape (m, merged) q, k = Split <axis = 0, num_outputs = 2> (r) y = Add (q, k)",
+    ),
+}
+SIZES = {
+    "apart": np.array([2, 3, 4, 3, 4]),
+    "merged": np.array([6, 48]),
+    "two_two_four": np.array([2, 2, 4]),
+    "i0": np.array(0),
+    "i2": np.array(2),
+    "s1": np.array([1]),
+    "s2": np.array([2]),
+    "axis0": np.array([0]),
+    "last": np.array([-1]),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_a_product_are_products_by_parts_of_weights(name: str) -> None:
+    proto = parsed("float[2,3,4,8] x", "float[2,3,4,4] y", PARTS[name], w=W, b=B3, **SIZES)
+    assert kinds(proto).count("MatMul") == 3
+    assert "Wildcard" not in kinds(proto)
+    np.testing.assert_allclose(evaluated(proto, x=X)[0], by_onnx(proto, x=X)[0], rtol=1e-4, atol=1e-6)
+    uses = model_of(proto).parameters["w"]
+    assert [use.view for use in uses] == [((8, 4), (12, 1), 4 * i) for i in ((0, 1, 2) if name == "columns" else (0, 2, 1))]
+
+
+@pytest.mark.parametrize("name", NO_PARTS)
+def test_parts_that_need_the_rest_are_taken_by_numpy(name: str) -> None:
+    shape, body = NO_PARTS[name]
+    proto = parsed("float[2,3,4,8] x", f"float[{shape}] y", f"m = MatMul (x, w) {body}", w=W, **SIZES)
+    assert "Wildcard" in kinds(proto)
+    np.testing.assert_allclose(evaluated(proto, x=X)[0], by_onnx(proto, x=X)[0], rtol=1e-4, atol=1e-6)

@@ -10,6 +10,7 @@ idioms.py            several nodes that exporters write for one op
 rows.py              the table of ops: pointwise ops, casts, reductions, products
 nn_rows.py           its rows of convolutions, pooling and normalisation
 layout_rows.py       its rows of ops that move or repeat elements
+parts.py             parts of what a product makes, from parts of its weights
 attention_rows.py    its rows of attention and rotary embeddings
 quantised_rows.py    its rows of quantisation: weights in few bits stay so
 contrib_rows.py      its rows of com.microsoft, which ONNX Runtime's tools write

@@ -19,7 +19,7 @@ from benchgraph.core.free_memory import free_bytes
 from benchgraph.core.printable import shortened
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.graph import GraphBuilder
-from benchgraph.graph.model import Fallen
+from benchgraph.graph.model import Fallen, View
 from benchgraph.importers.model_files import COPIES
 
 DTYPES: Mapping[np.dtype[Any], DType] = {
@@ -76,8 +76,9 @@ Row: TypeAlias = Callable[["Draft", Node], LogicalTensor]
 
 
 class Draft:
-    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id. readers: of each value, the
-    kinds of the nodes that read it, '' for a result of the model. name: of ops from now on.
+    """known: values that do not depend on the inputs. data: the arrays of the graph's constants, by tensor id. cut: of those that are parts
+    of another one, that one and the view of it that they are, as `Use` has it. readers: of each value, the kinds of the nodes that read
+    it, '' for a result of the model. name: of ops from now on.
     """
 
     def __init__(self, *, has_users_sizes: bool = False) -> None:
@@ -86,6 +87,7 @@ class Draft:
         self.b = GraphBuilder()
         self.known = dict[str, Array]()
         self.data = dict[int, Array]()
+        self.cut = dict[int, tuple[int, View]]()
         self.fallen = list[Fallen]()
         self.readers = defaultdict[str, list[str]](list)
         self._tensors = dict[str, LogicalTensor]()

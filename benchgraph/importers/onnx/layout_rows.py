@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import prod
 
 import numpy as np
 
 from benchgraph.core.tensor import LogicalTensor, Shape
 from benchgraph.importers.onnx.draft import Draft, Node, Row, Unmapped, axes_of, shape_of
+from benchgraph.importers.onnx.parts import TAKEN_OUT, Part, part_of
 from benchgraph.ops.concat import MOST
 
 
@@ -135,25 +137,42 @@ def _sliced(d: Draft, node: Node) -> LogicalTensor:
     axes = axes_in_order(d.integers(node, 3), len(shape)) if node.has(3) else tuple(range(len(starts)))
     steps = d.integers(node, 4) if node.has(4) else (1,) * len(starts)
     kept = [range(shape[a])[slice(*part)] for a, *part in zip(axes, starts, ends, steps, strict=True)]
-    if any(each != range(shape[a]) for a, each in zip(axes, kept, strict=True)):
-        raise Unmapped("a part of a tensor, which no op takes out")
+    for axis, each in zip(axes, kept, strict=True):
+        x = _part(d, node, x, axis, each)
     return x
 
 
+def _part(d: Draft, node: Node, x: LogicalTensor, axis: int, indices: range) -> LogicalTensor:
+    """Adjacent elements along an axis, where nothing needs others."""
+    if indices != range(shape_of(x)[axis]) and (indices.step != 1 or not indices or not TAKEN_OUT.issuperset(d.readers[node.inputs[0]])):
+        raise Unmapped("a part of a tensor, which no op takes out")
+    return part_of(d, x, Part(axis, indices.start, indices.stop))
+
+
 def _split(d: Draft, node: Node) -> LogicalTensor:
-    if len(node.outputs) > 1:
-        raise Unmapped("parts of a tensor, which no op takes out")
-    return d.tensor(node, 0)
+    x, count = d.tensor(node, 0), len(node.outputs)
+    shape = shape_of(x)
+    axis = node.get("axis", 0) % len(shape)
+    even = -(-shape[axis] // count)
+    sizes = d.integers(node, 1) if node.has(1) else (*(even,) * (count - 1), shape[axis] - even * (count - 1))
+    ends = list(accumulate(sizes))
+    parts = [_part(d, node, x, axis, range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    for name, part in zip(node.outputs, parts, strict=True):
+        if name:
+            d.define(name, part)
+    return parts[0]
 
 
 def _gathered(d: Draft, node: Node) -> LogicalTensor:
-    """All elements along the axis, in order."""
+    """Adjacent elements along the axis, in order."""
     x, indices = d.tensor(node, 0), d.array(node, 1)
     shape = shape_of(x)
     axis = node.get("axis", 0) % len(shape)
-    if np.ravel(indices).tolist() not in (list(range(shape[axis])), list(range(-shape[axis], 0))):
+    taken = [i % shape[axis] for i in np.ravel(indices).tolist()]
+    part = range(taken[0], taken[0] + len(taken)) if taken else range(0)
+    if taken != [*part]:
         raise Unmapped("elements at some indices, which no op takes out")
-    return reshaped(d, x, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
+    return reshaped(d, _part(d, node, x, axis, part), (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
 
 
 def _depth_to_space(d: Draft, node: Node) -> LogicalTensor:

@@ -6,7 +6,7 @@ else a node with a row becomes ops of the library, any other a Wildcard that num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from benchgraph.graph import Graph
 from benchgraph.graph.model import Model, Use
 from benchgraph.importers.model_files import COPIES
 from benchgraph.importers.onnx.constants import initialisers, results
-from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line, type_name
+from benchgraph.importers.onnx.draft import DATA_TYPES, Draft, Node, Unmapped, one_line, shape_of, type_name
 from benchgraph.importers.onnx.external_data import external_files
 from benchgraph.importers.onnx.functions import DOMAINS, check_functions, inlined
 from benchgraph.importers.onnx.idioms import with_idioms
@@ -150,7 +150,7 @@ def _built(
     outputs = {v.name: _output(d, v.name, inputs, opset) for v in graph.output}
     made, ports = _finished(d, outputs), {name: t.id for name, t in outputs.items()}
     data = {t.id: d.data[t.id] for t in made.inputs if t.id in d.data}
-    weights = {t.name: (Use(id),) for t in graph.initializer if d.is_read(t.name) and (id := d.named(t.name).id) in data}
+    weights = {t.name: uses for t in graph.initializer if d.is_read(t.name) and (uses := _uses(d, d.named(t.name), data))}
     read = {t.id for t in made.inputs}
     return Model(
         made,
@@ -163,6 +163,12 @@ def _built(
         fallen=tuple(d.fallen),
         unread={t.id: t for t in inputs.values() if t.id not in read},
     )
+
+
+def _uses(d: Draft, weight: LogicalTensor, data: Collection[int]) -> tuple[Use, ...]:
+    """Where the graph has a weight: as a whole, and parts of it."""
+    parts = (Use(id, shape_of(weight), view) for id, (whole, view) in d.cut.items() if whole == weight.id and id in data)
+    return (*((Use(weight.id),) if weight.id in data else ()), *parts)
 
 
 def _opset(versions: Mapping[str, int], onnx: Any) -> int:
@@ -275,6 +281,7 @@ def _output(d: Draft, name: str, inputs: Mapping[str, LogicalTensor], opset: int
 
 def _finished(d: Draft, outputs: Mapping[str, LogicalTensor]) -> Graph:
     """The graph, with an End for outputs that ops read as well."""
+    d.b.drop_unread([t.id for t in outputs.values()])
     graph = d.b.graph()
     ends = {t.id for t in outputs.values()} - {t.id for t in graph.outputs}
     for t in {t.id: t for t in outputs.values() if t.id in ends}.values():
