@@ -17,12 +17,11 @@ and near misses: what to replace in the example by what, so that the pattern doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import CONVERT, COPY, Builder
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.machine.target import Target
@@ -35,13 +34,12 @@ MOST_SWEEPS = 64  # a bound for patterns that undo each other; the graph is righ
 @dataclass(frozen=True)
 class Site:
     """An op at which a pattern may apply. g: the graph before the sweep. d: builds what takes its place; its values are those of g, as far
-    as this sweep has not changed them. shared: conversions that several sites read. made: by which op each value is made by now."""
+    as this sweep has not changed them. made: by which op each value is made by now."""
 
     g: Graph
     op: Op
     d: Builder
     target: Target
-    shared: dict[tuple[int, DType], int]
     made: dict[int, Op]
 
     @property
@@ -61,13 +59,6 @@ class Site:
         """An op with the attributes and the result's type of another one. kind: if it is another one."""
         out = self.d.type(op.outs[0])
         return self.d.op(kind or op.kind, *ins, attrs=op.attrs, shape=out.shape, dtype=out.dtype)
-
-    def converted(self, v: int, dtype: DType) -> int:
-        """A value in another dtype, once for all sites of a sweep. For patterns that are sure to apply."""
-        key = v, dtype
-        if key not in self.shared:
-            self.shared[key] = self.d.op(CONVERT, v, dtype=dtype)
-        return self.shared[key]
 
 
 Result: TypeAlias = int | tuple[int, ...] | None
@@ -99,14 +90,25 @@ def rewrite(g: Graph, target: Target, *patterns: Pattern) -> Graph:
 
 
 def _swept(g: Graph, target: Target, patterns: tuple[Pattern, ...]) -> Graph:
-    """Every op once, in order."""
-    d, nodes, instead, shared, made = Builder(g.values), list[Node](), dict[int, int](), dict[tuple[int, DType], int](), dict[int, Op]()
+    """Every op once, in order. Of equal ops that only move or narrow the same operands the first one stays."""
+    d, nodes, instead, made, first = Builder(g.values), list[Node](), dict[int, int](), dict[int, Op](), dict[Hashable, Op]()
     for op in g.ops:
-        tried = (_applied(pattern, Site(g, op, d, target, shared, made), instead) for pattern in _of_kind(patterns, op.kind))
-        new = [_renamed(o, instead) for o in next((new for new in tried if new is not None), [op])]
-        made |= {v: o for o in new for v in o.outs}
-        nodes += new
+        tried = (_applied(pattern, Site(g, op, d, target, made), instead) for pattern in _of_kind(patterns, op.kind))
+        for o in next((new for new in tried if new is not None), [op]):
+            o = _renamed(o, instead)
+            same = first.setdefault((o.kind, o.ins, o.attrs, d.type(o.outs[0])), o) if _moves_or_narrows(d, o) else o
+            if same is o or not set(g.outs).isdisjoint(o.outs):
+                made |= dict.fromkeys(o.outs, o)
+                nodes.append(o)
+            else:
+                instead |= zip(o.outs, same.outs, strict=True)
     return d.graph(g, nodes)
+
+
+def _moves_or_narrows(d: Builder, op: Op) -> bool:
+    """Whether reading a result again takes no longer than making it again."""
+    is_narrowed = op.semantics.is_conversion and d.type(op.outs[0]).dtype.bits < d.type(op.ins[0]).dtype.bits
+    return op.lowering.is_layout_op or is_narrowed
 
 
 @cache
@@ -123,7 +125,7 @@ def _applied(pattern: Pattern, site: Site, instead: dict[int, int]) -> list[Op] 
         return None
     made = {v for op in new for v in op.outs}
     for got, want in zip((results,) if isinstance(results, int) else results, site.op.outs, strict=False):
-        got = instead.get(got, got)
+        got = _current(got, instead)
         literal = d.values[got].literal if got >= first else None
         if d.type(got) != d.type(want) or (want in g.outs and got not in made):
             new.append(Op(COPY if d.type(got).dtype is d.type(want).dtype else CONVERT, (got,), (want,)))
@@ -138,8 +140,14 @@ def _applied(pattern: Pattern, site: Site, instead: dict[int, int]) -> list[Op] 
 
 
 def _renamed(op: Op, instead: dict[int, int]) -> Op:
-    ins, outs = tuple(instead.get(v, v) for v in op.ins), tuple(instead.get(v, v) for v in op.outs)
+    ins, outs = (tuple(_current(v, instead) for v in ids) for ids in (op.ins, op.outs))
     return op if (ins, outs) == (op.ins, op.outs) else replace(op, ins=ins, outs=outs)
+
+
+def _current(v: int, instead: dict[int, int]) -> int:
+    while v in instead:
+        v = instead[v]
+    return v
 
 
 def without_dead_ops(g: Graph) -> Graph:

@@ -129,3 +129,19 @@ def test_the_same_object_comes_back_where_nothing_applies() -> None:
     g = parse_gir("graph(%0: f32[4]) { %1: f32[4] = Abs(%0) return %1 }")
     assert rewrite.rewrite(g, EMULATED_DOTS, *PATTERNS.values()) is g
     assert isinstance(g.nodes[0], Op)
+
+
+def test_of_equal_ops_that_move_or_narrow_the_same_operand_the_first_one_stays() -> None:
+    operand = Pattern(lambda row: row.kind == "ReLU", lambda s: s.op.ins[0], "", ())
+    moved = " ".join(f"%{n}: f32[2,4] = StaticTranspose(%{v}) {{order=[1,0]}}" for n, v in ((2, 0), (3, 1), (4, 0)))
+    narrow = "%5: bf16[2,4] = TypeCast(%2) %6: bf16[2,4] = TypeCast(%3) %7: f32[2,4] = TypeCast(%5) %8: f32[2,4] = TypeCast(%6)"
+    g = parse_gir(f"graph(%0: f32[4,2]) {{ %1: f32[4,2] = ReLU(%0) {moved} {narrow} %9: f32[2,4] = Add(%7, %8) return %9, %4 }}")
+    after = rewrite.rewrite(g, EMULATED_DOTS, operand)
+    assert [(op.kind, op.ins, op.outs) for op in after.ops] == [
+        ("StaticTranspose", (0,), (2,)),
+        ("StaticTranspose", (0,), (4,)),
+        ("TypeCast", (2,), (5,)),
+        ("TypeCast", (5,), (7,)),
+        ("TypeCast", (5,), (8,)),
+        ("Add", (7, 8), (9,)),
+    ]

@@ -9,6 +9,7 @@ low-precision would convert back to f32 if they were bf16, and products of so fe
 from __future__ import annotations
 
 from benchgraph.core.dtypes import DType
+from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
@@ -25,7 +26,7 @@ def round_operands(g: Graph, target: Target) -> Graph:
 def _rounded(s: Site) -> int | None:
     if not _is_rounded(s.g, s.op, s.target):
         return None
-    return s.like(s.op, *(s.converted(v, DType.bf16) for v in s.op.ins[:2]), *s.op.ins[2:])
+    return s.like(s.op, *(s.d.op(CONVERT, v, dtype=DType.bf16) for v in s.op.ins[:2]), *s.op.ins[2:])
 
 
 OPERANDS = Pattern(

@@ -3,7 +3,8 @@
 They then join the nest that makes what is moved, and their consumer's view or one copy does the layout op (make-views). Their other
 operands are scalars, or results of the same layout op, or are moved back. Operands are moved back only if the layout op moves the result of
 a product and the operand can be moved back through every layout op since that product, because post-ops read operands along the product's
-rows. A layout op is never duplicated: it moves behind an op, and those between the two, if nothing else reads their results.
+rows. A layout op is never duplicated: it moves behind an op, and those between the two, if nothing else reads their results. Padding with
+zeros moves behind conversions to a narrower dtype.
 
 Where channels come first, this makes one nest of a convolution, its Add and what follows. docs/measurements/fusion.md, Layout ops behind
 pointwise ops.
@@ -23,13 +24,14 @@ from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import is_moved_input, layout_form
 from benchgraph.machine.target import Target
 from benchgraph.ops.broadcast import broadcast
+from benchgraph.ops.internal import PAD
 from benchgraph.ops.steps import reshaped
 
 MOST_SUNK = 64  # most pointwise ops that a layout op moves behind at once
 
 
 def sink_layout_ops(g: Graph, target: Target) -> Graph:
-    return rewrite(g, target, POINTWISE)
+    return rewrite(g, target, POINTWISE, NARROWING)
 
 
 def _sunk(s: Site) -> int | None:
@@ -61,6 +63,28 @@ POINTWISE = Pattern(
         ("return %7", "return %7, %4"),
     ),
     error=2**-20,
+)
+
+
+def _padded_narrow(s: Site) -> int | None:
+    pad = next(s.sole_makers(), None)
+    if pad is None or pad.kind != PAD or pad.attrs.integer("value") or is_moved_input(s.g, pad.ins[0]):
+        return None
+    src, dst = s.d.type(pad.ins[0]).dtype, s.call.outs[0].dtype
+    return s.d.op(PAD, s.d.op(s.op.kind, pad.ins[0], attrs=s.op.attrs, dtype=dst), attrs=pad.attrs) if dst.bits < src.bits else None
+
+
+NARROWING = Pattern(
+    root=lambda row: row.semantics.is_conversion,
+    build=_padded_narrow,
+    example="""graph(%0: f32[4,4,24]) {
+      %1: f32[4,4,24] = Exp(%0)
+      %2: f32[5,6,24] = _Pad(%1) {high=[1,1,0], interior=[0,0,0], low=[0,1,0], value=0}    %3: bf16[5,6,24] = TypeCast(%2)
+      ->
+      %1: f32[4,4,24] = Exp(%0)
+      %4: bf16[4,4,24] = TypeCast(%1)    %3: bf16[5,6,24] = _Pad(%4) {high=[1,1,0], interior=[0,0,0], low=[0,1,0], value=0}
+      return %3 }""",
+    near_misses=(("_Pad(%1)", "_Pad(%0)"), ("value=0", "value=1"), ("return %3", "return %3, %2")),
 )
 
 
