@@ -129,6 +129,26 @@ class Overheads:
     iteration_cycles: float
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """What microkernels take besides products and bytes, as far as no loop shows it by itself: fitted to times of products.
+
+    vector_end_cycles, tile_end_cycles: of a vector and of a tile of sums, to clear and to store it. split_tile_cycles: a load of a tile whose
+    rows begin within cache lines. copied_line_cycles: of a line of such rows, where a call copies them. padded_src_row_cycles,
+    padded_wei_row_cycles: of a row, to pad what is left of k. hidden_share: of arithmetic and of transfers from beyond L2, what the longest of all hides;
+    l2_hidden_share: of transfers from L2.
+    """
+
+    vector_end_cycles: float
+    tile_end_cycles: float
+    split_tile_cycles: float
+    copied_line_cycles: float
+    padded_src_row_cycles: float
+    padded_wei_row_cycles: float
+    hidden_share: float
+    l2_hidden_share: float
+
+
 def _group(src: DType) -> str:
     """The name of the group of dtypes with this src."""
     return "u8s8" if src in (DType.u8, DType.s8) else src.name
@@ -161,6 +181,7 @@ class Rates:
     dram: Dram
     written: WrittenLines
     overheads: Overheads
+    kernels: Kernels
     tiles: Tiles | None = None
 
     def ns(self, cycles: float) -> float:

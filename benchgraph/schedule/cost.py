@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from benchgraph.machine.rates import Rates
+from benchgraph.machine.rates import Kernels, Rates
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.schedule.gemm import Gemm, Share, share
 from benchgraph.schedule.microkernel import cycles, inner_loops
@@ -13,13 +13,13 @@ from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import Traffic
 
 HELD = 0.75  # share of a cache that operands can fill
-HIDDEN = 0.6  # share of the shorter of arithmetic and transfers that the longest hides
 
 
 @dataclass(frozen=True)
 class Cost:
     """Nanoseconds of the core with most work: arithmetic; transfers from L2, and from what cores share; lines of src that other cores have
-    written; results that wait in temporaries; calls; fork and join."""
+    written; results that wait in temporaries; calls; fork and join. kernels: which shares of the first four the longest of them hides.
+    """
 
     arithmetic: float
     l2: float
@@ -28,15 +28,17 @@ class Cost:
     waiting: float
     calls: float
     fork_join: float
+    kernels: Kernels
 
     @cached_property
     def total(self) -> float:
-        overlapping = self.arithmetic, self.l2, self.l3, self.written
-        longest = max(overlapping)
-        return longest + (1 - HIDDEN) * (sum(overlapping) - longest) + self.waiting + self.calls + self.fork_join
+        shares = self.kernels.hidden_share, self.kernels.l2_hidden_share, self.kernels.hidden_share, self.kernels.hidden_share
+        overlapping = [(ns, (1 - share) * ns) for ns, share in zip((self.arithmetic, self.l2, self.l3, self.written), shares, strict=True)]
+        longest, its_rest = max(overlapping)
+        return longest + sum(rest for _, rest in overlapping) - its_rest + self.waiting + self.calls + self.fork_join
 
     def __str__(self) -> str:
-        parts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
+        parts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self)[:-1])
         return f"{self.total / 1000:.3g} us ({', '.join(f'{name} {ns / 1000:.3g}' for name, ns in parts if ns >= self.total / 100)})"
 
 
@@ -61,6 +63,7 @@ class Costs:
             self._waiting(mb, nb, own),
             own.calls * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
+            rates.kernels,
         )
 
     def _written_lines(self, traffic: Traffic, cores: int) -> float:

@@ -1,6 +1,5 @@
 """Cycles of a microkernel's calls, all of whose operands L1 holds: on vector registers, and on tile registers.
 
-What code besides the products takes is in cycles here, since it scales with the clock of a core; rates are the machine table's.
 docs/measurements/cost-model.md
 """
 
@@ -10,17 +9,10 @@ from math import ceil
 
 from benchgraph.core.divisors import even_split
 from benchgraph.machine.rates import Rates
-from benchgraph.machine.target import LINE_BYTES, TILE_ROWS
+from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS
 from benchgraph.schedule.gemm import Gemm, Kernel
 from benchgraph.schedule.nest import Loop
 from benchgraph.schedule.tile_block import tile_block
-
-TILE_COLUMNS = 16
-VECTOR_END = 3.0  # cycles of a vector of sums, to clear and to store it
-TILE_END = 45.0  # the same of a tile of sums
-SPLIT_LOAD = 5.0  # times a load, of a tile whose rows begin within cache lines
-COPIED_LINE = 7.5  # cycles of a line of such rows, where a call copies them
-REMAINDER_ROWS = 1.0, 3.0  # cycles of a row of src and of wei, to pad what is left of k
 
 
 def cycles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
@@ -57,31 +49,31 @@ def _in_vectors(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
     for panels, vectors in even_split(ceil(columns / kernel.lanes), kernel.most_vectors):
         for count, high in even_split(rows, _register_rows(vectors, kernel)):
             step = max(vectors * high / per_step, (vectors + high) / loads, product.latency_cycles)
-            total += panels * count * (kernel.taps * kernel.k * step + vectors * high * VECTOR_END)
+            total += panels * count * (kernel.taps * kernel.k * step + vectors * high * rates.kernels.vector_end_cycles)
     return total
 
 
 def _in_tiles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
     """A block of up to four tiles of sums at a time: square, or one tile high where rows of src begin within lines or are few."""
-    tiles = rates.tiles
+    tiles, taken = rates.tiles, rates.kernels
     assert tiles is not None, "the machine has tile registers"
     row_bytes, group = kernel.src.nbytes(kernel.k), 32 // kernel.src.bits
     steps, remainder = divmod(kernel.k, TILE_ROWS * group)
     high, wide = ceil(rows / TILE_ROWS), ceil(columns / TILE_COLUMNS)
     block = tile_block(high, wide, apart=kernel.row_bytes, nbytes=int(row_bytes), has_batch=kernel.taps > 1)
     height = rows / high
-    load = tiles.load_cycles * (SPLIT_LOAD if block.is_split else 1.0)
+    load = taken.split_tile_cycles if block.is_split else tiles.load_cycles
     total = 0.0
     for row in range(0, high, block.rows):
         for column in range(0, wide, block.columns):
             r, c = min(block.rows, high - row), min(block.columns, wide - column)
             step = max(r * c * height, r * load * height / TILE_ROWS + c * tiles.load_cycles)
-            total += kernel.taps * (steps + (remainder > 0)) * step + r * c * TILE_END * height / TILE_ROWS
+            total += kernel.taps * (steps + (remainder > 0)) * step + r * c * taken.tile_end_cycles * height / TILE_ROWS
     if block.is_copied:
-        total += rows * ceil(row_bytes / LINE_BYTES) * COPIED_LINE
+        total += rows * ceil(row_bytes / LINE_BYTES) * taken.copied_line_cycles
     if remainder:
-        of_src, of_wei = REMAINDER_ROWS
         copies = 1 if kernel.taps == 1 else kernel.taps * ceil(high / block.rows)  # of wei; for all blocks once where there are no taps
-        total += kernel.taps * rows * ceil(wide / block.columns) * of_src + copies * wide * TILE_ROWS * of_wei
+        total += kernel.taps * rows * ceil(wide / block.columns) * taken.padded_src_row_cycles
+        total += copies * wide * TILE_ROWS * taken.padded_wei_row_cycles
     shapes = 1 + (rows % high > 0 or columns % TILE_COLUMNS > 0)
     return total + (1 + shapes) * tiles.configure_ns * rates.clock_ghz

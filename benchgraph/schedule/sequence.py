@@ -193,6 +193,7 @@ def _nest_ns(nest: Nest, far: Mapping[str, float], handed: float, of_others: flo
         0.0,
         sum(count for _, count in calls) * rates.overheads.kernel_call_ns,
         rates.fork_join_ns(nest.cores),
+        rates.kernels,
     )
     together = cost.total + sum(ns for name, ns in l3_ns.items() if name in waiting)
     return min(together, (together - cost.fork_join) * nest.cores)  # short loops run on one thread

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchgraph.machine.target import LINE_BYTES
 
 MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack
-TILES_WITHOUT_COPY = 8  # of columns: more repay a copy of rows that begin within cache lines
+TILES_AT_ONCE = 4  # of sums, and as many operands
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class TileBlock:
 def tile_block(high: int, wide: int, *, apart: int, nbytes: int, has_batch: bool = False) -> TileBlock:
     """For sums of so many tiles. apart: bytes between rows of src; nbytes: of a row. has_batch: of operands that are summed over.
 
-    Blocks are square, if rows of src begin at cache lines or are copied to such; where they do not, loads take twice as long. Few tiles of
-    columns do not repay the copy, so each tile of src then serves as many of them as there can be.
-    docs/measurements/microkernel.md, Rows of src that begin within cache lines
+    Blocks are square, if rows of src begin at cache lines or are copied to such; where they do not, loads take longer, so each tile of src
+    then serves as many tiles of columns as there can be. All of them need no copy, since each tile is loaded once.
+    docs/measurements/microkernel.md, Tile registers (AMX)
     """
     begins_within = apart % LINE_BYTES > 0
-    is_copied = begins_within and not has_batch and wide > TILES_WITHOUT_COPY and nbytes <= MAX_COPIED_BYTES
+    is_copied = begins_within and not has_batch and wide > TILES_AT_ONCE and nbytes <= MAX_COPIED_BYTES
     is_split = begins_within and not is_copied
-    rows, columns = (1, 4) if high == 1 or (is_split and wide > 2) else (4, 1) if wide == 1 else (2, 2)
+    rows, columns = (1, TILES_AT_ONCE) if high == 1 or (is_split and wide > 2) else (TILES_AT_ONCE, 1) if wide == 1 else (2, 2)
     return TileBlock(rows, columns, is_split, is_copied)

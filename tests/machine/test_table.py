@@ -89,8 +89,9 @@ def test_a_table_says_what_its_rates_are_of(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", sorted(set(MACHINES) - {"amd"}))
 def test_a_microarchitecture_has_all_rates_of_its_level(machine: str) -> None:
+    """But for those that no loop measures."""
     file = read(machine)
-    assert set(file.rates) == set(values(rates(target(file.level, machine))))
+    assert set(file.rates) == {name for name in values(rates(target(file.level, machine))) if not name.startswith("kernels.")}
 
 
 @pytest.mark.parametrize(
