@@ -7,6 +7,7 @@ fold_batch.py             batch entries of few rows become rows of one product
 split_heads.py            heads in adjacent columns become a batch of products
 low_precision.py          products of quantised and bf16 operands multiply stored values
 round_operands.py         products of f32 in bf16, where the math mode allows it
+whole_groups.py           few channels are filled up to whole groups of k
 widen_intermediates.py    no rounding to bf16 or f16 between ops
 sink_layout_ops.py        pointwise ops run before layout ops
 cancel_layout_ops.py      layout ops that move elements back are left out
@@ -56,6 +57,7 @@ from benchgraph.gir.passes.settle_borders import settle_borders
 from benchgraph.gir.passes.sink_layout_ops import sink_layout_ops
 from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.passes.split_reductions import split_reductions
+from benchgraph.gir.passes.whole_groups import whole_groups
 from benchgraph.gir.passes.widen_at_readers import widen_at_readers
 from benchgraph.gir.passes.widen_intermediates import widen_intermediates
 
@@ -70,6 +72,7 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
     Pass("round-operands", round_operands, needs=_BASIC, switch="round"),
+    Pass("whole-groups", whole_groups, needs=_BASIC, switch="whole-groups"),
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
     Pass("sink-layout-ops", sink_layout_ops, needs=_BASIC, switch="sink", formerly=("sink-movements",)),
     Pass("cancel-layout-ops", cancel_layout_ops, needs=_BASIC, switch="cancel"),
