@@ -58,7 +58,6 @@ class Nest:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     next_entry: tuple[str, ...]
-    next_rows: tuple[str, ...]
     apart: tuple[tuple[str, str], ...]
 
 
@@ -172,7 +171,6 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(_value(g, v) for v in node.ins),
                 tuple(_value(g, v) for v in node.outs),
                 tuple(f"%{v}" for v in node.prefetched_entries),
-                tuple(f"%{v}" for v in node.prefetched_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
             )
 

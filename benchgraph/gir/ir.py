@@ -174,8 +174,8 @@ class Stage:
 class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. stencil_jam:
-    in nests of windows, how many neighbouring windows may be unrolled and jammed.
+    prefetched_entries: inputs of which the next batch entry's part is prefetched. stencil_jam: in nests of windows, how many neighbouring
+    windows may be unrolled and jammed.
     """
 
     name: str
@@ -183,7 +183,6 @@ class FusedOp:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     prefetched_entries: tuple[int, ...] = ()
-    prefetched_rows: tuple[int, ...] = ()
     stencil_jam: int = 1
 
     @property

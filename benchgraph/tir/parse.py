@@ -182,17 +182,12 @@ class _Parser(Tokens):
 
     def prefetch(self) -> ir.Prefetch:
         t, index = self.tensor_at(), self.index()
-        lines, count, stride = self.integer("how many lines"), 1, 0
+        lines = self.integer("how many lines")
         self.expect("lines")
-        if self.kind == "number":
-            count = self.integer()
-            self.expect("times")
-            self.expect("by")
-            stride = self.integer("elements from one place to the next")
         for_write = self.accept("to")
         if for_write:
             self.expect("write")
-        return ir.Prefetch(t, index, lines, for_write, count, stride)
+        return ir.Prefetch(t, index, lines, for_write)
 
     def extents(self) -> dict[str, int]:
         """`(m=32, n=64, k=16, b0=4)`"""
