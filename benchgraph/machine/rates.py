@@ -133,10 +133,10 @@ class Overheads:
 class Kernels:
     """What microkernels take besides products and bytes, as far as no loop shows it by itself: fitted to times of products.
 
-    vector_end_cycles, tile_end_cycles: of a vector and of a tile of sums, to clear and to store it. split_tile_cycles: a load of a tile whose
-    rows begin within cache lines. copied_line_cycles: of a line of such rows, where a call copies them. padded_src_row_cycles,
-    padded_wei_row_cycles: of a row, to pad what is left of k. hidden_share: of arithmetic and of transfers from beyond L2, what the longest of all hides;
-    l2_hidden_share: of transfers from L2.
+    vector_end_cycles, tile_end_cycles: of a vector and of a tile of sums, to clear and to store it. split_tile_cycles: a load of a tile
+    whose rows begin within cache lines. copied_line_cycles: of a line of such rows, where a call copies them. padded_src_row_cycles,
+    padded_wei_row_cycles: of a row, to pad what is left of k. hidden_share: of arithmetic and of transfers from beyond L2, what the longest
+    of all hides; l2_hidden_share: of transfers from L2.
     """
 
     vector_end_cycles: float

@@ -104,7 +104,7 @@ def test_flat_batch_reduce_shows_strides() -> None:
 
 def test_prefetches_of_a_product_are_printed_after_it() -> None:
     flat = flat_slice(X, i, (4, 1))
-    ahead = Prefetch(X, (op(BinOp.add, i, j),), 6, count=3, stride=40), Prefetch(X, (j,), 1, for_write=True)
+    ahead = Prefetch(X, (op(BinOp.add, i, j),), 6), Prefetch(X, (j,), 1, for_write=True)
     end = "prefetch x[i + j] 6 lines, prefetch x[j] 1 lines to write"
     assert (
         print_tir(Brgemm(flat, flat, flat, 2, 3, 4, prefetches=ahead))
