@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 N = TypeVar("N")
 R = TypeVar("R")
@@ -31,23 +31,26 @@ def memoised(function: Callable[[N], R]) -> Callable[[N], R]:
 
 
 W = TypeVar("W")
+More = TypeVarTuple("More")
 
 
-def memoised_within(function: Callable[[W, N], R]) -> Callable[[W, N], R]:
-    """A function of a frozen value and one of its parts that stores its results in the value, by the identity of the part.
+def memoised_within(function: Callable[[W, N, Unpack[More]], R]) -> Callable[[W, N, Unpack[More]], R]:
+    """A function of a frozen value, one of its parts and hashable values that stores its results in the first one, by the identity of the
+    part and by the others.
 
     As with `memoised`, results are shared and must not be changed.
     """
     key = f"_{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def memoised_function(owner: W, part: N) -> R:
-        results: dict[int, tuple[N, R]] | None = getattr(owner, key, None)
+    def memoised_function(owner: W, part: N, *more: *More) -> R:
+        results: dict[tuple[Any, ...], tuple[N, R]] | None = getattr(owner, key, None)
         if results is None:
             results = {}
             object.__setattr__(owner, key, results)
-        if id(part) not in results:
-            results[id(part)] = part, function(owner, part)  # keeps the part alive, so that its id stays unique
-        return results[id(part)][1]
+        at = id(part), *more
+        if at not in results:
+            results[at] = part, function(owner, part, *more)  # keeps the part alive, so that its id stays unique
+        return results[at][1]
 
     return memoised_function

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from benchgraph.core.formats import counted
+from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import panel_columns
@@ -18,6 +19,7 @@ from benchgraph.schedule.cost import HELD
 ROWS_OF_2X2_TILES = 2 * TILE_ROWS
 
 
+@memoised_within
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one packed B panel. Where a convolution has groups it divides the columns of one."""
     if p.forced is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops.spec import Contraction, Elementwise, LayoutOp, Reduction, Window
@@ -33,6 +34,7 @@ def reduction_axes(op: Op, rank: int) -> tuple[int, ...]:
     return tuple(sorted(a % rank for a in op.attrs.integers("axes")))
 
 
+@memoised_within
 def trace(g: Graph, ops: Iterable[Op]) -> Domain | None:
     """The domain of these ops, in order, or None when they cannot share one."""
     domain: Domain | None = None

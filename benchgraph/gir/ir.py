@@ -298,12 +298,14 @@ class Graph:
 
     def root(self, id: int) -> int:
         """The value whose buffer holds this one's elements."""
-        above = list[int]()  # views of views may be as many as a graph has ops
-        while id not in self._roots and (view := self.by_id[id].view) is not None:
-            above.append(id)
-            id = view.base
-        root = self._roots.get(id, id)
-        self._roots.update(dict.fromkeys(above, root))
+        known = self._roots
+        if id in known:
+            return known[id]
+        path = [id]  # views of views may be as many as a graph has ops
+        while path[-1] not in known and (view := self.by_id[path[-1]].view) is not None:
+            path.append(view.base)
+        root = known.get(path[-1], path[-1])
+        known.update(dict.fromkeys(path, root))
         return root
 
     @cached_property

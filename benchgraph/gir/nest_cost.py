@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage
 from benchgraph.gir.layouts import F32_BYTES
@@ -25,6 +26,7 @@ def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
     return sequence_ns([_nest(g, node, target) for node in nodes], target, rates(target))
 
 
+@memoised_within
 def _nest(g: Graph, node: FusedOp, target: Target) -> Nest:
     kernels = [s for s in node.stages if s.parameters is not None and not s.reduces_rows]
     parallel = _parallel(node.parameters, is_alone=len(kernels) == 1) if node.parameters else [Loop("batch", _rows(g, node))]

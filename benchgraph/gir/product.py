@@ -10,6 +10,7 @@ from math import prod
 from typing import TypeVar
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import Graph, Op
@@ -131,6 +132,7 @@ def runs(values: Sequence[T]) -> tuple[tuple[int, T], ...]:
     return tuple((end, values[end - 1]) for end in ends)
 
 
+@memoised_within
 def product(g: Graph, op: Op) -> Product:
     form = op.lowering.form
     assert isinstance(form, Contraction), op.kind

@@ -95,7 +95,7 @@ def _swept(g: Graph, target: Target, patterns: tuple[Pattern, ...]) -> Graph:
     for op in g.ops:
         tried = (_applied(pattern, Site(g, op, d, target, made), instead) for pattern in _of_kind(patterns, op.kind))
         for o in next((new for new in tried if new is not None), [op]):
-            o = _renamed(o, instead)
+            o = _renamed(o, instead) if instead else o
             same = first.setdefault((o.kind, o.ins, o.attrs, d.type(o.outs[0])), o) if _moves_or_narrows(d, o) else o
             if same is o or not set(g.outs).isdisjoint(o.outs):
                 made |= dict.fromkeys(o.outs, o)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
@@ -23,7 +23,7 @@ class Choice:
     cost: Cost
     other: tuple[Schedule, Cost] | None
 
-    @property
+    @cached_property
     def why(self) -> str:
         """In words."""
         best = f"{self.schedule}: least cost, {self.cost}"

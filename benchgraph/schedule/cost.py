@@ -42,21 +42,33 @@ class Cost:
         return f"{self.total / 1000:.3g} us ({', '.join(f'{name} {ns / 1000:.3g}' for name, ns in parts if ns >= self.total / 100)})"
 
 
+@dataclass(frozen=True)
+class _Calls:
+    """All microkernel calls of one size in a batch entry, those of the last rows and columns among them: how many, their cycles, and the
+    traffic of one. A core's share of the calls has the same share of the cycles."""
+
+    count: int
+    cycles: float
+    traffic: Traffic
+
+
 class Costs:
     """What schedules of one product cost, one execution after others: what caches hold stays there."""
 
     def __init__(self, gemm: Gemm, target: Target, rates: Rates) -> None:
         self.gemm, self.target, self.rates = gemm, target, rates
         self._cycles = dict[tuple[int, int], float]()
+        self._calls = dict[tuple[int, int], _Calls]()
 
     def __call__(self, schedule: Schedule) -> Cost:
         gemm, target, rates = self.gemm, self.target, self.rates
         own = share(gemm, schedule, target.cores)
         mb, nb = min(schedule.sizes("m")[-1], gemm.m), min(schedule.sizes("n")[-1], gemm.n)
-        traffic = Traffic.of((*own.loops, *inner_loops(gemm, mb, nb)), gemm.operands, gemm.extents)
+        calls = self._of_size(mb, nb)
+        traffic = calls.traffic.inside(own.loops)
         from_l2, from_l3 = (traffic.beyond(HELD * nbytes) for nbytes in (target.l1_bytes, target.l2_bytes))
         return Cost(
-            rates.ns(self._arithmetic(mb, nb, own)),
+            rates.ns(own.calls / calls.count * calls.cycles),
             from_l2 / rates.read_bytes_per_ns("l2"),
             from_l3 / (rates.read_bytes_per_ns("l3", own.cores) / own.cores),
             self._written_lines(traffic, own.cores) * rates.written.line_ns,
@@ -65,6 +77,17 @@ class Costs:
             rates.fork_join_ns(own.cores),
             rates.kernels,
         )
+
+    def _of_size(self, mb: int, nb: int) -> _Calls:
+        at = mb, nb
+        if at not in self._calls:
+            rows, columns = divmod(self.gemm.m, mb), divmod(self.gemm.n, nb)
+            sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
+            kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
+            traffic = Traffic.of(inner_loops(self.gemm, mb, nb), self.gemm.operands, self.gemm.extents)
+            total = sum(count * self._of_call(m, n) for count, m, n in kinds)
+            self._calls[at] = _Calls(sum(count for count, _, _ in kinds), total, traffic)
+        return self._calls[at]
 
     def _written_lines(self, traffic: Traffic, cores: int) -> float:
         """Lines of src that a core reads beyond an equal share, which is what it has written itself in the nest before."""
@@ -81,14 +104,6 @@ class Costs:
         in_l2 = nbytes <= HELD * self.target.l2_bytes
         rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", own.cores) / own.cores
         return 2 * nbytes * own.calls / rate
-
-    def _arithmetic(self, mb: int, nb: int, own: Share) -> float:
-        """Cycles of the calls of a core, of which as many are of the last rows or columns as of all calls."""
-        rows, columns = divmod(self.gemm.m, mb), divmod(self.gemm.n, nb)
-        sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
-        kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
-        all_calls = sum(count for count, _, _ in kinds)
-        return own.calls / all_calls * sum(count * self._of_call(m, n) for count, m, n in kinds)
 
     def _of_call(self, rows: int, columns: int) -> float:
         at = rows, columns

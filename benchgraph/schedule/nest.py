@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -52,23 +53,8 @@ class Operand:
         return tuple(dim for dim in self.dims if dim and not (len(dim) == 1 and dim[0][1] == 1))
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """trips: iterations, each of which is all loops inside; a fraction is a part of one."""
 
     axis: str
     trips: float
-
-
-def boxes(loops: Sequence[Loop]) -> list[dict[str, float]]:
-    """For each depth, outermost first, the steps along each axis that the loops from there on take; the last one is a point.
-
-    >>> boxes([Loop("m", 2), Loop("k", 5), Loop("m", 3)])
-    [{'m': 6, 'k': 5}, {'m': 3, 'k': 5}, {'m': 3}, {}]
-    """
-    found: list[dict[str, float]] = [{}]
-    for loop in reversed(loops):
-        inner = found[0]
-        outer = {axis: inner.get(axis, 1) * (loop.trips if axis == loop.axis else 1) for axis in {loop.axis: 1, **inner}}
-        found.insert(0, outer)
-    return found

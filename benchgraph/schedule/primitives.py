@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from benchgraph.core.errors import ParseError
@@ -72,7 +73,11 @@ class Schedule:
 
     def sizes(self, axis: str) -> tuple[int, ...]:
         """Sizes of the blocks of an axis; none for one that is not tiled."""
-        return next((p.sizes for p in self.primitives if isinstance(p, Tile) and p.axis == axis), ())
+        return self._tiles.get(axis, ())
+
+    @cached_property
+    def _tiles(self) -> dict[str, tuple[int, ...]]:
+        return {p.axis: p.sizes for p in self.primitives if isinstance(p, Tile)}
 
     @property
     def order(self) -> tuple[str, ...]:

@@ -13,23 +13,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from benchgraph.schedule.nest import Loop, Operand, boxes
+from benchgraph.schedule.nest import Loop, Operand
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """loops: outermost first. nbytes: for each depth, what each operand has in the box of the loops from there on."""
+    """loops: outermost first. nbytes: for each depth, what each operand has in the box of the loops from there on. box: the steps that all
+    loops take along each axis, which blocks may make more than its extent."""
 
-    loops: tuple[Loop, ...]
     operands: tuple[Operand, ...]
+    extents: Mapping[str, int]
+    loops: tuple[Loop, ...]
     nbytes: tuple[tuple[float, ...], ...]
+    box: Mapping[str, float]
 
     @classmethod
     def of(cls, loops: Sequence[Loop], operands: Sequence[Operand], extents: Mapping[str, int]) -> Traffic:
-        """extents: of the axes, which blocks may exceed."""
-        loops = tuple(loop for loop in loops if loop.trips > 1)
-        inside = ({axis: min(size, extents[axis]) for axis, size in box.items()} for box in boxes(loops))
-        return cls(loops, tuple(operands), tuple(tuple(operand.nbytes(box) for operand in operands) for box in inside))
+        """extents: of the axes."""
+        return cls(tuple(operands), extents, (), (tuple(operand.nbytes({}) for operand in operands),), {}).inside(loops)
+
+    def inside(self, loops: Sequence[Loop]) -> Traffic:
+        """With loops around these."""
+        box, nbytes, around = dict(self.box), [*self.nbytes], [loop for loop in loops if loop.trips > 1]
+        steps = {axis: min(size, self.extents[axis]) for axis, size in box.items()}
+        for loop in reversed(around):
+            box[loop.axis] = box.get(loop.axis, 1) * loop.trips
+            steps[loop.axis] = min(box[loop.axis], self.extents[loop.axis])
+            below = zip(self.operands, nbytes[0], strict=True)
+            nbytes.insert(0, tuple(operand.nbytes(steps) if loop.axis in operand.axes else size for operand, size in below))
+        return Traffic(self.operands, self.extents, (*around, *self.loops), tuple(nbytes), box)
 
     def beyond(self, capacity: float) -> float:
         """Bytes per execution of all loops, those written back included, from beyond a cache of so many bytes; 0 where all operands fit,

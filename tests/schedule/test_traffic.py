@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchgraph.schedule.nest import Loop, Operand, boxes
+from benchgraph.schedule.nest import Loop, Operand
 from benchgraph.schedule.traffic import Traffic
 
 SRC, WEI = Operand.dense("src", 8, "mk"), Operand.dense("wei", 8, "kn")
@@ -24,7 +25,7 @@ def fetched(loops: list[Loop], operands: tuple[Operand, ...], capacity: float) -
 
 def elements(loops: list[Loop]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """All that the loops access, in order: the operand's name, and where."""
-    steps = [boxes(loops)[depth + 1].get(loop.axis, 1) for depth, loop in enumerate(loops)]
+    steps = [prod(inner.trips for inner in loops[depth + 1 :] if inner.axis == loop.axis) for depth, loop in enumerate(loops)]
     for at in product(*(range(int(loop.trips)) for loop in loops)):
         where = dict.fromkeys("mnk", 0)
         for loop, i, step in zip(loops, at, steps, strict=True):
@@ -46,9 +47,15 @@ def simulated(loops: list[Loop], capacity: int) -> int:
     return misses
 
 
-def test_boxes_are_what_the_loops_inside_cover() -> None:
+def test_a_box_is_what_the_loops_inside_cover() -> None:
     loops = [Loop("m", 2), Loop("n", 3), Loop("m", 4)]
-    assert boxes(loops) == [{"m": 8, "n": 3}, {"n": 3, "m": 4}, {"m": 4}, {}]
+    assert Traffic.of(loops, (), dict.fromkeys("mn", 6)).box == {"m": 8, "n": 3}
+
+
+def test_loops_around_are_like_loops_from_the_start() -> None:
+    loops, extents = [Loop("m", 2), Loop("k", 5), Loop("n", 3), Loop("m", 4)], {"m": 7, "n": 3, "k": 5}
+    for depth in range(len(loops)):
+        assert Traffic.of(loops[depth:], GEMM, extents).inside(loops[:depth]) == Traffic.of(loops, GEMM, extents)
 
 
 def test_what_fits_is_not_fetched_again() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, lcm, prod
 
+from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
@@ -40,6 +41,7 @@ def schedule(g: Graph, target: Target) -> Graph:
     return g if nodes == g.nodes else replace(g, nodes=nodes)
 
 
+@memoised_within
 def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     """The nest with its template parameters and anchors."""
     kernels = [stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows]
