@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import COPY
@@ -26,7 +25,7 @@ from benchgraph.machine.target import Target
 def settle_borders(g: Graph, target: Target) -> Graph:
     for id in g.ins:
         if g.value(id).layout.blocks and (id in g.viewed or not all(_reads_blocks(g, op, id, target) for op in g.readers(id))):
-            g = _read_row_major(g, id)
+            g = _row_major_inside(g, id, g.value(id).layout)
     for id, prescribed in g.open_layouts:
         preferred = _preferred(g, id, target)
         maker = g.maker(id)
@@ -35,7 +34,7 @@ def settle_borders(g: Graph, target: Target) -> Graph:
             layout = prescribed or preferred or plain(len(g.value(id).shape))
             g = g.with_values({id: replace(g.value(id), layout=layout)})
         else:
-            g = _write_row_major(g, id, prescribed)
+            g = _row_major_inside(g, id, prescribed)
     return replace(g, open_layouts=()) if g.open_layouts else g
 
 
@@ -54,14 +53,6 @@ def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
         return False
     rank = len(value.shape)
     return value.shape[-1] % size == 0 if port == 0 else value.layout == column_blocked(rank, column_block(product(g, op), target))
-
-
-def _read_row_major(g: Graph, id: int) -> Graph:
-    """Let all readers of an input read a row-major copy."""
-    v = g.value(id)
-    copy = replace(v, id=max(g.by_id) + 1, layout=plain(len(v.shape)), strides=None)
-    g = _renamed(g, id, copy.id).with_values({id: v, copy.id: copy})
-    return replace(g, nodes=(Op(COPY, (id,), (copy.id,), Attrs()), *g.nodes), ins=tuple(id if i == copy.id else i for i in g.ins))
 
 
 def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
@@ -85,21 +76,15 @@ def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
     return None
 
 
-def _write_row_major(g: Graph, id: int, layout: Layout) -> Graph:
-    """Let the producer write a row-major value, which is then copied into the layout."""
+def _row_major_inside(g: Graph, id: int, layout: Layout) -> Graph:
+    """All ops use a row-major value instead of a border tensor of this layout; an op copies one to the other."""
     v = g.value(id)
-    made = replace(v, id=max(g.by_id) + 1, strides=None)
-    g = _renamed(g, id, made.id).with_values({id: replace(v, layout=layout), made.id: made})
-    outs = tuple(id if o == made.id else o for o in g.outs)
-    return replace(g, nodes=(*g.nodes, Op(COPY, (made.id,), (id,), Attrs())), outs=outs)
-
-
-def _renamed(g: Graph, old: int, new: int) -> Graph:
-    """The graph with one value replaced by another wherever it is read, written, or the base of a view."""
+    inside = replace(v, id=max(g.by_id) + 1, layout=plain(len(v.shape)), strides=None)
 
     def ids(of: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(new if v == old else v for v in of)
+        return tuple(inside.id if v == id else v for v in of)
 
     nodes = tuple(replace(n, ins=ids(n.ins), outs=ids(n.outs)) for n in g.nodes)
-    values = tuple(replace(v, view=replace(v.view, base=new)) if v.view is not None and v.view.base == old else v for v in g.values)
-    return replace(g, nodes=nodes, values=values, ins=ids(g.ins), outs=ids(g.outs))
+    views = {v.id: replace(v, view=replace(v.view, base=inside.id)) for v in g.values if v.view is not None and v.view.base == id}
+    nodes = (Op(COPY, (id,), (inside.id,)), *nodes) if id in g.ins else (*nodes, Op(COPY, (inside.id,), (id,)))
+    return replace(g, nodes=nodes).with_values({**views, id: replace(v, layout=layout), inside.id: inside})
