@@ -285,10 +285,10 @@ class Graph:
 
     @cached_property
     def computed_from_constants(self) -> frozenset[int]:
-        """The values computed from constants alone, also before mark-runtime-constants marks them."""
-        constants = {v.id for v in self.values if v.is_constant and v.id not in self.producer}
+        """Constants and the values computed from them alone, which mark-runtime-constants marks; outputs of the graph are none."""
+        constants = {v.id for v in self.values if v.is_constant}
         for node in self.nodes:
-            if constants.issuperset(node.ins):
+            if node.ins and constants.issuperset(node.ins) and not set(node.outs).intersection(self.outs):
                 constants.update(node.outs)
         return frozenset(constants)
 

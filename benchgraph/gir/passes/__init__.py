@@ -15,8 +15,8 @@ hoist_division.py         divisions become multiplications by reciprocals
 fold_constants.py         ops on compile-time constants are computed
 merge_quantisation.py     chains of scalings and shifts before 8 bits become one of each
 mark_runtime_constants.py values computed from constants alone move to init
-keep_compressed.py        large constant weights stay compressed
 defer_scaling.py          rows are scaled after a product instead of before
+keep_compressed.py        large constant weights stay compressed
 make_views.py             layout ops become views
 settle_borders.py         layouts of border tensors
 propagate_layout.py       layouts of operands and activations
@@ -81,8 +81,8 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("merge-quantisation", merge_quantisation, needs=_BASIC, switch="merge-quantisation"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("mark-runtime-constants", mark_runtime_constants, needs=_BASIC, gives=_CONST),
-    Pass("keep-compressed", keep_compressed, needs=_CONST, switch=_PACKING, formerly=("keep-narrow", "no-convert-weights")),
     Pass("defer-scaling", defer_scaling, needs=_CONST, switch="defer"),
+    Pass("keep-compressed", keep_compressed, needs=_CONST, switch=_PACKING, formerly=("keep-narrow", "no-convert-weights")),
     Pass("make-views", make_views, needs=_CONST, gives=_VIEWS),
     Pass("settle-borders", settle_borders, needs=_VIEWS, gives=frozenset({"settled"})),
     Pass("propagate-layout", propagate_layout, needs=_VIEWS | {"settled"}),

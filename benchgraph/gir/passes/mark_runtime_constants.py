@@ -13,21 +13,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.gir.ir import Constness, Graph, Value
+from benchgraph.gir.ir import Constness, Graph
 from benchgraph.machine.target import Target
 
 
 def mark_runtime_constants(g: Graph, target: Target) -> Graph:
-    changed: dict[int, Value] = {}
-
-    def constness(id: int) -> Constness:
-        return changed.get(id, g.value(id)).constness
-
-    for op in g.ops:
-        least = min(map(constness, op.ins), default=Constness.variable)
-        if least is Constness.variable or set(op.outs) & set(g.outs):
-            continue
-        for v in op.outs:
-            if g.value(v).constness is Constness.variable:
-                changed[v] = replace(g.value(v), constness=Constness.runtime)
-    return g.with_values(changed)
+    made = (g.value(v) for v in g.computed_from_constants)
+    return g.with_values({v.id: replace(v, constness=Constness.runtime) for v in made if not v.is_constant})
