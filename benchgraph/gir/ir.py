@@ -47,8 +47,8 @@ class Literal:
 class View:
     """A value without a buffer: its elements are those of `base`, moved by one layout op.
 
-    kind, attrs, src_shape, dst_shape: that op. inverse False: this value is the op's dst and base its src; True: the other way round, so
-    that the producer writes where the op would have put the elements.
+    kind, attrs, src_shape, dst_shape: that op; the shapes are those of the two values. inverse False: this value is the op's dst and base
+    its src; True: the other way round, so that the producer writes where the op would have put the elements.
     """
 
     base: int

@@ -11,10 +11,9 @@ from benchgraph.core.dtypes import GRAPH_DTYPES, DType
 from benchgraph.core.errors import NoSuchOpKind
 from benchgraph.core.fields import read_fields
 from benchgraph.core.layout import Layout, parse_layout, plain
-from benchgraph.core.tensor import Shape
 from benchgraph.core.tokens import Tokens
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Literal, Node, Op, Stage, Value, View
-from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, default_shapes, raw, usual
+from benchgraph.gir.text import CONSTNESS, FUSED_SYNTAX, GRAPH_SYNTAX, STAGE_SYNTAX, raw, usual
 from benchgraph.ops import spec, with_defaults
 
 _MARKS = r"[-%:\[\],*=(){}]"
@@ -34,7 +33,6 @@ class _Parser(Tokens):
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text, "Graph IR", _MARKS, name)
         self.declared: dict[int, dict[str, Any]] = {}  # value -> its fields, as far as the text gives them
-        self.view_shapes: dict[int, tuple[Shape, Shape]] = {}
         self.mentioned: dict[int, int] = {}  # value -> the offset of its first mention
 
     def graph(self) -> Graph:
@@ -68,7 +66,8 @@ class _Parser(Tokens):
         v = replace(usual(Value(id, **{"layout": plain(len(given["shape"])), **given}), is_border=is_border), **given)
         if v.view is None:
             return v
-        src, dst = self.view_shapes.get(id) or default_shapes(v.view, v.shape, self.declared[v.view.base]["shape"])
+        shapes = self.declared[v.view.base]["shape"], v.shape
+        src, dst = reversed(shapes) if v.view.inverse else shapes
         return replace(v, view=replace(v.view, src_shape=src, dst_shape=dst))
 
     def wanted(self) -> Layout | None:
@@ -133,7 +132,7 @@ class _Parser(Tokens):
             self.declared[outs[0]]["literal"] = self.literal(outs[0])
             return []
         if word in ("reads", "writes"):
-            self.declared[outs[0]]["view"] = self.view(outs[0], is_inverse=word == "writes")
+            self.declared[outs[0]]["view"] = self.view(is_inverse=word == "writes")
             return []
         self.expect("(")
         ins = self.listed(self.mention, ")")
@@ -163,17 +162,13 @@ class _Parser(Tokens):
     def element(self) -> float:
         return self.number() if self.at_number() else self.boolean()
 
-    def view(self, id: int, *, is_inverse: bool) -> View:
+    def view(self, *, is_inverse: bool) -> View:
+        """Its shapes are those of values, of which some may be declared later."""
         base = self.mention()
         self.expect("through")
         offset, kind = self.offset, self.take("word", "an op that moves elements")
         self.is_kind(kind, offset, must_be=True)
-        attrs = self.attrs(kind)
-        if self.accept("from"):
-            src = self.integers()
-            self.expect("to")
-            self.view_shapes[id] = src, self.integers()
-        return View(base, kind, attrs, (), (), is_inverse)
+        return View(base, kind, self.attrs(kind), (), (), is_inverse)
 
     # -- ops
 

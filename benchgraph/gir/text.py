@@ -26,7 +26,7 @@ from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.fields import print_fields
 from benchgraph.core.layout import plain
-from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.core.tensor import dense_strides
 from benchgraph.core.tokens import print_value
 from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op, Stage, Value, View
 from benchgraph.ops import spec, with_defaults
@@ -54,7 +54,7 @@ def print_gir(g: Graph) -> str:
         if v.literal is not None:
             lines.append(f"  {_declared(g, v.id)} = const {_content(v.literal)}")
         elif v.view is not None:
-            lines.append(f"  {_declared(g, v.id)} = {_view(g, v, v.view)}")
+            lines.append(f"  {_declared(g, v.id)} = {_view(v.view)}")
         elif v.id not in made:
             lines.append(f"  {_declared(g, v.id)}")
     for node in g.nodes:
@@ -69,11 +69,6 @@ def usual(v: Value, *, is_border: bool) -> Value:
     constness = Constness.variable if v.literal is None else Constness.compile
     strides = dense_strides(v.shape) if is_border and v.layout.is_plain else None
     return replace(v, layout=plain(len(v.shape)), constness=constness, strides=strides)
-
-
-def default_shapes(view: View, shape: Shape, base: Shape) -> tuple[Shape, Shape]:
-    """Default (src, dst) shapes of a view's layout op: those of its two values. The view's own are printed only if they differ."""
-    return (shape, base) if view.inverse else (base, shape)
 
 
 def _fields(record: object, syntax: tuple[str, ...], indent: str = "") -> str:
@@ -109,10 +104,8 @@ def raw(value: float, dtype: DType) -> bytes:
     return np.asarray(value).astype(dtype.numpy).tobytes()
 
 
-def _view(g: Graph, v: Value, view: View) -> str:
-    is_default = (view.src_shape, view.dst_shape) == default_shapes(view, v.shape, g.value(view.base).shape)
-    between = "" if is_default else f" from {print_value(view.src_shape)} to {print_value(view.dst_shape)}"
-    return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{_attrs(view.kind, view.attrs)}{between}"
+def _view(view: View) -> str:
+    return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{_attrs(view.kind, view.attrs)}"
 
 
 def _attrs(kind: str, attrs: Attrs) -> str:

@@ -18,7 +18,7 @@ graph(%0: f32[4,8] strides=[1,4], %1: s8[8,16] constant) forced=[(nest="4x8:8x16
   %2: f32[] = const 0.5
   %3: u8[3] = const [1, 2, 255]
   %4: f32[16,4] = reads %7 through StaticTranspose {order=[1,0]}
-  %5: f32[4,16] = writes %9 through StaticReshape {shape=[64], special_zero=false} from [64] to [64]
+  %5: f32[4,16] = writes %9 through StaticReshape {shape=[64], special_zero=false}
   %8: f32[2,2]
   %6 = nest0(%1) {
     stage {
