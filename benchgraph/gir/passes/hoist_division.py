@@ -4,9 +4,9 @@ A division takes about six times as long as a multiplication (docs/measurements/
 Compile-time divisors are scales of quantisation, where 1 ulp decides a tie. They stay while the dividend may be a tie by design: an input,
 an element picked from one, or the result of operations that round at most once (8 bits times a scale of 16 bits are exact in f32). Products
 with known numbers of more bits are rounded; they, sums of many terms, functions and their results carry noise that the reference does not
-have, and ties among them are chance. Divisors stay, too, if f32 cannot hold the reciprocal, below 2**-128. A divisor that only an execution
-knows gets a reciprocal bounded to finite numbers if the quotients end as 8-bit integers: a tensor of zeros may have any scale, and its
-zeros are to become the zero point.
+have, and ties among them are chance. Powers of two have exact reciprocals, and need not be few. Divisors stay, too, if f32 cannot hold the
+reciprocal, below 2**-128. A divisor that only an execution knows gets a reciprocal bounded to finite numbers if the quotients end as 8-bit
+integers: a tensor of zeros may have any scale, and its zeros are to become the zero point.
 
 A multiplication by known numbers followed by a division by known numbers becomes one multiplication by their quotient, rounded once. This
 is a requantisation, also of sums, and whole numbers times 0.5 are exact ties. In f32, 0.013 * (1 / 0.026) is not 0.5, and a whole number
@@ -29,9 +29,10 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.machine.target import Target
 from benchgraph.ops.elementwise.binary import ROUNDED_ONCE
-from benchgraph.ops.laws import Reals
+from benchgraph.ops.laws import Reals, real
 from benchgraph.ops.quantisation.bounded_reciprocal import bounded_reciprocal, is_finite
 from benchgraph.ops.spec import Computes, OpSpec
+from benchgraph.ops.spec.call import Array
 
 FEWER = 8  # times fewer divisors than dividends, so that the extra op pays
 LARGEST = 2.0**32  # numbers between its reciprocal and this have quotients, and products with those, in the range of f32
@@ -125,9 +126,10 @@ def _odd(numbers: Reals) -> Reals:
 def _reciprocal(s: Site) -> int | None:
     dividend, divisor = map(s.g.value, s.op.ins)
     known = divisor.literal
-    if not divisor.dtype.is_float or divisor.type.elements * FEWER > dividend.type.elements:
+    is_exact = known is not None and _are_powers_of_two(known.array)
+    if not divisor.dtype.is_float or not (is_exact or divisor.type.elements * FEWER <= dividend.type.elements):
         return None
-    if known is not None and not (dividend.id in _noisy(s.g) and is_finite(known.array)):
+    if known is not None and not ((is_exact or dividend.id in _noisy(s.g)) and is_finite(known.array)):
         return None
     is_bounded = known is None and s.op.outs[0] in _saturating(s.g)
     # in f32 even for narrow divisors
@@ -144,9 +146,17 @@ RECIPROCALS = Pattern(
       %3: f32[] = const 1.0
       %4: f32[64,1] = Divide(%3, %1)    %2: f32[64,128] = Multiply(%0, %4)
       return %2 }""",
-    near_misses=(("%1: f32[64,1]", "%1: f32[64,128]"), (", %1: f32[64,1]) {", ") { %1: f32[] = const 0.1")),
+    near_misses=(
+        ("%1: f32[64,1]", "%1: f32[64,128]"),
+        (", %1: f32[64,1]) {", ") { %1: f32[] = const 0.1"),
+        (", %1: f32[64,1]) {", ") { %1: f32[] = const 2.938735877055719e-39"),
+    ),
     error=1.5 * 2**-23,
 )
+
+
+def _are_powers_of_two(numbers: Array) -> bool:
+    return bool(np.all(np.abs(np.frexp(real(numbers))[0]) == 0.5))
 
 
 @memoised
