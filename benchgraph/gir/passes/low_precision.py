@@ -1,7 +1,7 @@
 """low-precision: products of quantised or bf16 operands multiply the stored values, and the results are scaled afterwards.
 
 Scales and zero points may differ from row to row of src and from column to column of wei, not along K. Transpositions, reshapes and padding
-between an operand and its product move stored values instead; padding inserts the zero point where that is one known number, else 0.
+between an operand and its product move stored values instead; padding inserts the zero point, which must be one known number then.
 Convolutions are products of windows too, if the elements that they sum over are adjacent; zero points of their weights would need sums over
 windows of src, which nothing computes. A cast to bf16 between scaling and product is left out: its rounding is no part of the result.
 ops/quantisation/quantised_product.py has the arithmetic.
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-
-import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
@@ -286,44 +284,22 @@ def _quantised(s: Site, operand: _Operand, over: tuple[int, ...]) -> Quantised |
     shapes = [_shape_of_factor(s.g, *factor) for factor in factors]
     if any(shape is None or any(len(shape) >= -k and shape[k] != 1 for k in over) for shape in shapes):
         return None
-    ones, padding = None, 0
-    if operand.zero is not None and any(map(_adds_zeros, operand.zero[1])):
-        padding = _as_stored(s.g, operand)
-        ones = None if padding else _ones(s, operand.zero[1])
-        if not padding and ones is None:
-            return None
+    is_padded = operand.zero is not None and any(map(_adds_zeros, operand.zero[1]))
+    padding = _zero_as_stored(s.g, operand) if is_padded else 0
+    if padding is None:
+        return None
     values = [reshaped(s.d, id, shape) for (id, _), shape in zip(factors, shapes, strict=True) if shape is not None]
     scales = tuple(values[: len(operand.scales)])
     stored = _after_layout_ops(s, *operand.stored, () if operand.zero is None else operand.zero[1], padding)
-    return Quantised(stored, values[-1] if operand.zero is not None else None, scales, ones)
+    return Quantised(stored, values[-1] if operand.zero is not None else None, scales)
 
 
-def _as_stored(g: Graph, operand: _Operand) -> int:
-    """The zero point of an operand, if it is known and its dtype can hold it; else 0."""
+def _zero_as_stored(g: Graph, operand: _Operand) -> int | None:
+    """The zero point of an operand, if it is known and its dtype can hold it."""
     assert operand.stored is not None
     assert operand.zero is not None
     number, (least, most) = g.value(operand.zero[0]).scalar, g.value(operand.stored[0]).dtype.range
-    return int(number) if number is not None and number.is_integer() and least <= number <= most else 0
-
-
-def _ones(s: Site, layout_ops: LayoutOps) -> int | None:
-    """One batch entry of ones after the layout ops; None where these change batch entries."""
-    counts = {s.g.value(v).shape[:1] for layout_op in layout_ops for v in (layout_op.ins[0], layout_op.outs[0])}
-    if len(counts) > 1 or not all(_adds_zeros(layout_op) or _permutes(s.g, layout_op) for layout_op in layout_ops):
-        return None
-    first = s.g.value(layout_ops[-1].ins[0]).shape
-    id = s.d.const(np.ones((1, *first[1:]), np.uint8), DType.u8)
-    for layout_op in reversed(layout_ops):
-        shape = layout_op.attrs.integers("shape")  # of an op that pads, which names all batch entries
-        id = s.d.op(layout_op.kind, id, attrs=layout_op.attrs.updated(shape=(1, *shape[1:])) if shape else layout_op.attrs)
-    return id if s.d.type(id).shape == (1, *s.g.value(layout_ops[0].outs[0]).shape[1:]) else None
-
-
-def _permutes(g: Graph, layout_op: Op) -> bool:
-    """Whether a layout op permutes dims other than the first."""
-    before, after = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
-    steps = unit_steps(layout_op.kind, layout_op.attrs, before, after, inverse=False)
-    return steps[:1] == (0,) and set(steps) == set(range(len(before)))
+    return int(number) if number is not None and number.is_integer() and least <= number <= most else None
 
 
 def _adds_zeros(layout_op: Op) -> bool:

@@ -3,8 +3,7 @@
     src x wei = sa * sb * (a x b - za * colsum(b) - zb * rowsum(a) + K * za * zb)
 
 Dot products take u8 times s8, or s16, which holds bytes of either sign; otherwise an operand of the other sign is recentred: its
-stored value and its zero point are both shifted by 128. All sums are exact. If padding around or between the elements of src is 0, since
-za is not known yet, za * colsum(b) becomes za * (ones x b), with ones where there are elements.
+stored value and its zero point are both shifted by 128. All sums are exact.
 
 _Recentre   u8 less 128 as s8, or s8 plus 128 as u8
 _Total      the sum of u8 or s8 along axes, in s32
@@ -12,7 +11,7 @@ _Total      the sum of u8 or s8 along axes, in s32
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,14 +39,11 @@ _OTHER = {DType.u8: DType.s8, DType.s8: DType.u8}
 class Quantised:
     """An operand (stored - zero) * scale. stored: u8 or s8; zero (s32 or f32; None: 0) and scales (any float dtype) broadcast against it
     and are constant along the summed axes.
-
-    ones: u8 of stored's shape with a batch of 1, 0 at the padding (where stored is 0), 1 at elements. None without padding or zero point.
     """
 
     stored: int
     zero: int | None
     scales: tuple[int, ...]
-    ones: int | None = None
 
 
 def is_exact(k: int, dtypes: DTypes) -> bool:
@@ -59,7 +55,7 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over:
     """The product in f32, given the call of the f32 one, whose k is the last axis of src. over: the summed axes of wei,
     counted from the end; k alone if wei has zero points. dtypes: BYTES or SHORTS.
     """
-    a, za = _converted(d, src if src.ones is None else replace(src, zero=None), dtypes[0])
+    a, za = _converted(d, src, dtypes[0])
     b, zb = _converted(d, wei, dtypes[1])
     out = product.outs[0]
     acc = d.op(product.kind, a, b, attrs=product.attrs, shape=out.shape, dtype=DType.s32)
@@ -69,10 +65,6 @@ def multiply(d: Decomposer, product: Call, src: Quantised, wei: Quantised, over:
             both = d.op("Multiply", zb, d.const(product.ins[0].shape[-1], DType.s32))
             columns = d.op("Subtract", columns, both)
         acc = d.op("Subtract", acc, d.op("Multiply", columns, za))
-    if src.ones is not None and src.zero is not None:
-        ones = as_dtype(d, src.ones, dtypes[0])
-        seen = d.op(product.kind, ones, b, attrs=product.attrs, shape=(1, *out.shape[1:]), dtype=DType.s32)
-        acc = d.op("Subtract", acc, d.op("Multiply", seen, as_dtype(d, src.zero, DType.s32)))
     if zb is not None:
         rows = _total(d, src.stored if dtypes == SHORTS else a, (-1,))
         acc = d.op("Subtract", acc, d.op("Multiply", rows, zb))
