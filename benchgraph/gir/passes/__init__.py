@@ -1,8 +1,7 @@
 """The Graph IR pipeline. One file per pass (CONTRIBUTING.md, Add a pass), in the order in which they run:
 
 decompose.py              ops without a form become ops that have one
-channels_last.py          windows between products have their channels last
-pad_channels_last.py      what products make is padded with its channels last
+channels_last.py          windows and padding between products have their channels last
 fold_batch.py             batch entries of few rows become rows of one product
 split_heads.py            heads in adjacent columns become a batch of products
 low_precision.py          products of quantised and bf16 operands multiply stored values
@@ -49,7 +48,6 @@ from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.merge_quantisation import merge_quantisation
 from benchgraph.gir.passes.pack_on_the_fly import pack_on_the_fly
-from benchgraph.gir.passes.pad_channels_last import pad_channels_last
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.round_operands import round_operands
 from benchgraph.gir.passes.schedule import schedule
@@ -62,12 +60,11 @@ from benchgraph.gir.passes.widen_at_readers import widen_at_readers
 from benchgraph.gir.passes.widen_intermediates import widen_intermediates
 
 _BASIC, _CONST, _VIEWS, _FUSED = (frozenset({fact}) for fact in ("basic", "constness", "views", "fused"))
-_PACKING, _CHANNELS = "pack-on-the-fly", "channels-last"  # switches of two passes each
+_PACKING = "pack-on-the-fly"  # the switch of two passes
 
 PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("decompose", decompose, gives=_BASIC),
-    Pass("channels-last", channels_last, needs=_BASIC, switch=_CHANNELS),
-    Pass("pad-channels-last", pad_channels_last, needs=_BASIC, switch=_CHANNELS),
+    Pass("channels-last", channels_last, needs=_BASIC, switch="channels-last", formerly=("pad-channels-last",)),
     Pass("fold-batch", fold_batch, needs=_BASIC, switch="fold-batch", formerly=("join-entries", "no-join-entries")),
     Pass("split-heads", split_heads, needs=_BASIC, switch="split-heads"),
     Pass("low-precision", low_precision, needs=_BASIC, switch="low-precision"),
