@@ -213,66 +213,6 @@ def test_the_pass_can_be_left_out() -> None:
     assert "pack-on-the-fly" in {p.switch for p in PIPELINE}
 
 
-def by_taps(
-    taps: tuple[int, ...] = (3, 3),
-    *,
-    ic: int = 16,
-    wei_format: str = "OIX",
-    kind: str = "given",
-    groups: int = 1,
-    dtype: DType = DType.f32,
-) -> Build:
-    """A convolution of `ic` to 24 channels; the weights' taps are innermost in memory unless wei_format is XIO. kind: of weights."""
-    channels = {"OIX": (24, ic, *taps), "IOX": (ic, 24 // groups, *taps), "XIO": (*taps, ic, 24)}[wei_format]
-    ones, zeros = (1,) * len(taps), (0,) * len(taps)
-    attrs = {"strides": ones, "pads_begin": zeros, "pads_end": zeros, "dilations": ones, "data_format": "NXC"}
-
-    def build(b: GraphBuilder) -> None:
-        wei = b.constant(channels, dtype) if kind == "constant" else b.input(channels, dtype)
-        if kind == "made":
-            wei = b.op("ReLU", wei)
-            b.op("Abs", wei)
-        b.op(
-            "ConvTranspose" if wei_format == "IOX" else "Convolution",
-            b.input((1, *(8 for _ in taps), ic), dtype),
-            wei,
-            **attrs,
-            weights_format=wei_format,
-            groups=groups,
-        )
-
-    return build
-
-
-def turned_weights(build: Build) -> list[tuple[int, ...]]:
-    """The shapes of copies of weights whose columns have been moved last."""
-    g = scheduled(build, replace(TARGET, isa=ISAS["avx512_core_bf16"]))
-    return [g.value(op.outs[0]).shape for n in nests(g) for op in n.ops if op.kind == "StaticTranspose"]
-
-
-@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
-def test_columns_of_weights_whose_taps_lie_dense_are_moved_last(dtype: DType) -> None:
-    assert turned_weights(by_taps(dtype=dtype)) == [(16, 3, 3, 24)]
-    assert turned_weights(by_taps(wei_format="IOX", dtype=dtype)) == [(16, 3, 3, 24)]
-    assert turned_weights(by_taps(ic=1, dtype=dtype)) == [(1, 3, 3, 24)]
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        by_taps(kind="constant"),
-        by_taps(kind="made"),
-        by_taps((1, 1)),
-        by_taps(wei_format="XIO"),
-        by_taps((3,), wei_format="IOX"),
-        by_taps(wei_format="IOX", groups=2),
-    ],
-    ids=["once", "made by an op", "rows lie dense", "columns lie dense", "few taps", "columns of several groups"],
-)
-def test_columns_of_other_weights_stay(build: Build) -> None:
-    assert turned_weights(build) == []
-
-
 @pytest.mark.parametrize(
     ("m", "dtype", "rows", "split"), [(577, DType.f16, 145, False), (64, DType.f16, 64, True), (577, DType.bf16, 193, True)]
 )

@@ -8,10 +8,6 @@
 %3 = _Depthwise(%0: f32[N,H,W,C], %1: f32[H,W,1,C], of which C is    ->   %4: f32[H,W,1,C] = Reorder(%1)
   outermost in memory)                                                    %3 = _Depthwise(%0, %4)
 
-%2 = Convolution(%0, %1: f32[H,W,C,O],   ->   %3: f32[C,H,W,O] = StaticTranspose(%1)
-  of which H, W are innermost in memory)      %5 = Reorder(%3 as [H,W,C,O])  [H,W,O/64][C][64]
-                                              %2 = Convolution(%0, %5)
-
 Constant weights are packed once, by init. Weights that change are packed where their columns do not have unit stride, where dot products
 take several elements of k at a time, which then are adjacent ([N/64][K/4][64][4] for s8), and where many rows pay for it.
 """
@@ -22,13 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
-from benchgraph.gir.build import CONVERT, TRANSPOSE, copied, through_views
+from benchgraph.gir.build import CONVERT, copied, through_views
 from benchgraph.gir.column_blocks import column_block, result_block
 from benchgraph.gir.gemv import Gemv, gemv_form
-from benchgraph.gir.ir import Graph, Node, Op, Value, View
+from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.layouts import column_blocked, packed
 from benchgraph.gir.packed_blocks import reads_rows_together
 from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product, stride, transposed_src_axes
@@ -39,7 +34,6 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
 from benchgraph.tir.ir import Var
-from benchgraph.tir.transposition import LEAST_ROWS
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
@@ -59,7 +53,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
                     views = through_views(values, wei, narrow)
                     wei = copied(values, nodes, views, panels, values[wei].dtype)
                 else:
-                    wei = copied(values, nodes, _columns_last(g, values, nodes, wei), panels)
+                    wei = copied(values, nodes, wei, panels)
             op = op if (src, wei) == op.ins else replace(op, ins=(src, wei))
         elif (port := _port_to_reorder(g, op)) is not None:
             wei, dtype = op.ins[port], None if g.value(op.ins[port]).dtype is DType.f32 else DType.f32
@@ -127,30 +121,6 @@ def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
     maker = g.maker(wei)
     is_conversion = maker is not None and maker.semantics.is_conversion and maker.lowering.is_elementwise
     return is_conversion and g.value(wei).view is None and wei not in g.viewed and g.readers(wei) == (op,) and wei not in g.outs
-
-
-def _columns_last(g: Graph, values: dict[int, Value], nodes: list[Node], wei: int) -> int:
-    """For weights that change, whose taps are dense and not their rows or columns: a view of a copy with dense columns; else the weights.
-    The copy transposes whole matrices, which packing from taps cannot."""
-    root, last = g.value(g.root(wei)), len(values[wei].shape) - 1
-    if root.id not in g.ins or root.is_constant:
-        return wei
-    rows, columns = _step(g, wei, last - 1), _step(g, wei, last)
-    if 1 in (rows, columns):
-        return wei
-    strides, rank = root.known_strides, len(root.shape)
-    along = next((dim for dim in range(rank) if strides[dim] == columns), None)  # dims of one element come later
-    if along is None or prod(root.shape[dim] for dim in range(rank) if 0 < strides[dim] < strides[along]) < LEAST_ROWS:
-        return wei
-    others = sorted(set(range(rank)) - {along}, key=lambda dim: -strides[dim])
-    order, copy, back = (*others, along), max(values) + 1, max(values) + 2
-    shape = tuple(root.shape[dim] for dim in order)
-    values[copy] = replace(root, id=copy, shape=shape, layout=plain(rank), strides=None)
-    inverse = Attrs(order=[order.index(dim) for dim in range(rank)])
-    view = View(copy, TRANSPOSE, inverse, shape, root.shape, inverse=False)
-    values[back] = replace(values[copy], id=back, shape=root.shape, view=view)
-    nodes.append(Op(TRANSPOSE, (root.id,), (copy,), Attrs(order=list(order))))
-    return through_views(values, wei, back)
 
 
 def _conversion_behind(g: Graph, wei: int) -> int | None:
