@@ -138,15 +138,12 @@ def bounds(e: Expr, ranges: Ranges) -> Range:
         case Binary(BinOp.mod, a, Const(value=c)):
             lo, hi = bounds(a, ranges)
             return (lo, hi) if lo >= 0 and hi < c else (0, c - 1)
-        case Binary(BinOp.min):
-            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
-            return min(a_lo, b_lo), min(a_hi, b_hi)
-        case Binary(BinOp.max):
-            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
-            return max(a_lo, b_lo), max(a_hi, b_hi)
+        case Binary(BinOp.min | BinOp.max as op, a, b):
+            low, high = zip(bounds(a, ranges), bounds(b, ranges), strict=True)
+            return (min(low), min(high)) if op is BinOp.min else (max(low), max(high))
         case Select():
-            (a_lo, a_hi), (b_lo, b_hi) = bounds(e.a, ranges), bounds(e.b, ranges)
-            return min(a_lo, b_lo), max(a_hi, b_hi)
+            low, high = zip(bounds(e.a, ranges), bounds(e.b, ranges), strict=True)
+            return min(low), max(high)
         case Broadcast():
             return bounds(e.a, ranges)
         case Ramp():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import type_of
 from benchgraph.tir.ir import INDEX, Alloc, Binary, BinOp, Cast, Const, Expr, Load, Scope, Stmt, Store, Tensor, Var
 from benchgraph.tir.visit import map_parts, parts
@@ -28,11 +29,20 @@ def eliminate_common_subexpressions(values: tuple[Expr, ...], name: Callable[[],
     return elimination.stmts, rebuilt
 
 
+@memoised
+def _is_cheap(e: Expr) -> bool:
+    match e:
+        case Var() | Const() | Load() | Cast(a=Load()):
+            return True
+        case Binary(op, a, b) if op in _INDEX_ARITHMETIC and type_of(e) == (INDEX, 1):
+            return not any(isinstance(p, Load) for p in (a, b)) and _is_cheap(a) and _is_cheap(b)
+    return False
+
+
 class _Elimination:
     def __init__(self, values: tuple[Expr, ...], name: Callable[[], str]) -> None:
         self.name = name
         self.uses: Counter[int] = Counter()
-        self.cheap: dict[int, bool] = {}
         self.done: dict[int, Expr] = {}
         self.stmts: list[Stmt] = []
         for v in values:
@@ -44,20 +54,9 @@ class _Elimination:
             for p in parts(e):
                 self._count(p)
 
-    def _is_cheap(self, e: Expr) -> bool:
-        if id(e) not in self.cheap:
-            match e:
-                case Var() | Const() | Load() | Cast(a=Load()):
-                    self.cheap[id(e)] = True
-                case Binary(op, a, b) if op in _INDEX_ARITHMETIC and type_of(e) == (INDEX, 1):
-                    self.cheap[id(e)] = not isinstance(a, Load) and not isinstance(b, Load) and self._is_cheap(a) and self._is_cheap(b)
-                case _:
-                    self.cheap[id(e)] = False
-        return self.cheap[id(e)]
-
     def rebuilt(self, e: Expr) -> Expr:
         """e with registers for common subexpressions, itself included."""
-        if self._is_cheap(e):
+        if _is_cheap(e):
             return e
         if id(e) not in self.done:
             new = map_parts(e, self.rebuilt)

@@ -16,6 +16,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.affine import Linear, Range, Ranges, bounds, inside, linear, linear_bounds, to_expr
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import INDEX, Binary, BinOp, Cast, Const, Expr, For, If, Ramp, Select, Stmt, Unary, UnOp, Var
+from benchgraph.tir.values import OPERATIONS
 from benchgraph.tir.visit import children, map_parts
 
 _LEAVES = Var, Const
@@ -104,22 +105,11 @@ def _logic(e: Binary) -> Expr:
     return e
 
 
-_FOLD = {
-    BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.div: np.divide, BinOp.minimum: np.minimum,
-    BinOp.maximum: np.maximum,
-}  # fmt: skip
-
-
 def _fold(op: BinOp, a: Const, b: Const) -> Expr:
+    if op not in OPERATIONS:
+        return Binary(op, a, b)
     with np.errstate(all="ignore"):
-        x, y = np.float32(a.value), np.float32(b.value)
-        if op in _FOLD:
-            return Const(float(_FOLD[op](x, y)), DType.f32)
-    if op is BinOp.min:
-        return a if x < y else b
-    if op is BinOp.max:
-        return a if x > y else b
-    return Binary(op, a, b)
+        return Const(float(OPERATIONS[op](np.float32(a.value), np.float32(b.value))), DType.f32)
 
 
 # ---- indices ---------------------------------------------------------------------------------------------------------

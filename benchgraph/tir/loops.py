@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from benchgraph.tir.affine import Ranges, inside, linear, linear_bounds
-from benchgraph.tir.build import add, binary, block_size, constant, floordiv, mod, mul
+from benchgraph.tir.build import add, binary, constant, floordiv, mod, mul
 from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, For, Func, LoopKind, Seq, Stmt, Store, Var
 from benchgraph.tir.visit import bound_names, claim, fresh, map_children, map_tensors, statements, substitute_all, tensor_names, walk
 
@@ -107,7 +107,10 @@ def unrolled(loop: For, count: int, combine: Callable[[Sequence[Stmt]], Stmt], n
     return Seq((unrolled_loop, For(var, rest, copy_of(loop.body, {loop.var.name: add(mul(groups, count), var)}, names))))
 
 
-def in_blocks_of(loop: For, block: Var, count: int, each: int) -> For:
-    """The serial loop over block `block` of `each` of the loop's `count` iterations (the last block may have fewer)."""
-    body = substitute_all(loop.body, {loop.var.name: add(mul(block, each), loop.var)})
-    return For(loop.var, block_size(count, each, block), body)
+def blocked(loop: For, block: Var, count: int) -> For:
+    """The loop as one of `count` iterations, each of a block of its iterations; the extent is a multiple of `count`."""
+    each = (constant(loop.extent) or 0) // max(count, 1)
+    if each > 1:
+        body = substitute_all(loop.body, {loop.var.name: add(mul(block, each), loop.var)})
+        return For(block, Const(count), For(loop.var, Const(each), body), loop.kind)
+    return loop if loop.var == block else replace(loop, var=block, body=substitute_all(loop.body, {loop.var.name: block}))

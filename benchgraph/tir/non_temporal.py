@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.tir.ir import Brgemm, For, Func, Pack, Scope, Stmt, Tensor
-from benchgraph.tir.operands import operands
-from benchgraph.tir.visit import loads, map_children, tensors, walk, written
+from benchgraph.tir.ir import For, Func, Scope, Stmt, Tensor
+from benchgraph.tir.visit import map_children, read, tensors, written
 
 
 def map_nests_with_large_results(f: Func, target: Target, change: Callable[[Stmt, frozenset[str]], Stmt]) -> Stmt:
@@ -22,14 +21,12 @@ def map_nests_with_large_results(f: Func, target: Target, change: Callable[[Stmt
     none = frozenset[str]()
     if not cached_bytes or _total_bytes(f.params) < cached_bytes:
         return change(f.body, none)
-    read = {load.tensor for load in loads(f.body)}
-    read |= {o.slice.tensor for s in walk(f.body) if isinstance(s, Brgemm | Pack) for o in operands(s)}
 
     def nest(s: Stmt) -> Stmt:
         if not isinstance(s, For):
             return map_children(s, nest)
         is_cached = _total_bytes(t for t in set(tensors(s)) if t.scope is Scope.param) < cached_bytes
-        return change(s, none if is_cached else frozenset(t.name for t in written(s) - read if t.scope is Scope.param))
+        return change(s, none if is_cached else frozenset(t.name for t in written(s) - read(f.body) if t.scope is Scope.param))
 
     return nest(f.body)
 

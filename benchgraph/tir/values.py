@@ -118,18 +118,14 @@ def gauss(x: Value) -> Value:
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
-_FOLD: dict[BinOp, Callable[[Value, Value], Value]] = {
-    BinOp.add: np.add,
-    BinOp.mul: np.multiply,
-    BinOp.min: scalar_min,
-    BinOp.max: scalar_max,
-    BinOp.minimum: np.minimum,
-    BinOp.maximum: np.maximum,
-}
+OPERATIONS: dict[BinOp, Callable[[Value, Value], Value]] = {  # on floats
+    BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.div: np.divide,
+    BinOp.min: scalar_min, BinOp.max: scalar_max, BinOp.minimum: np.minimum, BinOp.maximum: np.maximum,
+}  # fmt: skip
 
 
 def reduce_lanes(op: BinOp, v: Value) -> Value:
-    return functools.reduce(_FOLD[op], v)
+    return functools.reduce(OPERATIONS[op], v)
 
 
 def slice_of(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> View:

@@ -227,6 +227,12 @@ def written(s: ir.Stmt) -> Iterable[ir.Tensor]:
 
 
 @_everywhere
+def read(s: ir.Stmt) -> Iterable[ir.Tensor]:
+    """The tensors that s loads from, and all operands of its microkernels and packings."""
+    return (access.tensor for access in accesses(s) if isinstance(access, ir.Load | ir.Slice))
+
+
+@_everywhere
 def bound_names(s: ir.Stmt) -> Iterable[str]:
     """Names of the loop variables that loops, and post-ops, inside s define."""
     match s:

@@ -21,9 +21,8 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import Access, accesses_of, extent, is_partitioned
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.index import within
-from benchgraph.tir.ir import Brgemm, For, Func, If, InplacePair, Pack, Seq, Stmt, Store, Tensor
-from benchgraph.tir.operands import operands
-from benchgraph.tir.visit import bound_names, exprs, loads_of, tensor_names, users, walk, written
+from benchgraph.tir.ir import For, Func, If, InplacePair, Seq, Stmt, Store, Tensor
+from benchgraph.tir.visit import bound_names, read, tensor_names, users, written
 
 BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour
 
@@ -32,7 +31,7 @@ def mark_inplace(f: Func, target: Target) -> Func:
     if f.runs_once:
         return f  # its parameters are constants, which must not be overwritten
     stored = {t.name for t in written(f.body)}
-    loaded = _loaded(f.body) - stored
+    loaded = {t.name for t in read(f.body)} - stored
     sources = [src for src in f.params if src.name in loaded]
     pairs = (
         InplacePair(dst.name, src.name)
@@ -43,16 +42,6 @@ def mark_inplace(f: Func, target: Target) -> Func:
     )
     marked = tuple(dict.fromkeys((*f.inplace, *pairs)))  # pairs proven in an earlier run stay legal
     return f if marked == f.inplace else replace(f, inplace=marked)
-
-
-def _loaded(body: Stmt) -> set[str]:
-    """Names of the tensors that it loads from."""
-    names = set[str]()
-    for s in walk(body):
-        names.update(load.tensor.name for e in exprs(s) for load in loads_of(e))
-        if isinstance(s, Brgemm | Pack):
-            names.update(o.slice.tensor.name for o in operands(s)[:-1])
-    return names
 
 
 def _are_alike(a: Tensor, b: Tensor) -> bool:

@@ -24,8 +24,8 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import are_independent, by_tensor, is_partitioned
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Alloc, Const, For, Func, Stmt, Var
-from benchgraph.tir.loops import in_blocks_of, is_parallel
-from benchgraph.tir.visit import block, bound_names, fresh, statements, substitute_all
+from benchgraph.tir.loops import blocked, is_parallel
+from benchgraph.tir.visit import block, bound_names, fresh, statements
 
 
 def merge_blocks(f: Func, target: Target) -> Func:
@@ -54,7 +54,7 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
     if few < table(target).tasks_per_core * target.cores or many % few:
         return None
     task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
-    first, second = (_blocked(s, task, few) for s in (a, b))
+    first, second = (blocked(s, task, few) for s in (a, b))
     if not are_independent(first, second, {}):
         return None
     inner, in_second = bound_names(first.body) | bound_names(second.body), by_tensor(second, {})
@@ -67,11 +67,3 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
         return None
     fits = shared <= table(target).shared_block_share * target.l2_bytes * few
     return (replace(first, body=block(first.body, second.body)), shared) if fits else None
-
-
-def _blocked(loop: For, var: Var, count: int) -> For:
-    """The loop with `count` iterations, each of a block of its own."""
-    each = (constant(loop.extent) or 0) // count
-    if each == 1:
-        return replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
-    return For(var, Const(count), in_blocks_of(loop, var, count * each, each), loop.kind)

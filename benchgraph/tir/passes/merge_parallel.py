@@ -21,8 +21,8 @@ from benchgraph.tir.accesses import are_independent
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, Seq, Stmt, Var
-from benchgraph.tir.loops import is_parallel
-from benchgraph.tir.visit import block, bound_names, fresh, map_children, substitute_all
+from benchgraph.tir.loops import blocked, is_parallel
+from benchgraph.tir.visit import block, bound_names, fresh, map_children
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
@@ -74,21 +74,17 @@ class _Merging:
         return merged
 
     def _merged(self, a: For, b: For, ranges: Ranges) -> Stmt | None:
-        if constant(a.extent) is None or a.extent != b.extent:
+        extent = constant(a.extent)
+        if extent is None or a.extent != b.extent:
             return None
         taken = bound_names(a.body) | bound_names(b.body) | set(ranges)
         var = Var(fresh(a.var.name if a.var.name not in taken else b.var.name, taken))
-        first, second = _with_variable(a, var), _with_variable(b, var)
+        first, second = blocked(a, var, extent), blocked(b, var, extent)
         if not are_independent(first, second, ranges):
             return None
         both = replace(first, body=block(first.body, second.body))
         done = self.siblings(both, ranges)
         return done if _width(done) >= min(_width(a), _width(b), self.cores) else None
-
-
-def _with_variable(loop: For, var: Var) -> For:
-    """The loop with its variable renamed; the same object if that is its variable already."""
-    return loop if loop.var == var else replace(loop, var=var, body=substitute_all(loop.body, {loop.var.name: var}))
 
 
 def _width(s: Stmt) -> int:

@@ -11,12 +11,13 @@ laid out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
-from benchgraph.tir.visit import block, map_children, map_tensors, tensor_names, tensors, walk
+from benchgraph.tir.visit import block, children, map_children, map_tensors, own_tensors, tensor_names, tensors, walk
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def temporary_bytes(f: Func) -> tuple[int, int]:
 
 
 def plan_buffers(f: Func, target: Target) -> Func:
-    if not any(isinstance(s, Alloc) and s.tensor.scope is not Scope.register for s in walk(f.body)):
+    if not any(map(_is_buffer, walk(f.body))):
         return f
     buffers = _live_ranges(f.body)
     placed: dict[str, Tensor] = {}
@@ -73,12 +74,15 @@ def _aligned(nbytes: int) -> int:
     return (nbytes + LINE_BYTES - 1) // LINE_BYTES * LINE_BYTES
 
 
+def _is_buffer(s: Stmt) -> TypeGuard[Alloc]:
+    return isinstance(s, Alloc) and s.tensor.scope is not Scope.register
+
+
 def _without_allocs(s: Stmt) -> Stmt:
-    if not isinstance(s, Seq):
-        return Seq(()) if isinstance(s, Alloc) and s.tensor.scope is not Scope.register else map_children(s, _without_allocs)
-    kept = [c for c in s.stmts if not (isinstance(c, Alloc) and c.tensor.scope is not Scope.register)]
-    new = [_without_allocs(c) for c in kept]
-    return s if len(kept) == len(s.stmts) and all(a is b for a, b in zip(kept, new, strict=True)) else block(*new)
+    if _is_buffer(s):
+        return Seq(())
+    new = map_children(s, _without_allocs)
+    return block(*new.stmts) if isinstance(new, Seq) and new is not s else new
 
 
 # ---- liveness --------------------------------------------------------------------------------------------------------
@@ -107,48 +111,37 @@ def _live_ranges(s: Stmt) -> list[_Buffer]:
 
 def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], buffers: list[_Buffer], *, in_parallel: bool) -> int:
     """Number the statements of s from `now` on and record uses; returns the next number. visible: temporaries in scope."""
+
+    def use(names: Iterable[str], first: int, last: int) -> None:
+        for name in names:
+            if name in visible:
+                visible[name].use(first, last)
+
     match s:
         case Seq():
             visible = dict(visible)
             done: Stmt = Seq(())
             for c in s.stmts:
-                if isinstance(c, Alloc) and c.tensor.scope is not Scope.register:
-                    b = _Buffer(c.tensor, Scope.thread if in_parallel else Scope.shared)
-                    visible[c.tensor.name] = b
-                    buffers.append(b)
+                if _is_buffer(c):
+                    visible[c.tensor.name] = _Buffer(c.tensor, Scope.thread if in_parallel else Scope.shared)
+                    buffers.append(visible[c.tensor.name])
                 elif not isinstance(c, Alloc):
-                    if isinstance(done, Brgemm) and done.acc.tensor.name in tensor_names(c):
-                        _keep_operands_live(done, now, visible)
+                    if isinstance(done, Brgemm) and done.acc.tensor.name in tensor_names(c):  # attach-post-ops may run it on the way
+                        use((done.src.tensor.name, done.wei.tensor.name), now, now)
                     now, done = _tick(c, now, visible, buffers, in_parallel=in_parallel), c
             return now
         case For():
             end = _tick(s.body, now + 1, visible, buffers, in_parallel=in_parallel or s.kind is LoopKind.parallel)
-            for t in _named(s, visible):
-                t.use(now, end)
+            use(tensor_names(s), now, end)
             return end + 1
         case If():
-            _use_here(s, now, visible)
-            end = _tick(s.then, now + 1, visible, buffers, in_parallel=in_parallel)
-            return end if s.orelse is None else _tick(s.orelse, end, visible, buffers, in_parallel=in_parallel)
-    _use_here(s, now, visible)
+            use((t.name for t in own_tensors(s)), now, now)
+            now += 1
+            for branch in children(s):
+                now = _tick(branch, now, visible, buffers, in_parallel=in_parallel)
+            return now
+    use(tensor_names(s), now, now)
     return now + 1
-
-
-def _use_here(s: Stmt, now: int, visible: dict[str, _Buffer]) -> None:
-    own = If(s.cond, Seq(())) if isinstance(s, If) else s
-    for b in _named(own, visible):
-        b.use(now, now)
-
-
-def _keep_operands_live(g: Brgemm, now: int, visible: dict[str, _Buffer]) -> None:
-    """Keep operands of g live at tick `now`, so that attach-post-ops may run the statement there as g's post-ops."""
-    for operand in (g.src, g.wei):
-        if operand.tensor.name in visible:
-            visible[operand.tensor.name].use(now, now)
-
-
-def _named(s: Stmt, visible: dict[str, _Buffer]) -> Iterator[_Buffer]:
-    return (visible[name] for name in tensor_names(s) if name in visible)
 
 
 # ---- the arena -------------------------------------------------------------------------------------------------------

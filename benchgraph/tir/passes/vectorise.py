@@ -49,20 +49,36 @@ def vectorise(f: ir.Func, target: Target) -> ir.Func:
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
     """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
-    count, lanes = constant(loop.extent), loop.lanes
-    copies = _copies(loop, table(target))
+    lanes, copies = loop.lanes, _copies(loop, table(target))
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
-    start: list[ir.Stmt] = []
+    parts: list[ir.Stmt] = []
     for r, group in zip(loop.reductions, accs, strict=True):
         for t in group:
-            start += [ir.Alloc(t), ir.Store(t, (), ir.Broadcast(neutral(r.op, t.dtype), lanes))]
+            parts += [ir.Alloc(t), ir.Store(t, (), ir.Broadcast(neutral(r.op, t.dtype), lanes))]
     var = ir.Var(claim(f"{loop.var.name}_v", taken))
-    end = [_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)]
-    if count is None:
-        body = _unknown_count(loop, var, ir.Var(claim(f"{loop.var.name}_r", taken)), accs)
+    rounds, full, rest = floordiv(loop.extent, copies * lanes), floordiv(loop.extent, lanes), mod(loop.extent, lanes)
+    if constant(rounds) != 0:
+        base = mul(var, copies * lanes)
+        parts.append(ir.For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
+    left, first = mod(full, copies), mul(rounds, copies)  # full vectors after the rounds of all accumulators
+    if (count := constant(left)) is not None:
+        parts += [_body(loop, mul(add(first, k), lanes), accs, k) for k in range(count)]
     else:
-        body = _known_count(loop, var, count, copies, accs)
-    return block(*start, *body, *end)
+        single = ir.Var(claim(f"{loop.var.name}_r", taken))
+        parts.append(ir.For(single, left, _body(loop, mul(add(first, single), lanes), accs, 0)))
+    parts += _remainder(loop, mul(full, lanes), rest, accs)
+    return block(*parts, *(_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)))
+
+
+def _remainder(loop: Loop, start: ir.Expr, rest: ir.Expr, accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
+    """The `rest` iterations from `start` on, fewer than a vector has lanes."""
+    if constant(rest) == 0:
+        return []
+    if constant(rest) == 1:  # LLVM 22 writes four bytes for a masked i8 or i16 (llvm-project issue 179489), and a scalar is cheaper
+        return [substitute_all(block(*loop.body), {loop.var.name: start})]
+    mask = ir.Binary(ir.BinOp.lt, ir.Ramp(ir.Const(0), 1, loop.lanes), ir.Broadcast(rest, loop.lanes))
+    masked = _body(loop, start, accs, 0, mask)
+    return [masked if constant(rest) is not None else ir.If(ir.Binary(ir.BinOp.gt, rest, ir.Const(0)), masked)]
 
 
 def _copies(loop: Loop, machine: MachineTable) -> int:
@@ -87,40 +103,6 @@ def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> ir.Tensor:
     return ir.Tensor(claim(f"{r.store.tensor.name}_v{k}", taken), r.store.tensor.dtype, (), (), ir.Scope.register, lanes=lanes)
-
-
-def _known_count(loop: Loop, var: ir.Var, count: int, copies: int, accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
-    lanes = loop.lanes
-    vectors, rest = divmod(count, lanes)
-    body: list[ir.Stmt] = []
-    rounds = vectors // copies
-    if rounds:
-        base = mul(var, copies * lanes)
-        body.append(ir.For(var, ir.Const(rounds), block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
-    for v in range(rounds * copies, vectors):
-        body.append(_body(loop, ir.Const(v * lanes), accs, v % copies))
-    if rest == 1:  # LLVM 22 writes four bytes for a masked store of one i8 or i16 (llvm-project issue 179489), and a scalar is cheaper
-        body.append(substitute_all(block(*loop.body), {loop.var.name: ir.Const(count - 1)}))
-    elif rest:
-        body.append(_body(loop, ir.Const(vectors * lanes), accs, 0, _mask(ir.Const(rest), lanes)))
-    return body
-
-
-def _unknown_count(loop: Loop, var: ir.Var, single: ir.Var, accs: list[list[ir.Tensor]]) -> list[ir.Stmt]:
-    """single: variable of the clean-up loop over full vectors left after the unrolled rounds."""
-    lanes, copies = loop.lanes, len(accs[0]) if accs else 1
-    full, rest = floordiv(loop.extent, lanes), mod(loop.extent, lanes)
-    tail = _body(loop, mul(full, lanes), accs, 0, _mask(rest, lanes))
-    rounds, base = floordiv(loop.extent, copies * lanes), mul(var, copies * lanes)
-    body: list[ir.Stmt] = [ir.For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies))))]
-    if copies > 1:
-        at = mul(add(mul(rounds, copies), single), lanes)
-        body.append(ir.For(single, mod(full, copies), _body(loop, at, accs, 0)))
-    return [*body, ir.If(ir.Binary(ir.BinOp.gt, rest, ir.Const(0)), tail)]
-
-
-def _mask(active: ir.Expr, lanes: int) -> ir.Expr:
-    return ir.Binary(ir.BinOp.lt, ir.Ramp(ir.Const(0), 1, lanes), ir.Broadcast(active, lanes))
 
 
 def _body(loop: Loop, base: ir.Expr, accs: list[list[ir.Tensor]], copy: int, mask: ir.Expr | None = None) -> ir.Stmt:
