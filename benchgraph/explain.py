@@ -50,7 +50,7 @@ class StageReport:
 @dataclass(frozen=True)
 class Nest:
     """One parallel loop nest. when: init (once) or main (at every execution). apart: pairs of a reader of its results and why the two are
-    not one."""
+    not one. windows: the schedules of its windows, in order, with what they and the next ones cost."""
 
     name: str
     when: str
@@ -59,6 +59,7 @@ class Nest:
     writes: tuple[str, ...]
     next_entry: tuple[str, ...]
     apart: tuple[tuple[str, str], ...]
+    windows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,7 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(_value(g, v) for v in node.outs),
                 tuple(f"%{v}" for v in node.prefetched_entries),
                 tuple(_apart(g, node, record.notes, off=off)),
+                tuple(next(n.why for n in reversed(record.notes) if n.about == (node.name, i)) for i in range(len(node.windows))),
             )
 
 

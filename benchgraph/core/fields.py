@@ -16,6 +16,14 @@ from benchgraph.core.errors import did_you_mean
 from benchgraph.core.tokens import Tokens, print_value
 
 
+class HasText:
+    """A value that is written as a string."""
+
+    @classmethod
+    def parse(cls, text: str) -> Any:
+        raise NotImplementedError
+
+
 def print_fields(record: Any, without: Collection[str] = (), indent: str = "") -> list[str]:
     """`name=value` for every field but those in `without`. indent: of the line, for values that take several lines."""
     changed = [(f.name, getattr(record, f.name)) for f in fields(record) if f.name not in without and getattr(record, f.name) != f.default]
@@ -27,6 +35,8 @@ def _text(value: Any, indent: str) -> str:
         return "none"
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, HasText):
+        return print_value(str(value))
     if is_dataclass(value):
         return f"({', '.join(print_fields(value, indent=indent))})"
     if isinstance(value, frozenset):
@@ -85,6 +95,8 @@ def _value(tokens: Tokens, kind: Any) -> Any:
         return made if same or len(made) == len(options) else tokens.syntax_error(f"{len(options)} values in the list, not {len(made)}")
     if issubclass(kind, Enum):
         return tokens.choose({str(member.value): member for member in kind}, f"one of {', '.join(str(m.value) for m in kind)}")
+    if issubclass(kind, HasText):
+        return kind.parse(tokens.string())
     if is_dataclass(kind):
         tokens.expect("(")
         return read_record(tokens, cast(type, kind), ")")

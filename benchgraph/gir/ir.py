@@ -19,6 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Lowering, Semantics
+from benchgraph.schedule.primitives import Schedule
 from benchgraph.tir.ir import Expr
 
 
@@ -174,8 +175,7 @@ class Stage:
 class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    prefetched_entries: inputs of which the next batch entry's part is prefetched. stencil_jam: in nests of windows, how many neighbouring
-    windows may be unrolled and jammed.
+    prefetched_entries: inputs of which the next batch entry's part is prefetched. windows: the schedules of its windows, in order.
     """
 
     name: str
@@ -183,7 +183,7 @@ class FusedOp:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     prefetched_entries: tuple[int, ...] = ()
-    stencil_jam: int = 1
+    windows: tuple[Schedule, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:

@@ -21,10 +21,8 @@ Nests without a product:
     parallel_reduction.py    reductions of everything, or of all axes but the last, as tasks
     loops.py                 pointwise chains, softmax, reductions, layout ops
 Windows (pooling, depthwise convolution, interpolation):
-    window_nest.py           a window's taps at an index of dst
-    window_rows.py           row by row
-    padded_window.py         over planes that are copied with their padding
-    stencil_jam.py           unroll and jam of neighbouring windows
+    window_loops.py          the loops of a schedule, over windows and over taps
+    padded_planes.py         planes that are copied with their padding
     windows.py               the template
 """
 

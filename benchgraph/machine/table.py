@@ -91,13 +91,7 @@ class MachineTable:
     packed_macs: int
     packed_rows_per_miss: int
     packed_rows_per_miss_of_entry: int
-    # stencils
-    stencil_registers: int
-    stencil_taps_from_memory: int
-    unrolled_taps: int
-    padded_plane_elements: int
-    padded_elements_per_tap: int
-    padded_narrow_elements_per_tap: int
+    # taps of products
     least_saved_taps: float
     least_tap_terms: int
     # loops over elements

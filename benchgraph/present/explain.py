@@ -49,6 +49,8 @@ def _nest(out: Console, nest: Nest) -> None:
     _paragraph(out, "writes " + ", ".join(nest.writes), "    ")
     if nest.next_entry:
         _paragraph(out, f"prefetches {', '.join(nest.next_entry)} of the next batch entry", "    ")
+    for why in nest.windows:
+        _paragraph(out, f"schedule {why}", "    ")
     for i, section in enumerate(nest.sections):
         _section(out, section, i)
     for other, why in nest.apart:

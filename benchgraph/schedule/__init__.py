@@ -10,6 +10,8 @@ tile_block.py   tiles of sums that a microkernel adds to at a time; code generat
 microkernel.py  cycles of a microkernel's calls
 cost.py         the time of a scheduled product, by what takes it
 choose.py       the schedule of least cost
+window.py       windows: their nest, and the schedules that it can have
+window_cost.py  the time of a scheduled window nest, and the schedule of least cost
 tuning.py       tuning files: schedules of nests, by machine
 sequence.py     the time of nests that run one after the other, each of several products or one
 """

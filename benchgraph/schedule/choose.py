@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
-from benchgraph.schedule.cost import Cost, Costs
+from benchgraph.schedule.cost import Breakdown, Costs
 from benchgraph.schedule.gemm import Gemm, share
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import space
@@ -20,8 +20,8 @@ class Choice:
     """other: of least cost besides; None where there is only one schedule."""
 
     schedule: Schedule
-    cost: Cost
-    other: tuple[Schedule, Cost] | None
+    cost: Breakdown
+    other: tuple[Schedule, Breakdown] | None
 
     @cached_property
     def why(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any, cast
 
 from benchgraph.machine.rates import Kernels, Rates
 from benchgraph.machine.target import LINE_BYTES, Target
@@ -15,8 +16,21 @@ from benchgraph.schedule.traffic import Traffic
 HELD = 0.75  # share of a cache that operands can fill
 
 
+class Breakdown:
+    """Nanoseconds by what takes them, in the fields of a dataclass."""
+
+    @property
+    def total(self) -> float:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        parts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(cast(Any, self)))
+        shown = (f"{name} {ns / 1000:.3g}" for name, ns in parts if isinstance(ns, float) and ns >= self.total / 100)
+        return f"{self.total / 1000:.3g} us ({', '.join(shown)})"
+
+
 @dataclass(frozen=True)
-class Cost:
+class Cost(Breakdown):
     """Nanoseconds of the core with most work: arithmetic; transfers from L2, and from what cores share; lines of src that other cores have
     written; results that wait in temporaries; calls; fork and join. kernels: which shares of the first four the longest of them hides.
     """
@@ -36,10 +50,6 @@ class Cost:
         overlapping = [(ns, (1 - share) * ns) for ns, share in zip((self.arithmetic, self.l2, self.l3, self.written), shares, strict=True)]
         longest, its_rest = max(overlapping)
         return longest + sum(rest for _, rest in overlapping) - its_rest + self.waiting + self.calls + self.fork_join
-
-    def __str__(self) -> str:
-        parts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self)[:-1])
-        return f"{self.total / 1000:.3g} us ({', '.join(f'{name} {ns / 1000:.3g}' for name, ns in parts if ns >= self.total / 100)})"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,10 @@
 
 A loop is an axis, or with a tiled one axis.level: `n.0` goes from block to block of 256 columns, `n.1` in one from block to block of 64,
 `n.2` from column to column. What `tensorize` names is one call of a microkernel.
+
+    unroll_jam d2 by 8; unroll t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3
+
+Eight windows at neighbouring indices along d2 are computed together, by vectors of d3; of their taps, t0 are a loop, and t1 unrolled.
 """
 
 from __future__ import annotations
@@ -15,17 +19,25 @@ from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from benchgraph.core.errors import ParseError
+from benchgraph.core.fields import HasText
 
 
 @dataclass(frozen=True)
 class Tile:
     """Blocks of an axis, and blocks within those: sizes, largest first."""
 
+    verb: ClassVar[str] = "tile"
     axis: str
     sizes: tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"tile {self.axis} by {', '.join(map(str, self.sizes))}"
+        return f"{self.verb} {self.axis} by {', '.join(map(str, self.sizes))}"
+
+
+class UnrollJam(Tile):
+    """So many neighbouring indices of an axis, computed together by the loops inside."""
+
+    verb = "unroll_jam"
 
 
 @dataclass(frozen=True)
@@ -57,19 +69,48 @@ class Tensorize(_Loops):
     verb = "tensorize"
 
 
-Primitive: TypeAlias = Tile | Order | Parallel | Tensorize
-_LISTS = {kind.verb: kind for kind in (Order, Parallel, Tensorize)}
-_TILE, _LIST = re.compile(r"tile (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
+class Unroll(_Loops):
+    """Loops whose iterations are one expression, where each of them counts."""
+
+    verb = "unroll"
+
+
+class Vectorize(_Loops):
+    """The innermost loop, which runs in vectors."""
+
+    verb = "vectorize"
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PackPadded:
+    """In each iteration of a loop, what the loops inside read of an operand is copied, with its padding."""
+
+    operand: str
+    loop: str
+
+    def __str__(self) -> str:
+        return f"pack {self.operand} with padding at {self.loop}"
+
+
+Primitive: TypeAlias = Tile | PackPadded | Order | Parallel | Tensorize | Unroll | Vectorize
+_LISTS = {kind.verb: kind for kind in (Order, Parallel, Tensorize, Unroll, Vectorize)}
+_TILES = {kind.verb: kind for kind in (Tile, UnrollJam)}
+_TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
+_PACK = re.compile(r"pack (\w+) with padding at (\w+)")
+
+
+@dataclass(frozen=True)
+class Schedule(HasText):
     """At most one tile of each axis, and one of each other primitive."""
 
     primitives: tuple[Primitive, ...]
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.primitives))
+
+    @classmethod
+    def parse(cls, text: str) -> Schedule:
+        return parse(text)
 
     def sizes(self, axis: str) -> tuple[int, ...]:
         """Sizes of the blocks of an axis; none for one that is not tiled."""
@@ -81,7 +122,7 @@ class Schedule:
 
     @property
     def order(self) -> tuple[str, ...]:
-        return next((p.loops for p in self.primitives if isinstance(p, Order)), ())
+        return self._named(Order)
 
     @property
     def tensorized(self) -> tuple[str, ...]:
@@ -89,7 +130,23 @@ class Schedule:
 
     @property
     def parallel(self) -> tuple[str, ...]:
-        return next((p.loops for p in self.primitives if isinstance(p, Parallel)), ())
+        return self._named(Parallel)
+
+    @property
+    def unrolled(self) -> tuple[str, ...]:
+        return self._named(Unroll)
+
+    @property
+    def jammed(self) -> str:
+        """The axis whose neighbouring indices are computed together; '' where none has such."""
+        return next((p.axis for p in self.primitives if isinstance(p, UnrollJam)), "")
+
+    @property
+    def packed(self) -> PackPadded | None:
+        return next((p for p in self.primitives if isinstance(p, PackPadded)), None)
+
+    def _named(self, kind: type[_Loops]) -> tuple[str, ...]:
+        return next((p.loops for p in self.primitives if isinstance(p, kind)), ())
 
 
 def parse(text: str) -> Schedule:
@@ -108,8 +165,10 @@ def parse(text: str) -> Schedule:
 
 
 def _primitive(text: str) -> Primitive:
-    if tile := _TILE.fullmatch(text):
-        return Tile(tile[1], _numbers(tile[2].split(", ")))
+    if (tile := _TILE.fullmatch(text)) and tile[1] in _TILES:
+        return _TILES[tile[1]](tile[2], _numbers(tile[3].split(", ")))
+    if pack := _PACK.fullmatch(text):
+        return PackPadded(pack[1], pack[2])
     if (other := _LIST.fullmatch(text)) and other[1] in _LISTS:
         return _LISTS[other[1]](tuple(other[2].split(", ")))
     what = "not a primitive of a schedule"

@@ -1,4 +1,4 @@
-"""Depthwise convolutions and their gradients, and the loops of the nests that they become."""
+"""Depthwise convolutions and their gradients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.tir.ir import For, Func, If, LoopKind, Stmt
-from benchgraph.tir.visit import walk
 
 FORWARD, BY_DATA, BY_WEIGHTS = "Convolution", "ConvolutionBackwardData", "ConvolutionBackwardWeights"
 
@@ -46,10 +44,3 @@ def depthwise(
     ins = (b.input(shape, dtype) for shape in shapes)
     b.op(kind, *ins, **steps, groups=channels, data_format=data_format, weights_format=weights_format, **more)
     return b.graph()
-
-
-def middle(f: Func) -> Stmt:
-    """What groups of windows do, away from the borders of the other axes if these have any."""
-    (loop,) = (s for s in walk(f.body) if isinstance(s, For) and s.var.name.startswith("g"))
-    assert loop.kind is LoopKind.serial
-    return loop.body.then if isinstance(loop.body, If) else loop.body

@@ -1,4 +1,4 @@
-"""Unroll and jam of windows: which are jammed, what they share, and that results at every border are right."""
+"""Neighbouring windows that are computed together: which can be, what they share, and that results at every border are right."""
 
 from __future__ import annotations
 
@@ -11,33 +11,29 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
-from benchgraph.lower.stencil_jam import MOST_TAPS, TAP_GROUP
 from benchgraph.machine.target import ISAS
+from benchgraph.schedule.window import TAP_GROUP
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, LoopKind, Scope, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import loads, walk
-from tests.lower.depthwise import BY_DATA, BY_WEIGHTS, FORWARD, depthwise, middle
+from tests.lower.depthwise import BY_DATA, BY_WEIGHTS, FORWARD, depthwise
+from tests.lower.test_padded_window import pooled
+from tests.lower.window_schedules import chosen, lowered_as, windows
 from tests.support.reference_check import matches_reference
 from tests.support.targets import TARGET
 from tests.support.tensor_ir import before, tir
 
 AVX2 = replace(TARGET, isa=ISAS["avx2"])
-JAM = 8  # a fourth of the registers of the target here
+JAMMED = "unroll_jam d2 by 8; unroll t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1; vectorize d3"
 
 
 def lowered(graph: Graph) -> Func:
     return tir(graph, before("merge-parallel"))
 
 
-def stored_at_once(f: Func) -> int:
-    """The most results that one loop over x stores."""
-    loops = [s for s in walk(f.body) if isinstance(s, For) and s.var.name.startswith("x")]
-    return max(sum(isinstance(s, Store) and s.tensor.scope is Scope.param for s in walk(loop.body)) for loop in loops)
-
-
 def test_nest(golden: Callable[[str], None]) -> None:
-    golden(print_tir(lowered(depthwise(FORWARD, (6, 18), (3, 3)))))
+    golden(print_tir(lowered_as(depthwise(FORWARD, (6, 18), (3, 3)), JAMMED, before("merge-parallel"))))
 
 
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA, BY_WEIGHTS])
@@ -91,7 +87,7 @@ def test_empty_batches_are_right(kind: str) -> None:
 
 
 @pytest.mark.covering(2)
-@pytest.mark.parametrize("taps", [MOST_TAPS, MOST_TAPS + 1, 2 * TAP_GROUP - 1, 2 * TAP_GROUP, 2 * TAP_GROUP + 1, 3 * TAP_GROUP])
+@pytest.mark.parametrize("taps", [12, 2 * TAP_GROUP - 1, 2 * TAP_GROUP, 2 * TAP_GROUP + 1, 3 * TAP_GROUP])
 @pytest.mark.parametrize(("data_format", "weights_format"), [("NXC", "XIO"), ("NCX", "OIX")])
 @pytest.mark.parametrize("stride", [1, 5])
 def test_long_kernels_are_right(taps: int, data_format: str, weights_format: str, stride: int) -> None:
@@ -109,30 +105,22 @@ def test_gradients_with_conditions_on_x_are_right(spatial: Shape) -> None:
 
 
 def test_fewer_registers_hold_fewer_sums() -> None:
-    assert stored_at_once(tir(depthwise(FORWARD, (40, 60), (3, 3)), before("merge-parallel"), AVX2)) == 4
-
-
-@pytest.mark.parametrize(("stride", "llc", "jam"), [(2, 1 << 30, JAM), (2, 1 << 20, 1), (1, 1 << 20, JAM)])
-def test_memory_bound_windows_are_not_jammed(stride: int, llc: int, jam: int) -> None:
-    """Where they have few taps for each element that they read."""
-    graph = depthwise(FORWARD, (80, 80), (3, 3), stride=stride, channels=32)
-    f = tir(graph, before("merge-parallel"), replace(TARGET, llc_bytes=llc))
-    assert stored_at_once(f) == jam
-    assert any(isinstance(s, For) and s.var.name.startswith("g") for s in walk(f.body)) is (jam > 1)
+    assert [chosen(depthwise(FORWARD, (80, 160), (7, 7)), target).sizes("d2") for target in (TARGET, AVX2)] == [(8,), (4,)]
 
 
 def test_shared_elements_are_loaded_once() -> None:
     """Eight windows of 3x3 load ten elements of src and three weights in each of three rows; each window alone loads three of both."""
-    f = lowered(depthwise(FORWARD, (40, 60), (3, 3)))
-    assert stored_at_once(f) == JAM
-    found = {(load.tensor.name, load.index) for load in loads(middle(f)) if load.tensor.scope is Scope.param}
-    assert len(found) == (JAM + 2) + 3
+    f = lowered_as(depthwise(FORWARD, (40, 60), (3, 3)), JAMMED, before("merge-parallel"))
+    loops = (s for s in walk(f.body) if isinstance(s, For) and s.var.name.startswith("x"))
+    (loop,) = (s for s in loops if sum(isinstance(c, Store) and c.tensor.scope is Scope.param for c in walk(s.body)) == 8)
+    found = {(load.tensor.name, load.index) for load in loads(loop.body) if load.tensor.scope is Scope.param}
+    assert len(found) == (8 + 2) + 3
 
 
 @pytest.mark.parametrize("kind", [FORWARD, BY_DATA])
 def test_sums_are_vectors_in_registers(kind: str) -> None:
     """The loop over taps along the other axis is inside of the one over vectors of channels, and no sum is in memory."""
-    main = tir(depthwise(kind, (40, 60), (3, 3), channels=64))
+    main = lowered_as(depthwise(kind, (40, 60), (3, 3), channels=64), JAMMED)
     assert main.thread_bytes == main.shared_bytes == 0
     vectors = [s for s in walk(main.body) if isinstance(s, For) and s.var.name.endswith("_v")]
     assert vectors
@@ -143,37 +131,28 @@ def test_sums_are_vectors_in_registers(kind: str) -> None:
 
 
 def test_gradients_are_stored_once_per_group_of_taps() -> None:
-    """The gradient of 3x3 weights: rows of 57 windows; each group of taps updates three sums."""
-    f = lowered(depthwise(BY_WEIGHTS, (40, 57), (3, 3)))
-    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (57 - 2) // TAP_GROUP]
+    """The gradient of 3x3 weights: rows of 157 windows; each group of taps updates three sums."""
+    f = lowered(depthwise(BY_WEIGHTS, (40, 157), (3, 3)))
+    groups = [s for s in walk(f.body) if isinstance(s, For) and (constant(s.extent) or 0) == (157 - 2) // TAP_GROUP]
     assert len(groups) == 1
     sums = [s for s in walk(groups[0].body) if isinstance(s, Store)]
     assert len(sums) == 3
     assert all(len({load.index for load in loads(s)}) == 1 + 2 * TAP_GROUP for s in sums)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "jam"), [(3, 2, JAM), (2, 2, 1), (1, 2, 1)])
-def test_windows_that_share_nothing_are_not_jammed(kernel: int, stride: int, jam: int) -> None:
-    b = GraphBuilder()
-    b.op("MaxPool", b.input((2, 40, 60, 16)), kernel=(kernel,) * 2, strides=(stride,) * 2, pads_begin=(0, 0), pads_end=(0, 0))
-    assert stored_at_once(lowered(b.graph())) == jam
+@pytest.mark.parametrize(("kernel", "stride", "shares"), [(3, 2, True), (2, 2, False), (1, 2, False)])
+def test_windows_that_share_nothing_are_not_jammed(kernel: int, stride: int, shares: bool) -> None:
+    graph = pooled("MaxPool", (2, 40, 60, 16), (kernel,) * 2, stride=stride, begin=0, end=0, data_format="NXC")
+    assert (windows(graph).neighbours is not None) is shares
 
 
-@pytest.mark.parametrize(("kernel", "jam"), [(3, JAM), (2, 1)])
-def test_elements_of_one_window_are_not_jammed(kernel: int, jam: int) -> None:
-    b = GraphBuilder()
-    attrs = {"kernel": (kernel,) * 2, "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (kernel % 2,) * 2, "src_shape": (2, 40, 60, 16)}
-    b.op("AvgPoolBackward", b.input((2, 20, 30, 16)), exclude_pad=False, **attrs)
-    assert stored_at_once(lowered(b.graph())) == jam
+@pytest.mark.parametrize(("kernel", "shares"), [(3, True), (2, False)])
+def test_elements_of_one_window_are_not_jammed(kernel: int, shares: bool) -> None:
+    graph = pooled("AvgPoolBackward", (2, 40, 60, 16), (kernel,) * 2, stride=2, begin=0, end=kernel % 2, data_format="NXC")
+    assert (windows(graph).neighbours is not None) is shares
 
 
-def test_rows_with_borders_are_not_jammed() -> None:
-    """Channels first: x, along a row of the image, has conditions."""
-    assert stored_at_once(lowered(depthwise(FORWARD, (40, 60), (3, 3), data_format="NCX"))) == 1
-
-
-@pytest.mark.parametrize(("spatial", "parallel"), [((900,), ["u", "g"]), ((40, 60), ["u", "u"])])
-def test_groups_are_tasks_where_other_axes_are_short(spatial: Shape, parallel: list[str]) -> None:
-    f = lowered(depthwise(FORWARD, spatial, (3,) * len(spatial), channels=32))
+def test_groups_are_tasks() -> None:
+    f = lowered(depthwise(FORWARD, (900,), (3,), channels=32))
     loops = [s.var.name[0] for s in walk(f.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
-    assert loops == parallel
+    assert loops == ["u", "g"]

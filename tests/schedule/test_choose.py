@@ -75,7 +75,7 @@ def test_many_rows_are_tasks_with_all_columns() -> None:
     ("text", "what"),
     [
         ("tile m by", "not a primitive of a schedule"),
-        ("tile m by 64; unroll m.1", "not a primitive of a schedule"),
+        ("tile m by 64; skew m.1", "not a primitive of a schedule"),
         ("order b0, m.0; parallel m.0", "parallel loops are not the outermost ones"),
     ],
 )

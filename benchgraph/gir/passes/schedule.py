@@ -16,7 +16,7 @@ from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import stage_nest
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
-from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.on_the_fly_packing import packing_stages
@@ -25,9 +25,10 @@ from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import k_group, product
 from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, live_columns, rows_per_task, score_block, wait_for_weights
+from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Call, Reduction, Window
+from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import HELD
 from benchgraph.schedule.space import Tiling
@@ -47,7 +48,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     kernels = [stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows]
     reduces_rows = any(stage.reduces_rows for stage in node.stages)
     if node.ops[0].lowering.is_window:
-        return replace(node, stencil_jam=_stencil_jam(g, node.ops[0], target))
+        return replace(node, windows=scheduled_windows(g, node, target))
     if not kernels:
         return node
     products = [stage.ops[0] for stage in kernels]
@@ -80,17 +81,6 @@ def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: 
     if saved <= max(TOLERANCE * as_one, rates(target).overheads.fork_join_ns):  # less than threads may wait at one more border
         return ""
     return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
-
-
-def _stencil_jam(g: Graph, op: Op, target: Target) -> int:
-    """How many neighbouring windows are unrolled and jammed."""
-    ins, out, form = tuple(g.value(v).type for v in op.ins), g.value(op.outs[0]).type, op.lowering.form
-    assert isinstance(form, Window)
-    taps = prod(form.taps(Call(op.kind, op.attrs, ins, (out,)))) * out.elements
-    is_far = any(target.is_far(t.nbytes) for t in (*ins, out))
-    if is_far and taps < table(target).stencil_taps_from_memory * sum(t.elements for t in ins):
-        return 1
-    return target.isa.registers // table(target).stencil_registers
 
 
 # ---- rows and columns of one product ---------------------------------------------------------------------------------

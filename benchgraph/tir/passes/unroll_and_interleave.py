@@ -74,9 +74,9 @@ def _reduces_rows(loop: For, machine: MachineTable) -> bool:
 
 
 def _is_vectorised_over_rows(rows: For, loop: For) -> bool:
-    """Whether rows are contiguous elements and an inner loop is strided, as one over taps of a window: vectors of rows are better."""
+    """Whether rows are contiguous, and an inner loop moves along them too, as one over taps of a window: vectors of rows are better."""
     reads = [load for load in loads(loop.body) if load.index]
-    return any(stride_along(load, rows.var) == 1 and abs(stride_along(load, loop.var)) > 1 for load in reads)
+    return any(stride_along(load, rows.var) == 1 and stride_along(load, loop.var) != 0 for load in reads)
 
 
 def _is_memory_bound(loop: For, target: Target) -> bool:

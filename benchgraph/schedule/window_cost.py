@@ -1,0 +1,144 @@
+"""The time of a scheduled window nest, by what takes it, and the schedule of least cost. docs/measurements/stencils.md"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import ceil, prod
+
+from benchgraph.core.dtypes import DType
+from benchgraph.machine.rates import Rates
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
+from benchgraph.schedule.choose import Choice
+from benchgraph.schedule.cost import HELD, Breakdown
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups, space, tap
+
+CONDITION = 2.0  # cycles of a tap's condition, or of what else a loop of one element takes
+SCATTERED = 120.0  # elements in one expression, each of a stream of its own, with which memory takes twice as long as with one
+HIDDEN = 0.6  # share of the shorter of work and memory that the longer hides
+SUM = 1.5  # cycles of a vector of sums, to load and to store it
+
+
+@dataclass(frozen=True)
+class WindowCost(Breakdown):
+    """Nanoseconds of the core with most work: vectors; elements at the ends of rows, and rows at the ends of other axes; planes that are
+    copied; memory beyond caches of one core; fork and join."""
+
+    vectors: float
+    borders: float
+    planes: float
+    memory: float
+    fork_join: float
+
+    @property
+    def total(self) -> float:
+        work = self.vectors + self.borders + self.planes
+        return max(work, self.memory) + (1 - HIDDEN) * min(work, self.memory) + self.fork_join
+
+
+@lru_cache(maxsize=4096)
+def choose_window(nest: WindowNest, target: Target) -> Choice:
+    """The schedule of least cost; of those that cost the same, the simplest."""
+    costs = WindowCosts(nest, target, rates(target))
+    first, *others = sorted(((s, costs(s)) for s in space(nest, target.isa.registers)), key=lambda each: each[1].total)
+    return Choice(*first, others[0] if others else None)
+
+
+class WindowCosts:
+    """What schedules of one window nest cost."""
+
+    def __init__(self, nest: WindowNest, target: Target, rates: Rates) -> None:
+        self.nest, self.target, self.rates = nest, target, rates
+
+    def __call__(self, schedule: Schedule) -> WindowCost:
+        nest, target, rates, y = self.nest, self.target, self.rates, self.nest.y
+        tasks, by = prod(nest.shape[int(loop[1:])] for loop in schedule.parallel), 1.0
+        rows = prod(nest.shape) / max(nest.x_size, 1)
+        if schedule.jammed and y is not None:
+            head, count, tail = groups(nest, nest.planes if schedule.packed else None, *schedule.sizes(schedule.jammed))
+            size, number = nest.shape[y.axis], len(head) + count + len(tail)
+            by, rows = size / number, rows / size * number
+            tasks = tasks // size * (count + bool(head) + bool(tail)) if schedule.jammed in schedule.parallel else tasks
+        tasks = max(tasks, 1)
+        cores = min(tasks, target.cores)
+        share = ceil(tasks / cores) / tasks
+        ns = rates.ns(rows * share)
+        vectors, borders = self._row(schedule, by)
+        planes = rates.ns(share * self._copies()) if schedule.packed else 0.0
+        return WindowCost(ns * vectors, ns * borders, planes, self._memory(schedule, by, cores), rates.fork_join_ns(cores))
+
+    def _row(self, schedule: Schedule, by: float) -> tuple[float, float]:
+        """Cycles of a row of x of windows that are jammed: of vectors, and of borders."""
+        nest, every = self.nest, tuple(range(len(self.nest.taps)))
+        inner = nest.x_size if schedule.packed else nest.inner
+        lanes = lanes_for(ceil(inner / nest.rows), self.target.lanes)
+        vectors = nest.rows * ceil(inner / nest.rows / lanes)
+        along_y = nest.y.taps if nest.y and schedule.jammed else ()
+        rolled = vectors * self._reduced(schedule, by, along_y)
+        unrolled = vectors * self._reduced(schedule, by, every) if schedule.unrolled == tuple(map(tap, every)) else rolled
+        counts = 1.0 if schedule.packed else nest.y.unrolled if nest.y and schedule.jammed else nest.unrolled
+        condition = CONDITION / max(by * prod(nest.taps[k] for k in along_y), 1)
+        ends = (nest.x_size - inner) * by * prod(nest.taps) * (nest.instructions * self.rates.vector.simple_cycles + condition)
+        return (counts * unrolled, (1 - counts) * rolled + ends) if unrolled is not rolled else (rolled, ends)
+
+    def _reduced(self, schedule: Schedule, by: float, unrolled: tuple[int, ...]) -> float:
+        """Cycles of a vector of x of jammed windows. unrolled: axes of taps in one expression, or in groups of one."""
+        nest, rates, is_grouped = self.nest, self.rates, any(".1" in loop for loop in schedule.unrolled)
+        sizes = {k: TAP_GROUP if is_grouped else nest.taps[k] for k in unrolled}
+        terms = prod(sizes.values())
+        loops = prod(nest.taps) / max(terms, 1)
+        loads = sum(self._distinct(read, by, sizes) * self._load(read) for read in nest.reads)
+        work = by * terms * nest.instructions * rates.vector.simple_cycles
+        each = max(loads, work) + 0.25 * min(loads, work)
+        if loops <= 1:
+            return each + by * SUM
+        if schedule.order[-1:] == (axis(nest.x),):
+            return loops * (each + by * SUM + rates.overheads.iteration_cycles) + 2 * by * SUM
+        return loops * (each + 2 * rates.overheads.iteration_cycles) + by * SUM
+
+    def _distinct(self, read: Read, by: float, sizes: Mapping[int, int]) -> float:
+        """How many different elements of an operand the taps in one expression read for all windows that are jammed."""
+        along_y = self.nest.y.taps if self.nest.y else ()
+        moving = {k: size for k, size in sizes.items() if read.along_taps[k] != 0}
+        others = prod(size for k, size in moving.items() if k not in along_y)
+        steps = [(read.along_y, by), *((read.along_taps[k], size) for k, size in moving.items() if k in along_y)]
+        if any(step is None for step, _ in steps):
+            return others * prod(size for _, size in steps) / (self.nest.y.step if self.nest.y else 1)
+        places = product(*(range(ceil(size)) for _, size in steps))
+        return others * len({sum(i * (step or 0) for i, (step, _) in zip(at, steps, strict=True)) for at in places})
+
+    def _load(self, read: Read) -> float:
+        """Cycles of a vector of an operand, converted to f32."""
+        v = self.rates.vector
+        load = LINE_BYTES / self.rates.l1.read_bytes_per_cycle
+        if read.along_x is None:
+            load = v.gather_cycles
+        elif abs(read.along_x) > 1:
+            load = abs(read.along_x) * (load + v.shuffle_cycles)
+        conversion = {DType.f32: 0.0, DType.bf16: v.from_bf16_cycles, DType.f16: v.from_f16_cycles}
+        return load + (conversion.get(read.dtype, v.from_byte_cycles) if read.along_x != 0 else 0.0)
+
+    def _copies(self) -> float:
+        """Cycles of the copies of all planes."""
+        planes = self.nest.planes
+        assert planes is not None
+        *others, row = planes.shape
+        src = replace(self.nest.reads[0], along_x=1)
+        each = ceil(row / self.target.lanes) * (self._load(src) + SUM) + 2 * CONDITION
+        return prod(self.nest.shape[a] for a in planes.outer) * prod(others) * each
+
+    def _memory(self, schedule: Schedule, by: float, cores: int) -> float:
+        """Of src and dst, from where they are after the nest before."""
+        nest, target, rates = self.nest, self.target, self.rates
+        nbytes = sum(read.nbytes for read in nest.reads) + nest.dst.nbytes(prod(nest.shape))
+        if nbytes <= HELD * target.l2_bytes * cores:
+            return nbytes / rates.read_bytes_per_ns("l2", cores)
+        if not target.is_far(nbytes):
+            return nbytes / rates.read_bytes_per_ns("l3", cores)
+        sizes = {k: nest.taps[k] for k in range(len(nest.taps)) if tap(k) in schedule.unrolled}
+        streams = sum(self._distinct(read, by, sizes) for read in nest.reads)
+        return nbytes / rates.read_bytes_per_ns("dram", cores) * (1 + streams / SCATTERED)

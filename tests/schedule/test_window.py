@@ -1,0 +1,67 @@
+"""Parts of an axis of windows, and what schedules of windows cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.machine.table import rates
+from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.window import Neighbours, Read, WindowNest, parts, space
+from benchgraph.schedule.window_cost import WindowCosts, choose_window
+from tests.support.targets import TARGET
+
+SRC, WEI = Read(0, DType.f32, 1 << 18, 1, 1, (1, 1)), Read(1, DType.f32, 9 << 10, 1, 0, (1, 1))
+DEPTHWISE = WindowNest((1, 56, 56, 64), (3, 3), 3, 1, 64, 0.93, 1, (SRC, WEI), DType.f32, Neighbours(2, (1,), 1, (1, 55), 0.96))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_parts_are_an_axis(step: int) -> None:
+    """Each index is in one part, and whole blocks are in the interior."""
+    for size, first, last, count in product((1, 5, 16, 33), (0, 1, 4), (0, 1, 3), (1, 2, 4)):
+        block = count * step
+        head, whole, tail = parts(size, (first, max(size - last, first)), block, step)
+        begin = head[-1].stop if head else 0
+        middle = range(begin, begin + whole * block)
+        assert [i for part in (*head, middle, *tail) for i in part] == [*range(size)]
+        assert all(len(part) <= block for part in (*head, *tail))
+        assert not whole or (begin % step == 0 and first <= begin and middle.stop <= size - last)
+
+
+def test_schedules_are_text() -> None:
+    every = list(space(DEPTHWISE, TARGET.isa.registers))
+    assert len(every) == len(set(every)) == 5
+    assert [parse(str(schedule)) for schedule in every] == every
+    assert str(every[-1]) == "unroll_jam d2 by 2; unroll t0, t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"
+
+
+def test_fewer_registers_jam_fewer_windows() -> None:
+    assert {s.sizes("d2") for s in space(DEPTHWISE, 16)} == {(), (2,), (4,)}
+
+
+def test_neighbours_pay_where_they_share() -> None:
+    """Windows two steps apart share one row of taps of three, windows of one row of taps only weights."""
+    costs = [WindowCosts(nest, TARGET, rates(TARGET)) for nest in (DEPTHWISE, replace(DEPTHWISE, reads=(replace(SRC, along_y=2), WEI)))]
+    one, eight = (parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if s.unrolled and s.sizes("d2") in ((), (8,)))
+    near, apart = (cost(eight).vectors / cost(one).vectors for cost in costs)
+    assert near < apart < 1
+
+
+def test_many_windows_at_a_time_read_memory_slowly() -> None:
+    """Here and there. What caches hold is as fast as for one."""
+    target = replace(TARGET, llc_bytes=1 << 25)
+    every = {s.sizes("d2"): s for s in space(DEPTHWISE, TARGET.isa.registers) if s.unrolled}
+    for nbytes, is_slower in ((1 << 18, False), (1 << 28, True)):
+        cost = WindowCosts(replace(DEPTHWISE, reads=(replace(SRC, nbytes=nbytes), WEI)), target, rates(target))
+        assert (cost(every[8,]).memory > cost(every[()]).memory) is is_slower
+
+
+def test_the_reason_names_the_next() -> None:
+    choice = choose_window(DEPTHWISE, TARGET)
+    assert choice.why.startswith(f"{choice.schedule}: least cost, ")
+    assert choice.other is not None
+    assert f"; next {choice.other[0]}: " in choice.why
+    assert choice.cost.total <= choice.other[1].total
