@@ -127,6 +127,7 @@ OTHERWISE = {
     "diagonal": seq(filled(T), loop(j, 7, put(T, j, j, value=at(X, 0, j))), read(T)),
     "as one": seq(filled(T), loop(k, 49, put(Y, 0, k, value=at(T, floordiv(k, 7), mod(k, 7))))),
     "backwards": seq(filled(T), loop(i, ROWS, loop(j, 7, put(Y, i, j, value=at(T, i, add(mul(j, -1), 6)))))),
+    "divided": seq(loop(i, ROWS, loop(j, 7, put(T, i, j, value=at(X, i, floordiv(j, 3))))), read(T)),
     "made by a kernel": seq(BY_KERNEL, read(T)),
     "read by a kernel": seq(filled(T), FOR_KERNEL),
 }

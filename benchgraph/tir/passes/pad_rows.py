@@ -5,7 +5,8 @@
 
 vectorise then stores and loads the last vector of a row whole. Under a mask, processors would not forward the store to the loads behind it.
 All accesses must be to whole rows, from the first element on, or to one element. Operands of microkernels stay, as they have layouts of
-their own, and so do their results: computing with arbitrary bits in the padding may be slow.
+their own, and so do their results, and rows whose elements are stored one by one, since divisions have no vectors: computing with arbitrary
+bits in the padding may be slow.
 Measurements: docs/measurements/vectorisation.md.
 """
 
@@ -16,9 +17,10 @@ from dataclasses import replace
 
 from benchgraph.core.tensor import dense_strides
 from benchgraph.machine.target import Target, lanes_for
-from benchgraph.tir.ir import Alloc, Brgemm, Const, Expr, For, Func, Pack, Scope, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Alloc, Binary, BinOp, Brgemm, Const, Expr, For, Func, Pack, Scope, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import operands
-from benchgraph.tir.visit import children, exprs, loads_of, map_tensors, variables, walk
+from benchgraph.tir.vector_loops import is_power_of_two
+from benchgraph.tir.visit import children, exprs, loads_of, map_tensors, variables, walk, walk_expr
 
 
 def pad_rows(f: Func, target: Target) -> Func:
@@ -45,13 +47,19 @@ def _not_by_rows(s: Stmt, extents: Mapping[str, Expr], padded: Mapping[str, Tens
     for e in exprs(s):
         yield from (x.tensor.name for x in loads_of(e) if x.tensor.name in padded and not _is_row(padded[x.tensor.name], x.index, extents))
     match s:
-        case Store() if s.tensor.name in padded and not _is_row(padded[s.tensor.name], s.index, extents):
+        case Store() if s.tensor.name in padded and (_divides(s) or not _is_row(padded[s.tensor.name], s.index, extents)):
             yield s.tensor.name
         case Brgemm() | Pack():
             yield from (o.slice.tensor.name for o in operands(s) if o.slice.tensor.name in padded)
     within = {**extents, s.var.name: s.extent} if isinstance(s, For) else extents
     for c in children(s):
         yield from _not_by_rows(c, within, padded)
+
+
+def _divides(s: Store) -> bool:
+    """Whether what is stored depends on a quotient or remainder of its index in the row, so that rows are not stored in vectors."""
+    divisions = (e for e in walk_expr(s.value) if isinstance(e, Binary) and e.op in (BinOp.floordiv, BinOp.mod))
+    return any(variables(e) & variables(s.index[-1]) and not is_power_of_two(e.b) for e in divisions)
 
 
 def _is_row(t: Tensor, index: tuple[Expr, ...], extents: Mapping[str, Expr]) -> bool:
