@@ -126,7 +126,7 @@ class Schedule(HasText):
 
     @property
     def tensorized(self) -> tuple[str, ...]:
-        return next((p.loops for p in self.primitives if isinstance(p, Tensorize)), ())
+        return self._named(Tensorize)
 
     @property
     def parallel(self) -> tuple[str, ...]:
