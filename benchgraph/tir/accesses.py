@@ -39,17 +39,12 @@ def stride_along(load: Load, var: Var) -> int:
 
 
 def accesses_of(name: str, s: Stmt, ranges: Ranges, *, memoise_users: bool = False) -> Iterator[Access]:
-    """Every access inside s to the tensor of this name, as from `accesses`; skips statements without any.
+    """Every access inside s to the tensor of this name, in program order: the loads of a statement before its store.
 
     memoise_users: memoise in the blocks of s which statements use which tensor, as many queries about s follow.
     """
     if name in tensor_names(s):
         yield from _accesses(s, ranges, name, memoise_users)
-
-
-def accesses(s: Stmt, ranges: Ranges) -> Iterator[Access]:
-    """Every access inside s, in program order: the loads of a statement before its store."""
-    return _accesses(s, ranges, None, False)
 
 
 def _accesses(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) -> Iterator[Access]:
@@ -159,7 +154,7 @@ def has_independent_iterations(loop: For, ranges: Ranges, names: Iterable[str] |
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:
     """Tensor name -> its accesses inside s, in program order."""
     by_name: dict[str, list[Access]] = {}
-    for a in accesses(s, ranges):
+    for a in _accesses(s, ranges, None, False):
         by_name.setdefault(a.tensor.name, []).append(a)
     return by_name
 

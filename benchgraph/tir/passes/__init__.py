@@ -82,7 +82,13 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("vectorise", vectorise, needs=_FLAT | {"planned"}, switch="vectorise", formerly=("vectorize", "no-vectorize")),
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
-    Pass("prefetch", prefetch, needs=_FLAT | {"planned"}, switch="prefetch", formerly=("fetch-rows", "fetch-streams", "no-fetch")),
+    Pass(
+        "prefetch",
+        prefetch,
+        needs=_FLAT | {"planned"},
+        switch="prefetch",
+        formerly=("prefetch-rows", "prefetch-streams", "fetch-rows", "fetch-streams", "no-fetch"),
+    ),
     Pass("non-temporal-stores", non_temporal_stores, needs=_FLAT, switch="non-temporal", formerly=("stream-stores", "no-stream")),
     Pass("serialise-short-loops", serialise_short_loops, needs=_ONE_LEVEL, switch="serialise"),
 )
