@@ -87,7 +87,7 @@ class Windows:
 
     @property
     def rows(self) -> int:
-        """Into how many rows, of every so manieth window each, a row of windows falls."""
+        """How many rows a row of windows falls into: those of even and odd x, for example."""
         return min(self._period_of_x, max((*self.shape[self.x :][:1], 1))) if self.has_affine_taps else 1
 
     def row_size(self, offset: int) -> int:

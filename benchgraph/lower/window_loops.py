@@ -125,7 +125,7 @@ class WindowLoops:
         return seq(*(part for offset in range(self.windows.rows) for part in self._every(offset, at, ranges)))
 
     def _every(self, offset: int, at: Sequence[Indices], ranges: Ranges) -> Iterator[Stmt]:
-        """Every so manieth window, beginning with this one: before the interior of x, in it, and behind."""
+        """The row that begins with this window: before the interior of x, in it, and behind."""
         windows, every, interior = self.windows, tuple(range(len(self.taps))), self.windows.interior(offset)
         unrolls_all = prod(windows.taps) == 1 or (self.unrolled == every and not self.group)
         exists, is_clamped = (

@@ -73,9 +73,9 @@ class Planes:
 
 @dataclass(frozen=True)
 class WindowNest:
-    """One window over all of dst. x: its axis that runs in vectors, by every so manieth window in each of `rows`. inner: of x, where no
-    condition on it is left. unrolled: the share of other indices where all taps count, 0 where taps cannot be unrolled. instructions: per
-    tap, but for loads."""
+    """One window over all of dst. x: its axis that runs in vectors. rows: as many a row of windows falls into, those of even and odd x for
+    example. inner: of x, where no condition on it is left. unrolled: the share of other indices where all taps count, 0 where taps cannot
+    be unrolled. instructions: per tap, but for loads."""
 
     shape: Shape
     taps: Shape
