@@ -10,13 +10,15 @@ import pytest
 
 from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import LogicalTensor
 from benchgraph.gir.build import CONVERT
-from benchgraph.gir.ir import Op
+from benchgraph.gir.ir import FusedOp, Op
 from benchgraph.gir.passes.round_operands import round_operands
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.machine.table import table
-from benchgraph.machine.target import current
+from benchgraph.machine.target import ISAS, Target, current
+from benchgraph.ops.internal import PAD
 from benchgraph.reference import compare, domain, evaluate, tolerance
 from tests.support.graph_ir import gir, products, up_to
 from tests.support.partitions import partition_of
@@ -26,6 +28,7 @@ BF16, F32, F16 = DType.bf16, DType.f32, DType.f16
 Build = Callable[[GraphBuilder], None]
 LEAST_USES = table(TARGET).rounded_uses
 IN_BF16 = [(BF16, BF16, F32)]
+AMX = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cores=2, machine="granite_rapids")
 
 
 def under(mode: str, build: Build, target=EMULATED_DOTS):
@@ -140,3 +143,28 @@ def test_it_computes_what_the_mode_allows(mode: str) -> None:
     compile_partition(p, replace(current(), cores=2, emulated=EMULATED_DOTS.emulated)).bind([tensors[t.id] for t in p.inputs], [out])()
     assert compare(out, want, t.dtype, tolerance(graph)).ok
     assert not compare(out, want, t.dtype, tolerance(replace(graph, fpmath_mode="strict"))).ok
+
+
+def block_of_an_image(b: GraphBuilder) -> None:
+    """ReLU(1x1 + x), its 3x3 and its 1x1, as in residual networks from ONNX; the 3x3 is padded."""
+    none: dict[str, object] = {"strides": [1, 1], "dilations": [1, 1], "data_format": "NCX", "weights_format": "OIX"}
+
+    def convolved(x: LogicalTensor, size: int) -> LogicalTensor:
+        pads = [size // 2] * 2
+        return b.op("ReLU", b.op("Convolution", x, b.constant((64, 64, size, size)), pads_begin=pads, pads_end=pads, **none))
+
+    x = convolved(b.input((1, 64, 14, 14)), 1)
+    y = b.op("ReLU", b.op("Add", convolved(x, 1), x))
+    b.op("Add", convolved(convolved(y, 1), 3), y)
+
+
+def test_a_value_is_rounded_once_in_the_nest_that_makes_it() -> None:
+    """Whatever layout ops and padding are between it and its readers; where rows flow on, nests of products become one."""
+    g = up_to(replace(gir(block_of_an_image), fpmath_mode="bf16"), "fuse-coarse", AMX)
+    stages = [stage for node in g.nodes if isinstance(node, FusedOp) and not g.value(node.outs[0]).is_constant for stage in node.stages]
+    of_products = [stage for stage in stages if stage.ops[0].lowering.is_contraction]
+    others = [op.kind for stage in stages if stage not in of_products for op in stage.ops]
+    assert [op.kind for stage in of_products for op in stage.ops].count(CONVERT) == 3
+    assert others == [CONVERT, PAD]  # of the input, and of what has been rounded
+    assert len(of_products) == 4
+    assert len([node for node in g.nodes if any(stage in of_products for stage in node.stages)]) == 2

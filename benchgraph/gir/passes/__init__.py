@@ -73,6 +73,8 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("widen-intermediates", widen_intermediates, needs=_BASIC, switch="widen"),
     Pass("sink-layout-ops", sink_layout_ops, needs=_BASIC, switch="sink", formerly=("sink-movements",)),
     Pass("cancel-layout-ops", cancel_layout_ops, needs=_BASIC, switch="cancel"),
+    Pass("sink-layout-ops", sink_layout_ops, needs=_BASIC, switch="sink"),  # what had other readers, of layout ops that are gone
+    Pass("cancel-layout-ops", cancel_layout_ops, needs=_BASIC, switch="cancel"),
     Pass("hoist-division", hoist_division, needs=_BASIC, switch="hoist"),
     Pass("fold-constants", fold_constants, needs=_BASIC),
     Pass("merge-quantisation", merge_quantisation, needs=_BASIC, switch="merge-quantisation"),
