@@ -15,33 +15,29 @@ FUNCTION = 15  # instructions of exp; others take more
 RANDOM = 200  # of a random number: ten rounds of Philox
 
 
-def pays_in_parallel(loop: For, target: Target, step: float | None = None) -> bool:
-    """Whether running a loop on all cores saves more time than fork and join take. step: as for `nanoseconds`."""
+def pays_in_parallel(loop: For, target: Target) -> bool:
+    """Whether running a loop on all cores saves more time than fork and join take."""
     saved = 1 - 1 / target.cores
     if target.shares_all or saved <= 0:
         return target.shares_all
     least = table(target).fork_join_ns / saved
-    return nanoseconds(loop, target, least, step) > least
+    return nanoseconds(loop, target, least) > least
 
 
-def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None = None) -> float:
-    """Time with data in cache; inf if an extent is not constant. Stops counting at `enough`.
-
-    step: ns of one instruction (of one lane of it, before vectorise).
-    """
+def nanoseconds(s: Stmt, target: Target, enough: float = inf) -> float:
+    """Time with data in cache; inf if an extent is not constant. Stops counting at `enough`."""
     rates = table(target)
-    step = rates.vector_step_ns if step is None else step
     match s:
         case For():
             extent = constant(s.extent)
-            return inf if extent is None else extent * nanoseconds(s.body, target, enough / max(extent, 1), step)
+            return inf if extent is None else extent * nanoseconds(s.body, target, enough / max(extent, 1))
         case If():
-            return max((nanoseconds(branch, target, enough, step) for branch in children(s)), default=0.0)
+            return max((nanoseconds(branch, target, enough) for branch in children(s)), default=0.0)
         case Store():
-            return step * instructions(s)
+            return rates.vector_step_ns * instructions(s)
         case Brgemm():
             macs, wei = s.m * s.n * s.k * prod(s.batch), s.wei.tensor.dtype.nbytes(s.n * s.k * prod(s.batch))
-            post_ops = 0.0 if s.post_ops is None else nanoseconds(post_op_loops(s, s.post_ops), target, enough, step)
+            post_ops = 0.0 if s.post_ops is None else nanoseconds(post_op_loops(s, s.post_ops), target, enough)
             multiplied = macs / (rates.macs_per_ns * target.lanes * s.group)
             return rates.microkernel_call_ns + max(multiplied, wei / rates.l2_bytes_per_ns) + post_ops
         case Pack():
@@ -49,7 +45,7 @@ def nanoseconds(s: Stmt, target: Target, enough: float = inf, step: float | None
         case _:
             total = 0.0
             for c in children(s):
-                total += nanoseconds(c, target, enough - total, step)
+                total += nanoseconds(c, target, enough - total)
                 if total > enough:
                     break
             return total
