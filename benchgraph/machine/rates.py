@@ -134,14 +134,15 @@ class Kernels:
     """What microkernels take besides products and bytes, as far as no loop shows it by itself: fitted to times of products.
 
     vector_end_cycles, tile_end_cycles: of a vector and of a tile of sums, to clear and to store it. split_tile_cycles: a load of a tile
-    whose rows begin within cache lines. copied_line_cycles: of a line of such rows, where a call copies them. padded_src_row_cycles,
-    padded_wei_row_cycles: of a row, to pad what is left of k. hidden_share: of arithmetic and of transfers from beyond L2, what the longest
-    of all hides; l2_hidden_share: of transfers from L2.
+    whose rows begin within cache lines. copied_row_cycles, copied_line_cycles: of such a row and of each of its lines, where a call copies
+    them. padded_src_row_cycles, padded_wei_row_cycles: of a row, to pad what is left of k. hidden_share: of arithmetic and transfers from
+    beyond L2, what the longest of all hides; l2_hidden_share: of transfers from L2.
     """
 
     vector_end_cycles: float
     tile_end_cycles: float
     split_tile_cycles: float
+    copied_row_cycles: float
     copied_line_cycles: float
     padded_src_row_cycles: float
     padded_wei_row_cycles: float

@@ -34,7 +34,6 @@ class MachineTable:
     l3_byte_cost: float
     # how much of a cache is there for something
     l2_panel_share: float
-    l2_repeated_panel_share: float
     shared_block_share: float
     l1_prefetched_share: float
     llc_factor: float
@@ -43,8 +42,6 @@ class MachineTable:
     macs_per_converted_element: int
     macs_per_packed_element: int
     rows_per_packed_block: int
-    rows_to_prefetch_panel: int
-    rows_to_prefetch_panel_from_memory: int
     rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
@@ -56,11 +53,6 @@ class MachineTable:
     folded_rows: int
     folded_rows_of_large_weights: int
     # columns of a microkernel call
-    tile_call_columns: int
-    tile_copied_row_bytes: int
-    tile_read_row_bytes: int
-    narrow_panel_rows: tuple[int, int]
-    narrow_panel_vectors: int
     large_weights_factor: int
     result_block_columns: int
     # weights that are packed or converted block by block

@@ -70,10 +70,11 @@ def _in_tiles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
             step = max(r * c * height, r * load * height / TILE_ROWS + c * tiles.load_cycles)
             total += kernel.taps * (steps + (remainder > 0)) * step + r * c * taken.tile_end_cycles * height / TILE_ROWS
     if block.is_copied:
-        total += rows * ceil(row_bytes / LINE_BYTES) * taken.copied_line_cycles
+        total += rows * (taken.copied_row_cycles + ceil(row_bytes / LINE_BYTES) * taken.copied_line_cycles)
+    elif remainder:
+        total += kernel.taps * rows * ceil(wide / block.columns) * taken.padded_src_row_cycles
     if remainder:
         copies = 1 if kernel.taps == 1 else kernel.taps * ceil(high / block.rows)  # of wei; for all blocks once where there are no taps
-        total += kernel.taps * rows * ceil(wide / block.columns) * taken.padded_src_row_cycles
         total += copies * wide * TILE_ROWS * taken.padded_wei_row_cycles
     shapes = 1 + (rows % high > 0 or columns % TILE_COLUMNS > 0)
     return total + (1 + shapes) * tiles.configure_ns * rates.clock_ghz

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -186,31 +185,3 @@ def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed:
 def test_f32_from_memory_is_packed_even_for_one_core_that_keeps_up(llc_bytes: int, packed: bool) -> None:
     g = scheduled(layer(32, DType.f32), replace(PLAIN, machine="amd", llc_bytes=llc_bytes - 1))
     assert any(g.value(v).layout.blocks and g.value(v).shape == (K, N) for op in kernel(g).ops for v in op.ins) == packed
-
-
-LARGE_MATRIX = {"m": 8, "k": 1024, "n": 2048, "batch": (), "constant": True, "target": replace(PLAIN, l2_bytes=1 << 20)}
-
-
-@pytest.mark.parametrize(
-    ("options", "nb"),
-    [
-        ({}, 32),
-        ({"m": 64}, 32),
-        ({"m": 7}, 64),
-        ({"m": 65}, 64),
-        ({"k": 1023}, 64),
-        ({"n": 1024}, 64),
-        ({"constant": False}, 64),
-        ({"batch": (2,), "m": 40}, 64),
-        ({"target": replace(PLAIN, l2_bytes=2 << 20)}, 64),
-    ],
-    ids=str,
-)
-def test_panels_from_beyond_l2_are_narrow_for_some_rows(options: dict[str, object], nb: int) -> None:
-    o: dict[str, Any] = LARGE_MATRIX | options
-
-    def build(b: GraphBuilder) -> None:
-        make = b.constant if o["constant"] else b.input
-        b.op("MatMul", b.input((*o["batch"], o["m"], o["k"])), make((*o["batch"], o["k"], o["n"])))
-
-    assert kernel(scheduled(build, o["target"])).nb == nb

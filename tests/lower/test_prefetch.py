@@ -6,7 +6,6 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from math import prod
 
 import pytest
@@ -138,25 +137,15 @@ def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
 
 def test_calls_prefetch_the_next_panel_of_weights() -> None:
     g = scheduled(mlp(128, 512), TARGET)
-    seen = 0
+    seen = set[Tensor]()
     for at, call in calls(lower(g, TARGET).main.body, {}):
         (p,) = call.prefetches
         assert p.tensor == call.wei.tensor
         panel = p.tensor.nbytes // LINE_BYTES // p.tensor.shape[0]
         no = number(call.wei.index[0], at)
         assert list(lines(p, at)) == list(range((no + 1) * panel, (no + 2) * panel))
-        seen += 1
-    assert seen == 2 * 2 * 512 // 64
-
-
-@pytest.mark.parametrize(
-    ("rows", "llc_bytes", "is_fetched"), [(7, 1 << 20, True), (6, 1 << 20, False), (7, 4 << 20, False), (24, 4 << 20, True)]
-)
-def test_few_rows_prefetch_weights_from_memory(rows: int, llc_bytes: int, is_fetched: bool) -> None:
-    """The weights have 2 MiB, more than half of the last-level cache."""
-    g = scheduled(mlp(rows, 512), replace(TARGET, llc_bytes=llc_bytes, cores=1))
-    found = {bool(call.prefetches) for _, call in calls(lower(g, TARGET).main.body, {})}
-    assert found == {is_fetched}
+        seen.add(p.tensor)
+    assert len(seen) == 2
 
 
 def test_the_next_weights_follow_the_last_panel_in_memory() -> None:
@@ -173,7 +162,6 @@ def test_the_next_weights_follow_the_last_panel_in_memory() -> None:
     ("graph", "why"),
     [
         (mlp(128, 192), "L2 keeps the weights"),
-        (mlp(16, 512), "16 rows of a task leave no time"),
         (mlp(96, 2048, DType.f16), "pieces of the weights are made, and are in cache then"),
     ],
 )
@@ -196,4 +184,4 @@ def test_init_does_not_prefetch_its_own_temporaries() -> None:
 
 def test_explain_gives_the_reason() -> None:
     (nest,) = (n for n in scheduled(mlp(128, 512), TARGET).nodes if isinstance(n, FusedOp) and len(n.stages) > 1)
-    assert all(any(r.parameter == "prefetch" and "64 rows" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)
+    assert all(any(r.parameter == "prefetch" and "the next panel" in r.text for r in s.parameters.why) for s in nest.stages if s.parameters)

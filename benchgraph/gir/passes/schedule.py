@@ -107,17 +107,16 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     anchors, anchor_why = choose_anchors(g, stage.ops, rows.mb, nb, target)
     makers = packing_stages(node, stage)
     ks, ns = packed_block_of(g, op, makers, rows.mb, nb, kb, target)
-    prefetch = not ks and _prefetches_panels(g, node, stage, rows.mb, nb, target)
+    prefetch = not ks and _prefetches_panels(g, node, stage, nb, target)
     unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
     block_why = f"blocks of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows at a time are prefetched best"
-    panel_why = f"the next panel, since L2 does not keep all weights and {rows.mb} rows leave the time for it"
     why = {
         "mb": rows.why,
         "nb": FORCED if p.forced is not None else columns_reason(p, nb, target),
         "kb": "src is row-major" if kb == k else "src is stored in the column blocks of the product before",
         "anchor": anchor_why,
         "ks": block_why if ks else "",
-        "prefetch": panel_why if prefetch else "",
+        "prefetch": "the next panel, since L2 does not keep all weights" if prefetch else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
     }
     reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
@@ -126,15 +125,12 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     return replace(stage, anchors=anchors, parameters=parameters)
 
 
-def _prefetches_panels(g: Graph, node: FusedOp, stage: Stage, mb: int, nb: int, target: Target) -> bool:
-    """Whether calls prefetch the next packed panel: from beyond L2, while enough rows are multiplied. Not in init, which has just packed
-    it."""
+def _prefetches_panels(g: Graph, node: FusedOp, stage: Stage, nb: int, target: Target) -> bool:
+    """Whether calls prefetch the next packed panel, if they last long enough: from beyond L2. Not in init, which has just packed it."""
     wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if op.lowering.is_contraction}
     v = wei[stage.ops[0].ins[1]]
     is_packed = v.is_constant and bool(v.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
-    nbytes, machine = sum(v.type.nbytes for v in wei.values()), table(target)
-    enough = machine.rows_to_prefetch_panel_from_memory if target.is_far(nbytes) else machine.rows_to_prefetch_panel
-    return is_packed and v.shape[-1] > nb and mb >= enough and nbytes > target.l2_bytes
+    return is_packed and v.shape[-1] > nb and sum(v.type.nbytes for v in wei.values()) > target.l2_bytes
 
 
 # ---- flash attention -------------------------------------------------------------------------------------------------
