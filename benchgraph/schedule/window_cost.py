@@ -18,7 +18,7 @@ from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups, space, tap
 
 CONDITION = 2.0  # cycles of a tap's condition, or of what else a loop of one element takes
-SCATTERED = 120.0  # elements in one expression, each of a stream of its own, with which memory takes twice as long as with one
+SCATTERED = 240.0  # elements in one expression, each of a stream of its own, with which what is beyond L2 takes twice as long
 HIDDEN = 0.6  # share of the shorter of work and memory that the longer hides
 SUM = 1.5  # cycles of a vector of sums, to load and to store it
 
@@ -129,7 +129,9 @@ class WindowCosts:
         *others, row = planes.shape
         src = replace(self.nest.reads[0], along_x=1)
         each = ceil(row / self.target.lanes) * (self._load(src) + SUM) + 2 * CONDITION
-        return prod(self.nest.shape[a] for a in planes.outer) * prod(others) * each
+        nbytes = DType.f32.nbytes(prod(planes.shape))
+        beyond = 2 * nbytes / self.rates.l2.read_bytes_per_cycle if nbytes > HELD * self.target.l1_bytes else 0.0
+        return prod(self.nest.shape[a] for a in planes.outer) * (prod(others) * each + beyond)
 
     def _memory(self, schedule: Schedule, by: float, cores: int) -> float:
         """Of src and dst, from where they are after the nest before."""
@@ -137,8 +139,7 @@ class WindowCosts:
         nbytes = sum(read.nbytes for read in nest.reads) + nest.dst.nbytes(prod(nest.shape))
         if nbytes <= HELD * target.l2_bytes * cores:
             return nbytes / rates.read_bytes_per_ns("l2", cores)
-        if not target.is_far(nbytes):
-            return nbytes / rates.read_bytes_per_ns("l3", cores)
         sizes = {k: nest.taps[k] for k in range(len(nest.taps)) if tap(k) in schedule.unrolled}
-        streams = sum(self._distinct(read, by, sizes) for read in nest.reads)
-        return nbytes / rates.read_bytes_per_ns("dram", cores) * (1 + streams / SCATTERED)
+        streams = sum(self._distinct(read, by, sizes) for read in nest.reads if read.along_x is not None)
+        beyond = 1 - HELD * target.l2_bytes * cores / nbytes
+        return nbytes / rates.read_bytes_per_ns("dram" if target.is_far(nbytes) else "l3", cores) * (1 + beyond * streams / SCATTERED)
