@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 
 import pytest
 
-from benchgraph.tir.build import add, binary, f32, floordiv, mul, seq
+from benchgraph.tir.build import add, binary, f32, floordiv, mul, seq, sub
 from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, tensor
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.text import print_tir
@@ -17,6 +18,7 @@ ROWS, TASKS, COLUMNS = 96, 32, 20
 X, Y, Z = param("x", ROWS * COLUMNS), param("y", ROWS * COLUMNS + 1), param("z", TASKS * COLUMNS)
 T = tensor("t", F32, (COLUMNS,))
 SMALL = replace(TARGET, cores=2, l2_bytes=4096)  # of which x is twice as much
+BLOCKS = replace(SMALL, l1_bytes=100)  # which hold no two rows
 
 
 def row(by: Expr, columns: Expr) -> Expr:
@@ -38,6 +40,11 @@ def sums(*more: Expr, each: int = 3) -> Stmt:
     return parallel(p, TASKS, loop(j, COLUMNS, put(Z, z, value=f32(0.0))), loop(q, each, loop(j, COLUMNS, added)))
 
 
+def sum_of_row() -> Stmt:
+    """A row of x, added to z."""
+    return loop(j, COLUMNS, put(Z, row(p, j), value=binary(BinOp.add, at(Z, row(p, j)), at(X, row(add(mul(p, 3), q), j)))))
+
+
 def function(*body: Stmt) -> Func:
     return Func("f", (X, Y, Z), seq(*body))
 
@@ -45,9 +52,58 @@ def function(*body: Stmt) -> Func:
 @pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
 def test_merged_loops_have_the_smaller_number_of_tasks(body: tuple[Stmt, ...]) -> None:
     f = function(*body)
+    after = merge_blocks(f, BLOCKS)
+    assert_same(after, f)
+    assert merge_blocks(after, BLOCKS) is after
+
+
+def row_loops(f: Func) -> int:
+    """Loops over the rows of a task."""
+    return sum(isinstance(s, For) and s.extent == Const(ROWS // TASKS) for s in walk(f.body))
+
+
+@pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
+def test_loops_over_rows_are_fused(body: tuple[Stmt, ...]) -> None:
+    f = function(*body)
     after = merge_blocks(f, SMALL)
     assert_same(after, f)
-    assert merge_blocks(after, SMALL) is after
+    assert row_loops(after) == 1
+
+
+@pytest.mark.parametrize("rows_first", [True, False])
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_loop_over_four_rows_is_fused_with_one_over_single_rows(fits: bool, rows_first: bool) -> None:
+    """The other one does four in turn, where half of L1 holds what both read of them."""
+    src, dst, place = param("src", 8 * TASKS * COLUMNS), param("dst", 8 * TASKS * COLUMNS), row(p, j)
+    doubled = put(dst, row(i, j), value=binary(BinOp.mul, at(src, row(i, j)), f32(2.0)))
+    four = [at(src, row(add(mul(p, 8), add(mul(q, 4), n)), j)) for n in range(4)]
+    added = put(Z, place, value=reduce(partial(binary, BinOp.add), four, at(Z, place)))
+    body = (
+        parallel(i, 8 * TASKS, loop(j, COLUMNS, doubled)),
+        parallel(p, TASKS, loop(j, COLUMNS, put(Z, place, value=f32(0.0))), loop(q, 2, loop(j, COLUMNS, added))),
+    )
+    f = Func("f", (src, dst, Z), seq(*(body if rows_first else body[::-1])))
+    held = F32.nbytes(4 * COLUMNS)
+    after = merge_blocks(f, replace(SMALL, l1_bytes=2 * held - (not fits)))
+    assert_same(after, f)
+    assert any(isinstance(s, For) and s.extent == Const(4) for s in walk(after.body)) is fits
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (rows(), sums(at(Y, row(add(mul(p, 3), sub(2, q)), j)))),  # the rows of a task, the last one first
+        (sums(), rows(), sums(at(Y, row(add(mul(p, 3), q), j)))),  # what a task begins with is what the rows are for
+        (rows(), parallel(p, TASKS, loop(j, COLUMNS, put(Y, row(mul(p, 3), j), value=f32(0.0))), loop(q, 3, sum_of_row()))),
+    ],
+    ids=["rows in another order", "three loops", "a beginning that the rows would undo"],
+)
+def test_rows_that_depend_on_other_rows_are_not_fused(body: tuple[Stmt, ...]) -> None:
+    f = function(*body)
+    after = merge_blocks(f, SMALL)
+    assert after is not f
+    assert_same(after, f)
+    assert row_loops(after) >= 2
 
 
 def test_declarations_between_the_loops_come_first() -> None:
@@ -78,7 +134,7 @@ def test_of_three_loops_the_two_that_share_most_merge_first() -> None:
 STAYS = {
     "a block reads what another one wrote": ((rows(), sums(at(Y, row(add(mul(p, 3), q), add(j, 1))))), SMALL),
     "L2 keeps it all": ((rows(), sums()), replace(SMALL, l2_bytes=1 << 20)),
-    "L2 does not hold a block": ((rows(), sums()), replace(SMALL, l2_bytes=256)),
+    "L2 does not hold a block": ((rows(), sums()), replace(BLOCKS, l2_bytes=256)),
     "tasks are few for the cores": ((rows(), sums()), replace(SMALL, cores=3)),
     "tasks read other memory": ((rows(TASKS), sums()), SMALL),
     "tasks cut rows otherwise": ((rows(80), sums(each=2)), SMALL),

@@ -8,7 +8,14 @@
     }
 
 B then reads x from L2. LayerNormBackward has such loops: the rows of diff_src, and reductions over rows for gamma and beta. Of several
-adjacent pairs the one that shares most is fused first.
+adjacent pairs the one that shares most is fused first. Where B iterates over the same rows serially, the row loops are fused too, and B
+reads each row from L1:
+
+    for i in 48 { A }                         ->  start of B
+    start of B                                    for i in 48 { A
+    for r in 48 { rest of B }                       rest of B with r = i }
+
+If unroll-and-jam made B take four rows at a time, A does four rows per iteration, provided half of L1 holds them.
 Measurements: docs/measurements/parallel-loops.md.
 """
 
@@ -22,10 +29,11 @@ from math import prod
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import are_independent, by_tensor, is_partitioned
+from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Const, For, Func, Stmt, Var
+from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
 from benchgraph.tir.loops import blocked, is_parallel
-from benchgraph.tir.visit import block, bound_names, fresh, statements
+from benchgraph.tir.visit import block, bound_names, fresh, statements, tensor_names, written
 
 
 def merge_blocks(f: Func, target: Target) -> Func:
@@ -65,5 +73,46 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
             shared += accesses[0].tensor.dtype.nbytes(prod(accesses[0].tensor.shape))
     if shared <= target.l2_bytes:
         return None
-    fits = shared <= table(target).shared_block_share * target.l2_bytes * few
-    return (replace(first, body=block(first.body, second.body)), shared) if fits else None
+    machine = table(target)
+    share = machine.shared_block_share
+    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes), machine.jammed_rows)) is not None:
+        return rows, shared
+    return (replace(first, body=block(first.body, second.body)), shared) if shared <= share * target.l2_bytes * few else None
+
+
+def _fused_by_rows(a: For, b: For, least: float, group: int) -> For | None:
+    """Two loops with their row loops fused too: a's last statement, and one of b's that nothing before it depends on; None otherwise.
+
+    least: iterations of the row loops over all tasks; fewer would each access more rows than L1 holds. group: rows per iteration after
+    unroll-and-jam.
+    """
+    *before, rows = statements(a.body)
+    stmts = statements(b.body)
+    at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows, group)), None)
+    if at is None or any(_conflict(rows, s) for s in stmts[:at]):
+        return None
+    others = stmts[at]
+    assert isinstance(rows, For)
+    assert isinstance(others, For)
+    count = min(constant(s.extent) or 0 for s in (rows, others))
+    if (constant(a.extent) or 0) * count < least:
+        return None
+    kept = (bound_names(s.body if s.extent == Const(count) else s) for s in (rows, others))
+    both = Var(fresh(rows.var.name, frozenset[str]().union(*kept)))
+    rows, others = (blocked(s, both, count) for s in (rows, others))
+    if not are_independent(rows, others, inside(a, {})):
+        return None
+    return replace(a, body=block(*before, *stmts[:at], replace(rows, body=block(rows.body, others.body)), *stmts[at + 1 :]))
+
+
+def _have_same_rows(s: Stmt, rows: Stmt, group: int) -> bool:
+    """Whether two statements are serial loops over the same number of rows of a tensor, by single rows or by groups."""
+    if not (isinstance(s, For) and isinstance(rows, For) and s.kind is rows.kind is LoopKind.serial):
+        return False
+    few, many = sorted(constant(loop.extent) or 0 for loop in (s, rows))
+    return many in (few, few * group) and few > 0 and not tensor_names(s).isdisjoint(tensor_names(rows))
+
+
+def _conflict(a: Stmt, b: Stmt) -> bool:
+    """Whether one accesses what the other writes."""
+    return any(t.name in tensor_names(other) for s, other in ((a, b), (b, a)) for t in written(s))
