@@ -165,7 +165,7 @@ def _jammed(nest: WindowNest, planes: Planes | None, by: int) -> Iterator[Schedu
     windows = sum(map(len, (*head, *tail))) + by * (count > 0)
     if prod(nest.taps) * windows <= MOST_TERMS and (planes or y.unrolled):
         yield _schedule(nest, planes, by, tuple(range(len(nest.taps))))
-    elif nest.is_contiguous and prod(nest.taps[k] for k in y.taps) * windows <= MOST_TERMS:
+    elif nest.is_contiguous and (along_y := prod(nest.taps[k] for k in y.taps)) <= 2 * TAP_GROUP and along_y * windows <= MOST_TERMS:
         yield _schedule(nest, planes, by, y.taps)
     elif len(y.taps) == 1 and not planes and 3 * TAP_GROUP * windows <= MOST_TERMS:
         yield _schedule(nest, planes, by, y.taps, group=TAP_GROUP)
