@@ -150,6 +150,19 @@ class Kernels:
     l2_hidden_share: float
 
 
+@dataclass(frozen=True)
+class Windows:
+    """What windows take besides loads and arithmetic: fitted to times of windows.
+
+    condition_cycles: of a tap's condition, or of what else a loop of one element takes. sum_cycles: of a vector of sums, to load and to
+    store it. scattered_streams: elements in one expression, each of a stream of its own, with which what is beyond L2 takes twice as long.
+    """
+
+    condition_cycles: float
+    sum_cycles: float
+    scattered_streams: float
+
+
 def _group(src: DType) -> str:
     """The name of the group of dtypes with this src."""
     return "u8s8" if src in (DType.u8, DType.s8) else src.name
@@ -183,6 +196,7 @@ class Rates:
     written: WrittenLines
     overheads: Overheads
     kernels: Kernels
+    windows: Windows
     tiles: Tiles | None = None
 
     def ns(self, cycles: float) -> float:

@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil, prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.rates import Rates
+from benchgraph.machine.rates import Kernels, Rates
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
@@ -17,27 +17,23 @@ from benchgraph.schedule.cost import HELD, Breakdown
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups, space, tap
 
-CONDITION = 2.0  # cycles of a tap's condition, or of what else a loop of one element takes
-SCATTERED = 240.0  # elements in one expression, each of a stream of its own, with which what is beyond L2 takes twice as long
-HIDDEN = 0.6  # share of the shorter of work and memory that the longer hides
-SUM = 1.5  # cycles of a vector of sums, to load and to store it
-
 
 @dataclass(frozen=True)
 class WindowCost(Breakdown):
     """Nanoseconds of the core with most work: vectors; elements at the ends of rows, and rows at the ends of other axes; planes that are
-    copied; memory beyond caches of one core; fork and join."""
+    copied; memory beyond caches of one core; fork and join. kernels: what the longer of work and memory hides of the other."""
 
     vectors: float
     borders: float
     planes: float
     memory: float
     fork_join: float
+    kernels: Kernels
 
     @property
     def total(self) -> float:
         work = self.vectors + self.borders + self.planes
-        return max(work, self.memory) + (1 - HIDDEN) * min(work, self.memory) + self.fork_join
+        return max(work, self.memory) + (1 - self.kernels.hidden_share) * min(work, self.memory) + self.fork_join
 
 
 @lru_cache(maxsize=4096)
@@ -69,7 +65,7 @@ class WindowCosts:
         ns = rates.ns(rows * share)
         vectors, borders = self._row(schedule, by)
         planes = rates.ns(share * self._copies()) if schedule.packed else 0.0
-        return WindowCost(ns * vectors, ns * borders, planes, self._memory(schedule, by, cores), rates.fork_join_ns(cores))
+        return WindowCost(ns * vectors, ns * borders, planes, self._memory(schedule, by, cores), rates.fork_join_ns(cores), rates.kernels)
 
     def _row(self, schedule: Schedule, by: float) -> tuple[float, float]:
         """Cycles of a row of x of windows that are jammed: of vectors, and of borders."""
@@ -81,13 +77,14 @@ class WindowCosts:
         rolled = vectors * self._reduced(schedule, by, along_y)
         unrolled = vectors * self._reduced(schedule, by, every) if schedule.unrolled == tuple(map(tap, every)) else rolled
         counts = 1.0 if schedule.packed else nest.y.unrolled if nest.y and schedule.jammed else nest.unrolled
-        condition = CONDITION / max(by * prod(nest.taps[k] for k in along_y), 1)
+        condition = self.rates.windows.condition_cycles / max(by * prod(nest.taps[k] for k in along_y), 1)
         ends = (nest.x_size - inner) * by * prod(nest.taps) * (nest.instructions * self.rates.vector.simple_cycles + condition)
         return (counts * unrolled, (1 - counts) * rolled + ends) if unrolled is not rolled else (rolled, ends)
 
     def _reduced(self, schedule: Schedule, by: float, unrolled: tuple[int, ...]) -> float:
         """Cycles of a vector of x of jammed windows. unrolled: axes of taps in one expression, or in groups of one."""
-        nest, rates, is_grouped = self.nest, self.rates, any(".1" in loop for loop in schedule.unrolled)
+        nest, rates, of_sum = self.nest, self.rates, self.rates.windows.sum_cycles
+        is_grouped = any(".1" in loop for loop in schedule.unrolled)
         sizes = {k: TAP_GROUP if is_grouped else nest.taps[k] for k in unrolled}
         terms = prod(sizes.values())
         loops = prod(nest.taps) / max(terms, 1)
@@ -95,10 +92,10 @@ class WindowCosts:
         work = by * terms * nest.instructions * rates.vector.simple_cycles
         each = max(loads, work) + 0.25 * min(loads, work)
         if loops <= 1:
-            return each + by * SUM
+            return each + by * of_sum
         if schedule.order[-1:] == (axis(nest.x),):
-            return loops * (each + by * SUM + rates.overheads.iteration_cycles) + 2 * by * SUM
-        return loops * (each + 2 * rates.overheads.iteration_cycles) + by * SUM
+            return loops * (each + by * of_sum + rates.overheads.iteration_cycles) + 2 * by * of_sum
+        return loops * (each + 2 * rates.overheads.iteration_cycles) + by * of_sum
 
     def _distinct(self, read: Read, by: float, sizes: Mapping[int, int]) -> float:
         """How many different elements of an operand the taps in one expression read for all windows that are jammed."""
@@ -126,9 +123,9 @@ class WindowCosts:
         """Cycles of the copies of all planes."""
         planes = self.nest.planes
         assert planes is not None
-        *others, row = planes.shape
+        windows, (*others, row) = self.rates.windows, planes.shape
         src = replace(self.nest.reads[0], along_x=1)
-        each = ceil(row / self.target.lanes) * (self._load(src) + SUM) + 2 * CONDITION
+        each = ceil(row / self.target.lanes) * (self._load(src) + windows.sum_cycles) + 2 * windows.condition_cycles
         nbytes = DType.f32.nbytes(prod(planes.shape))
         beyond = 2 * nbytes / self.rates.l2.read_bytes_per_cycle if nbytes > HELD * self.target.l1_bytes else 0.0
         return prod(self.nest.shape[a] for a in planes.outer) * (prod(others) * each + beyond)
@@ -142,4 +139,5 @@ class WindowCosts:
         sizes = {k: nest.taps[k] for k in range(len(nest.taps)) if tap(k) in schedule.unrolled}
         streams = sum(self._distinct(read, by, sizes) for read in nest.reads if read.along_x is not None)
         beyond = 1 - HELD * target.l2_bytes * cores / nbytes
-        return nbytes / rates.read_bytes_per_ns("dram" if target.is_far(nbytes) else "l3", cores) * (1 + beyond * streams / SCATTERED)
+        scattered = 1 + beyond * streams / rates.windows.scattered_streams
+        return nbytes / rates.read_bytes_per_ns("dram" if target.is_far(nbytes) else "l3", cores) * scattered
