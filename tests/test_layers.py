@@ -123,7 +123,7 @@ def test_the_reading_order_names_files_as_long_as_it_says() -> None:
     assert len(lines) >= 8
 
 
-@pytest.mark.parametrize(("title", "pipeline"), [("### Graph IR", gir.PIPELINE), ("### Tensor IR", tir.PIPELINE)])
+@pytest.mark.parametrize(("title", "pipeline"), [("## Graph IR", gir.PIPELINE), ("## Tensor IR", tir.PIPELINE)])
 def test_the_pipelines_are_told_by_their_docstrings_in_order(title: str, pipeline: tuple[Pass[Any], ...]) -> None:
     told, seen = list[list[str]](), set[str]()
     for p in pipeline:

@@ -6,7 +6,7 @@ call_trace.py           the Python functions that run during a call
 call_counts.py          how many calls a piece of work makes, as a measure of its cost
 processes.py            programs that receive Ctrl-C; whether a process has ended
 postgresql.py           a PostgreSQL server, as a pytest plugin
-architecture.py         sections and tables of docs/architecture.md
+architecture.py         sections and tables of docs/architecture.md, docs/compiler.md
 
 targets.py              targets to compile for; the ISA levels of this machine
 partitions.py           graphs from functions that build them, and their only partition

@@ -1,4 +1,4 @@
-"""What docs/architecture.md says of the code."""
+"""What docs/architecture.md and docs/compiler.md say of the code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import benchgraph
 
 ROOT = Path(benchgraph.__file__).parent
-ARCHITECTURE = (ROOT.parent / "docs" / "architecture.md").read_text()
+TEXT = "".join((ROOT.parent / "docs" / name).read_text() for name in ("architecture.md", "compiler.md"))
 
 
 def section(title: str) -> str:
-    """Of docs/architecture.md, from its heading to the next of the same level."""
+    """From its heading to the next of the same level."""
     level = title.split()[0]
-    return ARCHITECTURE.partition(f"\n{title}\n")[2].partition(f"\n{level} ")[0]
+    return TEXT.partition(f"\n{title}\n")[2].partition(f"\n{level} ")[0]
 
 
 def rows(title: str) -> list[list[str]]:
