@@ -12,7 +12,6 @@ docs/measurements/whole-networks.md, Three channels
 from __future__ import annotations
 
 from benchgraph.core.attrs import Attrs
-from benchgraph.gir.build import CONVERT
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.product import K, k_group, product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
@@ -65,7 +64,7 @@ def _with_channels(s: Site, v: int, dim: int, count: int) -> int | None:
         return s.d.op(PAD, src, attrs=op.attrs.updated(high=high))
     if op.semantics.is_conversion and op.lowering.is_elementwise:
         wider = _with_channels(s, src, dim, count)
-        return None if wider is None else s.d.op(CONVERT, wider, dtype=s.g.value(v).dtype)
+        return None if wider is None else s.d.op(op.kind, wider, attrs=op.attrs, dtype=s.g.value(v).dtype)
     if layout_form(op) is None:
         return None
     at = unit_steps(op.kind, op.attrs, s.g.value(src).shape, shape, inverse=False)
