@@ -27,6 +27,16 @@ class TapsByEntry:
     runs: tuple[tuple[int, Interval], ...]
 
 
+@dataclass(frozen=True)
+class RowsByTap:
+    """Which rows of dst need which taps. groups: taps that the same rows need, and those rows; first those that all rows need. saved: the
+    share of the multiplications that is left out."""
+
+    tap: int
+    groups: tuple[tuple[Interval, Interval], ...]
+    saved: float
+
+
 def taps_by_entry(g: Graph, op: Op) -> TapsByEntry | None:
     """For the outermost reduced axis and the first batch axis of dst along which taps differ; None where there is none."""
     p = product(g, op)
@@ -43,6 +53,20 @@ def _taps_of_runs(spans: Sequence[Interval], count: int) -> tuple[tuple[int, Int
     taps_at = [[t for t, (begin, end) in enumerate(spans) if begin <= at < end] for at in borders[:-1]]
     intervals = [(taps[0], taps[-1] + 1) if taps else (0, 1) for taps in taps_at]  # a sum of zeros alone is computed, too
     return tuple((borders[end], taps) for end, taps in runs(intervals))
+
+
+def rows_by_tap(g: Graph, op: Op) -> RowsByTap | None:
+    """For the innermost reduced axis but k; None where all rows need all taps, or no tap is needed by all rows."""
+    p = product(g, op)
+    tap = p.over.index(p.batch[-1][0]) if p.batch else 0
+    spans = _spans(g, op, len(p.at) - 2, tap) if p.batch else None
+    if spans is None:
+        return None
+    count, ends = p.call.outs[0].shape[-2], runs(spans)
+    groups = [((begin, end), span) for begin, (end, span) in zip((0, *(end for end, _ in ends)), ends, strict=False) if any(span)]
+    groups.sort(key=lambda group: group[1] != (0, count))
+    saved = 1 - sum(end - begin for begin, end in spans) / (len(spans) * count)
+    return RowsByTap(tap, tuple(groups), saved) if groups and groups[0][1] == (0, count) else None
 
 
 def _spans(g: Graph, op: Op, axis: int, tap: int) -> list[Interval] | None:

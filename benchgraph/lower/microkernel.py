@@ -15,7 +15,7 @@ from benchgraph.gir.product import k_group, product
 from benchgraph.lower.gemm_task import Accumulator, GemmTask
 from benchgraph.lower.src_packing import PackedSrc
 from benchgraph.lower.storage import ZERO, Coord
-from benchgraph.lower.taps import branch_by_taps
+from benchgraph.lower.taps import branch_by_taps, split_by_rows
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.spec import Box
 from benchgraph.tir.build import add, mul, seq
@@ -57,9 +57,15 @@ class Microkernel:
         task = self.task
 
         def calls(rows: int, taps: Box) -> Stmt:
-            acc = Accumulator.of(task, op)
-            call = self.call(op, column_block, width, nb, rows, acc.slice(task.start(column_block, nb)), k_range, taps)
-            return seq(call, acc.copy_tile(column_block, nb, rows, width))
+            acc, k = Accumulator.of(task, op), product(task.g, op).reduced[-1]
+
+            def call(rows: int, taps: Box, accumulate: bool) -> Stmt:
+                added = replace(k_range or KRange(ZERO, 0, k, accumulate=True), accumulate=True)
+                return self.call(
+                    op, column_block, width, nb, rows, acc.slice(task.start(column_block, nb)), added if accumulate else k_range, taps
+                )
+
+            return seq(split_by_rows(task, op, rows, taps, call), acc.copy_tile(column_block, nb, rows, width))
 
         return task.for_rows(lambda rows: branch_by_taps(task, op, column_block, width, nb, lambda taps: calls(rows, taps)))
 

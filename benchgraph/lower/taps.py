@@ -1,21 +1,25 @@
 """Microkernel calls of convolutions skip the taps that multiply only zeros: zero weights, and padding around src.
 
-brgemm (7x32x512) acc = t[oh, ..] @ wei batch 3x3     ->    if oh < 1 {                        (two rows of taps)
-                                                              brgemm acc = t[oh + 1, ..] @ wei[1, ..] batch 2x3
-                                                            } else if oh < 6 { ...
+    brgemm (7x32x512) acc = t[oh, ..] @ wei batch 3x3     ->    if oh < 1 {                        (two rows of taps)
+                                                                  brgemm acc = t[oh + 1, ..] @ wei[1, ..] batch 2x3
+                                                                } else if oh < 6 { ...
+
+Taps along a row of results can be skipped for some rows of the task too: the taps that all rows need come first, and write every result;
+the others accumulate into the rows that need them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from benchgraph.gir.ir import Op
-from benchgraph.gir.padding import taps_by_entry
-from benchgraph.gir.product import product
+from benchgraph.gir.padding import rows_by_tap, taps_by_entry
+from benchgraph.gir.product import k_group, product
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.ops.spec import Box, Interval
-from benchgraph.tir.build import binary, constant
-from benchgraph.tir.ir import BinOp, Const, Expr, If, Stmt
+from benchgraph.tir.build import add, binary, constant, seq
+from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, If, Slice, Stmt
 
 MOST_BRANCHES = 8  # cases of column blocks or batch entries, as many as phases of a 3-d stride of two; with more, no tap is skipped
 
@@ -58,3 +62,30 @@ def _intersection(taps: Box, axis: int, interval: Interval) -> Box | None:
 
 def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
     return (*taps[:axis], interval, *taps[axis + 1 :])
+
+
+def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
+    """The call for a task's rows, or several calls that skip the taps that read only padding. call: (rows, taps, accumulate)."""
+    needs, machine = rows_by_tap(task.g, op), task.storage.machine
+    if needs is None or rows != task.m:
+        return call(rows, taps, False)
+    if k_group(task.g, op) > 1:  # such products are so fast that reading and writing results again costs more
+        return call(rows, taps, False)
+    if needs.saved < machine.least_saved_taps or product(task.g, op).reduced[-1] < machine.least_tap_terms:
+        return call(rows, taps, False)
+    groups = [(box, span) for interval, span in needs.groups if (box := _intersection(taps, needs.tap, interval)) is not None]
+    if not groups or groups[0][1] != (0, rows):  # no tap of these columns is needed by all rows, so no call would write all sums
+        return call(rows, taps, False)
+    calls = list[Stmt]()
+    for box, (first, end) in groups:
+        stmt = call(end - first, box, bool(calls))
+        assert isinstance(stmt, Brgemm), "a product whose src is packed has no taps"
+        assert isinstance(stmt.src, Slice)
+        assert isinstance(stmt.acc, Slice)
+        calls.append(replace(stmt, src=_from_row(stmt.src, first), acc=_from_row(stmt.acc, first)))
+    return seq(*calls)
+
+
+def _from_row(matrix: Slice, row: int) -> Slice:
+    dim, step = matrix.axes[0]
+    return replace(matrix, index=(*matrix.index[:dim], add(matrix.index[dim], step * row), *matrix.index[dim + 1 :]))

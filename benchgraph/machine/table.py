@@ -83,6 +83,9 @@ class MachineTable:
     packed_macs: int
     packed_rows_per_miss: int
     packed_rows_per_miss_of_entry: int
+    # taps of products
+    least_saved_taps: float
+    least_tap_terms: int
     # loops over elements
     parallel_elements: int
     chunk_elements: int

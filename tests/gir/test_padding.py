@@ -9,7 +9,7 @@ import pytest
 
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
-from benchgraph.gir.padding import TapsByEntry, _span, taps_by_entry, zero_border
+from benchgraph.gir.padding import RowsByTap, TapsByEntry, _span, rows_by_tap, taps_by_entry, zero_border
 from benchgraph.graph.build import GraphBuilder
 from tests.support.graph_ir import scheduled
 
@@ -36,6 +36,7 @@ def test_inputs_have_no_known_zeros() -> None:
     g, op = convolution(pads=(0, 0), pads_end=(0, 0))
     assert zero_border(g, op.ins[0]) == ((0, 0),) * 4
     assert taps_by_entry(g, op) is None
+    assert rows_by_tap(g, op) is None
 
 
 def test_values_with_several_makers_have_no_known_zeros() -> None:
@@ -48,6 +49,13 @@ def test_values_with_several_makers_have_no_known_zeros() -> None:
 
 def test_batch_entries_sum_over_an_interval_of_taps() -> None:
     assert taps_by_entry(*convolution()) == TapsByEntry(1, 0, ((1, (1, 3)), (6, (0, 3))))
+
+
+def test_taps_apply_to_an_interval_of_rows() -> None:
+    """5 taps, 2 zeros in front and 1 behind: 8 results, of which the first sums over 3 taps, the second and the last over 4."""
+    g, op = convolution()
+    groups = (((2, 4), (0, 8)), ((0, 1), (2, 8)), ((1, 2), (1, 8)), ((4, 5), (0, 7)))
+    assert rows_by_tap(g, op) == RowsByTap(1, groups, pytest.approx(4 / 40))
 
 
 @pytest.mark.parametrize("step", [-3, -1, 1, 2])
