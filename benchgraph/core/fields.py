@@ -5,6 +5,7 @@ A field that equals its default is left out. Fields are booleans, integers, stri
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
@@ -16,12 +17,13 @@ from benchgraph.core.errors import did_you_mean
 from benchgraph.core.tokens import Tokens, print_value
 
 
-class HasText:
+class HasText(ABC):
     """A value that is written as a string."""
 
     @classmethod
+    @abstractmethod
     def parse(cls, text: str) -> Any:
-        raise NotImplementedError
+        """The value whose `str` this is. Raises ParseError."""
 
 
 def print_fields(record: Any, without: Collection[str] = (), indent: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, cast
@@ -16,12 +17,13 @@ from benchgraph.schedule.traffic import Traffic
 HELD = 0.75  # share of a cache that operands can fill
 
 
-class Breakdown:
+class Breakdown(ABC):
     """Nanoseconds by what takes them, in the fields of a dataclass."""
 
     @property
+    @abstractmethod
     def total(self) -> float:
-        raise NotImplementedError
+        """Of all, less what hides behind something else."""
 
     def __str__(self) -> str:
         parts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(cast(Any, self)))
