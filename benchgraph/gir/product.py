@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -142,6 +142,11 @@ def product(g: Graph, op: Op) -> Product:
         return p
     schedule = next((f.schedule for f in g.forced if f.nest == p.text), None)
     return p if schedule is None else replace(p, forced=Tiling.of(parse(schedule)))
+
+
+def weights_bytes(g: Graph, ops: Iterable[Op]) -> int:
+    """Of all products among these ops; weights that several share count once."""
+    return sum(g.value(v).type.nbytes for v in {op.ins[1] for op in ops if op.lowering.is_contraction})
 
 
 def depends_on_product(g: Graph, id: int) -> bool:

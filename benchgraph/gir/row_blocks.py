@@ -11,6 +11,7 @@ from math import ceil, prod
 
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import BF16_BYTES, F32_BYTES
+from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 
@@ -87,7 +88,7 @@ def score_block(rows: int, n: int, heads: int, nb: int, target: Target, *, is_ma
 def wait_for_weights(g: Graph, products: Sequence[Op], target: Target) -> bool:
     """Whether all of these products use tile registers, and L2 does not keep their weights."""
     use_tiles = all(target.in_tiles(g.value(op.ins[0]).dtype) for op in products)
-    return use_tiles and sum(g.value(v).type.nbytes for v in {op.ins[1] for op in products}) > target.l2_bytes
+    return use_tiles and weights_bytes(g, products) > target.l2_bytes
 
 
 def live_columns(g: Graph, products: Sequence[Op]) -> int:

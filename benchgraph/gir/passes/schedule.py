@@ -23,7 +23,7 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of
 from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import k_group, product
+from benchgraph.gir.product import k_group, product, weights_bytes
 from benchgraph.gir.row_blocks import RowBlock, ScoreBlock, live_columns, rows_per_task, score_block, wait_for_weights
 from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.table import rates, table
@@ -73,8 +73,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
 
 def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: Target) -> str:
     """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
-    weights = {op.ins[1] for op in one.ops if op.lowering.is_contraction}
-    if sum(g.value(v).type.nbytes for v in weights) <= HELD * target.l2_bytes:
+    if weights_bytes(g, one.ops) <= HELD * target.l2_bytes:
         return ""  # tasks fetch nothing anew
     as_one, in_sequence = (nests_ns(g, [scheduled_nest(g, node, target) for node in nodes], target) for nodes in ([one], apart))
     saved = as_one - in_sequence
@@ -127,10 +126,9 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
 
 def _prefetches_panels(g: Graph, node: FusedOp, stage: Stage, nb: int, target: Target) -> bool:
     """Whether calls prefetch the next packed panel, if they last long enough: from beyond L2. Not in init, which has just packed it."""
-    wei = {op.ins[1]: g.value(op.ins[1]) for op in node.ops if op.lowering.is_contraction}
-    v = wei[stage.ops[0].ins[1]]
-    is_packed = v.is_constant and bool(v.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
-    return is_packed and v.shape[-1] > nb and sum(v.type.nbytes for v in wei.values()) > target.l2_bytes
+    wei = g.value(stage.ops[0].ins[1])
+    is_packed = wei.is_constant and bool(wei.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
+    return is_packed and wei.shape[-1] > nb and weights_bytes(g, node.ops) > target.l2_bytes
 
 
 # ---- flash attention -------------------------------------------------------------------------------------------------
