@@ -14,7 +14,7 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
 
-_TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5,)  # other register panels of a call; tile registers keep rows of src in L1 for several
+_TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5, 0.25)  # other register panels of a call; tile registers keep rows of src in L1 for several
 _APART = 0.05  # share of a cost: so much less is clear also for convolutions, and where a nest is shared with the product that makes src
 
 

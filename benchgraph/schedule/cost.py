@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import inf
 from typing import Any, cast
 
 from benchgraph.machine.rates import Kernels, Rates
@@ -33,13 +34,15 @@ class Breakdown(ABC):
 
 @dataclass(frozen=True)
 class Cost(Breakdown):
-    """Nanoseconds of the core with most work: arithmetic; transfers from L2, and from what cores share; lines of src that other cores have
-    written; results that wait in temporaries; calls; fork and join. kernels: which shares of the first four the longest of them hides.
+    """Nanoseconds of the core with most work: arithmetic; transfers from L2, from the cache that cores share, and from memory; lines of src
+    that other cores have written; results that wait in temporaries; calls; fork and join. kernels: which shares of the first five the
+    longest of them hides.
     """
 
     arithmetic: float
     l2: float
     l3: float
+    memory: float
     written: float
     waiting: float
     calls: float
@@ -48,10 +51,10 @@ class Cost(Breakdown):
 
     @cached_property
     def total(self) -> float:
-        shares = self.kernels.hidden_share, self.kernels.l2_hidden_share, self.kernels.hidden_share, self.kernels.hidden_share
-        overlapping = [(ns, (1 - share) * ns) for ns, share in zip((self.arithmetic, self.l2, self.l3, self.written), shares, strict=True)]
+        rest, rest_of_l2 = 1 - self.kernels.hidden_share, 1 - self.kernels.l2_hidden_share
+        overlapping = [(ns, rest * ns) for ns in (self.arithmetic, self.l3, self.memory, self.written)] + [(self.l2, rest_of_l2 * self.l2)]
         longest, its_rest = max(overlapping)
-        return longest + sum(rest for _, rest in overlapping) - its_rest + self.waiting + self.calls + self.fork_join
+        return longest + sum(each for _, each in overlapping) - its_rest + self.waiting + self.calls + self.fork_join
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,13 @@ class Costs:
         mb, nb = min(schedule.sizes("m")[-1], gemm.m), min(schedule.sizes("n")[-1], gemm.n)
         calls = self._of_size(mb, nb)
         traffic = calls.traffic.inside(own.loops)
-        from_l2, from_l3 = (traffic.beyond(HELD * nbytes) for nbytes in (target.l1_bytes, target.l2_bytes))
+        caches = target.l1_bytes, target.l2_bytes, target.llc_bytes or inf
+        from_l2, from_l3, from_memory = (traffic.beyond(HELD * nbytes) for nbytes in caches)
         return Cost(
             rates.ns(own.calls / calls.count * calls.cycles),
             from_l2 / rates.read_bytes_per_ns("l2"),
-            from_l3 / (rates.read_bytes_per_ns("l3", own.cores) / own.cores),
+            (from_l3 - from_memory) * own.cores / rates.read_bytes_per_ns("l3", own.cores),
+            from_memory * own.cores / rates.read_bytes_per_ns("dram", own.cores),
             self._written_lines(traffic, own.cores) * rates.written.line_ns,
             self._waiting(mb, nb, own),
             own.calls * rates.overheads.kernel_call_ns,

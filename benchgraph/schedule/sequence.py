@@ -189,6 +189,7 @@ def _nest_ns(nest: Nest, far: Mapping[str, float], handed: float, of_others: flo
         rates.ns(sum(count * cycles(step.gemm.kernel, step.rows, step.columns, rates) for step, count in calls)),
         (of_calls + handed) / rates.read_bytes_per_ns("l2") + handed / rates.write_bytes_per_ns("l2"),
         sum(ns for name, ns in l3_ns.items() if name not in waiting),
+        0.0,
         of_others / LINE_BYTES * rates.written.line_ns,
         0.0,
         sum(count for _, count in calls) * rates.overheads.kernel_call_ns,
