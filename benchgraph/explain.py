@@ -58,6 +58,7 @@ class Nest:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     next_entry: tuple[str, ...]
+    next_rows: tuple[str, ...]
     apart: tuple[tuple[str, str], ...]
     windows: tuple[str, ...] = ()
 
@@ -172,6 +173,7 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(_value(g, v) for v in node.ins),
                 tuple(_value(g, v) for v in node.outs),
                 tuple(f"%{v}" for v in node.prefetched_entries),
+                tuple(f"%{v}" for v in node.prefetched_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
                 tuple(next(n.why for n in reversed(record.notes) if n.about == (node.name, i)) for i in range(len(node.windows))),
             )

@@ -176,14 +176,14 @@ class TileEmitter(MicrokernelEmitter):
                 result = offset_pointer(self.builder, self.results[0], register * TILE_ROWS, ROW)
                 self.tile_instruction("tilestored64", I8(register), result, I64(ROW_BYTES))
         if self.rows_per_step is not None:
-            return [*carried[: len(kernel.prefetches)], I64(0), row, column]
+            return [*carried[: kernel.prefetch_values], I64(0), row, column]
         if self.post_ops is not None:
             self.emit_post_ops(block, I64(0), row, column)
         return carried
 
     def interleaved_work(self, block: Block, carried: list[ir.Value], *, has_post_ops: bool) -> list[ir.Value]:
         """What a step of k does besides products: prefetches, and, with has_post_ops, post-ops of some rows of the previous block."""
-        prefetches, pending = carried[: len(self.kernel.prefetches)], carried[len(self.kernel.prefetches) :]
+        prefetches, pending = carried[: self.kernel.prefetch_values], carried[self.kernel.prefetch_values :]
         prefetches = self.prefetch_step(prefetches)
         if self.rows_per_step is None or not has_post_ops:
             return [*prefetches, *pending]

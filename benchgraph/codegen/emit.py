@@ -261,6 +261,8 @@ def _prefetch(f: FunctionBuilder, s: Prefetch) -> None:
     """Prefetch into L2: the memory is needed tens of microseconds later, and L1 is too small to keep it until then."""
     (position,) = s.index
     first = f.address(s.tensor, evaluate(f, position))
-    for line in range(s.lines):
-        address = f.builder.gep(first, [I64(line * LINE_BYTES)], source_etype=I8)
-        prefetch(f.builder, address, INTO_L2, for_write=s.for_write)
+    for run in range(s.count):
+        begin = s.tensor.dtype.nbytes(run * s.stride)
+        for line in range(s.lines):
+            address = f.builder.gep(first, [I64(begin + line * LINE_BYTES)], source_etype=I8)
+            prefetch(f.builder, address, INTO_L2, for_write=s.for_write)

@@ -18,14 +18,24 @@ F32 = DType.f32, DType.f32, DType.f32
 
 @dataclass(frozen=True)
 class PrefetchStream:
-    """Memory that the K loop prefetches into L2, `step_bytes` in each of its steps."""
+    """Memory that the K loop prefetches into L2, `step_bytes` in each of its steps.
+
+    Memory of several parts is `part_steps` steps for each part, and `gap` bytes between them; part_steps is 0 for one contiguous part.
+    """
 
     step_bytes: int
     for_write: bool = False
+    part_steps: int = 0
+    gap: int = 0
 
     @property
     def name(self) -> str:
-        return f"_{'w' if self.for_write else 'r'}{self.step_bytes}"
+        return f"_{'w' if self.for_write else 'r'}{self.step_bytes}" + f"x{self.part_steps}_{self.gap}" * bool(self.part_steps)
+
+    @property
+    def state_values(self) -> int:
+        """How many values loops carry for the stream: its address, and the steps that are left of a part."""
+        return 2 if self.part_steps else 1
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,11 @@ class Kernel:
             "_past_k" * self.reads_past_k,
         )
         return name.replace("-", "m") + ("_acc" if self.accumulate else "") + "".join(more)
+
+    @property
+    def prefetch_values(self) -> int:
+        """How many values loops carry for all prefetches."""
+        return sum(p.state_values for p in self.prefetches)
 
     @property
     def shared_name(self) -> str:

@@ -61,11 +61,15 @@ def _emitter(kernel: Kernel, target: Target) -> type[amx.TileEmitter | _VectorEm
 def prefetch_stream(kernel: Kernel, memory: Prefetch, target: Target) -> PrefetchStream | None:
     """How the K loop of a kernel prefetches this memory, None where it has too few steps for that."""
     kernel = canonicalise(kernel)
-    steps, machine = k_steps(kernel, target), table(target)
+    part_steps = k_steps(kernel, target) // memory.count
+    machine = table(target)
     limit = machine.lines_per_tile_step if amx.uses_tiles(kernel, target) else machine.lines_per_step
-    if not 0 < memory.lines <= steps * limit:
+    if not 0 < memory.lines <= part_steps * limit:
         return None
-    return PrefetchStream(ceil(memory.lines * LINE_BYTES / steps), memory.for_write)
+    step_bytes = ceil(memory.lines * LINE_BYTES / part_steps)
+    if memory.count == 1:
+        return PrefetchStream(step_bytes, memory.for_write)
+    return PrefetchStream(step_bytes, memory.for_write, part_steps, memory.tensor.dtype.nbytes(memory.stride) - step_bytes * part_steps)
 
 
 def k_steps(kernel: Kernel, target: Target) -> int:
@@ -191,7 +195,7 @@ class _VectorEmitter(MicrokernelEmitter):
         kernel, group = self.kernel, self.kernel.group
         groups, rest = divmod(kernel.k, group)
         prefetches_wei = _prefetches_wei(kernel, panels, self.target)
-        split = len(kernel.prefetches)
+        split = kernel.prefetch_values
         unroll = _unroll_factor(kernel, panels, self.target)
 
         def steps(sizes: Sequence[int], i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:

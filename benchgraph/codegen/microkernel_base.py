@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil, prod
 from typing import Self, TypeAlias
 
@@ -39,10 +40,11 @@ class MicrokernelEmitter:
     post_ops: PostOpEmitter | None = None
 
     def bind(self, arguments: Sequence[ir.Value]) -> tuple[Self, Sequence[ir.Value], list[ir.Value]]:
-        """(this emitter with its post-ops, [src, wei, acc], the addresses to prefetch) from the arguments of the kernel's function."""
+        """(this emitter with its post-ops, [src, wei, acc], the state of the prefetches) from the arguments of the kernel's function."""
         kernel, prefetches_end = self.kernel, 3 + len(self.kernel.prefetches)
         operands, post_op_arguments = arguments[:3], arguments[prefetches_end:]
-        state = list(arguments[3:prefetches_end])
+        starts = zip(kernel.prefetches, arguments[3:prefetches_end], strict=True)
+        state = [value for p, start in starts for value in (start, I64(p.part_steps))[: p.state_values]]
         if kernel.post_ops is None:
             return self, operands, state
         return replace(self, post_ops=PostOpEmitter(self.builder, kernel.post_ops, self.target, post_op_arguments)), operands, state
@@ -62,16 +64,23 @@ class MicrokernelEmitter:
         return loop(self.builder, extent, carried, entry)
 
     def prefetch_step(self, state: Sequence[ir.Value]) -> list[ir.Value]:
-        """Prefetch one step of each stream, from these addresses on; the next addresses. Prefetching past their ends is harmless."""
-        return [self._prefetch_step(p, at) for p, at in zip(self.kernel.prefetches, state, strict=True)]
+        """Prefetch one step of each stream; their next state. Prefetching past their ends is harmless."""
+        values = iter(state)
+        return [v for p in self.kernel.prefetches for v in self._prefetch_step(p, *islice(values, p.state_values))]
 
-    def _prefetch_step(self, stream: PrefetchStream, at: ir.Value) -> ir.Value:
+    def _prefetch_step(self, stream: PrefetchStream, at: ir.Value, steps_left: ir.Value | None = None) -> list[ir.Value]:
         b = self.builder
         lines = ceil(stream.step_bytes / LINE_BYTES)
         for line in range(lines):
             address = b.gep(at, [I64(line * stream.step_bytes // lines)], source_etype=I8)
             prefetch(b, address, INTO_L2, for_write=stream.for_write)
-        return b.gep(at, [I64(stream.step_bytes)], source_etype=I8)
+        following = b.gep(at, [I64(stream.step_bytes)], source_etype=I8)
+        if steps_left is None:
+            return [following]
+        steps_left = b.sub(steps_left, I64(1))
+        is_part_done = b.icmp_unsigned("==", steps_left, I64(0))
+        next_part = b.gep(at, [I64(stream.step_bytes + stream.gap)], source_etype=I8)
+        return [b.select(is_part_done, next_part, following), b.select(is_part_done, I64(stream.part_steps), steps_left)]
 
     def affine(self, index: ir.Value, scale: int, offset: int = 0) -> ir.Value:
         return affine(self.builder, index, scale, offset)

@@ -175,7 +175,8 @@ class Stage:
 class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    prefetched_entries: inputs of which the next batch entry's part is prefetched. windows: the schedules of its windows, in order.
+    prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. windows: the
+    schedules of its windows, in order.
     """
 
     name: str
@@ -183,6 +184,7 @@ class FusedOp:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     prefetched_entries: tuple[int, ...] = ()
+    prefetched_rows: tuple[int, ...] = ()
     windows: tuple[Schedule, ...] = ()
 
     @property

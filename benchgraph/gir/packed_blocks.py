@@ -60,9 +60,11 @@ def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Targ
     return 1 if is_summed_in_l1 else SIDE_BY_SIDE, machine.unpacked_columns
 
 
-def packed_block_of(g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, kb: int, target: Target) -> tuple[int, int]:
+def packed_block_of(
+    g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, kb: int, target: Target, *, is_prefetched: bool
+) -> tuple[int, int]:
     """Rows and columns of a block of wei, in whole blocks of src and whole groups of its makers; 0, 0 where wei is not blocked. makers: the
-    stages that make blocks."""
+    stages that make blocks; is_prefetched: see `prefetches_source`."""
     if not makers and not reads_rows_together(g, op, target):
         return 0, 0
     p, wei = product(g, op), g.value(op.ins[1])
@@ -76,9 +78,18 @@ def packed_block_of(g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: in
         most = machine.converted_block_of_few_rows if rows <= machine.converted_few_rows else machine.converted_block
     else:
         is_large = wei.type.nbytes > machine.large_weights_factor * target.l2_bytes
+        by_rows = machine.prefetched_block if is_prefetched else machine.packed_block
         from_rows = all(_packs(g, maker) and is_row_major(g, maker.ops[0].ins[0]) for maker in makers)
-        most = machine.packed_block if is_large and from_rows else (machine.packed_panel_rows, nb)
+        most = by_rows if is_large and from_rows else (machine.packed_panel_rows, nb)
     return block_size(k, n, nb, unit, most, sharing)
+
+
+def prefetches_source(g: Graph, op: Op, makers: Sequence[Stage], target: Target) -> bool:
+    """Whether calls prefetch what the next block is packed from: an input from beyond L2. Tile registers multiply too fast for that."""
+    if len(makers) != 1 or not _packs(g, makers[0]) or target.in_tiles(g.value(op.ins[0]).dtype):
+        return False
+    src = g.value(makers[0].ops[0].ins[0])
+    return g.root(src.id) in g.ins and src.type.nbytes > target.l2_bytes
 
 
 def _packs(g: Graph, maker: Stage) -> bool:

@@ -16,11 +16,11 @@ from benchgraph.tir.ir import Const, Expr, Prefetch, Stmt
 
 
 class Epilogue:
-    """The post-ops of a nest's products. Where it prefetches batch entries, the first ones on whole rows prefetch the result's lines."""
+    """The post-ops of a nest's products. In a nest that prefetches, the first ones on whole rows prefetch the result's cache lines."""
 
     def __init__(self, task: GemmTask) -> None:
         self.task = task
-        self.prefetches_result = bool(task.node.prefetched_entries)
+        self.prefetches_result = bool(task.node.prefetched_entries or task.node.prefetched_rows)
 
     def emit(
         self,

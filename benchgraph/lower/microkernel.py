@@ -1,7 +1,7 @@
 """Microkernel calls of a GEMM task: the operands' slices, the range of k, and what a call prefetches.
 
-Calls prefetch the next batch entry or the next panel of weights, spread over the steps of their K loops. A panel is prefetched by one call;
-of an entry each call prefetches its share, and all calls of the entry before together all of it.
+Calls prefetch the next batch entry, the next task's rows, or the next panel of weights, spread over the steps of their K loops. A panel is
+prefetched by one call; of an entry or of rows each call prefetches its share, and all calls of a task together all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchgraph.lower.storage import ZERO, Coord
 from benchgraph.lower.taps import branch_by_taps, split_by_rows
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.spec import Box
-from benchgraph.tir.build import add, mul, seq
+from benchgraph.tir.build import add, minimum, mul, seq
 from benchgraph.tir.ir import Brgemm, Const, Expr, Prefetch, Slice, Stmt
 
 
@@ -30,6 +30,7 @@ class KRange:
     step: int
     size: int
     accumulate: bool
+    prefetches: tuple[Prefetch, ...] = ()
 
     def start(self, kb: int) -> Coord:
         """The first index, split by blocks of kb where it is the start of such a block."""
@@ -75,15 +76,14 @@ class Microkernel:
         """One call: `width` columns of a column block, summed over all of k or a range. taps: of the other reduced axes, if not all."""
         task, p = self.task, product(self.task.g, op)
         taps = taps or p.full_box
-        prefetches = tuple(_prefetches(task, op, column_block, nb)) if k_range is None else ()
         if k_range is None:
-            k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False)
+            k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False, prefetches=tuple(_prefetches(task, op, column_block, nb)))
         size, src_layout = k_range.size, task.g.value(op.ins[0]).layout
         kb = min(src_layout.blocks[0][1], size) if src_layout.blocks else size
         start, k = task.start(column_block, nb), k_range.start(kb)
         if (packed := self.packed.get(op)) is not None:
             wei = task.operand(op, 1, start, k)
-            return packed.multiply(wei, acc, start, rows, width, k, size, accumulate=k_range.accumulate, prefetches=prefetches)
+            return packed.multiply(wei, acc, start, rows, width, k, size, accumulate=k_range.accumulate, prefetches=k_range.prefetches)
         first_taps = tuple(Const(begin) for begin, _ in taps)
         a, b = (task.operand(op, port, start, k, first_taps) for port in (0, 1))
         batch = tuple(end - begin for (begin, end), extent in zip(taps, p.reduced, strict=False) if extent != 1)
@@ -92,21 +92,35 @@ class Microkernel:
             a = replace(a, axes=(*a.axes, (blocks_dim, 1)))
             b = replace(b, axes=(*b.axes, (k_dim, step * kb // k_group(task.g, op))))
             batch = (*batch, size // kb)
-        return Brgemm(a, b, acc, rows, width, kb, batch, k_range.accumulate, prefetches)
+        return Brgemm(a, b, acc, rows, width, kb, batch, k_range.accumulate, k_range.prefetches)
 
 
 def _prefetches(task: GemmTask, op: Op, column_block: Expr, nb: int) -> Iterator[Prefetch]:
     """What the call of a product for a block of nb columns prefetches."""
     blocks = ceil(task.g.value(op.outs[0]).shape[-1] / nb)
     call, calls = add(mul(task.row_block, blocks), column_block), ceil(task.m / task.mb) * blocks
-    products = [s.ops[0] for s in task.node.stages if s.ops[0].lowering.is_contraction and not s.reduces_rows]
-    for id in task.node.prefetched_entries[products.index(op) :: len(products)]:  # products share the entry's operands out
-        v = task.g.value(id)
-        lines = ceil(v.dtype.nbytes(v.shape[-1] * v.shape[-2]) / (LINE_BYTES * calls))
-        begin = (*task.batch[:-1], add(task.batch[-1], 1), ZERO, mul(call, lines * LINE_BYTES * 8 // v.dtype.bits))
-        yield Prefetch(task.storage.tensor(id), begin, lines)
+    for id in _operands_of(task, task.node.prefetched_entries, op):
+        v, begin = task.g.value(id), (*task.batch[:-1], add(task.batch[-1], 1), ZERO)
+        yield _share(task, id, v.shape[-1] * v.shape[-2], begin, call, calls)
+    next_row = minimum(add(mul(task.row_block, task.mb), task.mb), Const(task.m))  # after the last task, the next entry's first row
+    begin = (*task.batch, next_row)
+    for id in _operands_of(task, task.node.prefetched_rows, op):
+        yield _share(task, id, task.mb * task.g.value(id).shape[-1], begin, column_block, blocks)
     stage = next(s for s in task.node.stages if s.ops[0] is op)
     if stage.parameters is not None and stage.parameters.prefetch:
         panel = task.operand(op, 1, task.start(add(column_block, 1), nb), Coord(ZERO))
         size = panel.tensor.dtype.nbytes(product(task.g, op).reduced[-1] * nb)
         yield Prefetch(panel.tensor, panel.index, ceil(size / LINE_BYTES))
+
+
+def _operands_of(task: GemmTask, ids: tuple[int, ...], op: Op) -> tuple[int, ...]:
+    """The operands that this product's calls prefetch: the nest's products share them out."""
+    products = [s.ops[0] for s in task.node.stages if s.ops[0].lowering.is_contraction and not s.reduces_rows]
+    return ids[products.index(op) :: len(products)]
+
+
+def _share(task: GemmTask, id: int, elements: int, begin: tuple[Expr, ...], call: Expr, calls: int) -> Prefetch:
+    """The part of so many contiguous elements that one of `calls` calls prefetches."""
+    dtype = task.g.value(id).dtype
+    lines = ceil(dtype.nbytes(elements) / (LINE_BYTES * calls))
+    return Prefetch(task.storage.tensor(id), (*begin, mul(call, lines * LINE_BYTES * 8 // dtype.bits)), lines)

@@ -6,11 +6,16 @@ for so in N / ns:
     [panel anchor: make wei[ko*ks:+ks, so*ns:+ns]]
     for no in ns / nb:
       acc[mo, no] += brgemm(src[mo, ko*ks:+ks], wei[ko*ks:+ks, no])       the first block of k overwrites acc
+                     [prefetching a part of what the next block is packed from]
   for no in ns / nb:
     [tile anchor]
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import TypeAlias
 
 from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import Cut, Stage
@@ -20,9 +25,11 @@ from benchgraph.lower.microkernel import KRange, Microkernel
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import ZERO, Coord
-from benchgraph.tir.build import add, in_blocks, mul, seq
+from benchgraph.tir.build import add, in_blocks, mul, seq, sub
 from benchgraph.tir.groups import SIDE_BY_SIDE
-from benchgraph.tir.ir import Const, Expr, For, Stmt
+from benchgraph.tir.ir import Const, Expr, For, Prefetch, Stmt
+
+At: TypeAlias = tuple[Expr, Expr]  # (ko, so) of a block of weights
 
 
 class PackOnTheFly:
@@ -36,19 +43,23 @@ class PackOnTheFly:
         self.nb, self.ks, self.ns = stage.nb, stage.parameters.ks, stage.parameters.ns
         *_, self.n = self.task.g.value(self.op.outs[0]).shape
         self.k = product(self.task.g, self.op).reduced[-1]
+        self.prefetched = self.makers[0][1] if stage.parameters.prefetch else None
 
     def columns(self, then: ColumnBody) -> Stmt:
         """The product, one block of columns after the other; `then` is emitted after each panel of it."""
         return self.task.by_rows_and_columns(self.n, self.ns, lambda so, width: self._columns(so, width, then))
 
     def _columns(self, so: Expr, width: int, then: ColumnBody) -> Stmt:
-        whole, rest = divmod(self.k, self.ks)
-        blocks = [self._block(ZERO, so, self.ks, width)]
-        if whole > 1:
+        last, next_columns = ceil(self.k / self.ks) - 1, (ZERO, add(so, 1))
+        rest = self.k - last * self.ks
+        is_last_apart = last > 0 and (rest < self.ks or self.prefetched is not None)  # the block after the last is of other columns
+        blocks = [self._block((ZERO, so), self.ks, width, (Const(1), so) if last else next_columns)]
+        if last > is_last_apart:
             ko = self.task.storage.var("ko")
-            blocks.append(For(ko, Const(whole - 1), self._block(add(ko, 1), so, self.ks, width, accumulate=True)))
-        if rest:
-            blocks.append(self._block(Const(whole), so, rest, width, accumulate=True))
+            block = self._block((add(ko, 1), so), self.ks, width, (add(ko, 2), so), accumulate=True)
+            blocks.append(For(ko, Const(last - is_last_apart), block))
+        if is_last_apart:
+            blocks.append(self._block((Const(last), so), rest, width, next_columns, accumulate=True))
 
         def finish(column_block: Expr, columns: int) -> Stmt:
             return seq(
@@ -60,18 +71,30 @@ class PackOnTheFly:
     def _by_panels(self, so: Expr, width: int, body: ColumnBody) -> Stmt:
         return self.task.by_panels(so, width, self.ns, self.nb, body)
 
-    def _block(self, ko: Expr, so: Expr, size: int, width: int, *, accumulate: bool = False) -> Stmt:
-        """Make a block of `size` rows and `width` columns, and multiply by it."""
-        task, k_range = self.task, KRange(ko, self.ks, size, accumulate)
+    def _block(self, at: At, size: int, width: int, following: At, *, accumulate: bool = False) -> Stmt:
+        """Make a block of `size` rows and `width` columns, and multiply by it; following: the block that comes after it."""
+        task, ks, (ko, so) = self.task, self.ks, at
 
         def multiply(column_block: Expr, columns: int, nb: int) -> Stmt:
             acc = self.acc.slice(task.start(column_block, nb))
+            k_range = KRange(ko, ks, size, accumulate, tuple(self._prefetches(following, sub(column_block, mul(so, self.ns // nb)))))
             return task.for_rows(lambda rows: self.kernel.call(self.op, column_block, columns, nb, rows, acc, k_range))
 
         if not self.makers:
             return multiply(so, width, self.ns)
         made = (self._make(maker, packing, ko, size, so, width) for maker, packing in self.makers)
         return seq(*made, self._by_panels(so, width, lambda column_block, columns: multiply(column_block, columns, self.nb)))
+
+    def _prefetches(self, following: At, call: Expr) -> Iterator[Prefetch]:
+        """A call's part of what the following block is packed from; all calls of a block prefetch all of it."""
+        ko, so = following
+        if self.prefetched is None:
+            return
+        if self.prefetched.reads_rows:
+            rows = ceil(self.ks * self.nb / self.ns)
+            yield self.prefetched.prefetch(Coord(mul(call, rows), ko, self.ks), Coord(ZERO, so, self.ns), rows, self.ns)
+        else:
+            yield self.prefetched.prefetch(Coord(ZERO, ko, self.ks), Coord(mul(call, self.nb), so, self.ns), self.ks, self.nb)
 
     def _make(self, maker: Stage, packing: PanelPacking | None, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
         """A stage on the rows and columns of a block."""

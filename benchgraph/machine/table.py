@@ -63,6 +63,7 @@ class MachineTable:
     unpacked_rows: int
     unpacked_rows_from_memory: int
     packed_block: tuple[int, int]
+    prefetched_block: tuple[int, int]
     packed_panel_rows: int
     packed_task_rows: int
     repeated_conversions: int

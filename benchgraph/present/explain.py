@@ -47,8 +47,9 @@ def _nest(out: Console, nest: Nest) -> None:
     out.print(f"  {nest.name}, {WHEN[nest.when]}{tasks}", style="bold")
     _paragraph(out, "reads " + ", ".join(nest.reads), "    ")
     _paragraph(out, "writes " + ", ".join(nest.writes), "    ")
-    if nest.next_entry:
-        _paragraph(out, f"prefetches {', '.join(nest.next_entry)} of the next batch entry", "    ")
+    for values, what in ((nest.next_entry, "next batch entry"), (nest.next_rows, "next task's rows")):
+        if values:
+            _paragraph(out, f"prefetches {', '.join(values)} of the {what}", "    ")
     for why in nest.windows:
         _paragraph(out, f"schedule {why}", "    ")
     for i, section in enumerate(nest.sections):

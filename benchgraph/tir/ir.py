@@ -241,13 +241,15 @@ def flat_slice(t: Tensor, offset: Expr, strides: tuple[int, ...]) -> Slice:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """A hint that `lines` cache lines of a parameter from index on will soon be read, or written. Prefetched lines may lie past the end of
-    the parameter."""
+    """A hint that `lines` cache lines of a parameter from index on will soon be read, or written; and as many at `count` offsets `stride`
+    elements apart. Prefetched lines may lie past the end of the parameter."""
 
     tensor: Tensor
     index: tuple[Expr, ...]
     lines: int
     for_write: bool = False
+    count: int = 1
+    stride: int = 0
 
 
 @dataclass(frozen=True)

@@ -182,12 +182,17 @@ class _Parser(Tokens):
 
     def prefetch(self) -> ir.Prefetch:
         t, index = self.tensor_at(), self.index()
-        lines = self.integer("how many lines")
+        lines, count, stride = self.integer("how many lines"), 1, 0
         self.expect("lines")
+        if self.kind == "number":
+            count = self.integer()
+            self.expect("times")
+            self.expect("by")
+            stride = self.integer("elements from one place to the next")
         for_write = self.accept("to")
         if for_write:
             self.expect("write")
-        return ir.Prefetch(t, index, lines, for_write)
+        return ir.Prefetch(t, index, lines, for_write, count, stride)
 
     def extents(self) -> dict[str, int]:
         """`(m=32, n=64, k=16, b0=4)`"""

@@ -116,7 +116,8 @@ def _brgemm(s: ir.Brgemm) -> str:
 
 
 def _prefetch(s: ir.Prefetch) -> str:
-    return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{' to write' if s.for_write else ''}"
+    runs = f" {s.count} times by {s.stride}" if (s.count, s.stride) != (1, 0) else ""
+    return f"prefetch {_access(s.tensor, s.index)} {s.lines} lines{runs}{' to write' if s.for_write else ''}"
 
 
 def _slice(s: ir.Slice, axes: tuple[str, str]) -> str:

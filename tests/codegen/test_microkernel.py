@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import pytest
@@ -213,8 +214,36 @@ def test_every_line_of_a_stream_is_prefetched(dtypes: DTypes, for_write: bool) -
             assert touched >= set(range(begin // LINE_BYTES, end // LINE_BYTES)), (kernel, lines)
 
 
-def wanted(lines: int, for_write: bool = False) -> Prefetch:
-    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, for_write)
+@all_dtypes
+def test_parts_of_a_stream_are_prefetched_one_after_the_other(dtypes: DTypes) -> None:
+    """Each of them wholly and at most a step further, even if they are as many as the call has steps; next to a stream of one part."""
+    target = host()
+    made = [dense(13, 100, 64, 2, dtypes=dtypes), dense(29, 33, 67, dtypes=dtypes), dense(6, 64, 65, 3, gap=3, dtypes=dtypes)]
+    for number, (kernel, lines) in enumerate(itertools.product(made, (1, 3, 16))):  # every other one with as many parts as steps
+        share = (0.2, 1)[number % 2]
+        runs = max(int(k_steps(kernel, target) / ceil(lines / LINES_PER_STEP) * share), 2)
+        stream = prefetch_stream(kernel, wanted(lines, count=runs, stride=(lines + APART) * LINE_BYTES), target)
+        other = prefetch_stream(kernel, wanted(1), target)
+        assert stream is not None
+        assert other is not None
+        given, size = operands(kernel), runs * (lines + APART) * LINE_BYTES
+        memory, single = np.split(np.empty(size + (1 + APART) * LINE_BYTES, np.uint8), [size])
+        prefetched = prefetched_by(replace(kernel, prefetches=(stream, other)), target, [*given, memory, single])
+        np.testing.assert_array_equal(given[2], twin(kernel, *operands(kernel)))
+        begin, end = memory.ctypes.data, memory.ctypes.data + memory.nbytes
+        own = [at for at in prefetched if begin <= at < end]
+        assert own == sorted(own)
+        for part in range(runs):
+            first = begin + part * (lines + APART) * LINE_BYTES
+            here = [at for at in own if first <= at < first + (lines + APART) * LINE_BYTES]
+            assert here[-1] < first + lines * LINE_BYTES + stream.part_steps, "bytes of a step are rounded up"
+            read = {at // LINE_BYTES for at in here}
+            assert read >= set(range(first // LINE_BYTES, first // LINE_BYTES + lines)), (kernel, lines, part)
+        assert any(single.ctypes.data <= at < single.ctypes.data + LINE_BYTES for at in prefetched)
+
+
+def wanted(lines: int, for_write: bool = False, *, count: int = 1, stride: int = 0) -> Prefetch:
+    return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, for_write, count, stride)
 
 
 def prefetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, for_write: bool = False) -> list[int]:
@@ -239,6 +268,8 @@ def test_a_stream_too_long_for_a_kernel_is_not_prefetched() -> None:
     assert prefetch_stream(kernel, wanted(most), target) == PrefetchStream(LINES_PER_STEP * LINE_BYTES)
     assert prefetch_stream(kernel, wanted(most + 1), target) is None
     assert prefetch_stream(kernel, wanted(0), target) is None
+    of_parts = [prefetch_stream(kernel, wanted(LINES_PER_STEP, count=k_steps(kernel, target) + more), target) for more in (0, 1)]
+    assert [stream is None for stream in of_parts] == [False, True]
 
 
 def test_a_kernel_is_defined_once_per_module() -> None:

@@ -168,7 +168,8 @@ def test_columns_at_a_time_depend_on_how_many_streams_suit_the_cores(machine: st
 @pytest.mark.parametrize(
     ("l2_bytes", "transposed", "isa", "wanted"),
     [
-        (FAR // 8, False, "avx512_core_bf16", (256, N)),
+        (FAR // 8, False, "avx512_core_bf16", (256, 256)),
+        (FAR // 8, False, "avx512_core_amx", (256, N)),  # not fetched ahead
         (FAR // 2, False, "avx512_core_bf16", (256, 64)),
         (FAR // 8, True, "avx512_core_bf16", (256, 64)),
     ],
@@ -179,6 +180,33 @@ def test_more_rows_pack_large_weights_from_whole_rows(l2_bytes: int, transposed:
     p = kernel(scheduled(layer(16, DType.bf16, transposed=transposed), target)).parameters
     assert p is not None
     assert (p.ks, p.ns) == wanted
+
+
+def made(b: GraphBuilder) -> None:
+    wei = b.op("SoftMax", b.input((N, K), DType.bf16), axis=-1)
+    b.op("MatMul", b.input((16, K), DType.bf16), wei, transpose_b=True)
+
+
+@pytest.mark.parametrize(
+    ("build", "l2_bytes", "wanted"),
+    [
+        (layer(16, DType.bf16), FAR // 2, True),
+        (layer(16, DType.bf16, transposed=True), FAR // 2, True),
+        (layer(16, DType.bf16), FAR, False),  # L2 has them
+        (layer(16, DType.f16), FAR // 2, False),  # converted
+        (made, FAR // 2, False),
+    ],
+    ids=["rows", "columns", "in_l2", "converted", "made"],
+)
+def test_input_weights_beyond_l2_are_prefetched_before_they_are_packed(
+    build: Callable[[GraphBuilder], object], l2_bytes: int, wanted: bool
+) -> None:
+    *_, last = kernels(scheduled(build, replace(MULTIPLIES, l2_bytes=l2_bytes)))
+    p = last.parameters
+    assert p is not None
+    assert p.ks
+    assert p.prefetch == wanted
+    assert p.prefetch == any(r.parameter == "prefetch" and "next block" in r.text for r in p.why)
 
 
 @pytest.mark.parametrize(("llc_bytes", "packed"), [(4 * FAR, True), (8 * FAR, False)])

@@ -25,7 +25,7 @@ graph(%0: f32[4,8] strides=[1,4], %1: s8[8,16] constant) forced=[(nest="4x8:8x16
       %6: f32[8,16] Ba16b constant = TypeCast(%1) at rows
     }
   }
-  %7, %5 = nest1(%0, %6, %2) prefetched_entries=[0] {  # tasks: 2
+  %7, %5 = nest1(%0, %6, %2) prefetched_rows=[0] {  # tasks: 2
     stage parameters=(batch=1, m=4, n=16, k=8, mb=2, nb=16, kb=8, cores=2, why=[
       (parameter="mb", text="rows of \\"half\\" a core"),
       (parameter="nb", text="one panel"),
@@ -85,7 +85,7 @@ def test_constants_come_back_to_the_bit(array: np.ndarray, dtype: DType, text: s
         ("%1 = nest0(%0) { stage { %1: f32[4] = ReLU(%0) at row } }", 53, "expected an anchor: batch, rows"),
         ("%1 = nest0(%0) { stage { %1: f32[4] = ReLU(%0) } }", 50, "expected 'at'"),
         ("%1 = nest0(%0) { stage parameters=(m=1) {} }", 38, "Parameters has no field 'batch' here"),
-        ("%1 = nest0(%0) prefetched_entry=[0] { }", 18, "a field of FusedOp: 'name=value' (did you mean 'prefetched_entries'?)"),
+        ("%1 = nest0(%0) prefetched_row=[0] { }", 18, "a field of FusedOp: 'name=value' (did you mean 'prefetched_rows'?)"),
         ("ReLU(%0)", 3, "expected a value: '%1: dtype[dims] = ...', or 'return'"),
     ],
 )

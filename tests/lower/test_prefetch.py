@@ -6,6 +6,8 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
 from math import prod
 
 import pytest
@@ -75,9 +77,11 @@ def calls(s: Stmt, at: dict[str, int]) -> Iterator[tuple[dict[str, int], Brgemm]
 
 def lines(p: Prefetch, at: Mapping[str, int]) -> Iterator[int]:
     """Numbers of the tensor's lines, if it begins at the begin of one."""
-    begin = p.tensor.dtype.nbytes(sum(number(i, at) * stride for i, stride in zip(p.index, p.tensor.strides, strict=True)))
-    assert begin % LINE_BYTES == 0
-    yield from range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines)
+    first = sum(number(i, at) * stride for i, stride in zip(p.index, p.tensor.strides, strict=True))
+    for each in range(p.count):
+        begin = p.tensor.dtype.nbytes(first + each * p.stride)
+        assert begin % LINE_BYTES == 0
+        yield from range(begin // LINE_BYTES, begin // LINE_BYTES + p.lines)
 
 
 def lines_per_entry(t: Tensor, batch: At) -> int:
@@ -98,21 +102,29 @@ def attention(rows: int, keys: int, dtype: DType) -> Graph:
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
 @pytest.mark.parametrize(("rows", "keys"), [(64, 128), (80, 96)])
-def test_calls_prefetch_the_next_entry(rows: int, keys: int, dtype: DType) -> None:
-    """Each line once, except where sizes are rounded up."""
+def test_calls_prefetch_the_next_entry_and_the_next_rows(rows: int, keys: int, dtype: DType) -> None:
+    """Each line once, except where sizes are rounded up, and where an entry's last task has fewer rows."""
     g = scheduled(attention(rows, keys, dtype), TARGET)
     (nest,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.prefetched_entries)
     tensors: dict[str, Tensor] = {}
+    by_entry, by_task = (f"v{v}" for v in nest.prefetched_entries), [f"v{v}" for v in nest.prefetched_rows]
     found: dict[tuple[str, int], Counter[int]] = {}
+    tasks = -(-rows // nest.mb)
     for at, call in calls(lower(g, TARGET).main.body, {}):
-        b, h = (value for name, value in at.items() if name[:2] in ("b0", "b1"))
+        b, h, task = (value for name, value in at.items() if name[:2] in ("b0", "b1", "mo"))
         for p in call.prefetches:
             tensors[p.tensor.name] = p.tensor
-            found.setdefault((p.tensor.name, b * 4 + h), Counter()).update(lines(p, at))
-    assert len(found) == 2 * 8
-    for name in (f"v{v}" for v in nest.prefetched_entries):
+            number_ = b * 4 + h if p.tensor.name not in by_task else (b * 4 + h) * tasks + task
+            found.setdefault((p.tensor.name, number_), Counter()).update(lines(p, at))
+    assert len(found) == 2 * 8 + 8 * tasks
+    for name in by_entry:
         for entry, each in enumerate([lines_per_entry(tensors[name], (2, 4))] * 8):
             _once_and_little_more(found[name, entry], (entry + 1) * each, each)
+    for name in by_task:
+        row = tensors[name].dtype.nbytes(64)
+        for entry, task in product(range(8), range(tasks)):
+            first = entry * rows + min((task + 1) * nest.mb, rows)
+            _once_and_little_more(found[name, entry * tasks + task], first * row // LINE_BYTES, nest.mb * row // LINE_BYTES)
 
 
 def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
@@ -121,10 +133,18 @@ def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
     assert set(found.values()) == {1}
 
 
-@pytest.mark.parametrize(("keys", "is_fetched"), [(128, True), (768, False)])
-def test_entries_are_prefetched_where_l2_holds_two(keys: int, is_fetched: bool) -> None:
-    nests = [n for n in scheduled(attention(128, keys, DType.f32), TARGET).nodes if isinstance(n, FusedOp)]
-    assert any(nest.prefetched_entries for nest in nests) == is_fetched
+def test_rows_are_prefetched_where_the_next_entry_does_not_fit() -> None:
+    (nest,) = (n for n in scheduled(attention(128, 768, DType.f32), TARGET).nodes if isinstance(n, FusedOp) and n.prefetched_rows)
+    assert not nest.prefetched_entries
+
+
+@pytest.mark.parametrize(("rows", "is_fetched"), [(64, False), (320, True)])
+def test_masks_are_prefetched_where_l2_does_not_keep_them(rows: int, is_fetched: bool) -> None:
+    b = GraphBuilder()
+    q, k, mask = b.input((2, 4, rows, 64)), b.input((2, 4, 64, 128)), b.input((2, 4, rows, 128))
+    b.op("SoftMax", b.op("Add", b.op("MatMul", q, k), mask), axis=-1)
+    (nest,) = (n for n in scheduled(b.graph(), TARGET).nodes if isinstance(n, FusedOp))
+    assert (mask.id in nest.prefetched_rows) == is_fetched
 
 
 def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
@@ -146,6 +166,34 @@ def test_calls_prefetch_the_next_panel_of_weights() -> None:
         assert list(lines(p, at)) == list(range((no + 1) * panel, (no + 2) * panel))
         seen.add(p.tensor)
     assert len(seen) == 2
+
+
+@pytest.mark.covering(2)
+@pytest.mark.parametrize(("k", "pieces"), [(512, 1), (1024, 2), (1280, 3)])
+@pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_calls_prefetch_what_the_next_block_is_packed_from(dtype: DType, transposed: bool, k: int, pieces: int) -> None:
+    """After the last block of some columns, the first block of the next columns; nothing twice."""
+    n = 4096
+    b = GraphBuilder()
+    b.op("MatMul", b.input((32, k), dtype), b.input((n, k) if transposed else (k, n), dtype), transpose_b=transposed)
+    g = scheduled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
+    (p,) = (s.parameters for n in g.nodes if isinstance(n, FusedOp) for s in n.stages if s.parameters is not None)
+    found = dict[At, Counter[int]]()
+    for at, call in calls(lower(g, TARGET).main.body, {}):
+        (ahead,) = call.prefetches
+        assert ahead.tensor.name == "v1"
+        piece = number(call.acc.index[-1], at) // p.ns, number(call.src.index[-1], at) // p.ks
+        found.setdefault(piece, Counter()).update(lines(ahead, at))
+    assert len(found) == pieces * n // p.ns
+    per_line = LINE_BYTES * 8 // dtype.bits
+    for (so, ko), fetched in found.items():
+        following, begin = (so, (ko + 1) * p.ks) if ko + 1 < pieces else (so + 1, 0)
+        rows, columns = range(begin, min(begin + p.ks, k)), range(following * p.ns, (following + 1) * p.ns)
+        places = ((c * k + r) if transposed else (r * n + c) for r in rows for c in columns)
+        assert set(fetched) >= {place // per_line for place in places}
+        assert set(fetched.values()) == {1}
+        assert len(fetched) == p.ks * p.ns // per_line
 
 
 def test_the_next_weights_follow_the_last_panel_in_memory() -> None:

@@ -104,8 +104,8 @@ def test_flat_batch_reduce_shows_strides() -> None:
 
 def test_prefetches_of_a_product_are_printed_after_it() -> None:
     flat = flat_slice(X, i, (4, 1))
-    ahead = Prefetch(X, (op(BinOp.add, i, j),), 6), Prefetch(X, (j,), 1, for_write=True)
-    end = "prefetch x[i + j] 6 lines, prefetch x[j] 1 lines to write"
+    ahead = Prefetch(X, (op(BinOp.add, i, j),), 6, count=3, stride=40), Prefetch(X, (j,), 1, for_write=True)
+    end = "prefetch x[i + j] 6 lines 3 times by 40, prefetch x[j] 1 lines to write"
     assert (
         print_tir(Brgemm(flat, flat, flat, 2, 3, 4, prefetches=ahead))
         == f"brgemm (m=2, n=3, k=4) x[i; m*4, n] = x[i; m*4, k] @ x[i; k*4, n], {end}"

@@ -20,7 +20,7 @@ from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.on_the_fly_packing import packing_stages
-from benchgraph.gir.packed_blocks import packed_block_of
+from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import k_group, product, weights_bytes
@@ -105,8 +105,9 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     kb = src.layout.blocks[0][1] if src.layout.blocks else k
     anchors, anchor_why = choose_anchors(g, stage.ops, rows.mb, nb, target)
     makers = packing_stages(node, stage)
-    ks, ns = packed_block_of(g, op, makers, rows.mb, nb, kb, target)
-    prefetch = not ks and _prefetches_panels(g, node, stage, nb, target)
+    is_prefetched = prefetches_source(g, op, makers, target)
+    ks, ns = packed_block_of(g, op, makers, rows.mb, nb, kb, target, is_prefetched=is_prefetched)
+    prefetch = is_prefetched if ks else _prefetches_panels(g, node, stage, nb, target)
     unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
     block_why = f"blocks of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows at a time are prefetched best"
     why = {
@@ -115,7 +116,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
         "kb": "src is row-major" if kb == k else "src is stored in the column blocks of the product before",
         "anchor": anchor_why,
         "ks": block_why if ks else "",
-        "prefetch": "the next panel, since L2 does not keep all weights" if prefetch else "",
+        "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
     }
     reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
@@ -220,21 +221,27 @@ def _split(stage: Stage, is_split: bool, why: str) -> Stage:
     return replace(stage, parameters=replace(p, split_n=True, why=(*p.why, Reason("split_n", why)))) if is_split else stage
 
 
-# ---- prefetch of batch entries ---------------------------------------------------------------------------------------
+# ---- prefetch of batch entries and rows ------------------------------------------------------------------------------
 
 
 def _prefetching(g: Graph, node: FusedOp, kernels: list[Stage], rows: Shape, columns: int, target: Target) -> FusedOp:
-    """The node with the inputs to prefetch: of those dense per batch entry, what the next entry reads as a whole.
+    """The node with the inputs to prefetch: of those dense per batch entry, what the next entry reads as a whole and what the next task
+    reads by rows.
 
     Microkernel calls prefetch them, a line per few steps of K, if two entries' part and a task's rows (so many f32 columns) fit into L2.
-    docs/measurements/prefetch.md, The next batch entry.
+    What post-ops read by rows is prefetched where L2 does not keep it. docs/measurements/prefetch.md, The next batch entry and the next
+    rows.
     """
     if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores:
         return node
     per_entry = (op for stage in node.stages if stage.is_batch_invariant for op in stage.ops)
     whole = {g.root(v) for op in per_entry for v in op.ins} | {g.root(v) for stage in kernels for v in stage.ops[0].ins[1:]}
+    by_row = {stage.ops[0].ins[0] for stage in kernels}
+    others = {v for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows) for op in stage.ops for v in op.ins}
+    by_row |= {v for v in others if g.value(v).type.nbytes > target.l2_bytes}
     dense = [v for v in map(g.value, g.ins) if not v.is_constant and v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)]
     entry = [v for v in dense if v.id in whole]
     task_bytes = F32_BYTES * columns * node.mb
     fits = 2 * sum(v.type.nbytes for v in entry) // prod(rows[:-1]) + task_bytes <= target.l2_bytes
-    return replace(node, prefetched_entries=tuple(v.id for v in entry) if fits else ())
+    next_rows = tuple(v.id for v in dense if v.id in by_row - whole and v.shape[:-1] == rows)
+    return replace(node, prefetched_entries=tuple(v.id for v in entry) if fits else (), prefetched_rows=next_rows)
