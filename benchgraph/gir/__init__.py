@@ -34,7 +34,8 @@ row_blocks.py           rows of a task, blocks of scores
 packed_blocks.py        the size of a block of weights that is packed on the fly
 anchors.py              where post-ops run: the anchor cost table
 packed_task_grid.py     tasks of a product whose weights are packed on the fly
-nest_cost.py            what scheduled nests take, so whether one nest is faster than two
+nest_cost.py            what scheduled nests take, one after the other
+nest_sequence.py        where a nest of several stages is cut: the sequence of nests that takes the least time
 
 passes/                 one file per pass, and the PIPELINE
 """

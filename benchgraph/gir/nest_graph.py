@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
+from benchgraph.core.memoise import memoised
 from benchgraph.gir.closure import closure
-from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 
 
 def with_borders(g: Graph, nodes: Sequence[FusedOp]) -> list[FusedOp]:
@@ -42,6 +43,24 @@ def topological_order(nodes: Sequence[FusedOp]) -> list[int]:
                 begun.add(needed)
                 path.append((needed, before(needed)))
     return done
+
+
+def nest_of(g: Graph, stages: Sequence[Stage]) -> FusedOp:
+    """A nest of these stages alone."""
+    ops = [op for stage in stages for op in stage.ops]
+    made = dict.fromkeys(g.root(v) for op in ops for v in op.outs)
+    inside, everywhere = Counter(v for op in ops for v in _read(g, op)), _readers(g)
+    return FusedOp("", tuple(stages), tuple(v for v in inside if v not in made), tuple(v for v in made if everywhere[v] > inside[v]))
+
+
+def _read(g: Graph, op: Op) -> set[int]:
+    return {g.root(v) for v in op.ins}
+
+
+@memoised
+def _readers(g: Graph) -> Counter[int]:
+    """By buffer, how many ops read it; one more where it leaves the graph."""
+    return Counter(chain((v for op in g.ops for v in _read(g, op)), map(g.root, g.outs)))
 
 
 class NestGraph:

@@ -8,14 +8,14 @@ the batch anchor of a later nest whose batch entries each read a part of its res
 packed, or keys and values dequantised, once per batch entry, or once for all heads that share them. A product that reduces over the rows of
 a nest, as the gradients of keys and values do, joins too, if batch entries alone keep the cores busy: every task adds its part.
 
-Nests over the same rows stay apart where that takes less time by the cost of their schedules: where a task of few rows would read all
-weights, which L2 does not keep, while apart tasks have more rows, or read a part of the weights.
+Then nests of several products are cut where that takes less time (gir/nest_sequence.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 from benchgraph.core.memoise import memoised_within
@@ -25,13 +25,12 @@ from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, e
 from benchgraph.gir.domain import domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share
-from benchgraph.gir.nest_graph import NestGraph, merge_pairs
-from benchgraph.gir.passes.schedule import slower_than_apart
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs, with_borders
+from benchgraph.gir.nest_sequence import cheapest_sequence
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
 from benchgraph.gir.views import Index, root_index
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
@@ -43,11 +42,24 @@ MOST_REPEATED = 0.25  # share of a nest's multiply-adds that repeating a stage f
 def fuse_coarse(g: Graph, target: Target) -> Graph:
     nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
     nests = merge_pairs(g, nodes, lambda nests, i, j: _merged(g, nests, i, j, target))
+    names = {stage: node.name for node in nodes for stage in node.stages}
+    cut = [part for node in nests.nodes for part in _cut(g, node, names, target)]
     for i, j in nests.pairs() if is_recorded() else ():
         merged = _merged(g, nests, i, j, target)
         why = merged if isinstance(merged, str) else "a third nest reads one of them and is read by the other"
         note(nests[i].name, nests[j].name, why=why)
-    return g if len(nests.order) == len(nodes) else replace(g, nodes=tuple(nests.nodes))
+    return g if len(cut) == len(nodes) else replace(g, nodes=tuple(cut if len(cut) == len(nests.order) else with_borders(g, cut)))
+
+
+def _cut(g: Graph, node: FusedOp, names: Mapping[Stage, str], target: Target) -> list[FusedOp]:
+    """The nests that take the least time instead of one."""
+    nests, why = cheapest_sequence(g, node, target)
+    if len(nests) == 1:
+        return [node]
+    named = [replace(nest, name=names[nest.stages[0]]) for nest in nests]
+    for one, other in pairwise(named):
+        note(one.name, other.name, why=why)
+    return named
 
 
 def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | str:
@@ -60,24 +72,10 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
         return "other nests make other parts of it, and it is read after all of them"
     merged = _by_rows(g, first, second, shared, target)
     if isinstance(merged, FusedOp):
-        merged = _unless_slower(g, nests, (i, j), merged, target)
-    if isinstance(merged, FusedOp):
         return merged
     has_one_reader = not nests.is_used_beyond(first.outs, (i, j))
     invariant = _as_batch_invariant(g, first, second, shared, target, has_one_reader=has_one_reader)
     return invariant or _by_reduction(g, first, second, shared, target) or merged
-
-
-def _unless_slower(g: Graph, nests: NestGraph, pair: tuple[int, int], merged: FusedOp, target: Target) -> FusedOp | str:
-    """The merged nest, or why the two are faster apart. Of products by weights that change, as in attention, whole rows stay together: a
-    nest of all of them need not hold its scores (gir/flash_attention.py)."""
-    first, second = (nests[key] for key in pair)
-    is_attention = any(isinstance(op.lowering.form, Reduction) for op in merged.ops)
-    if is_attention and not all(g.value(op.ins[1]).is_constant for op in merged.ops if op.lowering.is_contraction):
-        return merged
-    ins = tuple(v for v in dict.fromkeys((*first.ins, *second.ins)) if v not in first.outs)
-    outs = tuple(v for v in (*first.outs, *second.outs) if nests.is_read_beyond(v, pair))
-    return slower_than_apart(g, replace(merged, ins=ins, outs=outs), (first, second), target) or merged
 
 
 def _as_batch_invariant(

@@ -15,17 +15,14 @@ in one loop, and its differences need no buffer.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
 from math import prod
 
-from benchgraph.core.memoise import memoised
 from benchgraph.core.record import is_recorded, note
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
-from benchgraph.gir.nest_graph import NestGraph, merge_pairs, topological_order, with_borders
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of, topological_order, with_borders
 from benchgraph.gir.passes.schedule import slower_than_apart
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
@@ -57,7 +54,7 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
             needs[later] |= before
         for v in op.outs:
             made_in.setdefault(g.root(v), set()).add(home)
-    fused = [FusedOp(f"nest{i}", (Stage(tuple(ops), (Anchor.rows,) * len(ops)),), (), ()) for i, ops in enumerate(groups)]
+    fused = [FusedOp(f"nest{i}", (_stage(ops),), (), ()) for i, ops in enumerate(groups)]
     nodes = merge_pairs(g, with_borders(g, fused), lambda nests, i, j: _merged(g, nests, i, j, target)).nodes
     place = {op: n for n, op in enumerate(g.nodes)}
     nodes.sort(key=lambda node: min(place[op] for op in node.ops))
@@ -67,7 +64,7 @@ def fuse_fine(g: Graph, target: Target) -> Graph:
 def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> FusedOp | None:
     """Nest i and its reader j as one; None if that is not legal or does not pay."""
     ops = _pointwise_merged(g, nests, i, j, target) or _reductions_merged(g, nests, i, j, target)
-    return None if ops is None else replace(nests[j], stages=(Stage(ops, (Anchor.rows,) * len(ops)),))
+    return None if ops is None else replace(nests[j], stages=(_stage(ops),))
 
 
 def _pointwise_merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> tuple[Op, ...] | None:
@@ -160,26 +157,11 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
         return f"it reduces over rows that {first.kind} makes in several tasks"
     if not g.value(first.ins[1]).is_constant:
         return domain  # scores, whose whole rows one nest with the product that follows need not hold (gir/flash_attention.py)
-    return slower_than_apart(g, _nest(g, [*ops, op]), (_nest(g, ops), _nest(g, [op])), target) or domain
+    return slower_than_apart(g, nest_of(g, [_stage([*ops, op])]), (nest_of(g, [_stage(ops)]), nest_of(g, [_stage([op])])), target) or domain
 
 
-def _nest(g: Graph, ops: Sequence[Op]) -> FusedOp:
-    """A nest of these ops alone."""
-    made = dict.fromkeys(g.root(v) for op in ops for v in op.outs)
-    inside, everywhere = Counter(v for op in ops for v in _read(g, op)), _readers(g)
-    stages = (Stage(tuple(ops), (Anchor.rows,) * len(ops)),)
-    ins = tuple(v for v in inside if v not in made)
-    return FusedOp("", stages, ins, tuple(v for v in made if everywhere[v] > inside[v]))
-
-
-def _read(g: Graph, op: Op) -> set[int]:
-    return {g.root(v) for v in op.ins}
-
-
-@memoised
-def _readers(g: Graph) -> Counter[int]:
-    """By buffer, how many ops read it; one more where it leaves the graph."""
-    return Counter(chain((v for op in g.ops for v in _read(g, op)), map(g.root, g.outs)))
+def _stage(ops: Sequence[Op]) -> Stage:
+    return Stage(tuple(ops), (Anchor.rows,) * len(ops))
 
 
 def _reasons(

@@ -1,0 +1,77 @@
+"""Where a nest of several stages over the same rows is cut in two or more: the sequence of nests that takes the least time.
+
+    nest0 { MatMul; MatMul; MatMul }     ->     nest0 { MatMul; MatMul }   nest1 { MatMul }
+
+A task of one nest computes all stages for its rows, so that rows stay in a cache; but it reads all their weights, which L2 may not hold,
+and all its products have tasks of as many rows. Apart they have schedules of their own, but the next nest reads what one has written. All
+that is in the cost of nests in order (`nests_ns`). The search goes along the stages and keeps the cheapest beginnings of a sequence (a
+beam): each goes on with the next stage in its last nest, or with a nest of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchgraph.gir.ir import FusedOp, Graph, Stage
+from benchgraph.gir.nest_cost import nests_ns
+from benchgraph.gir.nest_graph import nest_of
+from benchgraph.gir.passes.schedule import scheduled_nest
+from benchgraph.gir.product import weights_bytes
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import Target
+from benchgraph.ops.spec import Reduction
+from benchgraph.schedule.cost import HELD
+
+BEAM = 4  # beginnings that are kept
+LONGEST = 8  # stages of a nest that is weighed against two: that rows stay in a cache is local, and so the search is linear
+TOLERANCE = 0.02  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """Nests of the first stages, and what they take, one after the other."""
+
+    nests: tuple[FusedOp, ...]
+    ns: float
+
+
+def cheapest_sequence(g: Graph, node: FusedOp, target: Target) -> tuple[tuple[FusedOp, ...], str]:
+    """The nests that take the place of one, (node,) where it stays whole, and why they are apart."""
+    if len(node.stages) == 1 or not _may_be_cut(g, node, target):
+        return (node,), ""
+    begun = [_Beginning((), 0.0)]
+    for stage in node.stages:
+        longer = (each for beginning in begun for each in _longer(g, beginning, stage, target))
+        begun = sorted(longer, key=lambda each: each.ns)[:BEAM]
+    best, whole = begun[0], _ns(g, (node,), target)
+    if len(best.nests) == 1 or whole - best.ns <= max(TOLERANCE * whole, rates(target).overheads.fork_join_ns):
+        return (node,), ""
+    return best.nests, f"as one nest they would take {whole / 1e3:.3g} us, as {len(best.nests)} they take {best.ns / 1e3:.3g}"
+
+
+def _longer(g: Graph, begun: _Beginning, stage: Stage, target: Target) -> Iterator[_Beginning]:
+    """With one more stage: in a nest of its own, or in the last one."""
+    last = begun.nests[-1:]
+    before = _ns(g, last, target)
+    yield _Beginning((*begun.nests, new := nest_of(g, (stage,))), begun.ns - before + _ns(g, (*last, new), target))
+    if last and len(last[0].stages) < LONGEST:
+        one_before = begun.nests[-2:-1]
+        both = nest_of(g, (*last[0].stages, stage))
+        added = _ns(g, (*one_before, both), target) - _ns(g, (*one_before, *last), target)
+        yield _Beginning((*begun.nests[:-1], both), begun.ns + added)
+
+
+def _ns(g: Graph, nests: Sequence[FusedOp], target: Target) -> float:
+    return nests_ns(g, [scheduled_nest(g, nest, target) for nest in nests], target) if nests else 0.0
+
+
+def _may_be_cut(g: Graph, node: FusedOp, target: Target) -> bool:
+    """Whether L2 does not hold its weights, each stage can be a nest, and it is no attention, whose scores need not be stored in one nest
+    (gir/flash_attention.py)."""
+    if any(stage.is_batch_invariant or stage.reduces_rows for stage in node.stages):
+        return False
+    is_attention = any(isinstance(op.lowering.form, Reduction) for op in node.ops)
+    if is_attention and not all(g.value(op.ins[1]).is_constant for op in node.ops if op.lowering.is_contraction):
+        return False
+    return weights_bytes(g, node.ops) > HELD * target.l2_bytes
