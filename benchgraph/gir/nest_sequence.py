@@ -25,12 +25,12 @@ from benchgraph.schedule.cost import HELD
 
 BEAM = 4  # beginnings that are kept
 LONGEST = 8  # stages of a nest that is weighed against two: that rows stay in a cache is local, and so the search is linear
-TOLERANCE = 0.02  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
+TOLERANCE = 0.07  # of the time of two nests: costs that differ by less are equal, as far as they can be trusted, and one is then taken
 
 
 @dataclass(frozen=True)
 class _Beginning:
-    """Nests of the first stages, and what they take, one after the other."""
+    """Nests of the first stages, and what they take, one after the other; with more for each cut than it may seem to save."""
 
     nests: tuple[FusedOp, ...]
     ns: float
@@ -45,16 +45,17 @@ def cheapest_sequence(g: Graph, node: FusedOp, target: Target) -> tuple[tuple[Fu
         longer = (each for beginning in begun for each in _longer(g, beginning, stage, target))
         begun = sorted(longer, key=lambda each: each.ns)[:BEAM]
     best, whole = begun[0], _ns(g, (node,), target)
-    if len(best.nests) == 1 or whole - best.ns <= max(TOLERANCE * whole, rates(target).overheads.fork_join_ns):
+    if len(best.nests) == 1 or whole <= best.ns:
         return (node,), ""
-    return best.nests, f"as one nest they would take {whole / 1e3:.3g} us, as {len(best.nests)} they take {best.ns / 1e3:.3g}"
+    return best.nests, f"as one nest they would take {whole / 1e3:.3g} us, as {len(best.nests)} at most {best.ns / 1e3:.3g}"
 
 
 def _longer(g: Graph, begun: _Beginning, stage: Stage, target: Target) -> Iterator[_Beginning]:
     """With one more stage: in a nest of its own, or in the last one."""
-    last = begun.nests[-1:]
-    before = _ns(g, last, target)
-    yield _Beginning((*begun.nests, new := nest_of(g, (stage,))), begun.ns - before + _ns(g, (*last, new), target))
+    last, new = begun.nests[-1:], nest_of(g, (stage,))
+    both_ns = _ns(g, (*last, new), target)
+    cut_ns = max(TOLERANCE * both_ns, rates(target).overheads.fork_join_ns) if last else 0.0  # threads may wait at one more border
+    yield _Beginning((*begun.nests, new), begun.ns - _ns(g, last, target) + both_ns + cut_ns)
     if last and len(last[0].stages) < LONGEST:
         one_before = begun.nests[-2:-1]
         both = nest_of(g, (*last[0].stages, stage))
