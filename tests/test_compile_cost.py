@@ -156,7 +156,7 @@ def test_columns_are_not_counted_panel_by_panel(columns: int) -> None:
     b.op("MatMul", b.input((16, 16)), b.constant((16, columns)))
     b.op("SoftMax", b.input((columns, 16)), axis=0)
     asked = calls(lambda: [lower(unverified(p, host()), host()) for p in partitions(b.graph(), Policy.fused)])
-    assert asked < 400_000
+    assert asked < 600_000
 
 
 def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.MonkeyPatch) -> None:

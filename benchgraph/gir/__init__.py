@@ -30,11 +30,10 @@ Decisions:
 layouts.py              blocked layouts, the width of a B panel
 load_balance.py         how evenly tasks are distributed over cores
 column_blocks.py        columns of a microkernel call and of a packed panel
-row_blocks.py           rows of a task, blocks of scores
 packed_blocks.py        the size of a block of weights that is packed on the fly
 anchors.py              where post-ops run: the anchor cost table
 packed_task_grid.py     tasks of a product whose weights are packed on the fly
-nest_cost.py            what scheduled nests take, one after the other
+nest_cost.py            nests as their cost sees them, and what scheduled ones take
 nest_sequence.py        where a nest of several stages is cut: the sequence of nests that takes the least time
 
 passes/                 one file per pass, and the PIPELINE

@@ -13,6 +13,7 @@ from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
+from benchgraph.schedule.steps import alone
 
 _TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5, 0.25)  # other register panels of a call; tile registers keep rows of src in L1 for several
 _APART = 0.05  # share of a cost: so much less is clear also for convolutions, and where a nest is shared with the product that makes src
@@ -36,7 +37,7 @@ def _costs(p: Product, target: Target) -> dict[int, float]:
     if len(widths) == 1 or not p.has_constant_wei:
         return {widths[0]: 0.0}
     nest = gemm_nest(p, target)
-    return {nb: choose(nest, (nb,), target, may_spread=nb < nest.n).cost.total for nb in widths}
+    return {nb: choose(alone(nest), (nb,), target, may_spread=nb < nest.n).cost.total for nb in widths}
 
 
 def _widths(p: Product, target: Target) -> tuple[int, ...]:

@@ -1,53 +1,156 @@
-"""What scheduled nests take, one after the other: how their products and the values between them move through the caches."""
+"""Nests of products as their cost sees them, and what scheduled nests take one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from math import prod
+from collections.abc import Sequence
+from math import lcm, prod
 
 from benchgraph.core.memoise import memoised_within
+from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.gir.column_blocks import columns_per_call
+from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import gemm_nest
-from benchgraph.gir.ir import FusedOp, Graph, Stage
-from benchgraph.gir.layouts import F32_BYTES
-from benchgraph.gir.parameters import Parameters
-from benchgraph.gir.product import product
-from benchgraph.machine.table import rates
+from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
+from benchgraph.gir.on_the_fly_packing import packing_stages
+from benchgraph.gir.product import k_group, product, weights_bytes
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.schedule.nest import Loop
-from benchgraph.schedule.sequence import Data, Nest, Step, of_one_core, sequence_ns
-
-ROWS = "batch", "m"  # loops that move rows
+from benchgraph.ops.spec import Reduction
+from benchgraph.schedule.cost import sequence_ns
+from benchgraph.schedule.nest import Operand
+from benchgraph.schedule.primitives import Order, Parallel, Schedule, parse
+from benchgraph.schedule.space import RowTiling, Tiling, tiled
+from benchgraph.schedule.steps import Nest, Step
 
 
 def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
     """Nanoseconds of these nests in order, each with the schedule that it has."""
-    return sequence_ns([_nest(g, node, target) for node in nodes], target, rates(target))
+    return sequence_ns([(nest, schedule_of(nest, node)) for node in nodes for nest in (product_nest(g, node, target),)], target)
+
+
+def schedule_of(nest: Nest, node: FusedOp) -> Schedule:
+    """By a nest's parameters."""
+    p = node.parameters
+    if p is None:
+        return Schedule((Order(("m",)), Parallel(("m",))))
+    if len(nest.steps) > 1:
+        return RowTiling(p.mb, p.score_columns).schedule(nest)
+    return tiled(nest.first, Tiling(p.mb, p.nb, p.split_n, p.ns if p.panels_first else 0))
+
+
+def kernel_stages(node: FusedOp) -> tuple[Stage, ...]:
+    """Those of products that iterate over the nest's rows."""
+    return tuple(stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows)
+
+
+def nest_text(g: Graph, node: FusedOp) -> str:
+    """The nest as tuning files name it: its products, one after the other."""
+    return " + ".join(product(g, stage.ops[0]).text for stage in kernel_stages(node))
+
+
+def forced_rows(g: Graph, node: FusedOp, nest: Nest) -> RowTiling | None:
+    """What tuning prescribes."""
+    kernels = kernel_stages(node)
+    if len(kernels) == 1:
+        forced = None if nest.has_serial_rows else product(g, kernels[0].ops[0]).forced
+        return None if forced is None else RowTiling(forced.mb)
+    schedule = next((f.schedule for f in g.forced if f.nest == nest_text(g, node)), None)
+    return None if schedule is None else RowTiling.of(nest, parse(schedule))
 
 
 @memoised_within
-def _nest(g: Graph, node: FusedOp, target: Target) -> Nest:
-    kernels = [s for s in node.stages if s.parameters is not None and not s.reduces_rows]
-    parallel = _parallel(node.parameters, is_alone=len(kernels) == 1) if node.parameters else [Loop("batch", _rows(g, node))]
-    view = _View(g, node, target, int(prod(loop.trips for loop in parallel if loop.axis != "n")))
-    steps = tuple(view.step(stage) for stage in kernels)
-    known = {d.name for step in steps for d in step.data}
-    tasks, used = of_one_core(parallel, target.cores), min(int(prod(loop.trips for loop in parallel)), target.cores)
-    return Nest(tasks, used, steps, tuple(d for d in view.others() if d.name not in known))
+def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
+    """As its cost sees it, before it has a schedule or after."""
+    kernels, made = kernel_stages(node), {g.root(v) for op in node.ops for v in op.outs}
+    steps = tuple(_step(g, node, stage, target) for stage in kernels)
+    flash, known = flash_of(g, node, target), {name for step in steps for name in step.tensors}
+    rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1] if kernels else (_rows(g, node),)
+    others = tuple(_crossing(g, v, node, rows) for v in dict.fromkeys((*node.ins, *node.outs)) if _name(g, v) not in known)
+    return Nest(
+        steps,
+        others,
+        frozenset(_name(g, v) for v in made.difference(node.outs)),
+        tuple(_name(g, v) for v in whole_entries(g, node, target)),
+        lcm(*(k_group(g, stage.ops[0]) for stage in node.stages if stage.reduces_rows)),
+        any(stage.reduces_rows or stage.is_batch_invariant for stage in node.stages),
+        any(isinstance(op.lowering.form, Reduction) for op in node.ops),
+        flash is not None,
+        flash is not None and flash.mask is not None and 2 * rows[-1] >= steps[0].gemm.n,
+        rows[-1],
+    )
 
 
-def _parallel(p: Parameters, *, is_alone: bool) -> list[Loop]:
-    """The loops over tasks."""
-    columns, rows = Loop("n", p.npn), [Loop("batch", p.batch), Loop("m", p.mpn)]
-    if not is_alone or not p.split_n:
-        return rows
-    return [columns, *rows] if p.panels_first else [*rows, columns]
+@memoised_within
+def flash_of(g: Graph, node: FusedOp, target: Target) -> FlashAttention | None:
+    return flash_attention(g, node, table(target))
 
 
-def _inner(p: Parameters) -> tuple[Loop, ...]:
-    """The loops of a task around its microkernel calls."""
-    return (Loop("n", p.nsn),)
+def whole_entries(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
+    """Of inputs that are dense per batch entry, those that an entry reads as a whole, where there are entries enough to prefetch the next.
+
+    docs/measurements/prefetch.md, The next batch entry and the next rows.
+    """
+    whole = _read_whole(g, node)
+    return tuple(v.id for v in _dense_entries(g, node, target) if v.id in whole)
+
+
+def next_rows(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
+    """Of inputs that are dense per batch entry, those that tasks read by rows: src of products, and what L2 does not hold of others."""
+    by_row = {stage.ops[0].ins[0] for stage in kernel_stages(node)}
+    others = {v for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows) for op in stage.ops for v in op.ins}
+    by_row |= {v for v in others if g.value(v).type.nbytes > target.l2_bytes}
+    by_row -= _read_whole(g, node)
+    return tuple(v.id for v in _dense_entries(g, node, target) if v.id in by_row and v.shape[:-1] == _rows_of(g, node))
+
+
+def _read_whole(g: Graph, node: FusedOp) -> set[int]:
+    """The buffers of which a batch entry reads all that is its own."""
+    per_entry = (op for stage in node.stages if stage.is_batch_invariant for op in stage.ops)
+    return {g.root(v) for op in per_entry for v in op.ins} | {g.root(v) for stage in kernel_stages(node) for v in stage.ops[0].ins[1:]}
+
+
+def _dense_entries(g: Graph, node: FusedOp, target: Target) -> list[Value]:
+    """Inputs that are dense per batch entry, where there are entries enough."""
+    rows = _rows_of(g, node)
+    if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores:
+        return []
+    inputs = (v for v in map(g.value, g.ins) if not v.is_constant)
+    return [v for v in inputs if v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)]
+
+
+def _rows_of(g: Graph, node: FusedOp) -> Shape:
+    """The extents of batch entries and rows of its products; () where it has none."""
+    kernels = kernel_stages(node)
+    return g.value(kernels[0].ops[0].outs[0]).shape[:-1] if kernels else ()
+
+
+def prefetches_panels(g: Graph, node: FusedOp, stage: Stage, nb: int, target: Target) -> bool:
+    """Whether calls prefetch the next packed panel, if they last long enough: from beyond L2. Not in init, which has just packed it."""
+    wei = g.value(stage.ops[0].ins[1])
+    is_packed = wei.is_constant and bool(wei.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
+    return is_packed and wei.shape[-1] > nb and weights_bytes(g, node.ops) > target.l2_bytes
+
+
+def _step(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Step:
+    op, p = stage.ops[0], stage.parameters
+    of = product(g, op)
+    nb = p.nb if p is not None else columns_per_call(g, op, target)
+    return Step(
+        gemm_nest(of, target),
+        (_name(g, op.ins[0]), _name(g, op.ins[1]), _result(g, node, stage)),
+        nb,
+        waits=of.has_constant_wei and not (prefetches_panels(g, node, stage, nb, target) or (p is not None and p.panels_first)),
+        packed=of.call.ins[1].elements if packing_stages(node, stage) else 0,
+        is_reduced=any(isinstance(other.lowering.form, Reduction) for other in stage.ops),
+    )
+
+
+def _result(g: Graph, node: FusedOp, stage: Stage) -> str:
+    """What the stage leaves for others: the last value of the product's shape, or the product itself."""
+    elements = g.value(stage.ops[0].outs[0]).type.elements
+    made = [v for op in stage.ops for v in op.outs if g.value(v).type.elements == elements]
+    leaving = [v for v in made if g.root(v) in node.outs]
+    return _name(g, (leaving or made)[-1])
 
 
 def _rows(g: Graph, node: FusedOp) -> int:
@@ -56,56 +159,12 @@ def _rows(g: Graph, node: FusedOp) -> int:
     return prod(largest.shape[:-1])
 
 
-@dataclass(frozen=True)
-class _View:
-    """A nest as its cost sees it. blocks: of rows."""
+def _crossing(g: Graph, v: int, node: FusedOp, rows: Sequence[int]) -> Operand:
+    """What crosses the nest's border: few elements are the same in all tasks, others are some for each row."""
+    t = g.value(v).type
+    axes = (*(f"b{i}" for i in range(len(rows) - 1)), "m") if t.elements >= prod(rows) else ()
+    return Operand.dense(_name(g, v), 8 * t.nbytes / (prod(rows) if axes else 1), axes, is_written=v in node.outs)
 
-    g: Graph
-    node: FusedOp
-    target: Target
-    blocks: int
 
-    @cached_property
-    def made(self) -> frozenset[int]:
-        """The buffers that its ops write."""
-        return frozenset(self.g.root(v) for op in self.node.ops for v in op.outs)
-
-    def step(self, stage: Stage) -> Step:
-        p, op = stage.parameters, stage.ops[0]
-        assert p is not None
-        what = product(self.g, op)
-        (src, wei), one, blocks = what.call.ins, what.has_one_wei, p.batch * p.mpn
-        rows, columns = min(p.mb, p.m), min(p.nb, p.n)
-        of_wei = wei.nbytes * columns / p.n / (1 if one else p.batch)
-        axes = ("n", "k") if one else ("batch", "n", "k")
-        data = (
-            self._data(op.ins[0], src.nbytes / blocks, (*ROWS, "k")),
-            self._data(op.ins[1], of_wei, axes, waits=not (p.prefetch or p.panels_first)),
-            self._result(stage, p, rows, columns),
-        )
-        return Step(gemm_nest(what, self.target), rows, columns, _inner(p), data)
-
-    def _result(self, stage: Stage, p: Parameters, rows: int, columns: int) -> Data:
-        """What the stage leaves for others: the last value of the product's shape, or the product itself."""
-        made = [v for op in stage.ops for v in op.outs if self.g.value(v).type.elements == p.batch * p.m * p.n]
-        leaving = [v for v in made if self.g.root(v) in self.node.outs]
-        v = (leaving or made)[-1]
-        if p.score_columns:
-            return Data(self._name(v), F32_BYTES * rows * p.score_columns, ROWS, is_written=True, is_temporary=True)
-        nbytes = self.g.value(v).dtype.nbytes(rows * columns)
-        return Data(self._name(v), nbytes, (*ROWS, "n"), is_written=True, is_temporary=not leaving)
-
-    def others(self) -> Iterator[Data]:
-        """Of a task: what crosses the nest's border. Few elements are the same in all tasks."""
-        for v in dict.fromkeys((*self.node.ins, *self.node.outs)):
-            t = self.g.value(v).type
-            by_rows = t.elements >= self.blocks
-            yield Data(self._name(v), t.nbytes / (self.blocks if by_rows else 1), ROWS if by_rows else (), is_written=v in self.node.outs)
-
-    def _data(self, v: int, nbytes: float, axes: tuple[str, ...], *, waits: bool = False) -> Data:
-        root = self.g.root(v)
-        is_made = root in self.made
-        return Data(self._name(v), nbytes, axes, is_temporary=is_made and root not in self.node.outs, waits=waits)
-
-    def _name(self, v: int) -> str:
-        return f"%{self.g.root(v)}"
+def _name(g: Graph, v: int) -> str:
+    return f"%{g.root(v)}"

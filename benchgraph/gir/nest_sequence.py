@@ -21,7 +21,7 @@ from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
-from benchgraph.schedule.cost import HELD
+from benchgraph.schedule.traffic import HELD
 
 BEAM = 4  # beginnings that are kept
 LONGEST = 8  # stages of a nest that is weighed against two: that rows stay in a cache is local, and so the search is linear

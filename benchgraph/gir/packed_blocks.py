@@ -22,7 +22,7 @@ from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 def conversions(m: int, target: Target) -> int:
     """How often a nest of several products converts its weights: once for each block of its m rows."""
-    return max(ceil(m / table(target).rows_per_task), min(target.cores, m))
+    return max(ceil(m / table(target).packed_task_rows), min(target.cores, m))
 
 
 def is_one_large_matrix(p: Product, target: Target) -> bool:

@@ -45,11 +45,6 @@ class MachineTable:
     rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
-    rows_per_task: int
-    rows_between_products: int
-    tile_rows_per_task: int
-    masked_blocks: int
-    masked_blocks_of_two: int
     folded_rows: int
     folded_rows_of_large_weights: int
     # columns of a microkernel call

@@ -3,15 +3,15 @@ machine table.
 
 primitives.py   schedules as data, with text
 nest.py         a nest of loops as its cost sees it: operands, and how they move along axes
-gemm.py         products: their nest, and the loops of a schedule on the core with most work
-space.py        the schedules that a product can have
+gemm.py         products
+steps.py        nests of products, and the loops of a schedule on the core with most work
+space.py        the schedules that such a nest can have
 traffic.py      bytes that come from beyond a cache, by the footprints of loops
 tile_block.py   tiles of sums that a microkernel adds to at a time; code generation asks too
 microkernel.py  cycles of a microkernel's calls
-cost.py         the time of a scheduled product, by what takes it
+cost.py         the time of a scheduled nest of products, by what takes it, and of nests one after the other
 choose.py       the schedule of least cost
 window.py       windows: their nest, and the schedules that it can have
 window_cost.py  the time of a scheduled window nest, and the schedule of least cost
 tuning.py       tuning files: schedules of nests, by machine
-sequence.py     the time of nests that run one after the other, each of several products or one
 """

@@ -1,21 +1,29 @@
-"""The time of a scheduled product, by what takes it. docs/measurements/cost-model.md says how far it is off."""
+"""The time of scheduled products, by what takes it: of one, of several that are one nest, of nests one after the other.
+
+docs/measurements/cost-model.md says how far it is off. Ops between products take the same time in one nest and in two, so only what they
+read and write counts.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from math import inf
+from math import ceil, inf, log2, prod
 from typing import Any, cast
 
-from benchgraph.machine.rates import Kernels, Rates
+from benchgraph.core.memoise import memoised_within
+from benchgraph.machine.rates import Kernels
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, Target
-from benchgraph.schedule.gemm import Gemm, Share, share
+from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.microkernel import cycles, inner_loops
+from benchgraph.schedule.nest import Loop, Operand
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.traffic import Traffic
-
-HELD = 0.75  # share of a cache that operands can fill
+from benchgraph.schedule.steps import F32_BYTES, Nest, Share, Step, share
+from benchgraph.schedule.traffic import HELD, Traffic, dropped
 
 
 class Breakdown(ABC):
@@ -34,9 +42,9 @@ class Breakdown(ABC):
 
 @dataclass(frozen=True)
 class Cost(Breakdown):
-    """Nanoseconds of the core with most work: arithmetic; transfers from L2, from the cache that cores share, and from memory; lines of src
-    that other cores have written; results that wait in temporaries; calls; fork and join. kernels: which shares of the first five the
-    longest of them hides.
+    """Nanoseconds of the core with most work: arithmetic; transfers from L2, from the cache that cores share, and from memory; lines that
+    other cores have written; what nothing hides (results that wait in temporaries, rows that ops read between products, weights that
+    nothing fetches ahead, or that tasks pack); calls; fork and join. kernels: which shares of the first five the longest of them hides.
     """
 
     arithmetic: float
@@ -56,6 +64,11 @@ class Cost(Breakdown):
         longest, its_rest = max(overlapping)
         return longest + sum(each for _, each in overlapping) - its_rest + self.waiting + self.calls + self.fork_join
 
+    @property
+    def work(self) -> float:
+        """Of all, as if nothing hid behind anything."""
+        return self.arithmetic + self.l2 + self.l3 + self.memory + self.written + self.waiting + self.calls + self.fork_join
+
 
 @dataclass(frozen=True)
 class _Calls:
@@ -67,63 +80,199 @@ class _Calls:
     traffic: Traffic
 
 
-class Costs:
-    """What schedules of one product cost, one execution after others: what caches hold stays there."""
+@memoised_within
+def _calls(gemm: Gemm, target: Target, mb: int, nb: int) -> _Calls:
+    rows, columns = divmod(gemm.m, mb), divmod(gemm.n, nb)
+    sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
+    kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
+    traffic = Traffic.of(inner_loops(gemm, mb, nb), gemm.operands, gemm.extents)
+    total = sum(count * cycles(gemm.kernel, m, n, rates(target)) for count, m, n in kinds)
+    return _Calls(sum(count for count, _, _ in kinds), total, traffic)
 
-    def __init__(self, gemm: Gemm, target: Target, rates: Rates) -> None:
-        self.gemm, self.target, self.rates = gemm, target, rates
-        self._cycles = dict[tuple[int, int], float]()
-        self._calls = dict[tuple[int, int], _Calls]()
+
+@dataclass(frozen=True)
+class _Part:
+    """A step of a scheduled nest: `loops` around its calls of so many rows and columns, which are of a task where there are several."""
+
+    step: Step
+    mb: int
+    nb: int
+    loops: tuple[Loop, ...]
+    calls: _Calls
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the core with most work does in a scheduled nest. touched: bytes by tensor; far: those from beyond L2, where it holds none of
+    them at first. near: all from beyond L1; memory: all from beyond the last cache, where that holds none."""
+
+    nest: Nest
+    own: Share
+    parts: tuple[_Part, ...]
+    touched: Mapping[str, float]
+    far: Mapping[str, float]
+    near: float
+    memory: float
+    is_by_rows: bool
+
+
+class Costs:
+    """What schedules of one nest cost, one execution after others: what caches hold stays there."""
+
+    def __init__(self, nest: Nest, target: Target) -> None:
+        self.nest, self.target, self.rates = nest, target, rates(target)
 
     def __call__(self, schedule: Schedule) -> Cost:
-        gemm, target, rates = self.gemm, self.target, self.rates
-        own = share(gemm, schedule, target.cores)
-        mb, nb = min(schedule.sizes("m")[-1], gemm.m), min(schedule.sizes("n")[-1], gemm.n)
-        calls = self._of_size(mb, nb)
-        traffic = calls.traffic.inside(own.loops)
-        caches = target.l1_bytes, target.l2_bytes, target.llc_bytes or inf
-        from_l2, from_l3, from_memory = (traffic.beyond(HELD * nbytes) for nbytes in caches)
+        run = self.run(schedule)
+        touched = sum(run.touched.values())
+        share, from_memory = dropped(touched, self.target.l2_bytes), dropped(touched, self.target.llc_bytes or inf) * run.memory
+        return self.cost(run, {name: share * nbytes for name, nbytes in run.far.items()}, from_memory, self._of_others(run))
+
+    def run(self, schedule: Schedule) -> Run:
+        nest, target, columns = self.nest, self.target, schedule.sizes("n")
+        mb, own = min(*schedule.sizes("m"), nest.extents["m"]) if nest.steps else 1, share(nest.extents, schedule, target.cores)
+        if len(nest.steps) == 1:
+            parts: tuple[_Part, ...] = (self._part(nest.steps[0], mb, columns[-1], own.loops),)
+            names = nest.steps[0].tensors
+            traffic = parts[0].calls.traffic.inside(own.loops)
+            near = sum(traffic.beyond(target.l1_bytes)) * traffic.dropped(target.l1_bytes)
+            box = {axis: min(size, nest.extents[axis]) for axis, size in traffic.box.items()}
+            others = {operand.name: operand.nbytes(box) for operand in nest.others}
+            touched, far = (
+                {**dict(zip(names, nbytes, strict=True)), **others} for nbytes in (traffic.nbytes[0], traffic.beyond(target.l2_bytes))
+            )
+            memory = sum(traffic.beyond(target.llc_bytes or inf))
+            return Run(nest, own, parts, touched, far, near, memory, "n.0" not in schedule.parallel)
+        if columns:
+            computed = nest.computed(mb, columns[0])
+            own = replace(own, loops=tuple(Loop(axis, trips * computed if axis == "n" else trips) for axis, trips in own.loops))
+        steps = nest.in_blocks(columns[0]) if columns else nest.steps
+        parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),)) for step in steps)
+        tasks = _tasks(nest, steps, mb, target).inside(own.loops)
+        of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
+        caches = target.l2_bytes, target.l1_bytes, target.llc_bytes or inf
+        from_l3, from_l2, from_memory = (_moved(tasks, parts, own, nbytes) for nbytes in caches)
+        return Run(nest, own, parts, of_all, from_l3, sum(from_l2.values()), sum(from_memory.values()), is_by_rows=True)
+
+    def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
+        """far: bytes from beyond L2, so many of them from memory. of_others: bytes that other cores have written."""
+        rates, own, all_far = self.rates, run.own, sum(far.values())
+        l3_ns, memory_ns = (own.cores / rates.read_bytes_per_ns(level, own.cores) for level in ("l3", "dram"))
+        share = min(from_memory / all_far, 1.0) if all_far else 0.0
+        waits = {part.step.tensors[1] for part in run.parts if part.step.waits} | self._unfetched(run)
+        each = [
+            (part, part.calls, own.calls * (prod(loop.trips for loop in part.loops) if len(run.parts) > 1 else 1)) for part in run.parts
+        ]
+        awaited = sum(nbytes for name, nbytes in far.items() if name in waits)
         return Cost(
-            rates.ns(own.calls / calls.count * calls.cycles),
-            from_l2 / rates.read_bytes_per_ns("l2"),
-            (from_l3 - from_memory) * own.cores / rates.read_bytes_per_ns("l3", own.cores),
-            from_memory * own.cores / rates.read_bytes_per_ns("dram", own.cores),
-            self._written_lines(traffic, own.cores) * rates.written.line_ns,
-            self._waiting(mb, nb, own),
-            own.calls * rates.overheads.kernel_call_ns,
+            rates.ns(sum(count / calls.count * calls.cycles for _, calls, count in each) + self._reduced(run)),
+            run.near / rates.read_bytes_per_ns("l2"),
+            (1 - share) * (all_far - awaited) * l3_ns,
+            share * (all_far - awaited) * memory_ns,
+            of_others / LINE_BYTES * rates.written.line_ns,
+            awaited * ((1 - share) * l3_ns + share * memory_ns)
+            + sum(self._waiting(part, count, own.cores) for part, _, count in each)
+            + self._packed(run)
+            + self._of_rows(run),
+            sum(count for _, _, count in each) * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
             rates.kernels,
         )
 
-    def _of_size(self, mb: int, nb: int) -> _Calls:
-        at = mb, nb
-        if at not in self._calls:
-            rows, columns = divmod(self.gemm.m, mb), divmod(self.gemm.n, nb)
-            sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
-            kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
-            traffic = Traffic.of(inner_loops(self.gemm, mb, nb), self.gemm.operands, self.gemm.extents)
-            total = sum(count * self._of_call(m, n) for count, m, n in kinds)
-            self._calls[at] = _Calls(sum(count for count, _, _ in kinds), total, traffic)
-        return self._calls[at]
+    def _unfetched(self, run: Run) -> set[str]:
+        """What tasks of the batch entry before do not prefetch."""
+        fetches = run.parts and not run.parts[0].step.blocked and run.nest.prefetches(run.parts[0].mb, self.target.l2_bytes)
+        return set() if fetches else {*run.nest.ahead}
 
-    def _written_lines(self, traffic: Traffic, cores: int) -> float:
-        """Lines of src that a core reads beyond an equal share, which is what it has written itself in the nest before."""
-        if not self.gemm.is_made:
+    def _part(self, step: Step, mb: int, nb: int, loops: tuple[Loop, ...]) -> _Part:
+        nb = min(nb, step.gemm.n)
+        return _Part(step, mb, nb, loops, _calls(step.gemm, self.target, mb, nb))
+
+    def _of_others(self, run: Run) -> float:
+        """Bytes of src that a core reads beyond an equal share, which is what it has written itself in the nest before."""
+        if not self.nest.steps or not self.nest.first.is_made:
             return 0.0
-        src = self.gemm.operands[0]
-        return max(traffic.nbytes[0][0] - src.nbytes(self.gemm.extents) / cores, 0.0) / LINE_BYTES
+        first, name = self.nest.first, self.nest.steps[0].tensors[0]
+        return max(run.touched[name] - first.operands[0].nbytes(first.extents) / run.own.cores, 0.0)
 
-    def _waiting(self, mb: int, nb: int, own: Share) -> float:
+    def _waiting(self, part: _Part, count: float, cores: int) -> float:
         """Results of calls are written to temporaries beyond L1, and read again."""
-        nbytes = self.gemm.waiting_bytes * mb * nb
+        nbytes = part.step.gemm.waiting_bytes * part.mb * part.nb
         if nbytes <= HELD * self.target.l1_bytes:
             return 0.0
         in_l2 = nbytes <= HELD * self.target.l2_bytes
-        rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", own.cores) / own.cores
-        return 2 * nbytes * own.calls / rate
+        rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", cores) / cores
+        return 2 * nbytes * count / rate
 
-    def _of_call(self, rows: int, columns: int) -> float:
-        at = rows, columns
-        if at not in self._cycles:
-            self._cycles[at] = cycles(self.gemm.kernel, rows, columns, self.rates)
-        return self._cycles[at]
+    def _packed(self, run: Run) -> float:
+        """Tasks pack or convert weights, each for itself."""
+        elements = sum(part.step.packed for part in run.parts)
+        macs = elements * run.own.tasks * table(self.target).macs_per_converted_element
+        return self.rates.ns(macs / self.rates.products.f32.macs_per_cycle)
+
+    def _of_rows(self, run: Run) -> float:
+        """Ops on whole rows, or on blocks of them, read and write what L1 does not hold between products."""
+        sizes = (F32_BYTES * part.mb * part.step.gemm.n for part in run.parts if part.step.is_reduced)
+        beyond = sum(nbytes * dropped(nbytes, self.target.l1_bytes) for nbytes in sizes)
+        times = run.own.calls if len(run.parts) > 1 else run.own.tasks
+        return times * beyond * (1 / self.rates.read_bytes_per_ns("l2") + 1 / self.rates.write_bytes_per_ns("l2"))
+
+    def _reduced(self, run: Run) -> float:
+        """Cycles of running reductions, and of sums that they rescale, for each row of a block of scores."""
+        if not run.parts or not run.parts[0].step.blocked:
+            return 0.0
+        scores, values = run.parts
+        vector, lanes = self.rates.vector, self.target.lanes
+        across = 2 * log2(lanes) * (vector.shuffle_cycles + vector.latency_cycles)
+        rescaled = 3 * vector.simple_cycles * ceil(values.step.gemm.n / lanes)
+        return run.own.calls * scores.mb * (across + rescaled + 3 * self.rates.overheads.iteration_cycles)
+
+
+def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> Traffic:
+    """A task, as a box of the loops over tasks and blocks of scores. What it prefetches is there beside what it reads."""
+    found = dict[str, Operand]()
+    ahead = nest.ahead if steps == nest.steps and nest.prefetches(mb, target.l2_bytes) else ()
+    for step in steps:
+        box = {**{axis: extent for axis, extent in step.gemm.extents.items() if axis[0] != "b"}, "m": mb}
+        for name, operand in zip(step.tensors, step.gemm.operands, strict=True):
+            axes = [axis for axis in operand.axes if axis == "m" or axis[0] == "b"] if name not in nest.temporaries else []
+            axes += ["n"] if step.blocked in operand.axes and name not in nest.temporaries else []
+            made, before = Operand.dense(name, 8 * operand.nbytes(box), axes, is_written=operand.is_written), found.get(name)
+            if before is not None:
+                made = replace(max(made, before, key=lambda each: each.bits), is_written=made.is_written or before.is_written)
+            found[name] = made
+    for operand in nest.others:
+        found[operand.name] = Operand.dense(operand.name, 8 * operand.nbytes({"m": mb}), tuple(operand.axes), is_written=operand.is_written)
+    found |= {f"{name} ahead": Operand.dense(name, found[name].bits, ()) for name in ahead if name in found}
+    return Traffic.of_box(tuple(found.values()), defaultdict(lambda: float("inf")), {})
+
+
+def _moved(tasks: Traffic, parts: Sequence[_Part], own: Share, cache_bytes: float) -> Mapping[str, float]:
+    """By tensor, bytes from beyond a cache: what does not hold a task's data holds those of some calls of one step."""
+    share = dropped(sum(tasks.nbytes[-1]), cache_bytes)
+    by_task = zip((operand.name for operand in tasks.operands), tasks.beyond(cache_bytes), strict=True) if share < 1 else ()
+    found = defaultdict[str, float](float, {name: (1 - share) * nbytes for name, nbytes in by_task})
+    for part in parts if share else ():
+        traffic = part.calls.traffic.inside(part.loops)
+        for name, nbytes in zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True):
+            found[name] += share * own.calls * nbytes
+    return found
+
+
+def sequence_ns(nests: Sequence[tuple[Nest, Schedule]], target: Target) -> float:
+    """Nanoseconds of these nests, executed one after the other over and over."""
+    every = [(costs, costs.run(schedule)) for costs, schedule in ((Costs(nest, target), schedule) for nest, schedule in nests)]
+    kept = {name: nbytes for _, run in every for name, nbytes in run.touched.items() if name not in run.nest.temporaries}
+    temporary = max(sum(run.touched[name] for name in run.nest.temporaries if name in run.touched) for _, run in every)
+    share, from_memory = (dropped(sum(kept.values()) + temporary, nbytes) for nbytes in (target.l2_bytes, target.llc_bytes or inf))
+    written, total = dict[str, Run](), 0.0
+    for costs, run in every:
+        read = {name: nbytes for name, nbytes in run.touched.items() if name in written}
+        there = {name: (1 - dropped(nbytes, target.l2_bytes)) * nbytes for name, nbytes in read.items()}
+        far = {name: share * max(nbytes - there.get(name, 0.0), 0.0) for name, nbytes in run.far.items()}
+        makers = ((written[name], nbytes) for name, nbytes in read.items())
+        of_others = sum(nbytes * (1 - 1 / maker.own.cores) for maker, nbytes in makers if not (maker.is_by_rows and run.is_by_rows))
+        cost = costs.cost(run, far, from_memory * run.memory, of_others)
+        total += min(cost.total, (cost.total - cost.fork_join) * run.own.cores)  # short loops run on one thread
+        written |= {name: run for name in run.nest.written if name in run.touched}
+    return total

@@ -1,16 +1,13 @@
-"""Products: their nest, and the loops of a schedule on the core with most work."""
+"""Products: their nest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import Target
-from benchgraph.schedule.nest import Loop, Operand
-from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.nest import Operand
 
 
 @dataclass(frozen=True)
@@ -78,50 +75,3 @@ def kernel(k: int, taps: int, src: DType, row_bytes: int, target: Target) -> Ker
     """The microkernel of a product on this target."""
     isa = target.isa
     return Kernel(k, taps, src, target.in_tiles(src), isa.lanes, isa.registers, target.panel_width // isa.lanes, row_bytes)
-
-
-@dataclass(frozen=True)
-class Share:
-    """What the core with most work does: `loops` around its microkernel calls, outermost first; `tasks`, on so many `cores` in use."""
-
-    loops: tuple[Loop, ...]
-    tasks: int
-    cores: int
-
-    @property
-    def calls(self) -> float:
-        return prod(loop.trips for loop in self.loops)
-
-
-def share(gemm: Gemm, schedule: Schedule, cores: int) -> Share:
-    """Tasks are in the order of the parallel loops; each core has as many neighbouring ones.
-
-    >>> rows = parse("tile m by 32; tile n by 64; order m.0, n.0; parallel m.0")
-    >>> share(dense(1, 128, 256, 64, DType.f32, DType.f32, avx512_core), rows, 2)
-    Share(loops=(Loop(axis='m', trips=2.0), Loop(axis='n', trips=4)), tasks=2, cores=2)
-    """
-    loops = [Loop(name.partition(".")[0], _trips(gemm, schedule, name)) for name in schedule.order]
-    outer, inner = loops[: len(schedule.parallel)], loops[len(schedule.parallel) :]
-    tasks = int(prod(loop.trips for loop in outer))
-    own = ceil(tasks / cores)
-    return Share((*_first(outer, own), *inner), own, min(tasks, cores))
-
-
-def _first(loops: Sequence[Loop], count: int) -> tuple[Loop, ...]:
-    """The loops of the first so many iterations of the innermost. The last of 36 iterations of `for b in 9: for m in 8` are half of a b."""
-    shorter, left = list[Loop](), float(count)
-    for loop in reversed(loops):
-        trips = min(loop.trips, left)
-        shorter.insert(0, Loop(loop.axis, trips))
-        left /= trips
-    return tuple(shorter)
-
-
-def _trips(gemm: Gemm, schedule: Schedule, name: str) -> int:
-    """Iterations of a loop."""
-    axis, _, level = name.partition(".")
-    sizes, extent = schedule.sizes(axis), gemm.extents[axis]
-    if not level:
-        return extent
-    around = (extent, *sizes)[int(level)]
-    return ceil(around / sizes[int(level)]) if int(level) < len(sizes) else around

@@ -15,12 +15,12 @@ class Operand:
     """
 
     name: str
-    bits: int
+    bits: float
     dims: tuple[tuple[tuple[str, int], ...], ...]
     is_written: bool = False
 
     @classmethod
-    def dense(cls, name: str, bits: int, axes: Sequence[str], *, is_written: bool = False) -> Operand:
+    def dense(cls, name: str, bits: float, axes: Sequence[str], *, is_written: bool = False) -> Operand:
         """One axis moves along each dim, an element a step."""
         return cls(name, bits, tuple(((axis, 1),) for axis in axes), is_written)
 

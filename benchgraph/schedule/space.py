@@ -1,4 +1,4 @@
-"""The schedules that a product's nest can have."""
+"""The schedules that a nest of products can have."""
 
 from __future__ import annotations
 
@@ -10,8 +10,34 @@ from benchgraph.core.divisors import block_sizes
 from benchgraph.core.errors import ParseError
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.primitives import Order, Parallel, Schedule, Tensorize, Tile
+from benchgraph.schedule.steps import Nest
 
+# Of a task that works on whole rows between products: more take as long, and memory. docs/measurements/rows-per-task.md
+MOST_WHOLE_ROWS = 64
 CLOSE, CLOSE_GROUPS = 0.9, 0.6  # sizes of blocks, and of groups of panels, that differ by less are not told apart
+
+
+@dataclass(frozen=True)
+class RowTiling:
+    """Of a nest of several products: tasks of mb rows, with `columns` of scores at a time, 0 for all."""
+
+    mb: int
+    columns: int = 0
+
+    @classmethod
+    def of(cls, nest: Nest, schedule: Schedule) -> RowTiling:
+        """The inverse of `schedule`. Raises ParseError for a schedule that the nest does not have."""
+        rows, columns = schedule.sizes("m"), schedule.sizes("n")
+        if rows and rows[0] % nest.group in (0, nest.first.m % nest.group):
+            tiling = cls(rows[0], columns[0] if columns else 0)
+            if tiling.schedule(nest) == schedule and (nest.is_flash or not columns):
+                return tiling
+        raise ParseError("is no schedule of these products", where=f"'{schedule}'", fix="write one as `benchgraph explain` prints it")
+
+    def schedule(self, nest: Nest) -> Schedule:
+        batch, blocks = nest.first.batch_axes, ("n.0",) if self.columns else ()
+        tiles = (Tile("m", (self.mb,)), *([Tile("n", (self.columns,))] if self.columns else []))
+        return Schedule((*tiles, Order((*batch, "m.0", *blocks)), Parallel((*batch, *(() if nest.has_serial_rows else ("m.0",))))))
 
 
 @dataclass(frozen=True)
@@ -74,10 +100,14 @@ def spaced(total: int, blocks: int = 1, close: float = CLOSE) -> Iterator[int]:
             yield size
 
 
-def space(gemm: Gemm, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
-    """All schedules with calls of one of these widths, those with the most rows and columns first. may_spread: columns can be tasks, which
-    one core gains nothing by."""
-    for mb in spaced(gemm.m):
+def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
+    """All schedules, those with the most rows and columns first. widths: columns of a call of the only product. may_spread: its columns can
+    be tasks, which one core gains nothing by."""
+    gemm = nest.first
+    if len(nest.steps) > 1:
+        yield from (tiling.schedule(nest) for tiling in _row_tilings(nest))
+        return
+    for mb in _rows(nest):
         for nb in widths:
             yield tiled(gemm, Tiling(mb, nb))
             panels = ceil(gemm.n / nb)
@@ -87,3 +117,18 @@ def space(gemm: Gemm, widths: Sequence[int], cores: int, *, may_spread: bool) ->
                 yield tiled(gemm, Tiling(mb, nb, spreads=True))
             if prod(gemm.batch) * ceil(gemm.m / mb) > 1:
                 yield from (tiled(gemm, Tiling(mb, nb, spreads=True, ns=nb * width)) for width in spaced(panels, 2, CLOSE_GROUPS))
+
+
+def _rows(nest: Nest) -> Iterator[int]:
+    """Of a task, in whole groups."""
+    m, group, is_several = nest.first.m, nest.group, len(nest.steps) > 1
+    blocks = ceil(m / MOST_WHOLE_ROWS) if nest.works_on_rows else 1
+    sizes = spaced(m, blocks, CLOSE_GROUPS if is_several else CLOSE)
+    return iter(dict.fromkeys(min(ceil(size / group) * group, m) for size in sizes))
+
+
+def _row_tilings(nest: Nest) -> Iterator[RowTiling]:
+    scores, nb = nest.first.n, nest.steps[0].nb
+    blocks = [nb * count for count in (1, 2, 4) if nb * count < scores] if nest.is_flash else []
+    for columns in (0, *blocks):
+        yield from (RowTiling(mb, columns) for mb in _rows(nest))

@@ -1,7 +1,8 @@
 """Bytes that come from beyond a cache while loops run over and over, by their footprints.
 
 The cache holds what the loops from some depth on access: the outermost depth at which all of that fits. Each iteration of the loops around
-fetches it anew, but for operands that do not move along the innermost of these, which stay.
+fetches it anew, but for operands that do not move along the innermost of these, which stay. What is a little larger than the cache is
+dropped in part.
 
     for m.0 in 8: for n.0 in 4: [src 64 x 256, wei 256 x 64, dst 64 x 64]     the box fits, with n.0 around it does not:
         src is fetched 8 times, since it stays while n.0 runs; wei and dst 32 times
@@ -11,9 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from benchgraph.schedule.nest import Loop, Operand
+
+HELD, GONE = 0.75, 2.0  # shares of a cache: of what is accessed over and over, so much is held, and of so much nothing
+
+
+def dropped(nbytes: float, cache_bytes: float) -> float:
+    """The share of so many bytes, accessed over and over, that a cache has dropped before the next access.
+
+    >>> dropped(1024, 2048), dropped(4096, 2048)
+    (0.0, 1.0)
+    """
+    return min(max((nbytes / cache_bytes - HELD) / (GONE - HELD), 0.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -22,15 +33,20 @@ class Traffic:
     loops take along each axis, which blocks may make more than its extent."""
 
     operands: tuple[Operand, ...]
-    extents: Mapping[str, int]
+    extents: Mapping[str, float]
     loops: tuple[Loop, ...]
     nbytes: tuple[tuple[float, ...], ...]
     box: Mapping[str, float]
 
     @classmethod
-    def of(cls, loops: Sequence[Loop], operands: Sequence[Operand], extents: Mapping[str, int]) -> Traffic:
+    def of(cls, loops: Sequence[Loop], operands: Sequence[Operand], extents: Mapping[str, float]) -> Traffic:
         """extents: of the axes."""
-        return cls(tuple(operands), extents, (), (tuple(operand.nbytes({}) for operand in operands),), {}).inside(loops)
+        return cls.of_box(operands, extents, {}).inside(loops)
+
+    @classmethod
+    def of_box(cls, operands: Sequence[Operand], extents: Mapping[str, float], box: Mapping[str, float]) -> Traffic:
+        """Of one box, without loops around it."""
+        return cls(tuple(operands), extents, (), (tuple(operand.nbytes(box) for operand in operands),), box)
 
     def inside(self, loops: Sequence[Loop]) -> Traffic:
         """With loops around these."""
@@ -43,17 +59,29 @@ class Traffic:
             nbytes.insert(0, tuple(operand.nbytes(steps) if loop.axis in operand.axes else size for operand, size in below))
         return Traffic(self.operands, self.extents, (*around, *self.loops), tuple(nbytes), box)
 
-    def beyond(self, capacity: float) -> float:
-        """Bytes per execution of all loops, those written back included, from beyond a cache of so many bytes; 0 where all operands fit,
-        since they stay from one execution to the next."""
-        depth = next((depth for depth, each in enumerate(self.nbytes) if sum(each) <= capacity), len(self.loops))
-        if depth == 0:
-            return 0.0
+    def dropped(self, cache_bytes: float) -> float:
+        """The share of all that is accessed which a cache has dropped when the loops run again."""
+        return dropped(sum(self.nbytes[0]), cache_bytes)
+
+    def beyond(self, cache_bytes: float) -> tuple[float, ...]:
+        """By operand, bytes per execution of all loops, those written back included, from beyond a cache; each element at least once."""
+        depth = next((depth for depth, each in enumerate(self.nbytes) if sum(each) <= HELD * cache_bytes), len(self.loops))
+        moved = self._moved(depth)
+        share = dropped(sum(self.nbytes[depth - 1]), cache_bytes) if depth else 1.0
+        if share == 1:
+            return moved
+        return tuple(share * some + (1 - share) * less for some, less in zip(moved, self._moved(depth - 1), strict=True))
+
+    def _moved(self, depth: int) -> tuple[float, ...]:
+        """Bytes where the cache holds what one iteration of the outermost so many loops accesses."""
         each = zip(self.operands, self.nbytes[depth], strict=True)
-        return sum((1 + operand.is_written) * nbytes * self._times(depth, operand) for operand, nbytes in each)
+        return tuple((1 + operand.is_written) * nbytes * self._times(depth, operand) for operand, nbytes in each)
 
     def _times(self, depth: int, operand: Operand) -> float:
-        """How often the loops around a box fetch an operand's part of it."""
-        *outer, inner = self.loops[:depth]
-        stays = inner.axis not in operand.axes
-        return prod(loop.trips for loop in outer) * (1 if stays else inner.trips)
+        """How often these loops fetch an operand's part of a box: it stays while the innermost of them do not move it."""
+        times = through = 1.0
+        for axis, trips in self.loops[:depth]:
+            through *= trips
+            if axis in operand.axes:
+                times = through
+        return times

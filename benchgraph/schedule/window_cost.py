@@ -13,8 +13,9 @@ from benchgraph.machine.rates import Kernels, Rates
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
-from benchgraph.schedule.cost import HELD, Breakdown
+from benchgraph.schedule.cost import Breakdown
 from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.traffic import HELD
 from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups, space, tap
 
 

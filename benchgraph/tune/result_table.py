@@ -62,7 +62,10 @@ def _row(cells: dict[str, str], case: str, width: int) -> str:
 
 
 def _parameters(c: Forced) -> str:
-    t = Tiling.of(parse(c.schedule))
+    schedule = parse(c.schedule)
+    if not schedule.tensorized:  # of several products
+        return " x ".join(map(str, (*schedule.sizes("m"), *schedule.sizes("n"))))
+    t = Tiling.of(schedule)
     columns = f"/{t.ns}" if t.ns else " split" if t.spreads else ""
     return f"{t.mb} x {t.nb}{columns}"
 

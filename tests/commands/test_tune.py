@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 
 from benchgraph.candidates import candidates
 from benchgraph.cli import main
-from benchgraph.core.errors import Unimplemented
 from benchgraph.core.options import Forced
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
@@ -154,10 +153,11 @@ def test_columns_are_not_split_where_whole_rows_are_worked_on() -> None:
     assert not any(tiling(f).spreads for f in candidates(partition(product(softmax=True))).legal)
 
 
-@pytest.mark.parametrize(("layers", "said"), [(2, "it has 2 matrix products, and one is tuned at a time")])
-def test_chains_are_refused(layers: int, said: str) -> None:
-    with pytest.raises(Unimplemented, match=said):
-        candidates(partition(product(layers=layers)))
+def test_a_nest_of_several_products_is_tuned_as_one() -> None:
+    found = candidates(partition(product(layers=2)))
+    assert found.nest.startswith("f32:f32 1x24x13x40 constant + f32:f32 1x24x40x")
+    assert found.chosen in found.legal
+    assert {parse(f.schedule).sizes("m")[0] for f in found.legal} >= {24, 12, 1}
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -328,9 +328,9 @@ def test_a_best_choice_by_the_minimum_alone_is_not_stored(tmp_path: Path, monkey
 
 
 def test_a_case_that_cannot_be_tuned_does_not_affect_others() -> None:
-    result = tune("--rounds=1", "--choices=3", "--graph", "--case=mlp.json", "--case=op/matmul.json")
+    result = tune("--rounds=1", "--choices=3", "--graph", "--case=op/relu.json", "--case=op/matmul.json")
     assert result.exit_code == 1
-    assert "it has 3 matrix products" in result.output
+    assert "none of its nests have matrix products" in result.output
     assert "1 case: geometric mean" in result.output
 
 
@@ -348,8 +348,7 @@ def test_a_subset_of_choices_is_reported() -> None:
         (["--choices", "--matmul", "2x3:3x4"], "tune: --choices: a value is missing; write '--choices VALUE'", 2),
         (["--library=onednn", "--matmul", "2x3:3x4"], "tune: --library: only our own compiler can be tuned; leave it out", 2),
         (["--policy=fused,post_ops", "--matmul", "2x3:3x4"], "tune: --policy: several policies; give one, or none", 2),
-        (["--case=mlp.json"], "it has 3 matrix products, and one is tuned at a time; take cases of single products", 1),
-        (["--case=op/relu.json"], "it has no matrix products, and one is tuned at a time", 1),
+        (["--case=op/relu.json"], "none of its nests have matrix products, and one nest is tuned at a time", 1),
         (["--matmul", "--rounds=1", "-o", f"{os.devnull}/x", "2x3:3x4"], "cannot write the file", 2),
     ],
 )

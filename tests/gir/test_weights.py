@@ -170,7 +170,7 @@ def test_weights_with_other_readers_are_converted_once() -> None:
 def test_weights_of_many_blocks_of_rows_are_converted_once() -> None:
     """Three products in one nest over rows, whose weights L2 holds; every task would convert all of them."""
     large = replace(TARGET, l2_bytes=16 << 20)
-    assert all(s.parameters is not None and not s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=1024), large)))
+    assert all(s.parameters is not None and not s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=2048), large)))
     assert all(s.parameters is not None and s.parameters.ks for s in kernels(scheduled(lambda b: gated(b, rows=128))))
 
 

@@ -12,6 +12,7 @@ from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.machine.target import Target, current
+from benchgraph.partition.ir import Partition
 from benchgraph.reference.evaluate import evaluate
 from tests.support.partitions import graph_of, partition_of
 
@@ -56,8 +57,11 @@ def built(**options: object) -> Graph:
     return graph_of(lambda b: backward(b, **options))
 
 
-def assert_right(graph: Graph, target: Target = TARGET, tolerance: float = 1e-5, spread: float = 1.0) -> None:
-    partition, rng = partition_of(graph), np.random.default_rng(2)
+def assert_right(
+    graph: Graph, target: Target = TARGET, tolerance: float = 1e-5, spread: float = 1.0, partition: Partition | None = None
+) -> None:
+    """partition: of the graph, if not what the policy makes of it."""
+    partition, rng = partition or partition_of(graph), np.random.default_rng(2)
     data = {t.id: np.asarray(rng.normal(size=t.known_shape) * spread).astype(t.dtype.numpy) for t in partition.inputs}
     for t in partition.inputs:
         if t.known_shape == (1,):

@@ -22,18 +22,15 @@ from benchgraph.runtime.executable import Executable
 from benchgraph.tir.build import f32, seq
 from tests.support.graph_ir import nests, scheduled
 from tests.support.partitions import partition_of
+from tests.support.score_blocks import in_score_blocks
 from tests.support.table import all_hold
 
 BF16, F32, S32, S64 = DType.bf16, DType.f32, DType.s32, DType.s64
 Inputs = dict[int, np.ndarray]
 
 
-def small(l2_bytes: int = 24 << 10) -> Target:
-    """This machine, with an L2 that a few rows of scores fill."""
-    return replace(current(), l2_bytes=l2_bytes, cores=2)
-
-
-def whole() -> Target:
+def here() -> Target:
+    """This machine, with an L2 that holds all rows of scores."""
     return replace(current(), l2_bytes=1 << 30, cores=2)
 
 
@@ -70,11 +67,11 @@ def assert_forms_agree(graph: ApiGraph, data: Inputs | None = None, target: Targ
 
 def both_forms(graph: ApiGraph, target: Target | None = None) -> tuple[Executable, Executable]:
     """The partition as flash attention, and with full rows of scores."""
-    partition, few = partition_of(graph), target or small()
-    assert step_of(partition, few)
-    many = replace(few, l2_bytes=whole().l2_bytes)
-    assert not step_of(partition, many)
-    return compile_partition(partition, few), compile_partition(partition, many)
+    partition, target = partition_of(graph), target or here()
+    forms = in_score_blocks(partition, target), in_score_blocks(partition, target, columns=0)
+    assert [step_of(form, target) for form in forms] == [64, 0]
+    online, rows = (compile_partition(form, target) for form in forms)
+    return online, rows
 
 
 def assert_they_agree(graph: ApiGraph, forms: tuple[Executable, Executable], data: Inputs, *, are_right: bool = True) -> Inputs:
@@ -139,7 +136,7 @@ def test_both_forms_compute_the_reference(mask: Callable[..., LogicalTensor], dt
 
 @pytest.mark.parametrize("mask", [scaled, causal])
 def test_both_forms_compute_the_reference_with_bf16_products(mask: Callable[..., LogicalTensor]) -> None:
-    assert_forms_agree(built(mask, dtype=BF16), target=replace(small(), emulated=frozenset({BF16})))
+    assert_forms_agree(built(mask, dtype=BF16), target=replace(here(), emulated=frozenset({BF16})))
 
 
 @pytest.mark.parametrize("mode", ["none", "inf_as_zero"])
@@ -175,7 +172,7 @@ def test_heads_share_keys_and_values() -> None:
 @pytest.mark.parametrize("keys", [64 * 5, 64 * 5 + 1, 997])
 @pytest.mark.parametrize("rows", [1, 32, 33])
 def test_ragged_columns_and_rows(keys: int, rows: int) -> None:
-    assert_forms_agree(built(q=(2, 3, rows, 16), keys=keys), target=small(1 << 10))
+    assert_forms_agree(built(q=(2, 3, rows, 16), keys=keys))
 
 
 def test_dropout_between_softmax_and_values() -> None:
@@ -240,8 +237,9 @@ def test_fully_masked_rows_are_nan_in_plain_mode() -> None:
     hidden = np.zeros((37, 331), bool)
     hidden[5:9] = True
     graph, data = with_mask(hidden, mode="none", stats=True)
-    for target in (small(), whole()):
-        for out in run(partition_of(graph), target, data).values():
+    partition = partition_of(graph)
+    for form in (in_score_blocks(partition, here()), in_score_blocks(partition, here(), columns=0)):
+        for out in run(form, here(), data).values():
             assert np.array_equal(np.isnan(out).any(axis=(0, 1, 3)), hidden.all(axis=1))
 
 
@@ -259,7 +257,7 @@ def test_scores_of_very_different_sizes() -> None:
 
 def test_rows_that_fit_are_kept_in_full() -> None:
     graph = built(scaled)
-    assert step_of(partition_of(graph), replace(whole(), l2_bytes=1 << 20)) == 0
+    assert step_of(partition_of(graph), replace(here(), l2_bytes=1 << 20)) == 0
 
 
 @pytest.mark.parametrize("seq", [8192, 65536])
@@ -278,14 +276,14 @@ def test_scores_that_are_outputs_are_kept_in_full() -> None:
     p = b.op("SoftMax", s, axis=-1)
     b.end(p)
     b.op("MatMul", p, b.input((2, 3, 331, 16)))
-    assert step_of(partition_of(b.graph()), small()) == 0
+    assert step_of(partition_of(b.graph()), replace(here(), l2_bytes=24 << 10)) == 0
 
 
 def test_weights_that_do_not_rescale_keep_full_rows() -> None:
     b = GraphBuilder()
     s = b.op("MatMul", b.input((2, 3, 37, 16)), b.input((2, 3, 16, 331)))
     b.op("MatMul", b.op("Round", b.op("SoftMax", s, axis=-1)), b.input((2, 3, 331, 16)))
-    assert step_of(partition_of(b.graph()), small()) == 0
+    assert step_of(partition_of(b.graph()), replace(here(), l2_bytes=24 << 10)) == 0
 
 
 # ---- columns that are left out -----------------------------------------------------------------------------------------
@@ -328,15 +326,15 @@ def test_causal_mask_must_be_minus_infinity(inverted: bool) -> None:
 def test_masked_columns_are_not_read() -> None:
     """Keys and values that are masked for all queries can be anything."""
     graph, data = triangular((0, 0), -np.inf)
-    target = small(1 << 10)
-    (want,) = run(partition_of(graph), target, data).values()
-    step = step_of(partition_of(graph), target)
+    partition = in_score_blocks(partition_of(graph), here())
+    (want,) = run(partition, here(), data).values()
+    step = step_of(partition, here())
     first = -(-150 // step) * step
     spoilt = {
         id: np.where(np.arange(331)[:, None] >= first, np.nan, a).astype(a.dtype) if a.shape == (2, 3, 331, 16) else a
         for id, a in data.items()
     }
-    (got,) = run(partition_of(graph), target, spoilt).values()
+    (got,) = run(partition, here(), spoilt).values()
     assert np.array_equal(got, want)
 
 

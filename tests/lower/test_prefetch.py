@@ -134,7 +134,8 @@ def _once_and_little_more(found: Counter[int], first: int, count: int) -> None:
 
 
 def test_rows_are_prefetched_where_the_next_entry_does_not_fit() -> None:
-    (nest,) = (n for n in scheduled(attention(128, 768, DType.f32), TARGET).nodes if isinstance(n, FusedOp) and n.prefetched_rows)
+    target = replace(TARGET, l2_bytes=384 << 10)
+    (nest,) = (n for n in scheduled(attention(128, 512, DType.f32), target).nodes if isinstance(n, FusedOp) and n.prefetched_rows)
     assert not nest.prefetched_entries
 
 

@@ -21,6 +21,7 @@ from benchgraph.tir.visit import walk
 from tests.lower.attention_backward import assert_right, built
 from tests.support.graph_ir import nests, scheduled
 from tests.support.partitions import partition_of
+from tests.support.score_blocks import in_score_blocks
 
 BF16 = DType.bf16
 VECTORS = ISAS["avx512_core_bf16"] if current().isa.has_amx else current().isa  # tile registers read rows of src as they lie
@@ -131,9 +132,9 @@ def test_flash_attention_reads_packed_src() -> None:
     scores = b.op("MatMul", queries, b.input((2, 3, 32, 513), BF16), transpose_a=True, dtype=DType.f32)
     b.op("MatMul", b.op("SoftMax", scores, axis=-1, dtype=BF16), b.input((2, 3, 513, 32), BF16))
     b.op("MatMul", queries, b.input((2, 3, 64, 8), BF16))
-    target = replace(TARGET, l2_bytes=24 << 10)
-    assert any(nest.score_columns for nest in nests(scheduled(b.graph(), target)))
-    assert_close(b.graph(), target)
+    partition = in_score_blocks(partition_of(b.graph()), TARGET)
+    assert any(nest.score_columns for nest in nests(scheduled(partition, TARGET)))
+    assert_right(b.graph(), TARGET, tolerance=0.03, spread=0.5, partition=partition)
 
 
 def test_column_tasks_pack_for_themselves() -> None:

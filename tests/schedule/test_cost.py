@@ -14,10 +14,11 @@ from benchgraph.core.isa import ISAS
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Cost, Costs
-from benchgraph.schedule.gemm import Gemm, dense, share
+from benchgraph.schedule.gemm import Gemm, dense
 from benchgraph.schedule.microkernel import cycles
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, tiled
+from benchgraph.schedule.steps import alone, share
 
 MACHINES = ("zen3", "zen4", "zen5", "cascade_lake", "granite_rapids")
 sizes = st.integers(1, 3000)
@@ -34,7 +35,7 @@ def gemm(m: int, n: int, k: int, src: DType = DType.f32, batch: int = 1, machine
 
 def costed(g: Gemm, schedule: Schedule, machine: str = "zen4", cores: int = 1) -> Cost:
     at = target(machine, cores)
-    return Costs(g, at, rates(at))(schedule)
+    return Costs(alone(g), at)(schedule)
 
 
 def rows(g: Gemm, mb: int, nb: int) -> Schedule:
@@ -54,7 +55,7 @@ def test_no_product_is_faster_than_its_multiplications(
 @given(sizes, sizes, sizes, st.integers(1, 3000), st.integers(1, 64), st.booleans(), st.integers(1, 64))
 def test_shares_of_all_cores_cover_the_product(m: int, n: int, k: int, mb: int, nb: int, split: bool, cores: int) -> None:
     g = gemm(m, n, k, batch=3)
-    own = share(g, tiled(g, Tiling(mb, nb, split)), cores)
+    own = share(g.extents, tiled(g, Tiling(mb, nb, split)), cores)
     assert own.calls * cores >= 0.999 * 3 * ceil(m / mb) * ceil(n / nb)
     assert own.cores <= cores
 

@@ -27,7 +27,6 @@ from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.layouts import column_blocked, packed
 from benchgraph.gir.packed_blocks import reads_rows_together
 from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product, stride, transposed_src_axes
-from benchgraph.gir.row_blocks import has_one_matrix
 from benchgraph.gir.views import strides_of
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
@@ -91,7 +90,8 @@ def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
         return False
     if is_widened(*(g.value(v).dtype for v in op.ins)) or reads_rows_together(g, op, target):
         return False
-    has_one, entries, rows = has_one_matrix(g, op), prod(p.call.ins[1].shape[:-2]), prod(batch) * m
+    entries, rows = prod(p.call.ins[1].shape[:-2]), prod(batch) * m
+    has_one = entries == 1 < p.call.ins[1].shape[-1]  # matrix of several columns for all batch entries
     if not (has_one and target.is_far(g.value(wei).type.nbytes)):
         if machine.l2_loads_keep_up:
             least = machine.packed_rows_per_miss_of_entry if entries >= target.cores else machine.packed_rows_per_miss
