@@ -111,7 +111,6 @@ class MachineTable:
     accumulator_rounds: int
     scattered_instructions: int
     unrolled_loads: int
-    generated_numbers: int
     transposed_tile_bytes: int
     non_temporal_reads: int
     # the microkernel

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.philox import BLOCK
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.tir import ir
@@ -15,7 +16,7 @@ from benchgraph.tir.accesses import any_share_bytes
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.cost import FUNCTION, instructions
-from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk
+from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk, walk_expr
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them
 STRIDED_STORE_BITS = 32  # narrowest elements stored so: it needs masks, with which LLVM 22 stores too much of narrower ones (vectorise)
@@ -129,7 +130,7 @@ def loop_of(s: ir.For, target: Target, uncached: frozenset[str] = frozenset()) -
     """The loop if it can be vectorised, else None. uncached: names of results that should be stored by whole lines."""
     machine = table(target)
     loop = _loop_of_lanes(s, target.lanes, machine)
-    wider = 0 if loop is None else _lanes_of_lines(loop, uncached, machine)
+    wider = 0 if loop is None else _lanes_of_random_blocks(loop) or _lanes_of_lines(loop, uncached, machine)
     return (_loop_of_lanes(s, wider, machine) if wider else None) or loop
 
 
@@ -172,6 +173,14 @@ def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable)
     fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0) and sum(map(instructions, loop.stores)) < FUNCTION
     read = {load for load in loop.loads if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
     return lanes if fits and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) else 0
+
+
+def _lanes_of_random_blocks(loop: Loop) -> int:
+    """Lanes for as many Philox blocks as a vector has lanes, if the loop draws consecutive numbers from the start of a block on; else 0.
+    With fewer lanes, blocks would not fill the vectors that they are computed in (docs/measurements/random-numbers.md)."""
+    drawn = (e for c in loop.stores for e in walk_expr(c.value) if isinstance(e, ir.Random))
+    starts = (linear(substitute(e.index, {loop.var.name: ir.Const(0)})) for e in drawn if loop.step(e.index) == 1)
+    return BLOCK * loop.lanes if any(start.is_multiple(BLOCK) for start in starts) else 0
 
 
 def _is_uniform(loop: Loop) -> bool:

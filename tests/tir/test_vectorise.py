@@ -10,7 +10,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.machine.table import table
 from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, unary
-from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, Func, If, Scope, Stmt, Store, Tensor, UnOp
+from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, Func, If, Random, Scope, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorise import vectorise
 from benchgraph.tir.text import print_tir
@@ -288,3 +288,15 @@ def test_inner_loops_with_uniform_bounds_are_vectorised_along() -> None:
 def test_other_inner_loops_are_unchanged(body: Stmt) -> None:
     lines = print_tir(vectorised(body).body)
     assert "for j in 40" in lines
+
+
+def test_consecutive_random_numbers_fill_vectors_of_blocks() -> None:
+    """As many blocks of four numbers as there are lanes; fewer lanes where these hold all, or where numbers do not begin with a block."""
+
+    def lanes(count: int, first: int = 0, step: int = 1) -> str:
+        number = Random(add(mul(j, step), first), cast(at(S, 0), DType.s64), Const(0))
+        made = text(loop(j, count, put(Y, j, value=cast(number, DType.f32))))
+        return made.partition(":+")[2].partition("]")[0]
+
+    assert [lanes(n) for n in (8, 64, 77, 128)] == ["8", "64", "64", "64"]
+    assert [lanes(64, first=2), lanes(64, step=2), lanes(64, first=256)] == ["16", "16", "64"]

@@ -12,7 +12,6 @@ merge_blocks.py           adjacent parallel loops that read the same memory are 
 mark_inplace.py           pairs of parameters for which the caller may pass the same memory
 interchange_loops.py      loops whose stores are strided along the inner one are interchanged
 transpose_reads.py        tiles that loops read with a stride, and compute with, are transposed into temporaries first
-vectorise_random.py       contiguous random numbers are generated before the loops that use them, in vectors of whole Philox blocks
 plan_buffers.py           temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
 transpose_copies.py       two loops that transpose a matrix become one statement
 unroll_divisions.py       loops that divide or take remainders of their variable are unrolled, so that quotients become constants
@@ -52,7 +51,6 @@ from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.passes.unroll_divisions import unroll_divisions
 from benchgraph.tir.passes.vectorise import vectorise
-from benchgraph.tir.passes.vectorise_random import vectorise_random
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 
@@ -74,12 +72,17 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("interchange-loops", interchange_loops, needs=_FLAT, switch="transpose", formerly=("turn-loops", "no-turn")),
     Pass("transpose-reads", transpose_reads, needs=_FLAT, switch="transpose", formerly=("turn-reads", "no-turn")),
-    Pass("vectorise-random", vectorise_random, needs=_FLAT, switch="vectorise-random", formerly=("draw-ahead", "no-draw")),
     Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
     Pass("transpose-copies", transpose_copies, needs=_FLAT | {"planned"}, switch="transpose", formerly=("turn-copies", "no-turn")),
     Pass("unroll-divisions", unroll_divisions, needs=_FLAT | {"planned"}, switch="unroll", formerly=("unroll-digits",)),
     # It must know which buffers share bytes, hence planned.
-    Pass("vectorise", vectorise, needs=_FLAT | {"planned"}, switch="vectorise", formerly=("vectorize", "no-vectorize")),
+    Pass(
+        "vectorise",
+        vectorise,
+        needs=_FLAT | {"planned"},
+        switch="vectorise",
+        formerly=("vectorize", "vectorise-random", "draw-ahead", "no-vectorize", "no-vectorise-random", "no-draw"),
+    ),
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
     Pass(

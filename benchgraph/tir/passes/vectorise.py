@@ -13,8 +13,9 @@
     }
 
 Narrow results that are stored past the caches (non-temporal-stores) use more lanes, so that they fill a register, if the lanes divide the
-loop and it computes no function. A loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction, or if
-an iteration depends on another in any other way.
+loop and it computes no function. Loops that draw consecutive random numbers use lanes for as many Philox blocks as a register has lanes. A
+loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction, or if an iteration depends on another in
+any other way.
 """
 
 from __future__ import annotations
