@@ -12,7 +12,7 @@ laid out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from benchgraph.machine.target import LINE_BYTES, Target
@@ -56,18 +56,29 @@ def temporary_bytes(f: Func) -> tuple[int, int]:
 def plan_buffers(f: Func, target: Target) -> Func:
     if not any(map(_is_buffer, walk(f.body))):
         return f
-    buffers = _live_ranges(f.body)
-    placed: dict[str, Tensor] = {}
+    placed = dict[str, Tensor]()
     size = {Scope.shared: 0, Scope.thread: 0}
+    buffers = sorted(_live_ranges(f.body), key=lambda b: b.first)
     for scope in size:
-        arena = Arena()
-        for b in sorted((b for b in buffers if b.scope is scope), key=lambda b: b.first):
-            arena.expire(b.first)
-            offset = arena.take(_aligned(b.tensor.nbytes), b.last)
+        live = list[tuple[int, int, _Buffer]]()  # (offset, end, buffer)
+        for b in (b for b in buffers if b.scope is scope):
+            live = [(begin, end, other) for begin, end, other in live if other.last >= b.first]
+            offset = _first_fit(_aligned(b.tensor.nbytes), [(begin, end) for begin, end, _ in live])
+            live.append((offset, offset + _aligned(b.tensor.nbytes), b))
             placed[b.tensor.name] = replace(b.tensor, scope=scope, offset=offset)
-        size[scope] = arena.size
+            size[scope] = max(size[scope], live[-1][1])
     body = map_tensors(_without_allocs(f.body), placed)
     return replace(f, body=body, shared_bytes=size[Scope.shared], thread_bytes=size[Scope.thread])
+
+
+def _first_fit(nbytes: int, taken: Iterable[tuple[int, int]]) -> int:
+    """The least offset of so many bytes that are outside of these ranges."""
+    offset = 0
+    for begin, end in sorted(taken):
+        if offset + nbytes <= begin:
+            break
+        offset = max(offset, end)
+    return offset
 
 
 def _aligned(nbytes: int) -> int:
@@ -142,61 +153,3 @@ def _tick(s: Stmt, now: int, visible: dict[str, _Buffer], buffers: list[_Buffer]
             return now
     use(tensor_names(s), now, now)
     return now + 1
-
-
-# ---- the arena -------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Arena:
-    """Byte ranges of one allocation, in use and free. Prefers the range freed last, whose bytes are most likely still in cache."""
-
-    size: int = 0
-    busy: list[tuple[int, int, int]] = field(default_factory=list)  # (last tick, offset, bytes)
-    free: list[tuple[int, int]] = field(default_factory=list)  # (offset, bytes), least recently used first
-
-    def expire(self, now: int) -> None:
-        """Free what no statement from tick `now` on uses, in order of last use."""
-        for last, offset, nbytes in sorted(b for b in self.busy if b[0] < now):
-            self.busy.remove((last, offset, nbytes))
-            self.free.append((offset, nbytes))
-
-    def take(self, nbytes: int, last: int) -> int:
-        """The offset of nbytes that stay in use up to tick `last`."""
-        if nbytes == 0:
-            return 0
-        offset = self._reuse(nbytes)
-        if offset is None:
-            self._coalesce()
-            offset = self._reuse(nbytes)
-        if offset is None:
-            offset = self._grow(nbytes)
-        self.busy.append((last, offset, nbytes))
-        return offset
-
-    def _reuse(self, nbytes: int) -> int | None:
-        for k in reversed(range(len(self.free))):
-            offset, size = self.free[k]
-            if size >= nbytes:
-                self.free[k : k + 1] = [(offset + nbytes, size - nbytes)] if size > nbytes else []
-                return offset
-        return None
-
-    def _coalesce(self) -> None:
-        joined: list[tuple[int, int]] = []
-        for offset, nbytes in sorted(self.free):
-            if joined and sum(joined[-1]) == offset:
-                joined[-1] = (joined[-1][0], joined[-1][1] + nbytes)
-            else:
-                joined.append((offset, nbytes))
-        self.free = joined
-
-    def _grow(self, nbytes: int) -> int:
-        """New bytes at the end of the arena, from the start of a free range there if there is one."""
-        top = next((r for r in self.free if sum(r) == self.size), None)
-        offset = self.size
-        if top is not None:
-            self.free.remove(top)
-            offset = top[0]
-        self.size = offset + nbytes
-        return offset
