@@ -160,10 +160,6 @@ def _floordiv(form: Linear, c: int, ranges: Ranges) -> Expr:
 
 
 def _reduced_floordiv(rest: Linear, c: int, ranges: Ranges) -> Expr:
-    common = gcd(c, *rest.terms.values())
-    if common > 1:  # (g*x + k) // (g*d) == (x + k // g) // d
-        smaller = Linear({a: k // common for a, k in rest.terms.items()}, rest.constant // common)
-        return _floordiv(smaller, c // common, ranges)
     match list(rest.terms.items()), rest.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:  # canonical: x // c % n
             return _mod(linear(_floordiv(linear(x), c, ranges)), int(inner) // c, ranges)
@@ -187,10 +183,6 @@ def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
         if math.isfinite(lo) and math.isfinite(hi) and lo // c == hi // c:
             return to_expr(_recombine(candidate.plus(Linear({}, -int(lo // c) * c)), ranges), ranges)
     # floordiv keeps the same terms, so k*c*(x // c) and k*(x % c) have the same x, and recombine.
-    common = gcd(c, as_written.constant, *as_written.terms.values())
-    if common > 1:
-        smaller = Linear({a: k // common for a, k in as_written.terms.items()}, as_written.constant // common)
-        return to_expr(linear(_mod(smaller, c // common, ranges)).times(common), ranges)
     match list(as_written.terms.items()), as_written.constant:
         case [(Binary(BinOp.mod, x, Const(value=inner)), 1)], 0 if int(inner) % c == 0:
             return _mod(linear(x), c, ranges)
@@ -201,8 +193,8 @@ def _mod(form: Linear, c: int, ranges: Ranges) -> Expr:
 
 
 def _split_by_divisor(form: Linear, c: int, ranges: Ranges) -> tuple[int, Linear, Linear] | None:
-    """(g, x, y) with form = g*x + y and 0 <= y < g < c, for the largest such g that is the gcd of c and a coefficient; else None."""
-    for unit in sorted({gcd(k, c) for k in form.terms.values()} - {1, c}, reverse=True):
+    """(g, x, y) with form = g*x + y and 0 <= y < g < c, for the largest such g that is the gcd of c and coefficients; else None."""
+    for unit in sorted({gcd(c, *form.terms.values()), *(gcd(k, c) for k in form.terms.values())} - {1, c}, reverse=True):
         lower = Linear({a: k for a, k in form.terms.items() if k % unit}, form.constant % unit)
         low, high = linear_bounds(lower, ranges)
         if 0 <= low <= high < unit:

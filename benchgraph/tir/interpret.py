@@ -167,7 +167,7 @@ class _Writer:
         lanes = type_of(ir.Load(s.tensor, s.index))[1]
         mask = "None" if s.mask is None else self.expr(s.mask)
         if s.tensor.scope is ir.Scope.register:
-            self.line(depth, f"{name} = {value}" if s.mask is None else f"{name} = where({mask}, {value}, {name})")
+            self.line(depth, f"{name} = {value}" if s.mask is None else f"{name} = select({mask}, {value}, {name})")
         elif lanes > 1:
             self.line(depth, f"vector_store({name}, {self.index(s.index)}, {value}, {mask})")
         else:
@@ -195,16 +195,14 @@ class _Writer:
                 return f"({int(e.value)})" if dtype is ir.INDEX else self.constant(dtype.numpy.type(e.value))
             case ir.Binary():
                 a, b = map(self.expr, parts(e))
-                if e.op in _INFIX:
-                    return f"({a} {_INFIX[e.op]} {b})"
-                return f"{'scalar' if lanes == 1 else 'vector'}_{e.op.value}({a}, {b})"
+                return f"({a} {_INFIX[e.op]} {b})" if e.op in _INFIX else f"{e.op.value}({a}, {b})"
             case ir.Unary():
                 a = self.expr(e.a)
                 return f"({a} == False)" if e.op is ir.UnOp.not_ else f"{e.op.value}({a})"
             case ir.Cast():
                 return f"cast({self.expr(e.a)}, {self.constant(e.dtype)})"
             case ir.Select():
-                return f"{'scalar_select' if lanes == 1 else 'where'}({', '.join(map(self.expr, parts(e)))})"
+                return f"select({', '.join(map(self.expr, parts(e)))})"
             case ir.Random():
                 return f"random({', '.join(map(self.expr, parts(e)))})"
             case ir.Load():
@@ -221,7 +219,7 @@ class _Writer:
         name = self.name(e.tensor.name, "t")
         mask = "None" if e.mask is None else self.expr(e.mask)
         if e.tensor.scope is ir.Scope.register:
-            return name if e.mask is None else f"where({mask}, {name}, {self.constant(e.tensor.dtype.numpy.type(0))})"
+            return name if e.mask is None else f"select({mask}, {name}, {self.constant(e.tensor.dtype.numpy.type(0))})"
         at = self.index(e.index)
         if lanes > 1:
             return f"vector_load({name}, {at}, {mask})"

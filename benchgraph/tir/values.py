@@ -60,29 +60,22 @@ def _checked(i: Value) -> Value:
     return i
 
 
-def scalar_min(a: Value, b: Value) -> Value:
-    return a if a < b else b
+def select(cond: Value, a: Value, b: Value) -> Value:
+    chosen: Value = np.where(cond, a, b)
+    return chosen[()]
 
 
-def scalar_max(a: Value, b: Value) -> Value:
-    return a if a > b else b
+def smaller(a: Value, b: Value) -> Value:
+    return select(a < b, a, b)
 
 
-def vector_min(a: Value, b: Value) -> Value:
-    return np.where(a < b, a, b)
-
-
-def vector_max(a: Value, b: Value) -> Value:
-    return np.where(a > b, a, b)
+def larger(a: Value, b: Value) -> Value:
+    return select(a > b, a, b)
 
 
 def random_number(index: Value, seed: Value, offset: Value) -> Value:
     word = np.choose(index % BLOCK, blocks(index, seed, offset)).astype(np.int64)
     return (word - MIDDLE).astype(np.int32)
-
-
-def scalar_select(cond: Value, a: Value, b: Value) -> Value:
-    return a if cond else b
 
 
 def cast(x: Value, dtype: DType) -> Value:
@@ -120,7 +113,7 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 OPERATIONS: dict[BinOp, Callable[[Value, Value], Value]] = {  # on floats
     BinOp.add: np.add, BinOp.sub: np.subtract, BinOp.mul: np.multiply, BinOp.div: np.divide,
-    BinOp.min: scalar_min, BinOp.max: scalar_max, BinOp.minimum: np.minimum, BinOp.maximum: np.maximum,
+    BinOp.min: smaller, BinOp.max: larger, BinOp.minimum: np.minimum, BinOp.maximum: np.maximum,
 }  # fmt: skip
 
 
@@ -179,11 +172,9 @@ def pack(src: View, dst: View, dtype: DType) -> None:
 
 
 NAMES: dict[str, Any] = {
-    "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "scalar_min": scalar_min, "scalar_max": scalar_max,
-    "vector_min": vector_min, "vector_max": vector_max, "scalar_minimum": np.minimum, "scalar_maximum": np.maximum,
-    "vector_minimum": np.minimum, "vector_maximum": np.maximum, "scalar_select": scalar_select, "where": np.where, "random": random_number,
-    "full": np.full, "cast": cast,
-    "reduce_lanes": reduce_lanes, "slice_of": slice_of, "brgemm": brgemm, "pack": pack,
+    **{op.value: OPERATIONS[op] for op in BinOp if op.is_extreme},
+    "natural": natural, "vector_load": vector_load, "vector_store": vector_store, "select": select, "random": random_number,
+    "full": np.full, "cast": cast, "reduce_lanes": reduce_lanes, "slice_of": slice_of, "brgemm": brgemm, "pack": pack,
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "decay": decay, "log": np.log, "tanh": np.tanh,
     "normal_tail": normal_tail, "gauss": gauss, "round": np.rint, "floor": np.floor,
 }  # fmt: skip

@@ -224,7 +224,7 @@ def _unary(e: ir.Unary, scope: _State) -> None:
 # ---- accesses --------------------------------------------------------------------------------------------------------
 
 
-def _tensor(t: ir.Tensor, scope: _State) -> None:
+def _tensor(t: ir.Tensor, index: tuple[ir.Expr, ...], scope: _State) -> None:
     if t.offset is not None:
         size = {ir.Scope.shared: scope.func.shared_bytes, ir.Scope.thread: scope.func.thread_bytes}.get(t.scope, 0)
         if t.offset < 0 or t.offset + t.nbytes > size:
@@ -234,13 +234,13 @@ def _tensor(t: ir.Tensor, scope: _State) -> None:
     elif scope.tensors.get(t.name) != t:
         what = "declared differently" if t.name in scope.tensors else "not declared in scope"
         scope.fail(f"the tensor {t.name} is {what}")
+    if len(index) != len(t.shape):
+        scope.fail(f"{t.name} has rank {len(t.shape)} but {len(index)} indices")
 
 
 def _access(t: ir.Tensor, index: tuple[ir.Expr, ...], scope: _State, *, masked: bool) -> int:
     """Check one element or vector access whose index expressions are checked already; returns its lanes."""
-    _tensor(t, scope)
-    if len(index) != len(t.shape):
-        scope.fail(f"{t.name} has rank {len(t.shape)} but {len(index)} indices")
+    _tensor(t, index, scope)
     vectors = 0
     for d, i in enumerate(index):
         dtype, lanes = type_of(i)
@@ -288,11 +288,9 @@ def _store(s: ir.Store, scope: _State) -> None:
 
 
 def _prefetch(s: ir.Prefetch, scope: _State) -> None:
-    _tensor(s.tensor, scope)
+    _tensor(s.tensor, s.index, scope)
     if s.tensor.scope is not ir.Scope.param:
         scope.fail(f"{s.tensor.name} is no parameter; what the function makes itself is in cache")
-    if len(s.index) != len(s.tensor.shape):
-        scope.fail(f"{s.tensor.name} has rank {len(s.tensor.shape)} but {len(s.index)} indices")
     for i in s.index:
         _scalar(i, ir.INDEX, scope)
 
@@ -356,9 +354,7 @@ def _pack(s: ir.Pack, scope: _State) -> None:
 def _operands(s: ir.Brgemm | ir.Pack, scope: _State) -> None:
     for o in operands(s):
         t, index, axes, rank = o.slice.tensor, o.slice.index, o.slice.axes, len(o.slice.tensor.shape)
-        _tensor(t, scope)
-        if len(index) != rank:
-            scope.fail(f"{t.name} has rank {rank} but {len(index)} indices")
+        _tensor(t, index, scope)
         is_crossed = rank > 1 and axes[0][0] == axes[1][0] and axes[0][1] and axes[1][1]
         if len(axes) != len(o.extents) or is_crossed or not all(0 <= d < rank for d, _ in axes):
             scope.fail(f"rows, columns, batch along {axes} do not make a slice of rank {rank}")
