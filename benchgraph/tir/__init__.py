@@ -24,6 +24,5 @@ Analyses and rewriting that passes share
     transposition.py     loops that transpose a matrix
     non_temporal.py      results that do not fit the caches
     cse.py               common subexpression elimination, while lowering
-    scalar_promotion.py  temporaries of one element become registers
     passes/              one file per pass, PIPELINE in __init__.py
 """

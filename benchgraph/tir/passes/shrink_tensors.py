@@ -29,13 +29,11 @@ from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
 from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
 from benchgraph.tir.index import assume
 from benchgraph.tir.operands import operands
-from benchgraph.tir.scalar_promotion import promote_scalars
 
 
 def shrink_tensors(f: ir.Func, target: Target) -> ir.Func:
     """Shrinks one temporary after the other. A tensor keeps its name; one that is split off gets a fresh one."""
-    body = promote_scalars(f.body)
-    taken = {p.name for p in f.params} | visit.tensor_names(f.body)
+    body, taken = f.body, {p.name for p in f.params} | visit.tensor_names(f.body)
     declared = (s.tensor for s in visit.walk(body) if isinstance(s, ir.Alloc))
     for name in dict.fromkeys([t.name for t in declared if t.scope is not ir.Scope.register]):
         body = _moved(body, name, _Context({}, False, taken))
