@@ -21,7 +21,6 @@ from benchgraph.tir.ir import (
     Tensor,
     tensor,
 )
-from benchgraph.tir.passes.attach_post_ops import MOST_INSTRUCTIONS
 from tests.support.tir_programs import ROWS_COLS, ZERO, at, i, j, loop, no, param, put
 
 M, N, K = 7, 64, 5
@@ -95,20 +94,6 @@ def masked(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
     return [put(o.y, m, n, value=Select(binary(BinOp.ge, row, column), at(o.t, m, n), f32(-inf)))]
 
 
-def of_a_row(value: Callable[[Operands, Expr, Expr], Expr]) -> Body:
-    """Twice as many steps as a tile has room for, on the way to a factor."""
-
-    def body(o: Operands, m: Expr, n: Expr) -> list[Stmt]:
-        u, v = (Tensor(name, DType.f32, (), (), Scope.register) for name in "uv")
-        factor: Expr = at(u)
-        for _ in range(MOST_INSTRUCTIONS):
-            factor = binary(BinOp.add, factor, at(o.r, m))
-        first = [Alloc(u), put(u, value=value(o, m, n)), Alloc(v), put(v, value=factor)]
-        return [*first, put(o.y, m, n, value=binary(BinOp.mul, at(o.t, m, n), at(v)))]
-
-    return body
-
-
 HOLDS: dict[str, Func] = {
     "a temporary on the way": product(biased),
     "numbers of rows and columns": product(scaled),
@@ -125,5 +110,4 @@ HOLDS: dict[str, Func] = {
     "half vectors": product(biased, n=8),
     "a choice by place": product(masked),
     "a choice by place in panels": product(masked, times=2),
-    "what is alike for a row": product(of_a_row(lambda o, m, n: at(o.r, m))),
 }

@@ -28,7 +28,7 @@ from benchgraph.tir.passes import run
 from benchgraph.tir.passes.attach_post_ops import MOST_INSTRUCTIONS, attach_post_ops
 from benchgraph.tir.verify import VerifyError, verify
 from benchgraph.tir.visit import walk
-from tests.support.post_op_programs import HOLDS, K, M, N, Operands, biased, of_a_row, product, scaled
+from tests.support.post_op_programs import HOLDS, K, M, N, Operands, biased, product, scaled
 from tests.support.table import all_hold
 from tests.support.tensor_ir import before
 from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, loop, no, param, put
@@ -124,8 +124,6 @@ STAYS: dict[str, Func] = {
     "one column of acc": product(of_one_column),
     "a function": product(exponential),
     "more than a tile has room for": product(long),
-    "from a number of each column": product(of_a_row(lambda o, m, n: at(o.c, n))),
-    "from the product": product(of_a_row(lambda o, m, n: at(o.t, m, n)), n=16),
     "stored as it is worked out": product(long_for_a_row),
     "part of a vector": product(scaled, n=40),
     "stores that follow one another": product(twice_at_one_place),

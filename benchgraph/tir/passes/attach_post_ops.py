@@ -32,7 +32,7 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.cost import instructions
 from benchgraph.tir.loops import with_body
 from benchgraph.tir.operands import place_in_acc
-from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, variables, walk
+from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, walk
 
 # Per vector, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8, a mask computed from the position 15.
 MOST_INSTRUCTIONS = 20
@@ -115,10 +115,7 @@ class _Check:
     def holds(self, stmts: tuple[ir.Stmt, ...]) -> bool:
         """Whether these statements may run on single vectors of acc, in the microkernel's order."""
         stores = [s for s in stmts if isinstance(s, ir.Store)]
-        if (
-            len(stores) + len(self.inner) != len(stmts)
-            or sum(instructions(s, function=1) for s in self.of_a_vector(stores)) > MOST_INSTRUCTIONS
-        ):
+        if len(stores) + len(self.inner) != len(stmts) or sum(instructions(s, function=1) for s in stores) > MOST_INSTRUCTIONS:
             return False
         registers = Counter(s.tensor.name for s in stores if s.tensor.scope is ir.Scope.register)
         if set(registers) != self.inner or any(count > 1 for count in registers.values()):
@@ -126,17 +123,6 @@ class _Check:
         results = [s for s in stores if s.tensor.scope is not ir.Scope.register]
         loads = [load for s in stores for load in loads_of(s.value) if load.tensor.scope is not ir.Scope.register]
         return all(map(self.is_plain_store, stores)) and all(map(self.is_plain_load, loads)) and self.keeps_order(results, loads)
-
-    def of_a_vector(self, stores: list[ir.Store]) -> Iterator[ir.Store]:
-        """Stores that are computed for each vector; the others (such as the end of a row's mask) are invariant along a row."""
-        invariant = set[str]()
-        for s in stores:
-            read = {load.tensor.name for load in loads_of(s.value)}
-            varies = self.post_ops.vector.name in variables(s.value) or self.g.acc.tensor.name in read or not read & self.inner <= invariant
-            if varies or s.tensor.name not in self.inner:
-                yield s
-            else:
-                invariant.add(s.tensor.name)
 
     def is_plain_store(self, s: ir.Store) -> bool:
         """Whether it stores an unmasked contiguous vector, a different one for each row and vector, by short instructions."""
