@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial, reduce
 
 import pytest
 
@@ -70,23 +69,10 @@ def test_loops_over_rows_are_fused(body: tuple[Stmt, ...]) -> None:
     assert row_loops(after) == 1
 
 
-@pytest.mark.parametrize("rows_first", [True, False])
 @pytest.mark.parametrize("fits", [True, False])
-def test_a_loop_over_four_rows_is_fused_with_one_over_single_rows(fits: bool, rows_first: bool) -> None:
-    """The other one does four in turn, where half of L1 holds what both read of them."""
-    src, dst, place = param("src", 8 * TASKS * COLUMNS), param("dst", 8 * TASKS * COLUMNS), row(p, j)
-    doubled = put(dst, row(i, j), value=binary(BinOp.mul, at(src, row(i, j)), f32(2.0)))
-    four = [at(src, row(add(mul(p, 8), add(mul(q, 4), n)), j)) for n in range(4)]
-    added = put(Z, place, value=reduce(partial(binary, BinOp.add), four, at(Z, place)))
-    body = (
-        parallel(i, 8 * TASKS, loop(j, COLUMNS, doubled)),
-        parallel(p, TASKS, loop(j, COLUMNS, put(Z, place, value=f32(0.0))), loop(q, 2, loop(j, COLUMNS, added))),
-    )
-    f = Func("f", (src, dst, Z), seq(*(body if rows_first else body[::-1])))
-    held = F32.nbytes(4 * COLUMNS)
-    after = merge_blocks(f, replace(SMALL, l1_bytes=2 * held - (not fits)))
-    assert_same(after, f)
-    assert any(isinstance(s, For) and s.extent == Const(4) for s in walk(after.body)) is fits
+def test_loops_over_rows_are_fused_where_half_of_l1_holds_a_row(fits: bool) -> None:
+    after = merge_blocks(function(rows(), sums()), replace(SMALL, l1_bytes=2 * F32.nbytes(COLUMNS) - (not fits)))
+    assert row_loops(after) == (1 if fits else 2)
 
 
 @pytest.mark.parametrize(

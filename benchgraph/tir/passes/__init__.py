@@ -5,10 +5,10 @@ merge_parallel.py         adjacent parallel loops are fused, level by level
 collapse_parallel.py      perfectly nested parallel loops become one; parallel loops left inside it become serial
 shrink_tensors.py         a temporary is declared in the innermost block that has all its uses, with the shape that one iteration needs
 unroll_and_interleave.py  loops over rows that are reduced are unrolled, and the statements of the rows interleaved
-unroll_and_jam.py         loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused
 pad_rows.py               rows of temporaries are padded to whole vectors
 flatten_index.py          every tensor becomes 1-d, every index a linear offset in elements
 merge_blocks.py           adjacent parallel loops that read the same memory are fused into blocks of it that L2 holds
+unroll_and_jam.py         loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused
 mark_inplace.py           pairs of parameters for which the caller may pass the same memory
 interchange_loops.py      loops whose stores are strided along the inner one are interchanged
 transpose_reads.py        tiles that loops read with a stride, and compute with, are transposed into temporaries first
@@ -65,10 +65,11 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("collapse-parallel", collapse_parallel, needs=_CANONICAL, gives=_ONE_LEVEL),
     Pass("shrink-tensors", shrink_tensors, needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
     Pass("unroll-and-interleave", unroll_and_interleave, needs=_CANONICAL | {"shrunk"}, switch="interleave", formerly=("interleave-rows",)),
-    Pass("unroll-and-jam", unroll_and_jam, needs=_CANONICAL | {"shrunk"}, switch="jam", formerly=("jam-rows",)),
     Pass("pad-rows", pad_rows, needs=_CANONICAL | {"shrunk"}, switch="pad"),
     Pass("flatten-index", flatten_index, needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("merge-blocks", merge_blocks, needs=_FLAT | _ONE_LEVEL, switch="coarse"),
+    # It would keep merge-blocks from fusing loops over rows.
+    Pass("unroll-and-jam", unroll_and_jam, needs=_CANONICAL | {"shrunk"}, switch="jam", formerly=("jam-rows",)),
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("interchange-loops", interchange_loops, needs=_FLAT, switch="transpose", formerly=("turn-loops", "no-turn")),
     Pass("transpose-reads", transpose_reads, needs=_FLAT, switch="transpose", formerly=("turn-reads", "no-turn")),

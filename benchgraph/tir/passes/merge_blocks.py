@@ -15,7 +15,6 @@ reads each row from L1:
     start of B                                    for i in 48 { A
     for r in 48 { rest of B }                       rest of B with r = i }
 
-If unroll-and-jam made B take four rows at a time, A does four rows per iteration, provided half of L1 holds them.
 Measurements: docs/measurements/parallel-loops.md.
 """
 
@@ -73,44 +72,40 @@ def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
             shared += accesses[0].tensor.dtype.nbytes(prod(accesses[0].tensor.shape))
     if shared <= target.l2_bytes:
         return None
-    machine = table(target)
-    share = machine.shared_block_share
-    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes), machine.jammed_rows)) is not None:
+    share = table(target).shared_block_share
+    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes))) is not None:
         return rows, shared
     return (replace(first, body=block(first.body, second.body)), shared) if shared <= share * target.l2_bytes * few else None
 
 
-def _fused_by_rows(a: For, b: For, least: float, group: int) -> For | None:
+def _fused_by_rows(a: For, b: For, least: float) -> For | None:
     """Two loops with their row loops fused too: a's last statement, and one of b's that nothing before it depends on; None otherwise.
 
-    least: iterations of the row loops over all tasks; fewer would each access more rows than L1 holds. group: rows per iteration after
-    unroll-and-jam.
+    least: iterations of the row loops over all tasks; if there are fewer, L1 does not hold what one reads.
     """
     *before, rows = statements(a.body)
     stmts = statements(b.body)
-    at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows, group)), None)
+    at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows)), None)
     if at is None or any(_conflict(rows, s) for s in stmts[:at]):
         return None
     others = stmts[at]
     assert isinstance(rows, For)
     assert isinstance(others, For)
-    count = min(constant(s.extent) or 0 for s in (rows, others))
+    count = constant(rows.extent) or 0
     if (constant(a.extent) or 0) * count < least:
         return None
-    kept = (bound_names(s.body if s.extent == Const(count) else s) for s in (rows, others))
-    both = Var(fresh(rows.var.name, frozenset[str]().union(*kept)))
+    both = Var(fresh(rows.var.name, bound_names(rows.body) | bound_names(others.body)))
     rows, others = (blocked(s, both, count) for s in (rows, others))
     if not are_independent(rows, others, inside(a, {})):
         return None
     return replace(a, body=block(*before, *stmts[:at], replace(rows, body=block(rows.body, others.body)), *stmts[at + 1 :]))
 
 
-def _have_same_rows(s: Stmt, rows: Stmt, group: int) -> bool:
-    """Whether two statements are serial loops over the same number of rows of a tensor, by single rows or by groups."""
+def _have_same_rows(s: Stmt, rows: Stmt) -> bool:
+    """Whether two statements are serial loops over the same number of rows of a tensor."""
     if not (isinstance(s, For) and isinstance(rows, For) and s.kind is rows.kind is LoopKind.serial):
         return False
-    few, many = sorted(constant(loop.extent) or 0 for loop in (s, rows))
-    return many in (few, few * group) and few > 0 and not tensor_names(s).isdisjoint(tensor_names(rows))
+    return s.extent == rows.extent and not tensor_names(s).isdisjoint(tensor_names(rows))
 
 
 def _conflict(a: Stmt, b: Stmt) -> bool:
