@@ -11,9 +11,8 @@ from typing import TypeAlias
 from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.views import layout_form
+from benchgraph.gir.views import layout_form, result_dims, source_dims
 from benchgraph.ops.spec import Reduction
-from benchgraph.ops.unit_steps import unit_steps
 
 Place: TypeAlias = tuple[int, int | None]  # a value, and the axis of it that is followed; None where a layout op has split or merged it
 
@@ -25,8 +24,7 @@ def product_writes_along(g: Graph, v: int, axis: int) -> bool:
         if op.lowering.is_contraction:
             return at == len(g.value(v).shape) - 1
         if layout_form(op) is not None:
-            at = unit_steps(op.kind, op.attrs, g.value(op.ins[0]).shape, g.value(v).shape, inverse=False)[at]
-            v = op.ins[0]
+            at, v = source_dims(g, op)[at], op.ins[0]
         elif (same := _like_result(g, op)) is not None:
             v = same
         else:
@@ -57,7 +55,7 @@ def _read_on(g: Graph, place: Place) -> Iterator[Place]:
     shape = g.value(v).shape
     for op in g.readers(v):
         if layout_form(op) is not None:
-            yield op.outs[0], unit_steps(op.kind, op.attrs, shape, g.value(op.outs[0]).shape, inverse=True)[axis]
+            yield op.outs[0], result_dims(g, op)[axis]
         elif _like_result(g, op) == v or (op.lowering.is_pointwise and shape == g.value(op.outs[0]).shape):
             yield from ((out, axis) for out in op.outs)
 

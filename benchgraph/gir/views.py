@@ -17,7 +17,7 @@ from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import parts, substitute
 
 Index: TypeAlias = tuple[Expr, ...]
-Steps: TypeAlias = tuple[int | None, ...]  # per loop; None where the stride is not a constant
+Steps: TypeAlias = tuple[int | None, ...]  # per loop, or per dim; None where the stride is not a constant
 Chain: TypeAlias = tuple[int, Index]  # how many views a value is from its root, and its index there in terms of its index
 LONG = 4  # views; the index of a longer chain is simplified, since each view may double its size
 MOST_NODES = 128  # of an index's expressions: beyond, a copy is cheaper than computing them at every access
@@ -32,6 +32,16 @@ def layout_form(node: Node | None) -> LayoutOp | None:
 def is_moved_input(g: Graph, v: int) -> bool:
     """Whether a value is an input of the graph or only a layout op away from one: its readers can then read the input through a view."""
     return v in _moved_inputs(g)
+
+
+def source_dims(g: Graph, op: Op) -> Steps:
+    """For each dim of a layout op's result the dim of its operand along which elements follow each other there, None for no such dim."""
+    return unit_steps.unit_steps(op.kind, op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, inverse=False)
+
+
+def result_dims(g: Graph, op: Op) -> Steps:
+    """For each dim of a layout op's operand the dim of its result, likewise."""
+    return unit_steps.unit_steps(op.kind, op.attrs, g.value(op.ins[0]).shape, g.value(op.outs[0]).shape, inverse=True)
 
 
 @memoised

@@ -13,10 +13,10 @@ from benchgraph.gir.build import TRANSPOSE
 from benchgraph.gir.channel_order import product_writes_along, products_read_along
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
+from benchgraph.gir.views import source_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.internal import PAD, pad_attrs
 from benchgraph.ops.spec import LayoutOp, Window
-from benchgraph.ops.unit_steps import unit_steps
 
 FORMAT, FIRST, LAST = "data_format", "NCX", "NXC"
 CHANNEL = 1  # the axis of channels where they come first
@@ -72,8 +72,7 @@ def _padded_behind(s: Site) -> int | None:
     if len(s.op.ins) != 1 or pad is None or pad.kind != PAD:
         return None
     (src,), rank = pad.ins, len(s.call.ins[0].shape)
-    order = unit_steps(s.op.kind, s.op.attrs, s.call.ins[0].shape, s.call.outs[0].shape, inverse=False)
-    dims = [dim for dim in order if dim is not None]
+    dims = [dim for dim in source_dims(s.g, s.op) if dim is not None]
     if sorted(dims) != [*range(rank)] or dims[-1] == rank - 1 or not product_writes_along(s.g, src, dims[-1]):
         return None
     low, high, interior = (tuple(pad.attrs.integers(name)[dim] for dim in dims) for name in ("low", "high", "interior"))

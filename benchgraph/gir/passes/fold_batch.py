@@ -21,12 +21,11 @@ from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
 from benchgraph.gir.product import product
-from benchgraph.gir.views import layout_form
+from benchgraph.gir.views import layout_form, result_dims, source_dims
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped
-from benchgraph.ops.unit_steps import unit_steps
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,8 @@ def _has_own_nest(g: Graph, op: Op, fold: Fold) -> bool:
 
 def _keeps_rows(g: Graph, layout_op: Op, v: int) -> bool:
     """Whether a layout op to or from a value leaves elements of its rows adjacent."""
-    src, dst = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
-    return unit_steps(layout_op.kind, layout_op.attrs, src, dst, inverse=v in layout_op.outs)[-1:] == (len(g.value(v).shape) - 1,)
+    dims = result_dims(g, layout_op) if v in layout_op.outs else source_dims(g, layout_op)
+    return dims[-1:] == (len(g.value(v).shape) - 1,)
 
 
 def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:

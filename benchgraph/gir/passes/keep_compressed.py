@@ -22,10 +22,10 @@ from benchgraph.gir.layouts import packed
 from benchgraph.gir.packed_blocks import conversions, is_one_large_matrix
 from benchgraph.gir.product import k_group, product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
+from benchgraph.gir.views import source_dims
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, LayoutOp
-from benchgraph.ops.unit_steps import unit_steps
 
 _WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # packed two to a byte, they cannot be written one by one
 
@@ -97,5 +97,4 @@ def _is_worth_it(s: Site) -> bool:
 
 def _keep_columns(s: Site, chain: Sequence[Op]) -> bool:
     """Whether elements next to each other in a row of compressed weights are so in the weights."""
-    layout_ops = [(op, s.d.type(op.ins[0]).shape, s.d.type(op.outs[0]).shape) for op in chain if op.lowering.is_layout_op]
-    return all(unit_steps(op.kind, op.attrs, src, dst, inverse=False)[-1] == len(src) - 1 for op, src, dst in layout_ops)
+    return all(source_dims(s.g, op)[-1] == len(s.g.value(op.ins[0]).shape) - 1 for op in chain if op.lowering.is_layout_op)

@@ -20,13 +20,13 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.packed_blocks import is_one_large_matrix
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
+from benchgraph.gir.views import source_dims
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
 from benchgraph.ops.spec import Computes, LayoutOp, OpSpec, Role
 from benchgraph.ops.steps import as_dtype, reshaped
-from benchgraph.ops.unit_steps import unit_steps
 from benchgraph.tir.groups import BYTES, SHORTS, WEI_GROUPS, WIDENED, DTypes
 
 _STORED = (DType.u8, DType.s8)
@@ -221,11 +221,10 @@ def _dim_before(g: Graph, layout_ops: LayoutOps, axis: int) -> int | None:
     for layout_op in layout_ops:
         if _adds_zeros(layout_op):
             continue
-        before, after = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
-        dim = unit_steps(layout_op.kind, layout_op.attrs, before, after, inverse=False)[axis]
+        dim = source_dims(g, layout_op)[axis]
         if dim is None:
             return None
-        axis = dim - len(before)
+        axis = dim - len(g.value(layout_op.ins[0]).shape)
     return axis
 
 
@@ -327,8 +326,7 @@ def _shape_of_factor(g: Graph, id: int, layout_ops: LayoutOps) -> Shape | None:
     extent = shape[long[0]]
     for layout_op in reversed(layout_ops):
         before, after = g.value(layout_op.ins[0]).shape, g.value(layout_op.outs[0]).shape
-        steps = unit_steps(layout_op.kind, layout_op.attrs, before, after, inverse=False)
-        at = [axis for axis, dim in enumerate(steps) if dim == len(before) + long[0] and after[axis] == extent]
+        at = [axis for axis, dim in enumerate(source_dims(g, layout_op)) if dim == len(before) + long[0] and after[axis] == extent]
         if len(at) != 1:
             return None
         long = [at[0] - len(after)]

@@ -16,7 +16,7 @@ return %3                             %4 = Reorder(%1)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 
 from benchgraph.core.attrs import Attrs
@@ -26,7 +26,7 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.channel_order import products_read_along
 from benchgraph.gir.ir import Graph, Op, Value, View
 from benchgraph.gir.product import depends_on_product
-from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer
+from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer, result_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import LayoutOp
 from benchgraph.ops.unit_steps import unit_steps
@@ -137,8 +137,7 @@ def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
         if v not in tiles:
             continue
         if layout_form(op) is not None:
-            dims = unit_steps(op.kind, op.attrs, g.value(v).shape, g.value(op.outs[0]).shape, inverse=True)
-            tiles[op.outs[0]] = tuple(None if dim is None else dims[dim] for dim in tiles[v])
+            tiles[op.outs[0]] = tuple(None if dim is None else result_dims(g, op)[dim] for dim in tiles[v])
         elif op.lowering.is_elementwise:
             tiles.update((w, tiles[v]) for w in op.outs if g.value(w).shape == g.value(v).shape)
     return tiles
@@ -154,7 +153,7 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
     if len(op.ins) > 1:
         return False
     run = _layout_op_runs(g)[op.outs[0]]
-    made, moved = run.ops[0].ins[0], run.ops[-1].outs[0]
+    made, *_, moved = run
     dst, readers = g.value(moved).shape, g.readers(moved)
     if len(dst) < 2 or not readers:
         return False
@@ -165,45 +164,30 @@ def _transposes_operand(g: Graph, op: Op) -> bool:
         return False
     if not all(r.lowering.is_contraction and r.ins[1 - port] != moved for r in readers):
         return False
-    at = run.positions[op.outs[0]]  # ops before the one that transposes may be written through
-    return all(run.axes[k] == len(g.value(run.ops[k].outs[0]).shape) - 2 for k in (at, -1))
+    transposed = op.outs[0], moved  # ops before the one that transposes may be written through
+    return all(run[v] == len(g.value(v).shape) - 2 for v in transposed)
 
 
 def _is_moved_back(g: Graph, op: Op) -> bool:
     """Whether a run of layout ops moves the columns of its source, and all products behind it read along them nevertheless."""
     if len(op.ins) > 1:
         return False
-    run = _layout_op_runs(g)[op.outs[0]]
-    moved, axis = run.ops[-1].outs[0], run.axes[-1]
+    *_, (moved, axis) = _layout_op_runs(g)[op.outs[0]].items()
     return axis is not None and axis < len(g.value(moved).shape) - 1 and products_read_along(g, moved, axis)
 
 
-@dataclass(frozen=True)
-class _LayoutOpRun:
-    """Layout ops one after the other, whose results have no other readers. positions: of each, by its result. axes: for each, the dim of
-    its result along which the last axis of the run's source has unit steps."""
-
-    ops: list[Op] = field(default_factory=list)
-    positions: dict[int, int] = field(default_factory=dict)
-    axes: list[int | None] = field(default_factory=list)
-
-    def add(self, g: Graph, op: Op) -> None:
-        src, dst = g.value(op.ins[0]).shape, g.value(op.outs[0]).shape
-        axis = self.axes[-1] if self.ops else len(src) - 1
-        self.axes.append(None if axis is None or axis < 0 else unit_steps(op.kind, op.attrs, src, dst, inverse=True)[axis])
-        self.positions[op.outs[0]] = len(self.ops)
-        self.ops.append(op)
-
-
 @memoised
-def _layout_op_runs(g: Graph) -> Mapping[int, _LayoutOpRun]:
-    """By the result of a layout op, the run that it is in."""
-    runs = dict[int, _LayoutOpRun]()
+def _layout_op_runs(g: Graph) -> Mapping[int, Mapping[int, int | None]]:
+    """By the result of a layout op, the run of layout ops that it is in, whose results have no other readers: in order, the values from the
+    source on, each with the dim along which the source's last dim has unit steps."""
+    runs = dict[int, dict[int, int | None]]()
     for op in g.ops:
         if layout_form(op) is None:
             continue
-        (src,) = op.ins
-        extended = runs[src] if src in runs and len(g.readers(src)) == 1 and src not in g.outs else _LayoutOpRun()
-        extended.add(g, op)
-        runs[op.outs[0]] = extended
+        (src,), (dst,) = op.ins, op.outs
+        is_next = src in runs and len(g.readers(src)) == 1 and src not in g.outs
+        run: dict[int, int | None] = runs[src] if is_next else {src: len(g.value(src).shape) - 1}
+        columns = run[src]
+        run[dst] = None if columns is None or columns < 0 else result_dims(g, op)[columns]
+        runs[dst] = run
     return runs

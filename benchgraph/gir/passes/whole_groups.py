@@ -15,10 +15,9 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.gir.ir import Graph
 from benchgraph.gir.product import K, k_group, product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
-from benchgraph.gir.views import is_moved_input, layout_form
+from benchgraph.gir.views import is_moved_input, layout_form, source_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.internal import PAD, pad_attrs
-from benchgraph.ops.unit_steps import unit_steps
 
 
 def whole_groups(g: Graph, target: Target) -> Graph:
@@ -67,7 +66,7 @@ def _with_channels(s: Site, v: int, dim: int, count: int) -> int | None:
         return None if wider is None else s.d.op(op.kind, wider, attrs=op.attrs, dtype=s.g.value(v).dtype)
     if layout_form(op) is None:
         return None
-    at = unit_steps(op.kind, op.attrs, s.g.value(src).shape, shape, inverse=False)
+    at = source_dims(s.g, op)
     is_permuted = sorted(d for d in at if d is not None) == [*range(len(s.g.value(src).shape))]
     wider = _with_channels(s, src, at[dim] or 0, count) if is_permuted else None
     if wider is not None:
