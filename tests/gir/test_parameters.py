@@ -14,8 +14,10 @@ from benchgraph.candidates import candidates
 from benchgraph.compile import compile_partition
 from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced, Options
+from benchgraph.gir.column_blocks import result_block
 from benchgraph.gir.parameters import Parameters
 from benchgraph.gir.passes.schedule import FORCED
+from benchgraph.gir.product import product
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.partition.ir import Partition
@@ -91,15 +93,12 @@ def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs
 
 
 @pytest.mark.parametrize(
-    ("isa", "n", "kb"), [("avx512_core", 512, 64), ("avx2", 512, 512), ("avx2", 16, 16), ("avx512_core", 96, 48), ("avx512_core", 100, 100)]
+    ("isa", "n", "block"), [("avx512_core", 512, 64), ("avx2", 512, 0), ("avx2", 16, 16), ("avx512_core", 96, 48), ("avx512_core", 100, 0)]
 )
-def test_a_product_reads_whole_rows_rather_than_narrow_blocks(isa: str, n: int, kb: int) -> None:
-    """And than blocks that do not divide them. One block is a whole row."""
-    b = GraphBuilder()
-    b.op("MatMul", b.op("MatMul", b.input((32, 24)), b.constant((24, n))), b.constant((n, 8)))
-    g = graph_ir.scheduled(b.graph(), replace(TARGET, isa=ISAS[isa]))
-    (nest,) = (n for n in nests(g) if n.parameters is not None)
-    assert [stage.parameters.kb for stage in nest.stages if stage.parameters is not None] == [24, kb]
+def test_results_are_stored_by_rows_rather_than_in_narrow_blocks(isa: str, n: int, block: int) -> None:
+    """And than in blocks that do not divide them. One block is a whole row."""
+    g = graph_ir.gir(lambda b: b.op("MatMul", b.input((32, 24)), b.constant((24, n))))
+    assert result_block(product(g, g.ops[0]), replace(TARGET, isa=ISAS[isa])) == block
 
 
 def test_a_forced_schedule_applies_to_its_nest_only() -> None:

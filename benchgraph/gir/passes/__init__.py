@@ -18,7 +18,7 @@ defer_scaling.py          rows are scaled after a product instead of before
 keep_compressed.py        large constant weights stay compressed
 make_views.py             layout ops become views
 settle_borders.py         layouts of border tensors
-propagate_layout.py       layouts of operands and activations
+propagate_layout.py       layouts of operands
 split_reductions.py       reductions along a short dense axis become two
 dead_op.py                ops and values that nothing uses are dropped
 fuse_fine.py              ops join the nest of their producer

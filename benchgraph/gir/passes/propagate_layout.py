@@ -1,32 +1,30 @@
-"""propagate-layout: matrix products get operands that the microkernel can stream, and activations between products stay in column blocks.
+"""propagate-layout: matrix products get operands that the microkernel can stream.
 
-    %2 = MatMul(%0, %1: f32[K,N] constant)      %5 = Reorder(%1)  constant, [N/64][K][64]
-    %3 = ReLU(%2)                          ->   %2 = MatMul(%0, %5)  [N/64][M][64]
-    %6 = MatMul(%3, %4)                         %3 = ReLU(%2)        [N/64][M][64]
-                                                %6 = MatMul(%3, ...)
+%2 = MatMul(%0, %1: f32[K,N] constant)                               ->   %3 = Reorder(%1)  constant, [N/64][K][64]
+                                                                          %2 = MatMul(%0, %3)
 
 %3 = _Depthwise(%0: f32[N,H,W,C], %1: f32[H,W,1,C], of which C is    ->   %4: f32[H,W,1,C] = Reorder(%1)
   outermost in memory)                                                    %3 = _Depthwise(%0, %4)
 
 Constant weights are packed once, by init. Weights that change are packed where their columns do not have unit stride, where dot products
-take several elements of k at a time, which then are adjacent ([N/64][K/4][64][4] for s8), and where many rows pay for it.
+take several elements of k at a time, which then are adjacent ([N/64][K/4][64][4] for s8), and where many rows pay for it. Activations
+stay row-major: docs/measurements/panel-width.md, Blocked results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.layout import Layout, plain
+from benchgraph.core.layout import plain
 from benchgraph.gir.build import CONVERT, copied, through_views
-from benchgraph.gir.column_blocks import column_block, result_block
+from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemv import Gemv, gemv_form
-from benchgraph.gir.ir import Graph, Node, Op, Value
-from benchgraph.gir.layouts import column_blocked, packed
+from benchgraph.gir.ir import Graph, Node, Op
+from benchgraph.gir.layouts import packed
 from benchgraph.gir.packed_blocks import reads_rows_together
-from benchgraph.gir.product import K, k_group, operand_axes, packs_src, product, stride, transposed_src_axes
+from benchgraph.gir.product import k_group, operand_axes, packs_src, product, stride, transposed_src_axes
 from benchgraph.gir.views import strides_of
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
@@ -36,7 +34,6 @@ from benchgraph.tir.ir import Var
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
-    g = _block_activations(g, target)
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.ops:
@@ -131,82 +128,3 @@ def _conversion_behind(g: Graph, wei: int) -> int | None:
     (src,) = maker.ins
     is_packed_from = g.value(src).dtype in PACKED_FROM.get(g.value(wei).dtype, ())
     return src if maker.outs[0] == g.root(wei) and g.value(src).view is None and is_packed_from else None
-
-
-def _block_activations(g: Graph, target: Target) -> Graph:
-    """Column-block every result of a product that reaches the next one's src through pointwise ops only."""
-    flow, blocked = _Flow(g, target), list[tuple[int, Layout]]()
-    for op in g.ops:
-        if not op.lowering.is_contraction or reads_rows_together(g, op, target):
-            continue
-        block = result_block(product(g, op), target)
-        if not block:
-            continue
-        layout = column_blocked(len(g.value(op.outs[0]).shape), block)
-        if flow.feeds(op.outs[0], layout):
-            blocked.append((op.outs[0], layout))
-    return g.with_values(flow.laid_out(blocked))
-
-
-@dataclass(frozen=True)
-class _Flow:
-    """Where results of products flow through pointwise ops. Each value is visited once, however many products reach it (residual
-    networks)."""
-
-    g: Graph
-    target: Target
-    steps: dict[int, tuple[tuple[int, ...], bool] | None] = field(default_factory=dict)  # `_step` by value
-    known: dict[Layout, dict[int, bool | None]] = field(default_factory=dict)  # `feeds` by layout and value
-
-    def feeds(self, start: int, layout: Layout) -> bool | None:
-        """Whether a value reaches the src of products, or outputs of this layout; None where a value on the way cannot have the layout."""
-        known, left = self.known.setdefault(layout, {}), [start]
-        while left:
-            id = left[-1]
-            step, is_out = self._step(id), id in self.g.outs
-            if step is None or (is_out and self.g.value(id).layout != layout):
-                known[left.pop()] = None
-            elif ahead := [v for v in step[0] if v not in known]:
-                left += ahead
-            else:
-                feeds = [known[v] for v in step[0]]
-                known[left.pop()] = None if None in feeds else is_out or step[1] or any(feeds)
-        return known[start]
-
-    def laid_out(self, starts: Sequence[tuple[int, Layout]]) -> dict[int, Value]:
-        """The values reached from results of products, in these layouts; the later product decides between two layouts."""
-        changed = dict[int, Value]()
-        for start, layout in reversed(starts):
-            left = [start]
-            while left:
-                id = left.pop()
-                step = self._step(id)
-                if id not in changed and step is not None:  # the values that a changed one reaches have changed as well
-                    changed[id] = replace(self.g.value(id), layout=layout)
-                    left += step[0]
-        return changed
-
-    def _step(self, id: int) -> tuple[tuple[int, ...], bool] | None:
-        """The results of pointwise ops that read a value, and whether products do; None where a reader cannot read blocks."""
-        if id not in self.steps:
-            self.steps[id] = _readers(self.g, id, self.target)
-        return self.steps[id]
-
-
-def _readers(g: Graph, id: int, target: Target) -> tuple[tuple[int, ...], bool] | None:
-    """`_Flow._step` of a value."""
-    v, onwards, feeds_product = g.value(id), dict[int, None](), False
-    if id in g.viewed or v.view is not None or v.is_constant:
-        return None
-    for user in g.readers(id):
-        if user.lowering.is_contraction:
-            if user.ins[1] == id or product(g, user).operands[0][-1] != K or gemv_form(g, user, table(target)) is Gemv.dot:
-                return None
-            if target.in_tiles(v.dtype) or reads_rows_together(g, user, target):
-                return None  # tile registers read rows wherever they begin; a packed block of k may be shorter than a column block
-            feeds_product = True
-        elif user.lowering.is_elementwise and g.value(user.outs[0]).shape == v.shape:
-            onwards[user.outs[0]] = None
-        else:
-            return None
-    return tuple(onwards), feeds_product
