@@ -12,7 +12,8 @@ each element once, and all readers of the floats must be. docs/measurements/whol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import trace
@@ -25,42 +26,25 @@ MOST_OPS = 3  # a cast, a zero point and a scale; more would take longer than a 
 
 
 def widen_at_readers(g: Graph, target: Target) -> Graph:
-    nests = [_Ops.of(node) for node in g.nodes if isinstance(node, FusedOp)]
-    place = {node: n for n, node in enumerate(g.nodes)}
-    for maker, node in zip(nests, [*g.nodes], strict=True):
-        for v in node.outs if isinstance(node, FusedOp) else ():
-            readers = [nests[place[reader]] for reader in g.consumers[v]]
-            widening = _widening(g, maker.ops, v)
-            if widening and readers and all(_can_widen(g, reader.ops, v, widening) for reader in readers):
-                _move(g, maker, readers, v, widening)
-    if all(nest.is_unchanged for nest in nests):
+    nests = [node for node in g.nodes if isinstance(node, FusedOp)]
+    widenings = {v: ops for nest in nests for v in nest.outs if (ops := _widening_at_readers(g, nest, v))}
+    if not widenings:
         return g
     d = Builder(g.values)
-    fused = [nest.node if nest.is_unchanged else _fused(nest, d) for nest in nests]
-    g = replace(g, values=tuple(d.values.values()), nodes=tuple(fused))
-    return replace(g, nodes=tuple(with_borders(g, fused)))
+    changed = [_changed(nest, widenings, d) for nest in nests]
+    before, after = ({v for nest in each for op in nest.ops for v in op.outs} for each in (nests, changed))
+    g = replace(g, values=tuple(v for v in d.values.values() if v.id not in before - after), nodes=tuple(changed))
+    return replace(g, nodes=tuple(with_borders(g, changed)))
 
 
-@dataclass
-class _Ops:
-    """The ops of a nest. copied: values of other nests that it computes for itself under new numbers. given: results that no other nest
-    reads any more."""
-
-    node: FusedOp
-    ops: list[Op]
-    copied: set[int] = field(default_factory=set)
-    given: set[int] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, node: FusedOp) -> _Ops:
-        return cls(node, [*node.ops])
-
-    @property
-    def is_unchanged(self) -> bool:
-        return tuple(self.ops) == self.node.ops
+def _widening_at_readers(g: Graph, nest: FusedOp, v: int) -> tuple[Op, ...]:
+    """The ops that make a value from bytes, if all nests that read it can have them; else ()."""
+    ops = _widening(g, nest.ops, v)
+    readers = [node for node in g.consumers[v] if isinstance(node, FusedOp)]
+    return ops if readers and all(_can_widen(g, reader.ops, v, ops) for reader in readers) else ()
 
 
-def _widening(g: Graph, ops: list[Op], v: int) -> tuple[Op, ...]:
+def _widening(g: Graph, ops: tuple[Op, ...], v: int) -> tuple[Op, ...]:
     """The ops of a nest that make a value from the bytes it has quantised, by numbers that it has not; () for any other value."""
     made, chain, at = {out: op for op in ops for out in op.outs}, list[Op](), v
     is_bound = v in g.outs or v in g.viewed or g.value(v).is_constant
@@ -79,7 +63,7 @@ def _widening(g: Graph, ops: list[Op], v: int) -> tuple[Op, ...]:
     return ()
 
 
-def _can_widen(g: Graph, ops: list[Op], v: int, widening: tuple[Op, ...]) -> bool:
+def _can_widen(g: Graph, ops: tuple[Op, ...], v: int, widening: tuple[Op, ...]) -> bool:
     """Whether a nest reads each element of a value once, along its own axes."""
     readers = [op for op in ops if v in op.ins]
     if not readers or not all(op.lowering.is_elementwise and g.value(op.outs[0]).shape == g.value(v).shape for op in readers):
@@ -87,28 +71,24 @@ def _can_widen(g: Graph, ops: list[Op], v: int, widening: tuple[Op, ...]) -> boo
     return trace(g, _with(ops, v, widening)) is not None
 
 
-def _with(ops: list[Op], v: int, widening: tuple[Op, ...]) -> list[Op]:
+def _with(ops: tuple[Op, ...], v: int, widening: tuple[Op, ...]) -> tuple[Op, ...]:
     """The ops with a widening before the first one that reads its result."""
     first = next(n for n, op in enumerate(ops) if v in op.ins)
-    return [*ops[:first], *(op for op in widening if op not in ops), *ops[first:]]
+    return (*ops[:first], *(op for op in widening if op not in ops), *ops[first:])
 
 
-def _move(g: Graph, maker: _Ops, readers: list[_Ops], v: int, widening: tuple[Op, ...]) -> None:
-    """The widening in all readers instead of the maker, which keeps what it needs itself. One nest keeps the numbers of the values."""
-    maker.given.add(v)
-    for op in reversed(widening):
-        (out,) = op.outs
-        if not any(out in other.ins for other in maker.ops) and (out in maker.given or out not in maker.node.outs):
-            maker.ops.remove(op)
-    owners = [maker, *readers]
-    for n, reader in enumerate(readers):
-        reader.ops = _with(reader.ops, v, widening)
-        reader.copied |= {out for op in widening for out in op.outs if any(op in earlier.ops for earlier in owners[: n + 1])}
-
-
-def _fused(nest: _Ops, d: Builder) -> FusedOp:
-    """The nest of its ops."""
-    new = {v: d.new_value(d.type(v).dtype, d.type(v).shape) for v in sorted(nest.copied)}
+def _changed(nest: FusedOp, widenings: Mapping[int, tuple[Op, ...]], d: Builder) -> FusedOp:
+    """The nest with the widenings of what it reads, and without those of what it gives and does not read itself."""
+    ops, own = nest.ops, {op for v in nest.outs for op in widenings.get(v, ())}
+    for v in (v for v in nest.ins if v in widenings):
+        ops = _with(ops, v, widenings[v])
+    kept, used = list[Op](), {v for v in nest.outs if v not in widenings}
+    for op in reversed(ops):
+        if op not in own or not used.isdisjoint(op.outs):
+            kept.insert(0, op)
+            used.update(op.ins)
+    copied = sorted(v for op in kept if op not in nest.ops for v in op.outs)
+    new = {v: d.new_value(d.type(v).dtype, d.type(v).shape) for v in copied}
     d.values.update({copy: replace(d.values[v], id=copy) for v, copy in new.items()})
-    ops = tuple(replace(op, ins=tuple(new.get(v, v) for v in op.ins), outs=tuple(new.get(v, v) for v in op.outs)) for op in nest.ops)
-    return replace(nest.node, stages=(Stage(ops, (Anchor.rows,) * len(ops)),))
+    kept = [replace(op, ins=tuple(new.get(v, v) for v in op.ins), outs=tuple(new.get(v, v) for v in op.outs)) for op in kept]
+    return nest if tuple(kept) == nest.ops else replace(nest, stages=(Stage(tuple(kept), (Anchor.rows,) * len(kept)),))
