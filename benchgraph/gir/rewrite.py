@@ -28,6 +28,7 @@ from benchgraph.machine.target import Target
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, OpSpec
 
+FEWER = 8  # times fewer elements than others: computing something of them for the others pays
 MOST_SWEEPS = 64  # a bound for patterns that undo each other; the graph is right after each sweep
 
 

@@ -16,10 +16,10 @@ from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import source_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.internal import PAD, pad_attrs
+from benchgraph.ops.spatial import channel_axis
 from benchgraph.ops.spec import LayoutOp, Window
 
 FORMAT, FIRST, LAST = "data_format", "NCX", "NXC"
-CHANNEL = 1  # the axis of channels where they come first
 
 
 def channels_last(g: Graph, target: Target) -> Graph:
@@ -32,10 +32,11 @@ def _with_channels_last(s: Site) -> int | None:
     assert isinstance(form, Window)
     if op.attrs.get(FORMAT) != FIRST or {*range(1, len(op.ins))} - {form.channel_weights}:
         return None
-    if not (product_writes_along(s.g, src, CHANNEL) and products_read_along(s.g, op.outs[0], CHANNEL)):
-        return None
     rank = len(s.d.type(src).shape)
-    moved = s.d.op(TRANSPOSE, src, attrs=Attrs(order=(0, *range(2, rank), CHANNEL)))
+    channel = channel_axis(op.attrs, rank)
+    if not (product_writes_along(s.g, src, channel) and products_read_along(s.g, op.outs[0], channel)):
+        return None
+    moved = s.d.op(TRANSPOSE, src, attrs=Attrs(order=(0, *range(2, rank), channel)))
     try:
         window = s.d.op(op.kind, moved, *weights, attrs=op.attrs.updated(**{FORMAT: LAST}), dtype=s.d.type(op.outs[0]).dtype)
     except InvalidShape:

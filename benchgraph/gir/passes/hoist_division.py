@@ -26,7 +26,7 @@ import numpy as np
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.rewrite import Pattern, Site, rewrite
+from benchgraph.gir.rewrite import FEWER, Pattern, Site, rewrite
 from benchgraph.machine.target import Target
 from benchgraph.ops.elementwise.binary import ROUNDED_ONCE
 from benchgraph.ops.laws import Reals, real
@@ -34,7 +34,6 @@ from benchgraph.ops.quantisation.bounded_reciprocal import bounded_reciprocal, i
 from benchgraph.ops.spec import Computes, OpSpec
 from benchgraph.ops.spec.call import Array
 
-FEWER = 8  # times fewer divisors than dividends, so that the extra op pays
 LARGEST = 2.0**32  # numbers between its reciprocal and this have quotients, and products with those, in the range of f32
 EXACT_BITS = 16  # of a factor: its products with 8 bits have 24 bits, which f32 holds
 

@@ -12,12 +12,11 @@ from math import isfinite
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.rewrite import Pattern, Site, rewrite
+from benchgraph.gir.rewrite import FEWER, Pattern, Site, rewrite
 from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.rescaling import Rescaling
 from benchgraph.ops.spec import Computes
 
-FEWER = 8  # times fewer constants than elements, so that combining them pays
 _SHIFTS = Computes.sum, Computes.difference
 
 
