@@ -129,6 +129,7 @@ def _rows(nest: Nest) -> Iterator[int]:
 
 def _row_tilings(nest: Nest) -> Iterator[RowTiling]:
     scores, nb = nest.first.n, nest.steps[0].nb
-    blocks = [nb * count for count in (1, 2, 4) if nb * count < scores] if nest.is_flash else []
+    is_blocked = nest.is_flash and nest.first.m > 1  # one row of scores fits any cache, and no microkernel computes it
+    blocks = [nb * count for count in (1, 2, 4) if nb * count < scores] if is_blocked else []
     for columns in (0, *blocks):
         yield from (RowTiling(mb, columns) for mb in _rows(nest))
