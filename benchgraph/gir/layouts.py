@@ -32,3 +32,8 @@ def packed(rank: int, block: int, group: int) -> Layout:
     """B panels of a weight [..., K, N], each lane's group of k together: [..., N/block, K/group, block, group]."""
     blocks = ((rank - 1, block), (rank - 2, group))[: 1 + (group > 1)]
     return Layout((*range(rank - 2), rank - 1, rank - 2), blocks)
+
+
+def is_packed(layout: Layout, rank: int, group: int) -> bool:
+    """Whether a weight is in B panels, of any width."""
+    return bool(layout.blocks) and layout == packed(rank, layout.blocks[0][1], group)

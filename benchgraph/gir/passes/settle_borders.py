@@ -15,7 +15,7 @@ from dataclasses import replace
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import COPY
-from benchgraph.gir.column_blocks import column_block, result_block
+from benchgraph.gir.column_blocks import result_block
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import column_blocked, panel_columns
 from benchgraph.gir.product import operand_axes, product
@@ -46,13 +46,17 @@ def _reads_blocks(g: Graph, op: Op, id: int, target: Target) -> bool:
 
 
 def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
-    """Whether the microkernel streams the blocks of an operand: whole blocks along K of src, panels of wei as the compiler packs them."""
+    """Whether the microkernel streams the blocks of an operand: whole blocks along K of src, panels of wei."""
     value = g.value(op.ins[port])
     ((_, size),) = value.layout.blocks
     if operand_axes(g, op, port) is None:
         return False
     rank = len(value.shape)
-    return value.shape[-1] % size == 0 if port == 0 else value.layout == column_blocked(rank, column_block(product(g, op), target))
+    return (
+        value.shape[-1] % size == 0
+        if port == 0
+        else value.layout == column_blocked(rank, size) and size % target.lanes == 0 and size <= target.panel_width
+    )
 
 
 def _preferred(g: Graph, id: int, target: Target) -> Layout | None:
