@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Forced:
-    """The schedule of a nest in place of the one of least cost, both as text: of a product as in `gir.product.Product.text`, and as in
-    schedule/primitives.py. Where the product's nest has others, only the columns of its calls apply."""
+    """The schedule of a nest in place of the one of least cost, both as text: as in `gir.product.Product.text` or `gir.windows`, and as in
+    schedule/primitives.py. Where a product's nest has other products, only the columns of its calls apply."""
 
     nest: str
     schedule: str

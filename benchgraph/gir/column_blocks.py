@@ -13,7 +13,9 @@ from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
+from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
+from benchgraph.schedule.tuning import not_legal
 
 _TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5, 0.25)  # other register panels of a call; tile registers keep rows of src in L1 for several
 _APART = 0.05  # share of a cost: so much less is clear also for convolutions, and where a nest is shared with the product that makes src
@@ -22,12 +24,25 @@ _APART = 0.05  # share of a cost: so much less is clear also for convolutions, a
 @memoised_within
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one packed B panel. Where a convolution has groups it divides the columns of one."""
-    if p.forced is not None:
-        return p.forced.nb
+    forced = forced_tiling(p, target)
+    if forced is not None:
+        return forced.nb
     costs = _costs(p, target)
     usual, best = next(iter(costs)), min(costs, key=lambda nb: costs[nb])
     is_sure = p.is_matrix_product and (p.has_input_src or p.call.ins[0].dtype.bits == 8)
     return best if costs[best] < (1 if is_sure else 1 - _APART) * costs[usual] else usual
+
+
+@memoised_within
+def forced_tiling(p: Product, target: Target) -> Tiling | None:
+    """The rows and columns that tuning prescribes. Raises ParseError for those that the product cannot have."""
+    if p.forced is None:
+        return None
+    *_, m, n = p.call.outs[0].shape
+    tiling = Tiling.read(p.forced)
+    if tiling is None or not tiling.is_legal(m, n, target.lanes):
+        raise not_legal(p.text, p.forced)
+    return tiling
 
 
 def _costs(p: Product, target: Target) -> dict[int, float]:

@@ -19,7 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Lowering, Semantics
-from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.primitives import Schedule, parse
 from benchgraph.tir.ir import Expr
 
 
@@ -243,6 +243,15 @@ class Graph:
 
     def value(self, id: int) -> Value:
         return self.by_id[id]
+
+    @cached_property
+    def _forced(self) -> dict[str, str]:
+        return {f.nest: f.schedule for f in reversed(self.forced)}
+
+    def forced_schedule(self, nest: str) -> Schedule | None:
+        """The schedule that tuning prescribes for a nest, by its text. Raises ParseError."""
+        text = self._forced.get(nest)
+        return None if text is None else parse(text)
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:

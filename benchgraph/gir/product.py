@@ -18,8 +18,7 @@ from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Box, Call, Contraction
 from benchgraph.ops.unit_steps import step
-from benchgraph.schedule.primitives import parse
-from benchgraph.schedule.space import Tiling
+from benchgraph.schedule.primitives import Schedule
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import variables
@@ -41,7 +40,7 @@ class Product:
     form: Contraction
     has_constant_wei: bool = False
     has_input_src: bool = False
-    forced: Tiling | None = None
+    forced: Schedule | None = None
 
     @property
     def text(self) -> str:
@@ -140,8 +139,7 @@ def product(g: Graph, op: Op) -> Product:
     p = Product(call, form, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
     if not g.forced or p.columns != call.outs[0].shape[-1]:  # tuning does not cover groups of columns
         return p
-    schedule = next((f.schedule for f in g.forced if f.nest == p.text), None)
-    return p if schedule is None else replace(p, forced=Tiling.of(parse(schedule)))
+    return replace(p, forced=g.forced_schedule(p.text))
 
 
 def weights_bytes(g: Graph, ops: Iterable[Op]) -> int:

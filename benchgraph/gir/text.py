@@ -26,7 +26,7 @@ from benchgraph.core.attrs import NO_ATTRS, Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.fields import print_fields
 from benchgraph.core.layout import plain
-from benchgraph.core.tensor import dense_strides
+from benchgraph.core.tensor import TensorType, dense_strides
 from benchgraph.core.tokens import print_value
 from benchgraph.gir.ir import Constness, FusedOp, Graph, Literal, Op, Stage, Value, View
 from benchgraph.ops import spec, with_defaults
@@ -80,7 +80,11 @@ def _declared(g: Graph, id: int) -> str:
     is_border = id in g.ins or (id in g.outs and id not in dict(g.open_layouts))
     left_out = usual(v, is_border=is_border)
     said = (show(getattr(v, name)) for name, show in _PRINTED.items() if getattr(v, name) != getattr(left_out, name))
-    return " ".join((f"%{id}: {v.dtype.value}[{','.join(map(str, v.shape))}]", *said))
+    return " ".join((f"%{id}: {print_type(v.type)}", *said))
+
+
+def print_type(t: TensorType) -> str:
+    return f"{t.dtype.value}[{','.join(map(str, t.shape))}]"
 
 
 def _content(data: Literal) -> str:
@@ -105,10 +109,10 @@ def raw(value: float, dtype: DType) -> bytes:
 
 
 def _view(view: View) -> str:
-    return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{_attrs(view.kind, view.attrs)}"
+    return f"{'writes' if view.inverse else 'reads'} %{view.base} through {view.kind}{print_attrs(view.kind, view.attrs)}"
 
 
-def _attrs(kind: str, attrs: Attrs) -> str:
+def print_attrs(kind: str, attrs: Attrs) -> str:
     """Attributes that differ from the op's defaults; `none` for one with a default that is not set."""
     schema, defaults = spec(kind).schema.attrs, with_defaults(kind, NO_ATTRS)
     changed = {k: v for k, v in attrs.items() if k not in defaults or Attrs({k: v}) != Attrs({k: defaults[k]})}
@@ -120,7 +124,7 @@ def _attrs(kind: str, attrs: Attrs) -> str:
 
 def print_op(g: Graph, op: Op) -> str:
     outs = ", ".join(_declared(g, v) for v in op.outs)
-    return f"{outs} = {op.kind}({_ids(op.ins)}){_attrs(op.kind, op.attrs)}"
+    return f"{outs} = {op.kind}({_ids(op.ins)}){print_attrs(op.kind, op.attrs)}"
 
 
 def _ids(ids: tuple[int, ...]) -> str:

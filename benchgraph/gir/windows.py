@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import ceil, floor, gcd, inf, lcm, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
-from benchgraph.core.tensor import Shape
+from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.domain import Axes, domain_of
+from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Indices, Interval, Source, Tap, Window
 from benchgraph.ops.unit_steps import step
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.window import Neighbours, Planes, Read, WindowNest
+from benchgraph.schedule.window import Neighbours, Planes, Read, WindowNest, space
 from benchgraph.schedule.window_cost import choose_window
 from benchgraph.tir.affine import Linear, Range, Ranges, linear, linear_bounds, period
 from benchgraph.tir.build import add, mul
@@ -202,6 +204,16 @@ class Windows:
             self.planes,
         )
 
+    def text(self, nest: WindowNest) -> str:
+        """The nest: its op, the axis of its vectors, and by which steps they load each operand.
+
+        f32[1,56,56,64] = MaxPool(f32[1,112,112,64]) {kernel=[3, 3], strides=[2, 2]} along d3 by 1
+        """
+        call, steps = self.call, ("-" if read.along_x is None else str(read.along_x) for read in nest.reads)
+        op = f"{call.kind}({', '.join(map(print_type, call.ins))}){print_attrs(call.kind, call.attrs)}"
+        dst = print_type(TensorType(nest.dst, self.shape))
+        return f"{dst} = {op} along d{self.x} by {', '.join(dict.fromkeys(steps))}"
+
     def _reads(self, g: Graph, op: Op) -> Iterator[Read]:
         x, y = (*self.axes, Var("$d0"))[self.x], Var("") if self.neighbours is None else self.axes[self.neighbours.axis]
         for load, inner in zip(loads_of(self.generic_tap.value), loads_of(self.inner_tap(0).value), strict=True):
@@ -228,11 +240,20 @@ def _step(load: Load, var: Var) -> int | None:
 
 
 def scheduled_windows(g: Graph, node: FusedOp, target: Target) -> tuple[Schedule, ...]:
-    """The schedules of a nest's windows, in order, each of least cost."""
-    choices = [choose_window(windows.nest(g, node.ops[0]), target) for windows in windows_of(g, node)]
-    for i, choice in enumerate(choices):
-        note(node.name, i, why=choice.why)
-    return tuple(choice.schedule for choice in choices)
+    """The schedules of a nest's windows, in order, each of least cost but for those that tuning prescribes."""
+    schedules: list[Schedule] = []
+    for text, nest in window_nests(g, node).items():
+        schedule, why = forced_or_chosen(g, text, space(nest, target.isa.registers), partial(choose_window, nest, target))
+        note(node.name, len(schedules), why=why)
+        schedules.append(schedule)
+    return tuple(schedules)
+
+
+def window_nests(g: Graph, node: FusedOp) -> dict[str, WindowNest]:
+    """What the schedules of a fused op's windows are chosen for, in order, by the text that tuning files have for each."""
+    *earlier, last = windows_of(g, node)
+    named = [*((f"window {i} of ", windows) for i, windows in enumerate(earlier)), ("", last)]
+    return {f"{which}{windows.text(nest)}": nest for which, windows in named for nest in [windows.nest(g, node.ops[0])]}
 
 
 def windows_of(g: Graph, node: FusedOp) -> tuple[Windows, ...]:

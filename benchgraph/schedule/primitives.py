@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, TypeAlias
 
 from benchgraph.core.errors import ParseError
@@ -149,6 +149,7 @@ class Schedule(HasText):
         return next((p.loops for p in self.primitives if isinstance(p, kind)), ())
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Schedule:
     """A schedule from its text. Raises ParseError.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 
 from benchgraph.core.divisors import block_sizes
-from benchgraph.core.errors import ParseError
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.primitives import Order, Parallel, Schedule, Tensorize, Tile
 from benchgraph.schedule.steps import Nest
@@ -25,14 +24,13 @@ class RowTiling:
     columns: int = 0
 
     @classmethod
-    def of(cls, nest: Nest, schedule: Schedule) -> RowTiling:
-        """The inverse of `schedule`. Raises ParseError for a schedule that the nest does not have."""
+    def read(cls, nest: Nest, schedule: Schedule) -> RowTiling | None:
+        """That of any schedule; None for one that the nest cannot have."""
         rows, columns = schedule.sizes("m"), schedule.sizes("n")
-        if rows and rows[0] % nest.group in (0, nest.first.m % nest.group):
-            tiling = cls(rows[0], columns[0] if columns else 0)
-            if tiling.schedule(nest) == schedule and (nest.is_flash or not columns):
-                return tiling
-        raise ParseError("is no schedule of these products", where=f"'{schedule}'", fix="write one as `benchgraph explain` prints it")
+        if not rows or rows[0] % nest.group not in (0, nest.first.m % nest.group):
+            return None
+        tiling = cls(rows[0], columns[0] if columns else 0)
+        return tiling if tiling.schedule(nest) == schedule and (nest.is_flash or not columns) else None
 
     def schedule(self, nest: Nest) -> Schedule:
         batch, blocks = nest.first.batch_axes, ("n.0",) if self.columns else ()
@@ -52,14 +50,25 @@ class Tiling:
 
     @classmethod
     def of(cls, schedule: Schedule) -> Tiling:
-        """The inverse of `tiled`. Raises ParseError for a schedule that no product has."""
+        """The inverse of `tiled`."""
+        tiling = cls.read(schedule)
+        assert tiling is not None, f"'{schedule}' is no schedule of a product"
+        return tiling
+
+    @classmethod
+    def read(cls, schedule: Schedule) -> Tiling | None:
+        """That of any schedule; None for one that no product has."""
         rows, columns, order = schedule.sizes("m"), schedule.sizes("n"), schedule.order
         batch, taps = ([name for name in names if name[0] == axis] for names, axis in ((order, "b"), (schedule.tensorized, "r")))
-        if rows and columns:
-            tiling = cls(rows[0], columns[-1], "n.0" in schedule.parallel, columns[0] if order[:1] == ("n.0",) else 0)
-            if tiling.schedule(batch, taps) == schedule:
-                return tiling
-        raise ParseError("is no schedule of a product", where=f"'{schedule}'", fix="write one as `benchgraph explain` prints it")
+        if not rows or not columns:
+            return None
+        tiling = cls(rows[0], columns[-1], "n.0" in schedule.parallel, columns[0] if order[:1] == ("n.0",) else 0)
+        return tiling if tiling.schedule(batch, taps) == schedule else None
+
+    def is_legal(self, m: int, n: int, lanes: int) -> bool:
+        """Whether a product of so many rows and columns can have it: calls of whole vectors, or of all columns."""
+        has_whole_vectors = self.nb == n or (0 < self.nb < n + lanes and self.nb % lanes == 0)
+        return 0 < self.mb <= m and has_whole_vectors and self.ns % self.nb == 0
 
     def schedule(self, batch: Sequence[str], taps: Sequence[str]) -> Schedule:
         """batch, taps: axes."""

@@ -24,7 +24,7 @@ from benchgraph.core.errors import BenchgraphError, ParseError, within
 from benchgraph.core.files import need_no_device
 from benchgraph.core.options import Forced, Options
 from benchgraph.machine.target import Target, cpu_name
-from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.primitives import Schedule, parse
 
 FORMAT, VERSION = "benchgraph-tuning", 2
 _AGAIN = "write it anew with `benchgraph tune --store=FILE`"
@@ -63,6 +63,13 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
         what, fix = f"cannot read the tuning file: {bad.strerror}", "name one that `benchgraph tune` wrote"
         raise ParseError(what, where=str(path), fix=fix) from bad
     return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
+
+
+def not_legal(nest: str, schedule: Schedule) -> ParseError:
+    """The error for a schedule that is prescribed for a nest which cannot have it."""
+    where = f"{config().tuning or 'forced schedules'}: '{nest}'"
+    fix = "tune it anew with `benchgraph tune --store=FILE`, or leave the row out"
+    return ParseError(f"this nest cannot have the schedule '{schedule}'", where=where, fix=fix)
 
 
 def store(path: Path, target: Target, found: Iterable[Finding]) -> None:

@@ -14,9 +14,8 @@ from benchgraph.candidates import candidates
 from benchgraph.compile import compile_partition
 from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced, Options
-from benchgraph.gir.column_blocks import result_block
+from benchgraph.gir.forced import FORCED
 from benchgraph.gir.parameters import Parameters
-from benchgraph.gir.passes.schedule import FORCED
 from benchgraph.gir.product import product
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target, current

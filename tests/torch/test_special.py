@@ -21,8 +21,8 @@ from benchgraph.graph import load  # noqa: E402
 from benchgraph.library.engine import Engine  # noqa: E402
 from benchgraph.lower.flash_attention import FlashAttentionNest  # noqa: E402
 from benchgraph.machine.target import current  # noqa: E402
-from benchgraph.schedule import space
-from benchgraph.schedule.space import RowTiling
+from benchgraph.schedule import space  # noqa: E402
+from benchgraph.schedule.space import RowTiling  # noqa: E402
 from tests.support.table import by_row  # noqa: E402
 from tests.torch import samples  # noqa: E402
 from tests.torch.samples import BF16, SAMPLES, A, Sample, program, t  # noqa: E402

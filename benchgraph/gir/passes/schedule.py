@@ -11,8 +11,9 @@ from math import prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.anchors import choose_anchors
-from benchgraph.gir.column_blocks import columns_per_call, columns_reason
+from benchgraph.gir.column_blocks import columns_per_call, columns_reason, forced_tiling
 from benchgraph.gir.flash_attention import FlashAttention
+from benchgraph.gir.forced import FORCED
 from benchgraph.gir.gemm_nest import stage_nest
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
@@ -41,7 +42,6 @@ from benchgraph.schedule.steps import alone
 from benchgraph.schedule.traffic import HELD
 
 TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
-FORCED = "given by the options or the tuning file"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
 def _rows_of_least_cost(g: Graph, node: FusedOp, target: Target) -> tuple[RowBlock, int]:
     """Rows of a task, and columns of scores at a time, 0 for all."""
     nest = product_nest(g, node, target)
-    if (forced := forced_rows(g, node, nest)) is not None:
+    if (forced := forced_rows(g, node, nest, target)) is not None:
         return RowBlock(forced.mb, FORCED), forced.columns
     best = choose(nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
     columns = best.schedule.sizes("n") if len(nest.steps) > 1 else ()
@@ -161,7 +161,8 @@ def _on_grid(g: Graph, node: FusedOp, target: Target) -> tuple[Stage, ...]:
     if products != [last] or last.reduces_rows or any(isinstance(op.lowering.form, Reduction) for op in node.ops):
         return ()
     p = product(g, last.ops[0])
-    rows = RowBlock(p.call.outs[0].shape[-2], "all") if p.forced is None else RowBlock(p.forced.mb, FORCED)
+    forced = forced_tiling(p, target)
+    rows = RowBlock(p.call.outs[0].shape[-2], "all") if forced is None else RowBlock(forced.mb, FORCED)
     stages = tuple(_with_parameters(g, node, stage, rows, target) for stage in node.stages)
     stage = stages[-1]
     is_packed = stage.parameters is not None and stage.parameters.ks > 0
@@ -169,8 +170,8 @@ def _on_grid(g: Graph, node: FusedOp, target: Target) -> tuple[Stage, ...]:
     if not has_tiled_post_ops(stage) or (before and not (is_packed and makes_src)):
         return ()
     whole = replace(node, stages=stages)
-    if p.forced is not None:
-        on_grid = _panels_first(stage, p.forced.ns, FORCED) if p.forced.ns else _split(stage, p.forced.spreads, FORCED)
+    if forced is not None:
+        on_grid = _panels_first(stage, forced.ns, FORCED) if forced.ns else _split(stage, forced.spreads, FORCED)
     else:
         on_grid = _on_packed_grid(g, whole, target) if is_packed else _of_least_cost(g, whole, target)
     return (*stages[:-1], on_grid)
