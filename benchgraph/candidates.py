@@ -1,33 +1,35 @@
-"""The schedules of a partition's nest of products: the one that the compiler chooses, and all that are legal."""
+"""The nests of a partition whose schedule is chosen: the compiler's choice, and all that each can have."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from benchgraph.core.errors import Unimplemented
+from benchgraph.compile import scheduled
 from benchgraph.core.options import Forced
-from benchgraph.core.passes import run
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.gemm_nest import stage_nest
-from benchgraph.gir.ir import FusedOp
+from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest, schedule_of
-from benchgraph.gir.passes import PIPELINE
 from benchgraph.gir.passes.schedule import has_tiled_post_ops
 from benchgraph.gir.product import product
-from benchgraph.gir.text import print_gir
-from benchgraph.gir.verify import verify as verify_gir
+from benchgraph.gir.windows import window_nests
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
-from benchgraph.schedule.cost import Costs
+from benchgraph.schedule.cost import Breakdown, Costs
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import panel_widths, space
 from benchgraph.schedule.steps import alone
+from benchgraph.schedule.window import space as window_space
+from benchgraph.schedule.window_cost import WindowCosts
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """nest: its text. chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost with panels
-    of any width."""
+    """nest: its text. chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost (with panels
+    of any width)."""
 
     nest: str
     chosen: Forced
@@ -35,28 +37,47 @@ class Candidates:
     cheapest: Forced
 
 
-def candidates(partition: Partition, target: Target | None = None) -> Candidates:
-    """The legal schedules of the partition's only nest with products, and the compiler's choice. Raises Unimplemented unless it has exactly
-    one, without groups of columns, and what compile_partition raises."""
-    target, where = target or current(), f"partition {' '.join(op.kind for op in partition.ops)}"
+def candidates(partition: Partition, target: Target | None = None) -> tuple[Candidates, ...]:
+    """Those of its nests that every execution computes and that have a choice, in order, each text once. Raises what compile_partition
+    raises."""
+    target = target or current()
     free = replace(partition, options=replace(partition.options, forced=()))
-    g = run(PIPELINE, from_partition(free), target, show=print_gir, verify=verify_gir, observe=lambda *_: None, off=free.options.off)
-    nodes = [node for node in g.nodes if isinstance(node, FusedOp) and node.parameters and not g.value(node.outs[0]).is_constant]
-    if len(nodes) != 1:
-        what = f"{len(nodes) or 'none'} of its nests have matrix products, and one nest is tuned at a time"
-        raise Unimplemented(what, where=where, fix="take cases of single products, or of products that become one nest")
-    (node,) = nodes
-    text, nest, stage, may_spread = nest_text(g, node), product_nest(g, node, target), kernel_stages(node)[0], False
-    if len(nest.steps) == 1:
-        nest = alone(stage_nest(g, stage, target))
-        may_spread = len(node.stages) == 1 and has_tiled_post_ops(stage)
-        if product(g, stage.ops[0]).columns != nest.first.n:
-            raise Unimplemented("its product has groups of columns", where=where, fix="take cases of one group")
-    schedules = tuple(space(nest, panel_widths(nest.first.n, target.lanes), target.cores, may_spread=may_spread))
-    costs, chosen = Costs(nest, target), schedule_of(nest, node)
-    cheapest = min(schedules, key=lambda s: costs(s).total)
+    g = scheduled(from_partition(free), free, target)
+    nodes = (node for node in g.nodes if isinstance(node, FusedOp) and not g.value(node.outs[0]).is_constant)
+    found = {each.nest: each for node in nodes for kind in KINDS for each in kind(g, node, target)}
+    return tuple(each for each in found.values() if len(each.legal) > 1)
 
-    def forced(schedule: Schedule) -> Forced:
-        return Forced(text, str(schedule))
 
-    return Candidates(text, forced(chosen), tuple(map(forced, dict.fromkeys((chosen, *schedules)))), forced(cheapest))
+def _candidates(nest: str, chosen: Schedule, schedules: Iterator[Schedule], costs: Callable[[Schedule], Breakdown]) -> Candidates:
+    every = tuple(dict.fromkeys((chosen, *schedules)))
+    forced = {schedule: Forced(nest, str(schedule)) for schedule in every}
+    return Candidates(nest, forced[chosen], tuple(forced.values()), forced[min(every, key=lambda schedule: costs(schedule).total)])
+
+
+def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
+    """That of a nest of products; of one product, if it has no groups of columns."""
+    kernels = kernel_stages(node)
+    if not kernels or node.parameters is None:
+        return
+    nest, may_spread = product_nest(g, node, target), False
+    if len(kernels) == 1:
+        (stage,) = kernels
+        nest, may_spread = alone(stage_nest(g, stage, target)), len(node.stages) == 1 and has_tiled_post_ops(stage)
+        if product(g, stage.ops[0]).columns != nest.first.n or any(each.reduces_rows for each in node.stages):
+            return
+    schedules = space(nest, panel_widths(nest.first.n, target.lanes), target.cores, may_spread=may_spread)
+    yield _candidates(nest_text(g, node), schedule_of(nest, node), schedules, Costs(nest, target))
+
+
+def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
+    """Those of each window of a nest."""
+    if not node.windows:
+        return
+    for (text, nest), chosen in zip(window_nests(g, node).items(), node.windows, strict=True):
+        yield _candidates(text, chosen, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
+
+
+Kind: TypeAlias = Callable[[Graph, FusedOp, Target], Iterator[Candidates]]
+# For each kind of nest, those of a fused op after all passes. Where a schedule is chosen, one that is prescribed for the nest's text takes
+# its place: by `gir.forced.forced_or_chosen`, for products by `gir.nest_cost.forced_rows`.
+KINDS: tuple[Kind, ...] = (_products, _windows)

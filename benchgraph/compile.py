@@ -170,8 +170,7 @@ def translate(
     g = from_partition(partition, open_outputs)
     observe(GIR, lambda: print_gir(g), 0.0)
     off = partition.options.off
-    fused = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe, off=off)
-    lowered = lower(fused, target)
+    lowered = lower(scheduled(g, partition, target, observe), target)
     done = list[Func]()
 
     def functions() -> Iterator[Func]:
@@ -188,6 +187,12 @@ def translate(
 
     units = all_kept(texts(), target.isa)
     return UnlinkedExecutable(units, Module(*done), _signature(partition, g, lowered), lowered.layouts, target.isa)
+
+
+def scheduled(g: Graph, partition: Partition, target: Target, observe: Observer = lambda *_: None) -> Graph:
+    """A partition's Graph IR after all of its passes that the partition's options leave on."""
+    off = partition.options.off
+    return run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify_gir, observe=observe, off=off)
 
 
 def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:

@@ -115,15 +115,15 @@ COMMANDS: dict[str, Command] = {
         chooses=True,
     ),
     "tune": Command(
-        "the choice for single products against all of their space",
+        "the compiler's schedule of each nest against all of its space",
         "--case FILE|DESCRIPTOR [OPTIONS]",
         (
             ("--store FILE", "keep what is found for later runs, which read it with --tuning=FILE"),
             ("--rounds N", "samples of each finalist (default 15)"),
-            ("--choices N", "try so many of the legal choices, drawn by --seed (default: all)"),
+            ("--choices N", "try so many schedules of each nest, drawn by --seed (default: all)"),
             ("-o, --output FILE", "write the table there too"),
         ),
-        ("tune --matmul 128x479:479x1024", "tune --matmul --batch=perf_matmul_paper --store=tuning.json"),
+        ("tune --matmul 128x479:479x1024", "tune --choices=5 --store=FILE --case=model/resnet18_small.json"),
         chooses=True,
     ),
     "calibrate": Command(

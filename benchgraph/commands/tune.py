@@ -1,4 +1,4 @@
-"""`benchgraph tune`: measures the legal choices of template parameters for single products (tune/), and stores the best.
+"""`benchgraph tune`: measures the schedules that the nests of cases can have (tune/), nest after nest, and stores the best.
 
 --store, --rounds, --choices and --output are its own options, all others select cases as in a run.
 """
@@ -11,16 +11,17 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from benchgraph.candidates import candidates
+from benchgraph.candidates import Candidates, candidates
 from benchgraph.core.config import override
 from benchgraph.core.errors import BenchgraphError, Unimplemented, UsageError, within
 from benchgraph.core.options import Forced
 from benchgraph.core.progress import begin_item
+from benchgraph.graph.ir import Graph
 from benchgraph.harness.bench import Bench, need_isas, need_tuning
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.harness.built import build
 from benchgraph.harness.command_words import need_output, own_options, parsed_value, select_cases
-from benchgraph.harness.contenders import contenders_of
+from benchgraph.harness.contenders import Contender, contenders_of
 from benchgraph.harness.outputs import STDOUT, need_file
 from benchgraph.harness.partitioning import partition_graph
 from benchgraph.library.protocol import Chain
@@ -30,19 +31,20 @@ from benchgraph.measure.layers import flops
 from benchgraph.options.knobs import Globals
 from benchgraph.options.parsers import positive
 from benchgraph.options.problem import Problem, settings_of
+from benchgraph.partition.ir import Partition
 from benchgraph.present.progress import progress_line
 from benchgraph.present.terminal import WIDE, columns
 from benchgraph.reference import uniform
 from benchgraph.results.exit_codes import ExitCode
 from benchgraph.results.json_report import write
 from benchgraph.schedule.tuning import Finding, findings, machine_key, store
-from benchgraph.tune.result_table import Outcome, heading, line, stored, summary
+from benchgraph.tune.result_table import Outcome, case_line, heading, line, stored, summary
 from benchgraph.tune.search import Searcher
 
 
 @dataclass(frozen=True)
 class Request:
-    """store: the tuning file for findings, '' for none. rounds: samples of each finalist. choices: how many are tried, 0 for all.
+    """store: the tuning file for findings, '' for none. rounds: samples of each finalist. choices: how many are tried of each nest, 0: all.
 
     output: a file for the table. rest: the words that select cases.
     """
@@ -68,7 +70,7 @@ def read(given: list[str]) -> Request:
 
 
 def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Callable[[str], None]) -> int:
-    """Tune case after case, reporting each when it is done, and store each finding at once. Returns the exit code.
+    """Tune case after case, reporting each nest when it is done, and store each finding at once. Returns the exit code.
 
     An error in a case ends only that case. Raises UsageError for invalid words, BenchgraphError for files that cannot be written.
     """
@@ -85,25 +87,28 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         texts.append(text(WIDE))
         say(text(columns()))
 
-    outcomes, n_stored = list[Outcome](), 0
+    outcomes, n_stored, n_failed = list[Outcome](), 0, 0
     try:
         with progress_line("cases", len(problems), is_measuring=True) as step:
             for problem in problems:
                 begin_item(problem.description)
                 with settings_of(problem), override(tuning="", disk_cache_capacity=0):
                     try:
-                        outcome = tune(problem, request, bench)
+                        nests = nests_of(problem, bench)
+                        if not texts:
+                            tell(partial(heading, machine_key(current())))
+                        if len(nests) > 1:
+                            tell(partial(case_line, problem.repro, [len(nest.candidates.legal) for nest in nests], request.choices))
+                        for nest in nests:
+                            outcome = tune(problem, request, bench, nest, is_only=len(nests) == 1)
+                            if request.store and outcome.found.is_sure:
+                                store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
+                                n_stored += 1
+                            outcomes.append(outcome)
+                            tell(partial(line, outcome))
                     except BenchgraphError as bad:
                         complain(str(bad))
-                        step()
-                        continue
-                    if request.store and outcome.found.is_sure:
-                        store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
-                        n_stored += 1
-                if not outcomes:
-                    tell(partial(heading, outcome.machine))
-                outcomes.append(outcome)
-                tell(partial(line, outcome))
+                        n_failed += 1
                 step()
     finally:  # the line about stored findings appears even if an error or Ctrl-C ends the run
         if request.store and outcomes:
@@ -112,7 +117,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         tell(lambda width: summary(outcomes, width))
     if request.output not in ("", STDOUT):
         write(request.output, "\n".join(texts) + "\n")
-    return ExitCode.failed if len(outcomes) < len(problems) else ExitCode.ok
+    return ExitCode.failed if n_failed else ExitCode.ok
 
 
 def _check(request: Request, problems: tuple[Problem, ...]) -> None:
@@ -129,28 +134,47 @@ def _check(request: Request, problems: tuple[Problem, ...]) -> None:
         findings(Path(request.store), current())
 
 
-def tune(problem: Problem, request: Request, bench: Bench) -> Outcome:
-    """Measures the schedule's choice for a case of one product against all other legal ones, or --choices of them.
+@dataclass(frozen=True)
+class TunedNest:
+    """A nest of a case, and the first partition that has it, which is measured. graph: the partition's, or that of the whole case."""
 
-    Raises Unimplemented for other cases.
-    """
+    candidates: Candidates
+    partition: Partition
+    graph: Graph
+    contender: Contender
+
+
+def nests_of(problem: Problem, bench: Bench) -> tuple[TunedNest, ...]:
+    """Those that have a choice of schedules, each text once. Raises Unimplemented for a case without such nests."""
     graph = problem.graph()
     (contender,) = contenders_of(problem, graph, bench)
     parts = partition_graph(problem, graph, contender.library, contender.spec)
-    if len(parts) != 1:
-        raise Unimplemented(f"it has {len(parts)} partitions, and one is tuned at a time", where=problem.repro, fix="take single products")
-    (partition,) = parts
-    with within(problem.repro):
-        space = candidates(partition)
+    found = dict[str, TunedNest]()
+    for part in parts:
+        with within(problem.repro):
+            for each in candidates(part):
+                found.setdefault(each.nest, TunedNest(each, part, graph if len(parts) == 1 else part.graph, contender))
+    if not found:
+        what = "none of its nests has schedules to choose from"
+        fix = "take cases with products or pooling; --policy=post_ops has one product in a nest"
+        raise Unimplemented(what, where=problem.repro, fix=fix)
+    return tuple(found.values())
+
+
+def tune(problem: Problem, request: Request, bench: Bench, nest: TunedNest, *, is_only: bool) -> Outcome:
+    """Measures the partition with the compiler's choice for a nest against all other schedules of it, or --choices of them. is_only: the
+    case has no other nests."""
+    space, graph, partition = nest.candidates, nest.graph, nest.partition
     rng = random.Random(problem.globals.seed)
     tried = rng.sample(space.legal, request.choices) if 0 < request.choices < len(space.legal) else space.legal
     inputs = load_inputs(graph, uniform(graph, problem.globals.seed))
 
     def chain(choice: Forced) -> Chain:
         forced = replace(partition, options=replace(partition.options, forced=(choice,)))
-        return build(graph, contender, (forced,), [inputs]).whole.chain
+        return build(graph, nest.contender, (forced,), [inputs]).whole.chain
 
     peak = bench.probe(current().cores, arithmetic(graph))
     searcher = Searcher(chain, bench.clock, peak.sample, rng, request.rounds)
     found = searcher.search(space.chosen, space.cheapest, tried)
-    return Outcome(problem.repro, machine_key(current()), found, len(space.legal), flops(graph.ops))
+    name = "" if is_only else space.nest
+    return Outcome(problem.repro, found, len(space.legal), flops(graph.ops), name)

@@ -147,7 +147,7 @@ class Config:
         "log compilations and executions of partitions: none (0), profile_exec (1), profile (2), profile_create, all; filter=REGEX",
         *_both("VERBOSE"),
     )
-    tuning: str = _flag("", str, "file of template parameters that `benchgraph tune` has found, read by schedules")
+    tuning: str = _flag("", str, "file of schedules that `benchgraph tune` has found")
     machine_table: str = _flag(
         "", str, "rates and thresholds of the machine: a file that `benchgraph calibrate` has written, or a built-in table, as zen4"
     )

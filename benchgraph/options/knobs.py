@@ -192,7 +192,7 @@ class Globals:
         product=True,
         config="isa",
     )
-    tuning: str = _machine("", str, "FILE", "template parameters that `benchgraph tune --store=FILE` found", config="tuning")
+    tuning: str = _machine("", str, "FILE", "schedules that `benchgraph tune --store=FILE` found", config="tuning")
     cluster: str = _fleet(
         "",
         global_parsers.cluster,

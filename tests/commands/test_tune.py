@@ -14,19 +14,24 @@ from click.testing import CliRunner, Result
 
 from benchgraph.candidates import candidates
 from benchgraph.cli import main
+from benchgraph.core.errors import ParseError
 from benchgraph.core.options import Forced
+from benchgraph.gir.forced import FORCED
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
+from benchgraph.graph.json import save
 from benchgraph.harness.bench import Bench
+from benchgraph.harness.command_words import select_cases
 from benchgraph.library import benchgraph_library
 from benchgraph.library.protocol import Bound
 from benchgraph.machine.target import current
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.schedule.primitives import parse
+from benchgraph.schedule.primitives import Schedule, parse
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.tuning import Finding, findings, store
 from benchgraph.tune.search import BEST, GROUP, Measured, Searcher, SearchResult
+from tests.support import graph_ir
 
 PEAK = 1e11
 Cost = Callable[[Forced], float]
@@ -142,7 +147,7 @@ def partition(graph: Graph) -> Partition:
 
 
 def test_the_schedules_choice_is_among_the_legal_ones() -> None:
-    found = candidates(partition(product()))
+    (found,) = candidates(partition(product()))
     assert found.chosen in found.legal
     assert {f.nest for f in found.legal} == {found.nest} == {"f32:f32 1x24x13x40 constant"}
     assert any(tiling(f).spreads for f in found.legal)
@@ -150,14 +155,76 @@ def test_the_schedules_choice_is_among_the_legal_ones() -> None:
 
 
 def test_columns_are_not_split_where_whole_rows_are_worked_on() -> None:
-    assert not any(tiling(f).spreads for f in candidates(partition(product(softmax=True))).legal)
+    (found,) = candidates(partition(product(softmax=True)))
+    assert not any(tiling(f).spreads for f in found.legal)
 
 
 def test_a_nest_of_several_products_is_tuned_as_one() -> None:
-    found = candidates(partition(product(layers=2)))
+    (found,) = candidates(partition(product(layers=2)))
     assert found.nest.startswith("f32:f32 1x24x13x40 constant + f32:f32 1x24x40x")
     assert found.chosen in found.legal
     assert {parse(f.schedule).sizes("m")[0] for f in found.legal} >= {24, 12, 1}
+
+
+def pooling(*, side: int = 14, twice: bool = False) -> Graph:
+    b, window = GraphBuilder(), {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "kernel": [3, 3]}
+    y = b.op("MaxPool", b.input((2, 8, side, side)), **window)
+    if twice:
+        b.op("MaxPool", b.op("ReLU", y), **window)
+    return b.graph()
+
+
+def test_a_window_has_every_schedule_of_its_space() -> None:
+    (found,) = candidates(partition(pooling()))
+    attributes = "{kernel=[3,3], pads_begin=[1,1], pads_end=[1,1], strides=[1,1]}"
+    assert found.nest == f"f32[2,8,14,14] = MaxPool(f32[2,8,14,14]) {attributes} along d3 by 1"
+    assert found.chosen in found.legal
+    assert found.cheapest in found.legal
+    assert len({f.schedule for f in found.legal}) == len(found.legal) > 3
+
+
+def test_equal_nests_are_there_once_and_others_apart() -> None:
+    ps = partitions(pooling(twice=True), Policy.one_op_each)
+    texts = [found.nest for p in ps for found in candidates(p)]
+    assert (len(texts), len(set(texts))) == (2, 1)
+    assert candidates(partition(pooling(side=15))) != candidates(partition(pooling()))
+
+
+@pytest.mark.parametrize("graph", [product(), pooling()], ids=["product", "pooling"])
+def test_every_candidate_is_taken_where_it_is_prescribed(graph: Graph) -> None:
+    p = partition(graph)
+    (free,) = candidates(p)
+    for forced in free.legal:
+        g = graph_ir.scheduled(replace(p, options=replace(p.options, forced=(forced,))), current())
+        (node,) = (n for n in graph_ir.nests(g) if n.parameters or n.windows)
+        taken = [node.parameters.mb, node.parameters.nb] if node.parameters else [str(s) for s in node.windows]
+        asked = [tiling(forced).mb, tiling(forced).nb] if node.parameters else [forced.schedule]
+        assert taken == asked
+
+
+@pytest.mark.parametrize(
+    ("graph", "schedule"),
+    [
+        (product(), Tiling(25, 16).schedule((), ())),
+        (product(), Tiling(8, 64).schedule((), ())),
+        (product(), Tiling(8, 12).schedule((), ())),
+        (product(), Tiling(8, 16, spreads=True, ns=24).schedule((), ())),
+        (product(), "order d0; parallel d0; vectorize d1"),
+        (pooling(), "unroll_jam d2 by 3; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"),
+        (pooling(), Tiling(8, 16).schedule((), ())),
+    ],
+    ids=["rows", "columns", "no whole vectors", "no whole calls", "a window's", "of another space", "a product's"],
+)
+def test_a_schedule_that_a_nest_cannot_have_is_refused_by_name(graph: Graph, schedule: Schedule | str) -> None:
+    p = partition(graph)
+    (found,) = candidates(p)
+    options = replace(p.options, forced=(Forced(found.nest, str(schedule)),))
+    with pytest.raises(ParseError) as bad:
+        graph_ir.scheduled(replace(p, options=options), current())
+    assert str(bad.value) == (
+        f"forced schedules: '{found.nest}': this nest cannot have the schedule '{schedule}'; "
+        "tune it anew with `benchgraph tune --store=FILE`, or leave the row out"
+    )
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -246,6 +313,34 @@ def test_later_runs_take_the_findings(tmp_path: Path) -> None:
     assert f"--tuning={file}" in result.output
 
 
+POOL = "mb1ic16_ih8oh8kh3sh1ph1"
+
+
+def test_later_runs_take_the_findings_for_windows(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    (problem,) = select_cases("tune", ("--pool", POOL)).problems
+    (found,) = candidates(partition(problem.graph()))
+    other = next(f for f in found.legal if f != found.chosen)
+    store(file, current(), [Finding(other, 1.5)])
+
+    def windows(*more: str) -> list[str]:
+        (explained,) = json.loads(CliRunner().invoke(main, ["explain", "--json", *more, "--pool", POOL]).output)
+        schedules: list[str] = [w for nest in explained["partitions"][0]["nests"] for w in nest["windows"]]
+        return schedules
+
+    assert windows(f"--tuning={file}") == [f"{other.schedule}: {FORCED}"]
+    assert windows()[0].startswith(f"{found.chosen.schedule}: least cost")
+    assert CliRunner().invoke(main, [f"--tuning={file}", "--pool", POOL]).exit_code == 0
+
+
+def test_a_row_that_its_nest_cannot_have_fails_the_case_by_the_files_name(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    store(file, current(), [Finding(forced(NEST, 25, 16), 1.5)])
+    result = CliRunner().invoke(main, [f"--tuning={file}", "--matmul", "24x13:13x40"])
+    assert result.exit_code == 1
+    assert f"{file.name}: '{NEST}': this nest cannot have the schedule 'tile m by 25" in " ".join(result.output.split())
+
+
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -256,8 +351,8 @@ class Compiled:
 
     @property
     def is_best(self) -> bool:
-        t = tiling(self.choice)
-        return (t.mb, t.spreads) == (3, True)
+        t = Tiling.read(parse(self.choice.schedule))
+        return "pack" in self.choice.schedule if t is None else (t.mb, t.spreads) == (3, True)
 
     def bind(self, inputs: Sequence[object], outputs: Sequence[object]) -> Compiled:
         return self
@@ -291,6 +386,9 @@ class Timed:
         return Chain(self.clock, 1e-3 if step.is_best else 1.3e-3)
 
 
+NO_NEST = "none of its nests has schedules to choose from"
+
+
 class Probe:
     def sample(self) -> float:
         return PEAK
@@ -315,6 +413,34 @@ def test_tune_reports_and_stores_its_findings(tmp_path: Path) -> None:
     assert f"tuning: {file}: 2 findings stored\n" in table.read_text()
 
 
+def test_the_nests_of_a_case_are_tuned_one_after_the_other(tmp_path: Path) -> None:
+    """Of several partitions; the second product is the first once more."""
+    file, b = tmp_path / "t.json", GraphBuilder()
+    x = b.input((2, 24, 40))
+    for _ in range(2):
+        x = b.op("ReLU", b.op("MatMul", x, b.constant((40, 40)), b.constant((40,))))
+    b.op("MatMul", x, b.constant((40, 96)))
+    case = tmp_path / "case.json"
+    save(b.graph(), case)
+    result = tune(f"--store={file}", "--rounds=1", "--choices=4", "--policy=post_ops", "--graph", f"--case={case}")
+    assert result.exit_code == 0, result.output
+    nests = ["f32:f32 2x24x40x40 constant", "f32:f32 2x24x40x96 constant"]
+    lines = result.output.splitlines()
+    assert [line.split(" | ")[-1] for line in lines if line.split(" | ")[-1] in nests] == nests
+    assert any("case.json: 2 nests, " in line and line.endswith(" schedules, of which 4 of each are tried") for line in lines)
+    assert "2 nests of 1 case: geometric mean" in result.output
+    assert [f.forced.nest for f in findings(file, current())] == nests
+
+
+def test_schedules_of_windows_are_lines_of_their_own() -> None:
+    result = tune("--rounds=1", "--pool", POOL)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    (row,) = (at for at, line in enumerate(lines) if line.endswith(POOL.replace("mb1", "mb1_")) or "--pool" in line)
+    assert lines[row].startswith("below           | below           | ")
+    assert lines[row + 1].startswith("  chosen")
+
+
 def test_a_best_choice_by_the_minimum_alone_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = Measured(forced("p", 1, 1), (3.0, 3.0, 3.0))
     lucky = SearchResult(chosen, chosen, Measured(forced("p", 2, 2), (2.0, 3.0, 3.0)), 2)
@@ -330,13 +456,14 @@ def test_a_best_choice_by_the_minimum_alone_is_not_stored(tmp_path: Path, monkey
 def test_a_case_that_cannot_be_tuned_does_not_affect_others() -> None:
     result = tune("--rounds=1", "--choices=3", "--graph", "--case=op/relu.json", "--case=op/matmul.json")
     assert result.exit_code == 1
-    assert "none of its nests have matrix products" in result.output
+    assert NO_NEST in result.output
     assert "1 case: geometric mean" in result.output
 
 
 def test_a_subset_of_choices_is_reported() -> None:
     result = tune("--choices=4", "--rounds=1", "--matmul", "24x13:13x40")
-    legal = len(candidates(partition(product())).legal)
+    (found,) = candidates(partition(product()))
+    legal = len(found.legal)
     assert any(f" {tried}/{legal} " in result.output for tried in (4, 5, 6))  # with the schedule's choice and that of least cost
 
 
@@ -348,7 +475,7 @@ def test_a_subset_of_choices_is_reported() -> None:
         (["--choices", "--matmul", "2x3:3x4"], "tune: --choices: a value is missing; write '--choices VALUE'", 2),
         (["--library=onednn", "--matmul", "2x3:3x4"], "tune: --library: only our own compiler can be tuned; leave it out", 2),
         (["--policy=fused,post_ops", "--matmul", "2x3:3x4"], "tune: --policy: several policies; give one, or none", 2),
-        (["--case=op/relu.json"], "none of its nests have matrix products, and one nest is tuned at a time", 1),
+        (["--case=op/relu.json"], NO_NEST, 1),
         (["--matmul", "--rounds=1", "-o", f"{os.devnull}/x", "2x3:3x4"], "cannot write the file", 2),
     ],
 )

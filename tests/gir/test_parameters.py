@@ -14,6 +14,7 @@ from benchgraph.candidates import candidates
 from benchgraph.compile import compile_partition
 from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced, Options
+from benchgraph.gir.column_blocks import result_block
 from benchgraph.gir.forced import FORCED
 from benchgraph.gir.parameters import Parameters
 from benchgraph.gir.product import product
@@ -68,7 +69,8 @@ def nest_of(p: Partition) -> str:
 
 
 def choices(p: Partition, target: Target) -> list[Forced]:
-    return list(candidates(p, target).legal)
+    (found,) = candidates(p, target)
+    return list(found.legal)
 
 
 @pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)

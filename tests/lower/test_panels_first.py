@@ -44,7 +44,7 @@ def with_panels_first(p: Partition, mb: int, nb: int, ns: int, target: Target) -
     """The partition with its only product in tasks of mb rows and ns columns, in calls of nb."""
     found = nest(scheduled(p, target)).parameters
     assert found is not None
-    found = candidates(p, target)
+    (found,) = candidates(p, target)
     own = parse(found.chosen.schedule)
     batch, taps = ([name for name in names if name[0] == axis] for names, axis in ((own.order, "b"), (own.tensorized, "r")))
     forced = Forced(found.nest, str(Tiling(mb, nb, spreads=True, ns=ns).schedule(batch, taps)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from benchgraph.core.options import Forced
 from benchgraph.ops import OPS
 from benchgraph.present.terminal import WIDE, fitting
 from benchgraph.schedule.space import Tiling
-from benchgraph.tune.result_table import Outcome, heading, line, summary
+from benchgraph.tune.result_table import Outcome, case_line, heading, line, summary
 from benchgraph.tune.search import Measured, SearchResult
 
 
@@ -31,9 +32,7 @@ def widest(text: str) -> int:
 
 def outcome() -> Outcome:
     choice = Forced("p", str(Tiling(32, 64).schedule((), ())))
-    return Outcome(
-        "--matmul 128x479:479x1024", "machine", SearchResult(*(Measured(choice, (s,)) for s in (2e-3, 1e-3, 1e-3)), 4, (1e9,)), 40, 10**6
-    )
+    return Outcome("--matmul 128x479:479x1024", SearchResult(*(Measured(choice, (s,)) for s in (2e-3, 1e-3, 1e-3)), 4, (1e9,)), 40, 10**6)
 
 
 TUNED = """\
@@ -47,6 +46,22 @@ chosen          | best            | ratio | median | by cost | GFLOP/s | % peak 
 @pytest.mark.parametrize(("width", "text"), [(80, TUNED), (WIDE, WHOLE)])
 def test_tune_leaves_columns_out_for_the_case(width: int, text: str) -> None:
     assert f"{heading('machine', width).splitlines()[-1]}\n{line(outcome(), width)}" == text
+
+
+def test_nests_of_a_case_stand_below_it_with_the_schedules_that_no_column_holds() -> None:
+    texts = "order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3", "unroll t0, t1; order d0, d1; parallel d0; vectorize d1"
+    chosen, best = (Measured(Forced("p", text), (s,)) for text, s in zip(texts, (2e-3, 1e-3), strict=True))
+    outcome = Outcome("--graph --case=a.json", SearchResult(chosen, chosen, best, 4, ()), 40, 10**6, "f32[8,8] = MaxPool(f32[8,8])")
+    assert case_line("--graph --case=a.json", [40, 2], 4, 80).splitlines() == [
+        "--graph --case=a.json: 2 nests, 42 schedules, of which 4 of each are tried"
+    ]
+    assert line(outcome, 80).splitlines() == [
+        "below           | below           | 2.000 |   2.000 | f32[8,8] = MaxPool(f32[8,8])",
+        "  chosen: order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3",
+        "  best: unroll t0, t1; order d0, d1; parallel d0; vectorize d1",
+    ]
+    assert line(replace(outcome, found=replace(outcome.found, best=chosen)), WIDE).splitlines()[1:] == [f"  chosen, best: {texts[0]}"]
+    assert "\n1 nest of 1 case: " in summary([outcome], 80)
 
 
 TIMES = {"--graph --case=mlp.json fused 0: MatMul Add ReLU MatMul Add ReLU MatMul Add": ([0.2, 0.1], [0.001, 0.002])}
