@@ -71,9 +71,9 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """Those of each window of a nest."""
-    if not node.windows:
+    if not node.ops[0].lowering.is_window:
         return
-    for (text, nest), chosen in zip(window_nests(g, node).items(), node.windows, strict=True):
+    for (text, nest), chosen in zip(window_nests(g, node).items(), node.schedules, strict=True):
         yield _candidates(text, chosen, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
 
 

@@ -50,7 +50,7 @@ class StageReport:
 @dataclass(frozen=True)
 class Nest:
     """One parallel loop nest. when: init (once) or main (at every execution). apart: pairs of a reader of its results and why the two are
-    not one. windows: the schedules of its windows, in order, with what they and the next ones cost."""
+    not one. schedules: of its windows, in order, or of its loops, with what they and the next ones cost."""
 
     name: str
     when: str
@@ -60,7 +60,7 @@ class Nest:
     next_entry: tuple[str, ...]
     next_rows: tuple[str, ...]
     apart: tuple[tuple[str, str], ...]
-    windows: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(f"%{v}" for v in node.prefetched_entries),
                 tuple(f"%{v}" for v in node.prefetched_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
-                tuple(next(n.why for n in reversed(record.notes) if n.about == (node.name, i)) for i in range(len(node.windows))),
+                tuple(next(n.why for n in reversed(record.notes) if n.about == (node.name, i)) for i in range(len(node.schedules))),
             )
 
 

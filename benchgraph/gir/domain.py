@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape
@@ -12,6 +12,7 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.ops.spec import Contraction, Elementwise, LayoutOp, Reduction, Window
 
 Axes: TypeAlias = tuple[int | None, ...]
+T = TypeVar("T")
 
 
 @dataclass
@@ -143,3 +144,8 @@ def _join_reduction(g: Graph, d: Domain, op: Op) -> bool:
     d.reduced = frozenset(a for a in over if a is not None)
     d.axes[op.outs[0]] = _after_reduction(op, axes, reduced)
     return True
+
+
+def right_aligned(at: tuple[T, ...], rank: int, zero: T) -> tuple[T, ...]:
+    """The last `rank` of a result's coordinates, after zeros where an operand has more dims than the result."""
+    return (zero,) * (rank - len(at)) + at[max(len(at) - rank, 0) :]

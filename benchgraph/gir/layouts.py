@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import ceil
 
 from benchgraph.core.layout import Layout
+from benchgraph.gir.ir import Graph
 from benchgraph.machine.target import Target
 
 F32_BYTES, BF16_BYTES = 4, 2
@@ -32,6 +34,12 @@ def packed(rank: int, block: int, group: int) -> Layout:
     """B panels of a weight [..., K, N], each lane's group of k together: [..., N/block, K/group, block, group]."""
     blocks = ((rank - 1, block), (rank - 2, group))[: 1 + (group > 1)]
     return Layout((*range(rank - 2), rank - 1, rank - 2), blocks)
+
+
+def layout_block(g: Graph, values: Iterable[int]) -> int:
+    """The outermost block size of the first value whose layout is blocked; 0 where none is."""
+    layouts = (g.value(v).layout for v in values)
+    return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
 
 def is_packed(layout: Layout, rank: int, group: int) -> bool:

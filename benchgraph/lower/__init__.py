@@ -17,9 +17,8 @@ The GEMM template (products):
     gemm.py                  the template
     flash_attention.py       two products and a softmax in one pass
 Nests without a product:
-    loop_order.py            the order of loops, and axes that are one loop
-    parallel_reduction.py    reductions of everything, or of all axes but the last, as tasks
-    loops.py                 pointwise chains, softmax, reductions, layout ops
+    parallel_reduction.py    split reductions: tasks reduce parts of the rows
+    loops.py                 the template, by the nest's schedule
 Windows (pooling, depthwise convolution, interpolation):
     window_loops.py          the loops of a schedule, over windows and over taps
     padded_planes.py         planes that are copied with their padding

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from benchgraph.gir.domain import domain_of
 from benchgraph.gir.ir import FusedOp, Stage
+from benchgraph.gir.layouts import layout_block
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.lower.epilogue import Epilogue
 from benchgraph.lower.gemm_task import GemmTask
@@ -28,7 +29,7 @@ from benchgraph.lower.pack_on_the_fly import PackOnTheFly
 from benchgraph.lower.panel_packing import PanelPacking
 from benchgraph.lower.region import Region, Span
 from benchgraph.lower.split_k import SplitKProduct
-from benchgraph.lower.storage import ZERO, Coord, Storage, layout_block
+from benchgraph.lower.storage import ZERO, Coord, Storage
 from benchgraph.tir.build import in_blocks, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, LoopKind, Stmt
 

@@ -12,79 +12,44 @@ tasks follow from the shape alone, and their parts are added in order: a result'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
-from benchgraph.core.divisors import divisor_from
 from benchgraph.gir.domain import Domain
-from benchgraph.lower.region import Collapsed, Region, Span
+from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
-from benchgraph.machine.table import MachineTable
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.spec import Reduction
 from benchgraph.tir.build import Loop, add, binary, block_size, constant, mul, nest, seq
-from benchgraph.tir.cost import FUNCTION
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
-
-MOST_TASKS = 64  # one thread adds their parts
-FEWEST_ROWS = 32  # of a task: adding the parts then is 1/32 of the work
-# Instructions on a vector that recompute a value: as long as a vector takes to memory and back (docs/measurements/lowering.md).
-MOST_INSTRUCTIONS = FUNCTION
-
-
-@dataclass(frozen=True)
-class ReductionTasks:
-    """How the elements of a reduction become tasks. rows: the axes that number rows; without any, the one row is split. columns: the axes
-    that are a row, as one loop. per_task: rows, or else columns, of a task. keeps_columns: whether columns are not reduced."""
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    per_task: int
-    keeps_columns: bool
-
-    @classmethod
-    def of(
-        cls, domain: Domain, inner: int, collapsed: Collapsed, machine: MachineTable, *, is_shared: bool = False
-    ) -> ReductionTasks | None:
-        """None where more axes are kept than the columns, along `inner`, or where there is not enough work for several tasks. inner,
-        collapsed: see Region. is_shared: another nest reads the same input, and merge-blocks may fuse the two loops."""
-        extents = domain.extents
-        kept = {axis for axis, extent in enumerate(extents) if extent != 1 and axis not in domain.reduced}
-        reduced = [axis for axis in sorted(domain.reduced) if extents[axis] != 1]
-        if not reduced or kept - {inner} or prod(extents) < machine.split_elements:
-            return None
-        column_axes = next((axes for axes in collapsed if inner in axes), (inner,))
-        row_axes = tuple(axis for axis in reduced if axis not in column_axes)
-        rows, columns = (prod(extents[axis] for axis in axes) for axes in (row_axes, column_axes))
-        if not row_axes:
-            per_task = max(machine.split_task_elements, -(-columns // MOST_TASKS))
-            return cls(row_axes, column_axes, -(-per_task // LINE_BYTES) * LINE_BYTES, keeps_columns=False)
-        per_task = -(-rows // MOST_TASKS)
-        if is_shared:
-            per_task = min(per_task, max(machine.shared_task_elements // columns, machine.shared_task_rows))
-        fewest = max(-(-machine.split_task_elements // columns), per_task, FEWEST_ROWS if kept else 1)
-        per_task = divisor_from(rows, fewest) or fewest
-        return cls(row_axes, column_axes, per_task, bool(kept)) if rows > per_task else None
 
 
 class ParallelReductionRegion(Region):
-    """A region of one row and one column, with its own loops around the phases. contiguous, private: see Region."""
+    """A region of one row and one column, with its own loops around the phases. rows: the axes that number rows; without any, the one row
+    is split. columns: the axes that are a row, as one loop. per_task: rows, or else columns, of a task. The others: see Region."""
 
     def __init__(
-        self, storage: Storage, domain: Domain, split: ReductionTasks, contiguous: tuple[int, ...], private: frozenset[int]
+        self,
+        storage: Storage,
+        domain: Domain,
+        rows: tuple[int, ...],
+        columns: tuple[int, ...],
+        per_task: int,
+        contiguous: tuple[int, ...],
+        private: frozenset[int],
+        most_instructions: int,
     ) -> None:
         task, row, column = (storage.var(stem) for stem in ("task", "r", "i"))
         extents, rank = domain.extents, len(domain.extents)
-        columns: Loop = (column, Const(prod(extents[axis] for axis in split.columns)))
-        axes, var, rest = (split.rows, row, (columns,)) if split.rows else (split.columns, column, ())
+        inner: Loop = (column, Const(prod(extents[axis] for axis in columns)))
+        axes, var, rest = (rows, row, (inner,)) if rows else (columns, column, ())
         total = prod(extents[axis] for axis in axes)
-        coord_of = unravel(split.columns, extents, column) | unravel(axes, extents, add(mul(task, split.per_task), var))
+        coord_of = unravel(columns, extents, column) | unravel(axes, extents, add(mul(task, per_task), var))
         coords = tuple(coord_of.get(axis, Coord(ZERO)) for axis in range(rank))
         spans = (Span(Const(1)),) * rank
-        super().__init__(storage, domain, spans, coords, None, (), contiguous, private, MOST_INSTRUCTIONS)
-        self.tasks: Loop = (task, Const(-(-total // split.per_task)))
-        self.of_task: tuple[Loop, ...] = ((var, block_size(total, split.per_task, task)), *rest)
-        self.kept: tuple[Loop, ...] = (columns,) if split.keeps_columns else ()
+        super().__init__(storage, domain, spans, coords, None, (), contiguous, private, most_instructions)
+        self.tasks: Loop = (task, Const(-(-total // per_task)))
+        self.of_task: tuple[Loop, ...] = ((var, block_size(total, per_task, task)), *rest)
+        self.kept: tuple[Loop, ...] = (inner,) if columns[-1] not in domain.reduced else ()
         self.initial_stores: dict[int, list[Stmt]] = {}  # by phase: of the results that parts are added to
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: (initial store of a task's part, its addition to the result)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.domain import Axes, Domain
+from benchgraph.gir.domain import Axes, Domain, right_aligned
 from benchgraph.gir.ir import Op
-from benchgraph.lower.storage import Coords, Storage, broadcast, right_aligned
+from benchgraph.lower.storage import Coords, Storage, broadcast
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import cast
 from benchgraph.tir.cost import instructions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import Layout
 from benchgraph.core.memoise import memoised
 from benchgraph.core.tensor import Shape, dense_strides
+from benchgraph.gir.domain import right_aligned
 from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.views import root_index
 from benchgraph.machine.table import MachineTable
@@ -53,12 +54,6 @@ def physical_index(layout: Layout, coords: Coords) -> tuple[Expr, ...]:
     size = dict(layout.blocks)
     outer = [coords[a].quotient(size[a]) if a in size else coords[a].value for a in layout.order]
     return (*outer, *(coords[a].remainder(s) for a, s in layout.blocks))
-
-
-def layout_block(g: Graph, values: Iterable[int]) -> int:
-    """The outermost block size of the first value whose layout is blocked; 0 where none is."""
-    layouts = (g.value(v).layout for v in values)
-    return next((layout.blocks[0][1] for layout in layouts if layout.blocks), 0)
 
 
 def stored_value(t: Tensor) -> int | None:
@@ -151,11 +146,6 @@ class Storage:
     def store(self, id: int, coords: Coords, value: Expr) -> Store:
         where, index = self.element(id, coords)
         return Store(where, index, cast(value, where.dtype))
-
-
-def right_aligned(at: tuple[T, ...], rank: int, zero: T) -> tuple[T, ...]:
-    """The last `rank` of a result's coordinates, after zeros where an operand has more dims than the result."""
-    return (zero,) * (rank - len(at)) + at[max(len(at) - rank, 0) :]
 
 
 def broadcast(shape: Shape, coords: Coords) -> Coords:

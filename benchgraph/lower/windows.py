@@ -38,7 +38,7 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
         return seq(store, Region.point(storage, domain, coords).emit(post_ops)) if post_ops else store
 
     nests: list[Stmt] = []
-    *firsts, last = zip(windows_of(g, node), node.windows, strict=True)
+    *firsts, last = zip(windows_of(g, node), node.schedules, strict=True)
     for windows, schedule in firsts:
         order = (*(axis for axis in range(len(windows.shape)) if axis != windows.x), windows.x)
         result = _EarlierResult(storage.temporary(DType.f32, tuple(windows.shape[axis] for axis in order)), order)

@@ -82,18 +82,6 @@ class MachineTable:
     # taps of products
     least_saved_taps: float
     least_tap_terms: int
-    # loops over elements
-    parallel_elements: int
-    chunk_elements: int
-    least_chunk_elements: int
-    tile_elements: int
-    stored_vectors: int
-    stored_row_bytes: int
-    inner_loop_elements: int
-    split_elements: int
-    split_task_elements: int
-    shared_task_elements: int
-    shared_task_rows: int
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int

@@ -50,7 +50,7 @@ def _nest(out: Console, nest: Nest) -> None:
     for values, what in ((nest.next_entry, "next batch entry"), (nest.next_rows, "next task's rows")):
         if values:
             _paragraph(out, f"prefetches {', '.join(values)} of the {what}", "    ")
-    for why in nest.windows:
+    for why in nest.schedules:
         _paragraph(out, f"schedule {why}", "    ")
     for i, section in enumerate(nest.sections):
         _section(out, section, i)

@@ -40,6 +40,12 @@ class UnrollJam(Tile):
     verb = "unroll_jam"
 
 
+class SplitReduce(Tile):
+    """Blocks of a reduced axis, whose results are combined in order."""
+
+    verb = "split_reduce"
+
+
 @dataclass(frozen=True)
 class _Loops:
     """A primitive that names loops, outermost first."""
@@ -49,6 +55,12 @@ class _Loops:
 
     def __str__(self) -> str:
         return f"{self.verb} {', '.join(self.loops)}"
+
+
+class Fuse(_Loops):
+    """Axes that are one loop, which is called as the last of them."""
+
+    verb = "fuse"
 
 
 class Order(_Loops):
@@ -92,16 +104,26 @@ class PackPadded:
         return f"pack {self.operand} with padding at {self.loop}"
 
 
-Primitive: TypeAlias = Tile | PackPadded | Order | Parallel | Tensorize | Unroll | Vectorize
-_LISTS = {kind.verb: kind for kind in (Order, Parallel, Tensorize, Unroll, Vectorize)}
-_TILES = {kind.verb: kind for kind in (Tile, UnrollJam)}
+@dataclass(frozen=True)
+class Recompute:
+    """Values that take at most so many instructions on a vector are computed again where later loops read them, instead of stored."""
+
+    instructions: int
+
+    def __str__(self) -> str:
+        return f"recompute {self.instructions}"
+
+
+Primitive: TypeAlias = Tile | PackPadded | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
+_LISTS = {kind.verb: kind for kind in (Fuse, Order, Parallel, Tensorize, Unroll, Vectorize)}
+_TILES = {kind.verb: kind for kind in (Tile, UnrollJam, SplitReduce)}
 _TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
-_PACK = re.compile(r"pack (\w+) with padding at (\w+)")
+_PACK, _RECOMPUTE = re.compile(r"pack (\w+) with padding at (\w+)"), re.compile(r"recompute (\d+)")
 
 
 @dataclass(frozen=True)
 class Schedule(HasText):
-    """At most one tile of each axis, and one of each other primitive."""
+    """At most one tile of each axis, any number of fused loops, and one of each other primitive."""
 
     primitives: tuple[Primitive, ...]
 
@@ -142,6 +164,25 @@ class Schedule(HasText):
         return next((p.axis for p in self.primitives if isinstance(p, UnrollJam)), "")
 
     @property
+    def split(self) -> str:
+        """The loop that is a split reduction; '' where none is."""
+        return next((p.axis for p in self.primitives if isinstance(p, SplitReduce)), "")
+
+    @cached_property
+    def fused(self) -> dict[str, tuple[str, ...]]:
+        """By loop, the axes that it is made of, if there are several."""
+        return {p.loops[-1]: p.loops for p in self.primitives if isinstance(p, Fuse)}
+
+    @property
+    def vectorized(self) -> str:
+        return self._named(Vectorize)[-1]
+
+    @property
+    def recomputed(self) -> int:
+        """Instructions up to which values are computed again."""
+        return next((p.instructions for p in self.primitives if isinstance(p, Recompute)), 0)
+
+    @property
     def packed(self) -> PackPadded | None:
         return next((p for p in self.primitives if isinstance(p, PackPadded)), None)
 
@@ -170,6 +211,8 @@ def _primitive(text: str) -> Primitive:
         return _TILES[tile[1]](tile[2], _numbers(tile[3].split(", ")))
     if pack := _PACK.fullmatch(text):
         return PackPadded(pack[1], pack[2])
+    if recompute := _RECOMPUTE.fullmatch(text):
+        return Recompute(int(recompute[1]))
     if (other := _LIST.fullmatch(text)) and other[1] in _LISTS:
         return _LISTS[other[1]](tuple(other[2].split(", ")))
     what = "not a primitive of a schedule"

@@ -196,8 +196,8 @@ def test_every_candidate_is_taken_where_it_is_prescribed(graph: Graph) -> None:
     (free,) = candidates(p)
     for forced in free.legal:
         g = graph_ir.scheduled(replace(p, options=replace(p.options, forced=(forced,))), current())
-        (node,) = (n for n in graph_ir.nests(g) if n.parameters or n.windows)
-        taken = [node.parameters.mb, node.parameters.nb] if node.parameters else [str(s) for s in node.windows]
+        (node,) = (n for n in graph_ir.nests(g) if n.parameters or n.schedules)
+        taken = [node.parameters.mb, node.parameters.nb] if node.parameters else [str(s) for s in node.schedules]
         asked = [tiling(forced).mb, tiling(forced).nb] if node.parameters else [forced.schedule]
         assert taken == asked
 

@@ -67,7 +67,8 @@ def test_every_schedule_is_right(graph: Graph) -> None:
     """Of all windows of a partition together: results on the interpreter, and text that parses."""
     g, p = scheduled(graph), partition_of(graph)
     data, want = fill(graph, seed=1), evaluate(graph, fill(graph, seed=1))
-    for node, schedules in [(n, s) for n in g.nodes if isinstance(n, FusedOp) and n.windows for s in candidates(g, n, TARGET)]:
+    nodes = [n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window]
+    for node, schedules in [(n, s) for n in nodes for s in candidates(g, n, TARGET)]:
         assert [parse(str(schedule)) for schedule in schedules] == list(schedules)
         main = lower(with_schedules(g, node.name, schedules), TARGET).main
         outs = [np.zeros(t.shape or (), t.dtype.numpy) for t in p.outputs]
@@ -86,5 +87,5 @@ def test_spaces_are_not_trivial() -> None:
 
 def spaces(graph: Graph) -> list[Schedule]:
     g = scheduled(graph)
-    nodes = (n for n in g.nodes if isinstance(n, FusedOp) and n.windows)
+    nodes = (n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window)
     return [schedule for node in nodes for schedules in candidates(g, node, TARGET) for schedule in schedules]

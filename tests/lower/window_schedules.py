@@ -29,25 +29,25 @@ def candidates(g: Graph, node: FusedOp, target: Target) -> Iterator[tuple[Schedu
 def lowered_as(graph: ApiGraph, schedule: str, pipeline: tuple[Pass[Func], ...] = PIPELINE, target: Target = TARGET) -> Func:
     """The main function after the passes of a pipeline, of a graph whose only nest of windows has this schedule for its last window."""
     g = scheduled(graph, target)
-    (node,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.windows)
-    schedules = (*node.windows[:-1], parse(schedule))
+    (node,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window)
+    schedules = (*node.schedules[:-1], parse(schedule))
     return run(lower(with_schedules(g, node.name, schedules), target).main, target, observe=lambda *_: None, pipeline=pipeline)
 
 
 def windows(graph: ApiGraph) -> Windows:
     """The last window of a graph's only nest of windows."""
     g = scheduled(graph)
-    (node,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.windows)
+    (node,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window)
     return windows_of(g, node)[-1]
 
 
 def chosen(graph: ApiGraph, target: Target = TARGET) -> Schedule:
     """Its schedule."""
-    (node,) = (n for n in scheduled(graph, target).nodes if isinstance(n, FusedOp) and n.windows)
-    return node.windows[-1]
+    (node,) = (n for n in scheduled(graph, target).nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window)
+    return node.schedules[-1]
 
 
 def with_schedules(g: Graph, name: str, schedules: tuple[Schedule, ...]) -> Graph:
     """The graph with these in the nest of this name."""
-    nodes = (replace(n, windows=schedules) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
+    nodes = (replace(n, schedules=schedules) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
     return replace(g, nodes=tuple(nodes))

@@ -12,6 +12,7 @@ from math import prod
 from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason, forced_tiling
+from benchgraph.gir.elements import scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention
 from benchgraph.gir.forced import FORCED
 from benchgraph.gir.gemm_nest import stage_nest
@@ -61,7 +62,9 @@ def schedule(g: Graph, target: Target) -> Graph:
 def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     """The nest with its template parameters and anchors."""
     if node.ops[0].lowering.is_window:
-        return replace(node, windows=scheduled_windows(g, node, target))
+        return replace(node, schedules=scheduled_windows(g, node, target))
+    if not any(op.lowering.is_contraction for op in node.ops):
+        return replace(node, schedules=scheduled_elements(g, node, target))
     kernels = kernel_stages(node)
     if not kernels:
         return node

@@ -1,0 +1,129 @@
+"""Nests without a product and without a window, as their schedule is chosen for: what their ops access, and how much they compute.
+
+An access is a vector of steps: by how many elements it moves per axis of the nest, through broadcasts, views and strides.
+
+    y: f32[8,3,20,30] by [1800,1,90,3] = ReLU(x, with the same strides)     reads x and writes y by [1800, 1, 90, 3]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+
+from benchgraph.core.dtypes import DType
+from benchgraph.core.record import note
+from benchgraph.gir.domain import Axes, Domain, domain_of, right_aligned
+from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.layouts import layout_block
+from benchgraph.gir.views import strides_of
+from benchgraph.machine.target import Target
+from benchgraph.ops import unit_steps
+from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
+from benchgraph.schedule.elements import Access, ElementNest
+from benchgraph.schedule.elements_cost import choose_elements
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.tir.cost import instructions
+from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
+
+
+def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> tuple[Schedule, ...]:
+    """The schedule of least cost; none where the nest has no loops, or nothing to do."""
+    nest = element_nest(g, node)
+    if not nest.axes or not (nest.reduced or nest.size(nest.axes)):
+        return ()
+    choice = choose_elements(nest, target)
+    note(node.name, 0, why=choice.why)
+    return (choice.schedule,)
+
+
+def element_nest(g: Graph, node: FusedOp) -> ElementNest:
+    return _Reader(g, node, domain_of(g, node.ops)).nest()
+
+
+class _Reader:
+    def __init__(self, g: Graph, node: FusedOp, domain: Domain) -> None:
+        self.g, self.node, self.domain = g, node, domain
+        self.private = private_values(g, node)
+        self.variables = tuple(Var(f"${axis}") for axis in range(len(domain.extents)))
+        self.phase = dict[int, int]()  # by value: that of ops which may read it
+        self.instructions, self.sums = Counter[int](), Counter[int]()
+
+    def nest(self) -> ElementNest:
+        g, node, domain = self.g, self.node, self.domain
+        accesses, work = tuple(access for op in node.ops for access in self._of_op(op)), prod(domain.extents)
+        phases = range(max(self.instructions) + 1)
+        return ElementNest(
+            domain.extents,
+            domain.reduced,
+            accesses,
+            tuple(self.instructions[phase] for phase in phases),
+            tuple(self.sums[phase] for phase in phases),
+            is_pointwise(g, node),
+            _block(g, node),
+            min(work / max(g.value(v).type.elements, 1) for v in node.outs) if not domain.reduced else 1.0,
+            any(len(g.consumers[g.root(v)]) > 1 for v in node.ins if g.value(v).type.elements >= work),
+        )
+
+    def _at(self, axes: Axes) -> Indices:
+        return tuple(Const(0) if axis is None else self.variables[axis] for axis in axes)
+
+    def _access(self, id: int, index: Indices, phase: int, *, is_store: bool = False) -> Access:
+        v = self.g.root(id)
+        bits = self.g.value(v).dtype.bits
+        return Access(v, bits, strides_of(self.g, id, index, self.variables), phase, is_store, id in self.private)
+
+    def _of_op(self, op: Op) -> Iterator[Access]:
+        """Those that lower/region.py makes, in order."""
+        g, domain, src, dst = self.g, self.domain, next(iter(op.ins), -1), op.outs[0]
+        form, phase = op.lowering.form, max((self.phase.get(v, 0) for v in op.ins), default=0)
+        self.phase.update(dict.fromkeys(op.outs, phase + isinstance(form, Reduction)))
+        count = 1
+        match form:
+            case Elementwise():
+                index = self._at(domain.axes[dst])
+                for v in op.ins:
+                    yield self._access(v, right_aligned(index, len(g.value(v).shape), Const(0)), phase)
+                for position in () if form.position is None else form.position(op.attrs, g.value(dst).shape, index):
+                    yield Access(-1, 0, tuple(unit_steps.step(position, var) for var in self.variables), phase)
+                for v in op.outs:
+                    yield self._access(v, index, phase, is_store=True)
+                dtypes = (g.value(v).dtype for v in op.ins)
+                loads = (Load(tensor("r", DType.f32 if dtype.is_float else dtype, (), Scope.register), ()) for dtype in dtypes)
+                values = form.values(op.attrs, g.value(dst).shape, index, tuple(loads))[: len(op.outs)]
+                count = sum(instructions(Store(tensor("r", g.value(dst).dtype, (), Scope.register), (), value)) for value in values)
+            case Reduction():
+                self.sums[phase] += 1
+                yield self._access(src, self._at(domain.axes.get(src) or tuple(range(len(self.variables)))), phase)
+                yield self._access(dst, self._at(domain.axes[dst]), phase, is_store=True)
+            case LayoutOp():
+                shapes = g.value(src).shape, g.value(dst).shape
+                if dst in domain.scattered:
+                    assert form.target is not None
+                    index = self._at(domain.axes[src])
+                    yield self._access(src, index, phase)
+                    yield self._access(dst, form.target(op.attrs, *shapes, index), phase, is_store=True)
+                else:
+                    index = self._at(domain.axes[dst])
+                    yield self._access(src, form.source(op.attrs, *shapes, index), phase)
+                    yield self._access(dst, index, phase, is_store=True)
+        axes = domain.axes.get(src if isinstance(form, Reduction) or dst in domain.scattered else dst, self.variables)
+        is_per_element = not domain.reduced or domain.reduced.intersection(axes) or axes is self.variables
+        self.instructions[phase] += count if is_per_element else 0
+
+
+def is_pointwise(g: Graph, node: FusedOp) -> bool:
+    """Whether every op runs over every axis: only elementwise and layout ops, none of them once per row, without blocked layouts."""
+    domain = domain_of(g, node.ops)
+    axes = [domain.axes[v] for op in node.ops for v in op.outs if v in domain.axes]
+    has_forms = all(isinstance(op.lowering.form, Elementwise | LayoutOp) for op in node.ops)
+    return has_forms and not domain.reduced and all(a == axes[0] for a in axes) and not _block(g, node)
+
+
+def _block(g: Graph, node: FusedOp) -> int:
+    return layout_block(g, (*(v for op in node.ops for v in op.outs), *node.ins))  # results before operands
+
+
+def private_values(g: Graph, node: FusedOp) -> frozenset[int]:
+    """Values that nothing outside of the nest reads."""
+    return frozenset(v for op in node.ops for v in op.outs if v not in node.outs and g.value(v).view is None)

@@ -1,0 +1,178 @@
+"""The time of a scheduled nest without a product and without a window, by what takes it, and the schedule of least cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import ceil, log2, prod
+
+from benchgraph.machine.rates import Kernels, Rates
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
+from benchgraph.schedule.choose import Choice
+from benchgraph.schedule.cost import Breakdown
+from benchgraph.schedule.elements import F32_BYTES, Access, Axes, ElementNest, axes_of, axis_of, space
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.traffic import HELD, dropped
+
+CORES = 2  # with which it is decided whether a reduction is split, so that a result's bits do not depend on threads; the least otherwise
+SHORT_ROW_BYTES = 2 * LINE_BYTES  # rows of so many, far apart in memory, take 2.2 times as long (docs/measurements/lowering.md)
+TOLERANCE = 0.03  # costs that differ by less are equal, so that nests after each other have equal loops, which are merged
+JAMMED = 4  # rows that are added to a row of sums at a time
+
+
+@dataclass(frozen=True)
+class ElementCost(Breakdown):
+    """Nanoseconds of the core with most work: vectors; what loops begin and end with; operands; what is accessed
+    again; results of tasks that are combined; fork and join. kernels: what the longer of work and memory hides of the other."""
+
+    vectors: float
+    loops: float
+    memory: float
+    passes: float
+    parts: float
+    fork_join: float
+    kernels: Kernels
+
+    @property
+    def total(self) -> float:
+        work = self.vectors + self.loops
+        return max(work, self.memory) + (1 - self.kernels.hidden_share) * min(work, self.memory) + self.passes + self.parts + self.fork_join
+
+
+@lru_cache(maxsize=4096)
+def choose_elements(nest: ElementNest, target: Target) -> Choice:
+    """The schedule of least cost; of those that cost nearly the same, the first."""
+    costs, schedules = ElementCosts(nest, target, rates(target)), tuple(space(nest, target))
+    if not min(schedules, key=lambda s: costs(s, CORES).total).split:
+        schedules = tuple(s for s in schedules if not s.split)
+    most_cores = CORES if schedules[-1].split else max(target.cores, CORES)
+    costed = [(s, costs(s, most_cores)) for s in schedules]
+    least = min(cost.total for _, cost in costed)
+    best = next(each for each in costed if each[1].total <= (1 + TOLERANCE) * least)
+    others = [each for each in costed if each is not best]
+    return Choice(*best, min(others, key=lambda each: each[1].total) if others else None)
+
+
+class ElementCosts:
+    """What schedules of one nest cost."""
+
+    def __init__(self, nest: ElementNest, target: Target, rates: Rates) -> None:
+        self.nest, self.target, self.rates = nest, target, rates
+
+    def __call__(self, schedule: Schedule, most_cores: int) -> ElementCost:
+        nest, rates, phases = self.nest, self.rates, range(len(self.nest.instructions))
+        tasks = prod(self._trips(schedule, loop) for loop in schedule.parallel)
+        cores = min(max(tasks, 1), most_cores)
+        inner, length = axes_of(schedule, schedule.vectorized), self._length(schedule, schedule.vectorized)
+        total, elements = nest.size(inner), nest.size(nest.axes)
+        task = self._task_elements(schedule)
+        largest = task if len(schedule.parallel) == 1 else elements / max(tasks, 1)  # the rest of a loop is a smaller task
+        ns = rates.ns(min(ceil(tasks / cores) * largest, elements) if schedule.parallel else elements) / max(total, 1)
+        full, rest = divmod(total, max(length, 1))
+        vectors = full * ceil(length / lanes_for(length, self.target.lanes)) + ceil(rest / self.target.lanes)
+        return ElementCost(
+            ns * vectors * sum(self._of_vector(schedule, phase, inner, length) for phase in phases),
+            ns * (full + (rest > 0)) * sum(self._of_run(phase, inner) for phase in phases),
+            self._nbytes / (self._far_bytes_per_ns(cores) if self._is_far(cores) else rates.read_bytes_per_ns("l2", cores)),
+            self._passes(inner, length, task, cores),
+            self._parts(schedule, tasks),
+            (len(phases) if schedule.split else 1) * nest.share * rates.fork_join_ns(cores) if schedule.parallel else 0.0,
+            rates.kernels,
+        )
+
+    def _task_elements(self, schedule: Schedule) -> int:
+        """Of a task, or what would be one."""
+        kept = [loop for loop in schedule.order if loop.endswith(".0") or axis_of(loop) not in self.nest.reduced]
+        around = [loop for loop in kept if loop != schedule.vectorized and not loop.endswith(".1")]
+        return prod(self._length(schedule, loop) for loop in schedule.order if loop not in around and not loop.endswith(".0"))
+
+    def _size(self, schedule: Schedule, loop: str) -> int:
+        return self.nest.size(axes_of(schedule, loop))
+
+    def _trips(self, schedule: Schedule, loop: str) -> int:
+        """Iterations of a loop: over blocks, where it has them."""
+        sizes = schedule.sizes(loop.split(".")[0])
+        return ceil(self._size(schedule, loop) / sizes[0]) if sizes else self._size(schedule, loop)
+
+    def _length(self, schedule: Schedule, loop: str) -> int:
+        """Iterations of a loop in a block."""
+        return min((self._size(schedule, loop), *schedule.sizes(loop.split(".")[0])))
+
+    def _of_vector(self, schedule: Schedule, phase: int, inner: Axes, length: int) -> float:
+        """Cycles of the statements of a phase on a vector."""
+        nest, rates = self.nest, self.rates
+        accesses = [a for a in nest.accesses if a.phase == phase and (not nest.reduced or a.axes & nest.reduced)]
+        tiles = [self._length(schedule, loop) for loop in schedule.order if loop.endswith(".1")] if nest.is_pointwise else []
+        loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0) for a in accesses)
+        work = nest.instructions[phase] * rates.vector.simple_cycles
+        sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / JAMMED
+        return max(loads, work) + 0.25 * min(loads, work) + sums + rates.overheads.iteration_cycles / 4
+
+    def _access(self, a: Access, inner: Axes, length: int, tile: int) -> float:
+        """Cycles of a vector that is read or written. tile: the shorter side of a tile that is transposed."""
+        v, step, lanes = self.rates.vector, a.steps[inner[-1]], self.target.lanes
+        if (a.is_private and a.name not in self.nest.stored) or step == 0 or not a.bits:
+            return 0.0
+        load = a.bits / 8 * lanes / self.rates.l1.read_bytes_per_cycle
+        if step == 1 or a.is_private:
+            return load
+        if tile:
+            return v.transpose_cycles * max(lanes / tile, 1)
+        span = LINE_BYTES if step is None else min(abs(step) * a.bits / 8, LINE_BYTES)  # that an element takes of lines
+        strided = v.gather_cycles if step is None else min(abs(step) * (load + v.shuffle_cycles), v.gather_cycles)
+        return min(length / lanes, 1) * max(strided, lanes * span / self.rates.l2.read_bytes_per_cycle)
+
+    def _of_run(self, phase: int, inner: Axes) -> float:
+        """Cycles at the end of the innermost loop of a phase."""
+        ends = self.rates.overheads.iteration_cycles + 2 * self.rates.windows.condition_cycles
+        if inner[-1] not in self.nest.reduced:
+            return ends / JAMMED if self.nest.reduced else ends
+        v = self.rates.vector
+        return ends + self.nest.sums[phase] * log2(self.target.lanes) * (v.simple_cycles + v.shuffle_cycles)
+
+    def _parts(self, schedule: Schedule, tasks: int) -> float:
+        """The results of tasks are combined by one thread."""
+        if not schedule.split:
+            return 0.0
+        kept = tasks * sum(self.nest.sums) * self.nest.size(a for a in self.nest.axes if a not in self.nest.reduced)
+        beyond = 2 * F32_BYTES * kept * dropped(F32_BYTES * kept, self.target.l2_bytes) / self._far_bytes_per_ns(1)
+        return self.rates.ns(ceil(kept / self.target.lanes) * 3 * self.rates.windows.sum_cycles) + beyond
+
+    def _passes(self, inner: Axes, length: int, task: int, cores: int) -> float:
+        """What later phases, or the next nest, access again, from beyond the caches that hold what a task accesses; rows of sums; and what
+        short rows that are far apart take longer."""
+        nest, target, elements = self.nest, self.target, self.nest.size(self.nest.axes)
+        if nest.is_pointwise:
+            return 0.0
+        read = self.rates.read_bytes_per_ns("l2", cores)
+        again = [a for a in nest.accesses if a.axes & nest.reduced and (a.name in nest.stored if a.is_private else a.phase > 0)]
+        moved = sum((F32_BYTES if a.is_private else a.bits / 8) * nest.size(a.axes) for a in again)
+        of_task = (F32_BYTES * len(nest.stored) + self._nbytes / max(elements, 1)) * task
+        sums = 2 * F32_BYTES * sum(nest.sums) if inner[-1] not in nest.reduced else 0
+        near = moved * dropped(of_task, target.l1_bytes) + sums * elements * dropped(sums * length, target.l1_bytes)
+        if not self._is_far(cores):
+            return near / read
+        apart = sum(self._apart(a, inner, length) for a in nest.memory) if sums else 0.0
+        gone = min(of_task / target.l2_bytes, 1.0)
+        far = (apart + nest.is_shared * gone * self._nbytes) / self._far_bytes_per_ns(cores)
+        return near / read + far + moved * gone / self.rates.read_bytes_per_ns("l3", cores)
+
+    def _apart(self, a: Access, inner: Axes, length: int) -> float:
+        """Bytes that take as long as what an access of short rows takes longer than one of long rows."""
+        total = self.nest.size(inner)
+        if inner[-1] not in a.axes or (length == total and total in a.steps):
+            return 0.0
+        return 1.2 * (8 * SHORT_ROW_BYTES / max(length * a.bits, 1)) ** 4 * a.bits / 8 * self.nest.size(a.axes)
+
+    @cached_property
+    def _nbytes(self) -> float:
+        """Of operands and results."""
+        return sum({a.name: a.bits / 8 * self.nest.size(a.axes) for a in self.nest.memory}.values())
+
+    def _is_far(self, cores: int) -> bool:
+        """Whether operands are beyond L2."""
+        return self._nbytes > HELD * self.target.l2_bytes * cores
+
+    def _far_bytes_per_ns(self, cores: int) -> float:
+        return self.rates.read_bytes_per_ns("dram" if self.target.is_far(int(self._nbytes)) else "l3", cores)

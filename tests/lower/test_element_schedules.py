@@ -1,0 +1,123 @@
+"""Every schedule of a nest without a product and without a window gives the results of the reference, and which ones are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchgraph.core.dtypes import DType
+from benchgraph.gir.elements import element_nest
+from benchgraph.gir.ir import FusedOp
+from benchgraph.gir.ir import Graph as Nests
+from benchgraph.graph.build import GraphBuilder
+from benchgraph.graph.ir import Graph
+from benchgraph.lower import lower
+from benchgraph.machine.target import Target
+from benchgraph.reference.compare import compare, tolerance
+from benchgraph.reference.evaluate import evaluate
+from benchgraph.reference.fill import fill
+from benchgraph.schedule.elements import space
+from benchgraph.schedule.primitives import parse
+from benchgraph.tir.interpret import interpret
+from tests.support.graph_ir import scheduled
+from tests.support.partitions import partition_of, with_strides
+from tests.support.targets import TARGET
+
+SMALL = replace(TARGET, l1_bytes=1 << 10, l2_bytes=1 << 13)  # so that small nests have many schedules
+
+
+def op(kind: str, *shapes: tuple[int, ...], dtype: DType = DType.f32, strides: tuple[int, ...] | None = None, **attrs: object) -> Graph:
+    b = GraphBuilder()
+    b.op(kind, *(b.input(shape, dtype, strides=strides) for shape in shapes), **attrs)
+    return b.graph()
+
+
+NESTS = {
+    "pointwise": op("Exp", (3, 7, 90)),
+    "pointwise, with a row": op("Add", (9, 70), (70,)),
+    "transposed": with_strides(op("ReLU", (2, 24, 5, 10)), t1=(1200, 1, 240, 24)),
+    "softmax of rows": op("SoftMax", (5, 3, 33), axis=2),
+    "softmax of columns": op("SoftMax", (2, 9, 6, 25), axis=1),
+    "softmax of columns, bf16": op("SoftMax", (2, 9, 6, 25), dtype=DType.bf16, axis=1),
+    "softmax of the first axis": op("SoftMax", (9, 150), axis=0),
+    "maximum of rows": op("ReduceMax", (3, 4, 5, 7), axes=[2, 3], keep_dims=True),
+    "maximum of short rows": op("ReduceMax", (20, 9, 3), axes=[2]),
+    "sum of everything": op("ReduceSum", (3, 12000), axes=[0, 1]),
+    "sum of everything, in strides": op("ReduceL2", (1500, 60), strides=(70, 1), axes=[0, 1]),
+    "sums of channels": op("ReduceMean", (2, 40, 9, 50), axes=[0, 1, 2]),
+    "groups of channels": op("GroupNorm", (2, 8, 5, 6), (8,), (8,), groups=2, keep_stats=False, data_format="NCX"),
+}
+
+
+def with_schedule(g: Nests, name: str, text: str) -> Nests:
+    nodes = (replace(n, schedules=(parse(text),)) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
+    return replace(g, nodes=tuple(nodes))
+
+
+def texts(graph: Graph, target: Target = SMALL) -> list[tuple[str, str]]:
+    """Nests by name, with each of the schedules they can have."""
+    g = scheduled(graph, target)
+    nodes = (n for n in g.nodes if isinstance(n, FusedOp) and n.schedules)
+    return [(n.name, str(s)) for n in nodes for s in space(element_nest(g, n), target)]
+
+
+@pytest.mark.parametrize("graph", NESTS.values(), ids=NESTS)
+def test_every_schedule_is_right(graph: Graph) -> None:
+    """On the interpreter, by its text."""
+    g, p = scheduled(graph, SMALL), partition_of(graph)
+    data, want = fill(graph, seed=1), evaluate(graph, fill(graph, seed=1))
+    every = texts(graph)
+    assert len(every) > 1
+    for name, text in every:
+        main = lower(with_schedule(g, name, text), SMALL).main
+        outs = [np.zeros(t.shape, t.dtype.numpy) for t in p.outputs]
+        interpret(main, [*(data[t.id].astype(t.dtype.numpy) for t in p.inputs), *outs])
+        right = (compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in zip(p.outputs, outs, strict=True))
+        assert all(right), text
+
+
+def test_spaces_are_not_trivial() -> None:
+    """The nests above have all primitives among their schedules."""
+    every = [text for graph in NESTS.values() for _, text in texts(graph)]
+    for part in ("fuse d2, d3;", "tile d3 by ", "split_reduce d", "parallel d0, d1;", "vectorize d2.1", "recompute 3", "recompute 15"):
+        assert any(part in text for text in every), part
+    assert max(len(texts(graph)) for graph in NESTS.values()) <= 60
+
+
+CHOSEN = {
+    "rows": (op("SoftMax", (64, 512, 512), axis=2), "order d0, d1, d2; parallel d0, d1; vectorize d2"),
+    "columns": (
+        op("SoftMax", (64, 512, 28, 28), axis=1),
+        "fuse d2, d3; tile d3 by 64; order d0, d3.0, d1, d3.1; parallel d0, d3.0; vectorize d3.1; recompute 3",
+    ),
+    "long columns": (
+        op("ReduceMin", (64, 512, 28, 28), axes=[0]),
+        "fuse d1, d2, d3; tile d3 by 512; order d3.0, d0, d3.1; parallel d3.0; vectorize d3.1; recompute 3",
+    ),
+    "channels": (
+        op("ReduceSum", (64, 56, 56, 64), axes=[0, 1, 2]),
+        "fuse d0, d1, d2; split_reduce d2 by 3136; order d2.0, d2.1, d3; parallel d2.0; vectorize d3; recompute 15",
+    ),
+    "chunks": (op("GELU", (4096, 4096)), "fuse d0, d1; tile d1 by 4096; order d1.0, d1.1; parallel d1.0; vectorize d1.1"),
+    "tiles": (
+        with_strides(op("ReLU", (8, 192, 24, 24)), t1=(110592, 1, 4608, 192)),
+        "fuse d2, d3; tile d3 by 64; tile d1 by 64; order d0, d3.0, d1.0, d3.1, d1.1; parallel d0, d3.0, d1.0; vectorize d1.1",
+    ),
+    "a short nest": (op("ReLU", (40, 100)), "fuse d0, d1; tile d1 by 4000; order d1.0, d1.1; vectorize d1.1"),
+}
+
+
+@pytest.mark.parametrize(("graph", "text"), CHOSEN.values(), ids=CHOSEN)
+def test_chosen_schedules(graph: Graph, text: str) -> None:
+    assert [str(s) for n in scheduled(graph).nodes if isinstance(n, FusedOp) for s in n.schedules] == [text]
+
+
+def test_nests_that_share_an_input_have_the_same_loops() -> None:
+    """So that they are one loop in the end: the second finds in L2 what the first has read."""
+    b = GraphBuilder()
+    b.op("GroupNorm", b.input((2, 48, 48, 320)), *(b.input((320,)) for _ in range(2)), groups=32, keep_stats=False, data_format="NXC")
+    nests = [n for n in scheduled(b.graph()).nodes if isinstance(n, FusedOp) and n.ops[-1].kind == "ReduceMean"]
+    assert len(nests) == 2
+    assert nests[0].schedules == nests[1].schedules
