@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from benchgraph.gir.domain import Domain, domain_of
 from benchgraph.gir.ir import Anchor, Graph, Op
-from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
+from benchgraph.schedule.nest import F32_BYTES
 
 
 def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Target) -> tuple[tuple[Anchor, ...], str]:

@@ -6,13 +6,12 @@ from math import prod
 
 from benchgraph.core.tensor import TensorType
 from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.product import K, M, N, Product, is_row_major, product
 from benchgraph.gir.views import Index
 from benchgraph.machine.target import Target
 from benchgraph.ops.unit_steps import step
 from benchgraph.schedule.gemm import Gemm, kernel
-from benchgraph.schedule.nest import Operand
+from benchgraph.schedule.nest import F32_BYTES, Operand
 from benchgraph.tir.ir import Var
 from benchgraph.tir.visit import variables
 

@@ -9,8 +9,6 @@ from benchgraph.core.layout import Layout
 from benchgraph.gir.ir import Graph
 from benchgraph.machine.target import Target
 
-F32_BYTES, BF16_BYTES = 4, 2
-
 
 def panel_columns(n: int, target: Target, most: int = 0) -> int:
     """Columns of one packed B panel: at most so many, or the target's preferred width, whole vectors, panels as equal as that allows.

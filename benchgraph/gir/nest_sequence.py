@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from benchgraph.gir.ir import FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.nest_graph import nest_of
-from benchgraph.gir.passes.schedule import scheduled_nest
+from benchgraph.gir.passes.schedule import TOLERANCE, scheduled_nest
 from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
@@ -25,7 +25,6 @@ from benchgraph.schedule.traffic import HELD
 
 BEAM = 4  # beginnings that are kept
 LONGEST = 8  # stages of a nest that is weighed against two: that rows stay in a cache is local, and so the search is linear
-TOLERANCE = 0.07  # of the time of two nests: costs that differ by less are equal, as far as they can be trusted, and one is then taken
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemv import is_input_for_few_rows
 from benchgraph.gir.ir import Graph, Op, Stage
-from benchgraph.gir.layouts import F32_BYTES
 from benchgraph.gir.load_balance import MOST_IDLE
 from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 

@@ -20,9 +20,9 @@ from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.microkernel import cycles, inner_loops
-from benchgraph.schedule.nest import Loop, Operand
+from benchgraph.schedule.nest import F32_BYTES, Loop, Operand
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.steps import F32_BYTES, Nest, Share, Step, share
+from benchgraph.schedule.steps import Nest, Share, Step, share
 from benchgraph.schedule.traffic import HELD, Traffic, dropped
 
 

@@ -19,12 +19,12 @@ from benchgraph.core.divisors import divisor_from
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target
+from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Fuse, Order, Parallel, Primitive, Recompute, Schedule, SplitReduce, Tile, Vectorize
 from benchgraph.schedule.traffic import HELD
 
 Axes: TypeAlias = tuple[int, ...]
 
-F32_BYTES = 4
 LANES = LINE_BYTES // F32_BYTES  # columns that are reduced over rows are in multiples of a line of f32
 COLUMNS = 32, 64, 128, 256, 512, 768  # of a block that is reduced over its rows
 MOST_TASKS = 64  # of a split reduction: one thread adds what they result in

@@ -11,7 +11,8 @@ from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
 from benchgraph.schedule.cost import Breakdown
-from benchgraph.schedule.elements import F32_BYTES, Access, Axes, ElementNest, axes_of, axis_of, space
+from benchgraph.schedule.elements import Access, Axes, ElementNest, axes_of, axis_of, space
+from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import HELD, dropped
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+F32_BYTES = 4
+
 
 @dataclass(frozen=True)
 class Operand:

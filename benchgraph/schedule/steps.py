@@ -15,10 +15,8 @@ from functools import cached_property
 from math import ceil, prod
 
 from benchgraph.schedule.gemm import Gemm
-from benchgraph.schedule.nest import Loop, Operand
+from benchgraph.schedule.nest import F32_BYTES, Loop, Operand
 from benchgraph.schedule.primitives import Schedule
-
-F32_BYTES = 4
 
 
 @dataclass(frozen=True)
