@@ -65,8 +65,8 @@ class Region:
     ) -> None:
         """coords: of a region that is one point, where the caller's loops do not follow the axes; all spans are points then.
 
-        inner: the axis of the innermost loop, by default the last; another one must be reduced, or `covers_all_axes`
-        of its schedule must hold. collapsed: groups of axes that are one loop each, that of the group's last axis; the spans of its other
+        inner: the axis of the innermost loop, by default the last; another one must be reduced, or the nest
+        pointwise (gir/elements.py). collapsed: groups of axes that are one loop each, that of the group's last axis; the spans of its other
         axes are points. contiguous: kept axes up to `inner` that temporaries of reductions and of `private` values store as one contiguous
         dim. private: values that nothing outside of the region reads. most_instructions: the cost up to which later phases recompute them.
         """
