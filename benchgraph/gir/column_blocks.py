@@ -45,6 +45,7 @@ def forced_tiling(p: Product, target: Target) -> Tiling | None:
     return tiling
 
 
+@memoised_within
 def _costs(p: Product, target: Target) -> dict[int, float]:
     """Of the best schedule with calls of so many columns, if the product were alone in its nest. Register panels, which come first, are
     wide enough for weights that change."""

@@ -68,7 +68,7 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
     kernels, made = kernel_stages(node), {g.root(v) for op in node.ops for v in op.outs}
     steps = tuple(_step(g, node, stage, target) for stage in kernels)
     flash, known = flash_of(g, node, target), {name for step in steps for name in step.tensors}
-    rows = g.value(kernels[0].ops[0].outs[0]).shape[:-1] if kernels else (_rows(g, node),)
+    rows = _rows_of(g, node) or (_rows(g, node),)
     others = tuple(_crossing(g, v, node, rows) for v in dict.fromkeys((*node.ins, *node.outs)) if _name(g, v) not in known)
     return Nest(
         steps,

@@ -5,7 +5,8 @@
 A task of one nest computes all stages for its rows, so that rows stay in a cache; but it reads all their weights, which L2 may not hold,
 and all its products have tasks of as many rows. Apart they have schedules of their own, but the next nest reads what one has written. All
 that is in the cost of nests in order (`nests_ns`). The search goes along the stages and keeps the cheapest beginnings of a sequence (a
-beam): each goes on with the next stage in its last nest, or with a nest of its own.
+beam): each goes on with the next stage in its last nest, or with a nest of its own. Whether a reduction joins its product is the same
+question for one pair (`slower_than_apart`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 from benchgraph.gir.ir import FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.nest_graph import nest_of
-from benchgraph.gir.passes.schedule import TOLERANCE, scheduled_nest
+from benchgraph.gir.passes.schedule import scheduled_nest
 from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.traffic import HELD
 
+TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 BEAM = 4  # beginnings that are kept
 LONGEST = 8  # stages of a nest that is weighed against two: that rows stay in a cache is local, and so the search is linear
 
@@ -62,6 +64,22 @@ def _longer(g: Graph, begun: _Beginning, stage: Stage, target: Target) -> Iterat
         yield _Beginning((*begun.nests[:-1], both), begun.ns + added)
 
 
+def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: Target) -> str:
+    """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
+    if not _fetches_anew(g, one, target):
+        return ""
+    as_one, in_sequence = _ns(g, [one], target), _ns(g, apart, target)
+    saved = as_one - in_sequence
+    if saved <= max(TOLERANCE * as_one, rates(target).overheads.fork_join_ns):  # less than threads may wait at one more border
+        return ""
+    return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
+
+
+def _fetches_anew(g: Graph, node: FusedOp, target: Target) -> bool:
+    """Whether tasks fetch weights again, since L2 does not hold all of the nest's."""
+    return weights_bytes(g, node.ops) > HELD * target.l2_bytes
+
+
 def _ns(g: Graph, nests: Sequence[FusedOp], target: Target) -> float:
     return nests_ns(g, [scheduled_nest(g, nest, target) for nest in nests], target) if nests else 0.0
 
@@ -74,4 +92,4 @@ def _may_be_cut(g: Graph, node: FusedOp, target: Target) -> bool:
     is_attention = any(isinstance(op.lowering.form, Reduction) for op in node.ops)
     if is_attention and not all(g.value(op.ins[1]).is_constant for op in node.ops if op.lowering.is_contraction):
         return False
-    return weights_bytes(g, node.ops) > HELD * target.l2_bytes
+    return _fetches_anew(g, node, target)

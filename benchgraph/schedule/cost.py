@@ -40,6 +40,15 @@ class Breakdown(ABC):
         return f"{self.total / 1000:.3g} us ({', '.join(shown)})"
 
 
+def overlapped(first: float, second: float, hidden_share: float) -> float:
+    """The longer of two times, and what it does not hide of the shorter.
+
+    >>> overlapped(8.0, 4.0, 0.75)
+    9.0
+    """
+    return max(first, second) + (1 - hidden_share) * min(first, second)
+
+
 @dataclass(frozen=True)
 class Cost(Breakdown):
     """Nanoseconds of the core with most work: arithmetic; transfers from L2, from the cache that cores share, and from memory; lines that

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from benchgraph.core.divisors import divisor_from
 from benchgraph.core.tensor import Shape, dense_strides
-from benchgraph.machine.table import rates
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Fuse, Order, Parallel, Primitive, Recompute, Schedule, SplitReduce, Tile, Vectorize
@@ -26,7 +26,7 @@ from benchgraph.schedule.traffic import HELD
 Axes: TypeAlias = tuple[int, ...]
 
 LANES = LINE_BYTES // F32_BYTES  # columns that are reduced over rows are in multiples of a line of f32
-COLUMNS = 32, 64, 128, 256, 512, 768  # of a block that is reduced over its rows
+COLUMNS = 32, 64, 128, 256, 512  # of a block that is reduced over its rows, and the machine table's `jammed_row_elements`
 MOST_TASKS = 64  # of a split reduction: one thread adds what they result in
 FEWEST_ROWS = 32  # of a task of a split reduction: adding its results is 1/32 of its work then
 CONVERSION = 3  # instructions on a vector of a conversion and its store, which are repeated rather than stored
@@ -209,9 +209,10 @@ def _region(nest: ElementNest, inner: int, target: Target) -> Iterator[Schedule]
     outer = [(axis,) for axis in nest.axes if axis not in nest.reduced and axis not in columns]
     rows = [group for group in nest.reductions if group != columns]
     total = nest.size(columns)
-    sizes = sorted({total, *(size for size in COLUMNS if size < total)})
+    most = table(target).jammed_row_elements
+    sizes = sorted({total, *(size for size in (*COLUMNS, most) if size < total)})
     if not (nest.stored or nest.is_shared):
-        sizes.sort(key=lambda size: (size > COLUMNS[-1], -size))  # long rows are read best, as far as L1 holds their sums
+        sizes.sort(key=lambda size: (size > most, -size))  # long rows are read best, as far as L1 holds their sums
     for size in sizes if inner not in nest.reduced and not nest.block else (total,):
         yield from _loops(nest, outer, {columns: even_blocks(total, size, LANES)} if size < total else {}, rows, columns)
     if nest.reduced and not nest.block and not outer and nest.size(nest.axes):

@@ -7,10 +7,10 @@ from functools import cached_property, lru_cache
 from math import ceil, log2, prod
 
 from benchgraph.machine.rates import Kernels, Rates
-from benchgraph.machine.table import rates
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
-from benchgraph.schedule.cost import Breakdown
+from benchgraph.schedule.cost import Breakdown, overlapped
 from benchgraph.schedule.elements import Access, Axes, ElementNest, axes_of, axis_of, space
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule
@@ -19,7 +19,6 @@ from benchgraph.schedule.traffic import HELD, dropped
 CORES = 2  # with which it is decided whether a reduction is split, so that a result's bits do not depend on threads; the least otherwise
 SHORT_ROW_BYTES = 2 * LINE_BYTES  # rows of so many, far apart in memory, take 2.2 times as long (docs/measurements/lowering.md)
 TOLERANCE = 0.03  # costs that differ by less are equal, so that nests after each other have equal loops, which are merged
-JAMMED = 4  # rows that are added to a row of sums at a time
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class ElementCost(Breakdown):
 
     @property
     def total(self) -> float:
-        work = self.vectors + self.loops
-        return max(work, self.memory) + (1 - self.kernels.hidden_share) * min(work, self.memory) + self.passes + self.parts + self.fork_join
+        operands = overlapped(self.vectors + self.loops, self.memory, self.kernels.hidden_share)
+        return operands + self.passes + self.parts + self.fork_join
 
 
 @lru_cache(maxsize=4096)
@@ -60,6 +59,7 @@ class ElementCosts:
 
     def __init__(self, nest: ElementNest, target: Target, rates: Rates) -> None:
         self.nest, self.target, self.rates = nest, target, rates
+        self.jammed = table(target).jammed_rows  # that are added to a row of sums at a time
 
     def __call__(self, schedule: Schedule, most_cores: int) -> ElementCost:
         nest, rates, phases = self.nest, self.rates, range(len(self.nest.instructions))
@@ -107,8 +107,8 @@ class ElementCosts:
         tiles = [self._length(schedule, loop) for loop in schedule.order if loop.endswith(".1")] if nest.is_pointwise else []
         loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0) for a in accesses)
         work = nest.instructions[phase] * rates.vector.simple_cycles
-        sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / JAMMED
-        return max(loads, work) + 0.25 * min(loads, work) + sums + rates.overheads.iteration_cycles / 4
+        sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / self.jammed
+        return overlapped(loads, work, 0.75) + sums + rates.overheads.iteration_cycles / 4
 
     def _access(self, a: Access, inner: Axes, length: int, tile: int) -> float:
         """Cycles of a vector that is read or written. tile: the shorter side of a tile that is transposed."""
@@ -128,7 +128,7 @@ class ElementCosts:
         """Cycles at the end of the innermost loop of a phase."""
         ends = self.rates.overheads.iteration_cycles + 2 * self.rates.windows.condition_cycles
         if inner[-1] not in self.nest.reduced:
-            return ends / JAMMED if self.nest.reduced else ends
+            return ends / self.jammed if self.nest.reduced else ends
         v = self.rates.vector
         return ends + self.nest.sums[phase] * log2(self.target.lanes) * (v.simple_cycles + v.shuffle_cycles)
 

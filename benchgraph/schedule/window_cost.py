@@ -13,7 +13,7 @@ from benchgraph.machine.rates import Kernels, Rates
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
-from benchgraph.schedule.cost import Breakdown
+from benchgraph.schedule.cost import Breakdown, overlapped
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import HELD
 from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups, space, tap
@@ -33,8 +33,7 @@ class WindowCost(Breakdown):
 
     @property
     def total(self) -> float:
-        work = self.vectors + self.borders + self.planes
-        return max(work, self.memory) + (1 - self.kernels.hidden_share) * min(work, self.memory) + self.fork_join
+        return overlapped(self.vectors + self.borders + self.planes, self.memory, self.kernels.hidden_share) + self.fork_join
 
 
 @lru_cache(maxsize=4096)
@@ -91,7 +90,7 @@ class WindowCosts:
         loops = prod(nest.taps) / max(terms, 1)
         loads = sum(self._distinct(read, by, sizes) * self._load(read) for read in nest.reads)
         work = by * terms * nest.instructions * rates.vector.simple_cycles
-        each = max(loads, work) + 0.25 * min(loads, work)
+        each = overlapped(loads, work, 0.75)
         if loops <= 1:
             return each + by * of_sum
         if schedule.order[-1:] == (axis(nest.x),):

@@ -23,7 +23,7 @@ from benchgraph.core.record import is_recorded, note
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of, topological_order, with_borders
-from benchgraph.gir.passes.schedule import slower_than_apart
+from benchgraph.gir.nest_sequence import slower_than_apart
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 

@@ -5,7 +5,6 @@ nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -22,7 +21,6 @@ from benchgraph.gir.nest_cost import (
     flash_of,
     forced_rows,
     kernel_stages,
-    nests_ns,
     next_rows,
     prefetches_panels,
     product_nest,
@@ -32,17 +30,14 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.packed_task_grid import packed_task_grid
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import product, weights_bytes
+from benchgraph.gir.product import product
 from benchgraph.gir.windows import scheduled_windows
-from benchgraph.machine.table import rates, table
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
-from benchgraph.schedule.traffic import HELD
-
-TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 
 
 @dataclass(frozen=True)
@@ -90,17 +85,6 @@ def _rows_of_least_cost(g: Graph, node: FusedOp, target: Target) -> tuple[RowBlo
     best = choose(nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
     columns = best.schedule.sizes("n") if len(nest.steps) > 1 else ()
     return RowBlock(best.schedule.sizes("m")[0], best.why), columns[0] if columns else 0
-
-
-def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: Target) -> str:
-    """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
-    if weights_bytes(g, one.ops) <= HELD * target.l2_bytes:
-        return ""  # tasks fetch nothing anew
-    as_one, in_sequence = (nests_ns(g, [scheduled_nest(g, node, target) for node in nodes], target) for nodes in ([one], apart))
-    saved = as_one - in_sequence
-    if saved <= max(TOLERANCE * as_one, rates(target).overheads.fork_join_ns):  # less than threads may wait at one more border
-        return ""
-    return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
 
 
 # ---- rows and columns of one product ---------------------------------------------------------------------------------

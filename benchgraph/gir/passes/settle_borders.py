@@ -17,7 +17,7 @@ from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import COPY
 from benchgraph.gir.column_blocks import result_block
 from benchgraph.gir.ir import Graph, Op
-from benchgraph.gir.layouts import column_blocked, panel_columns
+from benchgraph.gir.layouts import column_blocked, is_packed, panel_columns
 from benchgraph.gir.product import operand_axes, product
 from benchgraph.machine.target import Target
 
@@ -55,7 +55,7 @@ def _streams(g: Graph, op: Op, port: int, target: Target) -> bool:
     return (
         value.shape[-1] % size == 0
         if port == 0
-        else value.layout == column_blocked(rank, size) and size % target.lanes == 0 and size <= target.panel_width
+        else is_packed(value.layout, rank, 1) and size % target.lanes == 0 and size <= target.panel_width
     )
 
 
