@@ -12,25 +12,20 @@ from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.product import Product, product
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.schedule.choose import choose
+from benchgraph.schedule.choose import cheaper, choose
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
 from benchgraph.schedule.tuning import not_legal
 
 _TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5, 0.25)  # other register panels of a call; tile registers keep rows of src in L1 for several
-_APART = 0.05  # share of a cost: so much less is clear also for convolutions, and where a nest is shared with the product that makes src
+_APART = 0.05  # share of a cost that another width must save: estimates differ by less for no reason
 
 
 @memoised_within
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one packed B panel. Where a convolution has groups it divides the columns of one."""
     forced = forced_tiling(p, target)
-    if forced is not None:
-        return forced.nb
-    costs = _costs(p, target)
-    usual, best = next(iter(costs)), min(costs, key=lambda nb: costs[nb])
-    is_sure = p.is_matrix_product and (p.has_input_src or p.call.ins[0].dtype.bits == 8)
-    return best if costs[best] < (1 if is_sure else 1 - _APART) * costs[usual] else usual
+    return min(costs := _costs(p, target), key=lambda nb: costs[nb]) if forced is None else forced.nb
 
 
 @memoised_within
@@ -47,13 +42,17 @@ def forced_tiling(p: Product, target: Target) -> Tiling | None:
 
 @memoised_within
 def _costs(p: Product, target: Target) -> dict[int, float]:
-    """Of the best schedule with calls of so many columns, if the product were alone in its nest. Register panels, which come first, are
-    wide enough for weights that change."""
-    widths = _widths(p, target)
-    if len(widths) == 1 or not p.has_constant_wei:
-        return {widths[0]: 0.0}
-    nest = gemm_nest(p, target)
-    return {nb: choose(alone(nest), (nb,), target, may_spread=nb < nest.n).cost.total for nb in widths}
+    """By columns of a call, the cost of the best schedule with these, if the product were alone in its nest: of a register panel, which is
+    wide enough for weights that change, and of others that cost clearly less."""
+    usual, *others = _widths(p, target)
+    if not others or not p.has_constant_wei:
+        return {usual: 0.0}
+    nest = alone(gemm_nest(p, target))
+    costs = {usual: choose(nest, (usual,), target, may_spread=usual < nest.first.n).cost.total}
+    for nb in others:
+        if (ns := cheaper(nest, nb, target, than=min((1 - _APART) * costs[usual], *costs.values()))) is not None:
+            costs[nb] = ns
+    return costs
 
 
 def _widths(p: Product, target: Target) -> tuple[int, ...]:
@@ -75,8 +74,10 @@ def columns_reason(p: Product, nb: int, target: Target) -> str:
     costs = _costs(p, target)
     if nb not in costs:
         return f"{vectors} of {target.lanes}: the weights are packed in panels of this width"
-    alone = ", ".join(f"{width} columns {ns / 1000:.3g} us" for width, ns in costs.items())
-    why = f"alone in a nest with {alone}" if len(costs) > 1 else "the widest register tile, and panels as equal as whole vectors allow"
+    each = ", ".join(f"{width} columns {ns / 1000:.3g} us" for width, ns in costs.items() if ns)
+    why = f"alone in a nest with {each}" if each else "the widest register tile, and panels as equal as whole vectors allow"
+    if len(costs) == 1 and each:
+        why += f", other widths not {_APART:.0%} less"
     return f"{vectors} of {target.lanes}: {why}"
 
 

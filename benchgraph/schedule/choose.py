@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
 from math import inf
+from typing import TypeAlias
 
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Breakdown, Cost, Costs
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import space
+from benchgraph.schedule.space import around, calls, row_tilings
 from benchgraph.schedule.steps import Nest, share
 
 ALIKE = 0.005  # share of a cost
@@ -45,21 +46,52 @@ def choose(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: b
     what hides behind other work included.
     """
     ranked = sorted(_costed(nest, widths, target, may_spread=may_spread), key=lambda each: each[1].total)
-    close = [each for each in ranked if each[1].total <= (1 + ALIKE) * ranked[0][1].total]
-    best = min(close, key=lambda each: each[1].work if len(nest.steps) > 1 else _preference(nest, each[0], target.cores))
+    best = _best(nest, ranked, target)
     others = [each for each in ranked if each is not best]
     return Choice(*best, others[0] if others else None)
 
 
-def _costed(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool) -> Iterator[tuple[Schedule, Cost]]:
-    """Of several products, fewer rows of a task are left out where they have begun to cost more."""
-    costs, best = Costs(nest, target), inf
-    for _, alike in groupby(space(nest, widths, target.cores, may_spread=may_spread), lambda schedule: schedule.sizes("n")):
+def cheaper(nest: Nest, width: int, target: Target, *, than: float) -> float | None:
+    """The cost of the only product with calls of so many columns, if it is less."""
+    ranked = sorted(_costed(nest, (width,), target, may_spread=width < nest.first.n, below=than), key=lambda each: each[1].total)
+    cost = _best(nest, ranked, target)[1].total if ranked else inf
+    return cost if cost < than else None
+
+
+_Costed: TypeAlias = "tuple[Schedule, Cost]"
+
+
+def _best(nest: Nest, ranked: Sequence[_Costed], target: Target) -> _Costed:
+    """Of schedules by cost, the first that is preferred to those which cost the same."""
+    close = [each for each in ranked if each[1].total <= (1 + ALIKE) * ranked[0][1].total]
+    return min(close, key=lambda each: each[1].work if len(nest.steps) > 1 else _preference(nest, each[0], target.cores))
+
+
+def _costed(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool, below: float = inf) -> Iterator[_Costed]:
+    """Those that can be the first by cost, or cost about as much; and the second, where the first need not cost less than `below`."""
+    costs = Costs(nest, target)
+    if len(nest.steps) > 1:
+        yield from _of_several(nest, costs)
+        return
+    first = second = below
+    for least, (mb, nb) in sorted((costs.least(*call), call) for call in calls(nest, widths)):
+        if least > max(second if below == inf else first, (1 + ALIKE) * first):
+            return
+        for schedule in around(nest, mb, nb, target.cores, may_spread=may_spread):
+            cost = costs(schedule)
+            first, second = sorted((first, second, cost.total))[:2]
+            yield schedule, cost
+
+
+def _of_several(nest: Nest, costs: Costs) -> Iterator[_Costed]:
+    """Fewer rows of a task are left out where they have begun to cost more."""
+    best = inf
+    for _, alike in groupby(row_tilings(nest), lambda schedule: schedule.sizes("n")):
         before = inf
         for schedule in alike:
             cost = costs(schedule)
             yield schedule, cost
-            if len(nest.steps) > 1 and cost.total > max(before, (1 + ALIKE) * best):
+            if cost.total > max(before, (1 + ALIKE) * best):
                 break
             before, best = cost.total, min(best, cost.total)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, inf, log2, prod
 from typing import Any, cast
 
@@ -81,12 +81,11 @@ class Cost(Breakdown):
 
 @dataclass(frozen=True)
 class _Calls:
-    """All microkernel calls of one size in a batch entry, those of the last rows and columns among them: how many, their cycles, and the
-    traffic of one. A core's share of the calls has the same share of the cycles."""
+    """All microkernel calls of one size in a batch entry, those of the last rows and columns among them: how many, and their cycles. A
+    core's share of the calls has the same share of the cycles."""
 
     count: int
     cycles: float
-    traffic: Traffic
 
 
 @memoised_within
@@ -94,9 +93,14 @@ def _calls(gemm: Gemm, target: Target, mb: int, nb: int) -> _Calls:
     rows, columns = divmod(gemm.m, mb), divmod(gemm.n, nb)
     sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
     kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
-    traffic = Traffic.of(inner_loops(gemm, mb, nb), gemm.operands, gemm.extents)
     total = sum(count * cycles(gemm.kernel, m, n, rates(target)) for count, m, n in kinds)
-    return _Calls(sum(count for count, _, _ in kinds), total, traffic)
+    return _Calls(sum(count for count, _, _ in kinds), total)
+
+
+@memoised_within
+def _traffic(gemm: Gemm, mb: int, nb: int) -> Traffic:
+    """Of one call."""
+    return Traffic.of(inner_loops(gemm, mb, nb), gemm.operands, gemm.extents)
 
 
 @dataclass(frozen=True)
@@ -109,11 +113,16 @@ class _Part:
     loops: tuple[Loop, ...]
     calls: _Calls
 
+    @property
+    def traffic(self) -> Traffic:
+        """Of one call."""
+        return _traffic(self.step.gemm, self.mb, self.nb)
+
 
 @dataclass(frozen=True)
 class Run:
     """What the core with most work does in a scheduled nest. touched: bytes by tensor; far: those from beyond L2, where it holds none of
-    them at first. near: all from beyond L1; memory: all from beyond the last cache, where that holds none."""
+    them at first. near: all from beyond L1. beyond: bytes by tensor from beyond a cache of so many bytes that holds none at first."""
 
     nest: Nest
     own: Share
@@ -121,8 +130,13 @@ class Run:
     touched: Mapping[str, float]
     far: Mapping[str, float]
     near: float
-    memory: float
+    beyond: Callable[[float], Mapping[str, float]]
     is_by_rows: bool
+
+    def from_memory(self, touched: float, target: Target) -> float:
+        """Bytes that the last cache has dropped, of so many that are accessed over and over."""
+        share = dropped(touched, target.llc_bytes or inf)
+        return share * sum(self.beyond(target.llc_bytes or inf).values()) if share else 0.0
 
 
 class Costs:
@@ -134,24 +148,22 @@ class Costs:
     def __call__(self, schedule: Schedule) -> Cost:
         run = self.run(schedule)
         touched = sum(run.touched.values())
-        share, from_memory = dropped(touched, self.target.l2_bytes), dropped(touched, self.target.llc_bytes or inf) * run.memory
-        return self.cost(run, {name: share * nbytes for name, nbytes in run.far.items()}, from_memory, self._of_others(run))
+        share = dropped(touched, self.target.l2_bytes)
+        far = {name: share * nbytes for name, nbytes in run.far.items()}
+        return self.cost(run, far, run.from_memory(touched, self.target), self._of_others(run))
+
+    def least(self, mb: int, nb: int) -> float:
+        """Nanoseconds below which no schedule of the only product is, with calls of so many rows and columns: an equal share of them."""
+        gemm, cores = self.nest.first, self.target.cores
+        calls = _calls(gemm, self.target, mb, min(nb, gemm.n))
+        per_entry = self.rates.ns(calls.cycles) + calls.count * self.rates.overheads.kernel_call_ns
+        return prod(gemm.batch) * per_entry / cores
 
     def run(self, schedule: Schedule) -> Run:
         nest, target, columns = self.nest, self.target, schedule.sizes("n")
         mb, own = min(*schedule.sizes("m"), nest.extents["m"]) if nest.steps else 1, share(nest.extents, schedule, target.cores)
         if len(nest.steps) == 1:
-            parts: tuple[_Part, ...] = (self._part(nest.steps[0], mb, columns[-1], own.loops),)
-            names = nest.steps[0].tensors
-            traffic = parts[0].calls.traffic.inside(own.loops)
-            near = sum(traffic.beyond(target.l1_bytes)) * traffic.dropped(target.l1_bytes)
-            box = {axis: min(size, nest.extents[axis]) for axis, size in traffic.box.items()}
-            others = {operand.name: operand.nbytes(box) for operand in nest.others}
-            touched, far = (
-                {**dict(zip(names, nbytes, strict=True)), **others} for nbytes in (traffic.nbytes[0], traffic.beyond(target.l2_bytes))
-            )
-            memory = sum(traffic.beyond(target.llc_bytes or inf))
-            return Run(nest, own, parts, touched, far, near, memory, "n.0" not in schedule.parallel)
+            return self._of_one(self._part(nest.steps[0], mb, columns[-1], own.loops), own, is_by_rows="n.0" not in schedule.parallel)
         if columns:
             computed = nest.computed(mb, columns[0])
             own = replace(own, loops=tuple(Loop(axis, trips * computed if axis == "n" else trips) for axis, trips in own.loops))
@@ -159,9 +171,21 @@ class Costs:
         parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),)) for step in steps)
         tasks = _tasks(nest, steps, mb, target).inside(own.loops)
         of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
-        caches = target.l2_bytes, target.l1_bytes, target.llc_bytes or inf
-        from_l3, from_l2, from_memory = (_moved(tasks, parts, own, nbytes) for nbytes in caches)
-        return Run(nest, own, parts, of_all, from_l3, sum(from_l2.values()), sum(from_memory.values()), is_by_rows=True)
+        beyond = partial(_moved, tasks, parts, own)
+        return Run(nest, own, parts, of_all, beyond(target.l2_bytes), sum(beyond(target.l1_bytes).values()), beyond, is_by_rows=True)
+
+    def _of_one(self, part: _Part, own: Share, *, is_by_rows: bool) -> Run:
+        """Of the only product."""
+        traffic, nest, l1_bytes = part.traffic.inside(own.loops), self.nest, self.target.l1_bytes
+        near = sum(traffic.beyond(l1_bytes)) * traffic.dropped(l1_bytes)
+        box = {axis: min(size, nest.extents[axis]) for axis, size in traffic.box.items()}
+        others = {operand.name: operand.nbytes(box) for operand in nest.others}
+
+        def beyond(cache_bytes: float) -> Mapping[str, float]:
+            return dict(zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True)) | others
+
+        touched = dict(zip(part.step.tensors, traffic.nbytes[0], strict=True)) | others
+        return Run(nest, own, (part,), touched, beyond(self.target.l2_bytes), near, beyond, is_by_rows)
 
     def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
         """far: bytes from beyond L2, so many of them from memory. of_others: bytes that other cores have written."""
@@ -262,7 +286,7 @@ def _moved(tasks: Traffic, parts: Sequence[_Part], own: Share, cache_bytes: floa
     by_task = zip((operand.name for operand in tasks.operands), tasks.beyond(cache_bytes), strict=True) if share < 1 else ()
     found = defaultdict[str, float](float, {name: (1 - share) * nbytes for name, nbytes in by_task})
     for part in parts if share else ():
-        traffic = part.calls.traffic.inside(part.loops)
+        traffic = part.traffic.inside(part.loops)
         for name, nbytes in zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True):
             found[name] += share * own.calls * nbytes
     return found
@@ -273,7 +297,8 @@ def sequence_ns(nests: Sequence[tuple[Nest, Schedule]], target: Target) -> float
     every = [(costs, costs.run(schedule)) for costs, schedule in ((Costs(nest, target), schedule) for nest, schedule in nests)]
     kept = {name: nbytes for _, run in every for name, nbytes in run.touched.items() if name not in run.nest.temporaries}
     temporary = max(sum(run.touched[name] for name in run.nest.temporaries if name in run.touched) for _, run in every)
-    share, from_memory = (dropped(sum(kept.values()) + temporary, nbytes) for nbytes in (target.l2_bytes, target.llc_bytes or inf))
+    every_bytes = sum(kept.values()) + temporary
+    share = dropped(every_bytes, target.l2_bytes)
     written, total = dict[str, Run](), 0.0
     for costs, run in every:
         read = {name: nbytes for name, nbytes in run.touched.items() if name in written}
@@ -281,7 +306,7 @@ def sequence_ns(nests: Sequence[tuple[Nest, Schedule]], target: Target) -> float
         far = {name: share * max(nbytes - there.get(name, 0.0), 0.0) for name, nbytes in run.far.items()}
         makers = ((written[name], nbytes) for name, nbytes in read.items())
         of_others = sum(nbytes * (1 - 1 / maker.own.cores) for maker, nbytes in makers if not (maker.is_by_rows and run.is_by_rows))
-        cost = costs.cost(run, far, from_memory * run.memory, of_others)
+        cost = costs.cost(run, far, run.from_memory(every_bytes, target), of_others)
         total += min(cost.total, (cost.total - cost.fork_join) * run.own.cores)  # short loops run on one thread
         written |= {name: run for name in run.nest.written if name in run.touched}
     return total

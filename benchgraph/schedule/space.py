@@ -13,7 +13,7 @@ from benchgraph.schedule.steps import Nest
 
 # Of a task that works on whole rows between products: more take as long, and memory. docs/measurements/rows-per-task.md
 MOST_WHOLE_ROWS = 64
-CLOSE, CLOSE_GROUPS = 0.9, 0.6  # sizes of blocks, and of groups of panels, that differ by less are not told apart
+CLOSE = 0.6  # sizes of blocks, and of groups of panels, that differ by less are not told apart
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,16 @@ def panel_widths(n: int, lanes: int) -> tuple[int, ...]:
     return tuple(vectors * lanes for vectors in block_sizes(ceil(n / lanes))) if n > lanes else (n,)
 
 
-def spaced(total: int, blocks: int = 1, close: float = CLOSE) -> Iterator[int]:
-    """Even blocks of so many, at least `blocks` of them, largest first, each at most `close` times as large as the one before, and
+def spaced(total: int, blocks: int = 1) -> Iterator[int]:
+    """Even blocks of so many, at least `blocks` of them, largest first, each at most CLOSE times as large as the one before, and
     those that divide it.
 
     >>> list(spaced(64))
-    [64, 32, 22, 16, 13, 11, 8, 7, 6, 5, 4, 3, 2, 1]
+    [64, 32, 16, 8, 4, 2, 1]
     """
     before = inf
     for size in block_sizes(total, blocks):
-        if size <= close * before or total % size == 0:
+        if size <= CLOSE * before or total % size == 0:
             before = size
             yield size
 
@@ -112,33 +112,40 @@ def spaced(total: int, blocks: int = 1, close: float = CLOSE) -> Iterator[int]:
 def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
     """All schedules, those with the most rows and columns first. widths: columns of a call of the only product. may_spread: its columns can
     be tasks, which one core gains nothing by."""
-    gemm = nest.first
     if len(nest.steps) > 1:
-        yield from (tiling.schedule(nest) for tiling in _row_tilings(nest))
+        return row_tilings(nest)
+    return (schedule for mb, nb in calls(nest, widths) for schedule in around(nest, mb, nb, cores, may_spread=may_spread))
+
+
+def calls(nest: Nest, widths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Rows and columns of a call of the only product."""
+    return ((mb, nb) for mb in _rows(nest) for nb in widths)
+
+
+def around(nest: Nest, mb: int, nb: int, cores: int, *, may_spread: bool) -> Iterator[Schedule]:
+    """The schedules of the only product with such calls."""
+    gemm = nest.first
+    yield tiled(gemm, Tiling(mb, nb))
+    panels = ceil(gemm.n / nb)
+    if not may_spread or panels == 1:
         return
-    for mb in _rows(nest):
-        for nb in widths:
-            yield tiled(gemm, Tiling(mb, nb))
-            panels = ceil(gemm.n / nb)
-            if not may_spread or panels == 1:
-                continue
-            if cores > 1:
-                yield tiled(gemm, Tiling(mb, nb, spreads=True))
-            if prod(gemm.batch) * ceil(gemm.m / mb) > 1:
-                yield from (tiled(gemm, Tiling(mb, nb, spreads=True, ns=nb * width)) for width in spaced(panels, 2, CLOSE_GROUPS))
+    if cores > 1:
+        yield tiled(gemm, Tiling(mb, nb, spreads=True))
+    if prod(gemm.batch) * ceil(gemm.m / mb) > 1:
+        yield from (tiled(gemm, Tiling(mb, nb, spreads=True, ns=nb * width)) for width in spaced(panels, 2))
 
 
 def _rows(nest: Nest) -> Iterator[int]:
     """Of a task, in whole groups."""
-    m, group, is_several = nest.first.m, nest.group, len(nest.steps) > 1
+    m, group = nest.first.m, nest.group
     blocks = ceil(m / MOST_WHOLE_ROWS) if nest.works_on_rows else 1
-    sizes = spaced(m, blocks, CLOSE_GROUPS if is_several else CLOSE)
+    sizes = spaced(m, blocks)
     return iter(dict.fromkeys(min(ceil(size / group) * group, m) for size in sizes))
 
 
-def _row_tilings(nest: Nest) -> Iterator[RowTiling]:
+def row_tilings(nest: Nest) -> Iterator[Schedule]:
+    """The schedules of several products."""
     scores, nb = nest.first.n, nest.steps[0].nb
     is_blocked = nest.is_flash and nest.first.m > 1  # one row of scores fits any cache, and no microkernel computes it
     blocks = [nb * count for count in (1, 2, 4) if nb * count < scores] if is_blocked else []
-    for columns in (0, *blocks):
-        yield from (RowTiling(mb, columns) for mb in _rows(nest))
+    return (RowTiling(mb, columns).schedule(nest) for columns in (0, *blocks) for mb in _rows(nest))
