@@ -210,7 +210,7 @@ def work(partition: Partition, open_outputs: Collection[int]) -> Hashable:
     )
     tensors = tuple((numbers[t.id], *_described(t)) for t in rows)
     opened = tuple(sorted(numbers[id] for id in open_outputs))
-    return replace(partition, id=0, ops=(), inputs=(), outputs=(), blockable=()), border, ops, tensors, opened
+    return replace(partition, id=0, ops=(), inputs=(), outputs=(), prepared=()), border, ops, tensors, opened
 
 
 def _described(t: LogicalTensor) -> tuple[object, ...]:

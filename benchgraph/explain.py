@@ -196,12 +196,12 @@ def _section(g: Graph, stage: Stage, begins: dict[object, str]) -> StageReport:
     return StageReport(ops, None if stage.parameters is None else _chosen(g, stage.ops[0], stage.parameters))
 
 
-_PARAMETERS = "batch m n k mb nb kb split_n panels_first unrolled_columns score_columns ks ns cores"
+_PARAMETERS = "batch m n k mb nb split_n panels_first unrolled_columns score_columns ks ns cores"
 
 
 def _chosen(g: Graph, op: Op, p: Parameters) -> ProductParameters:
     given: dict[str, int | bool] = {name: getattr(p, name) for name in _PARAMETERS.split()}
-    derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn", "bs")}
+    derived = {name.upper(): getattr(p, name) for name in ("mpn", "npn", "msn", "nsn", "ksn")}
     return ProductParameters(product(g, op).text, given, derived | {"tasks": p.tasks}, p.why)
 
 

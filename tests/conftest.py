@@ -144,14 +144,18 @@ def inits(monkeypatch: pytest.MonkeyPatch) -> list[Func]:
 
 
 @pytest.fixture
-def in_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Products leave what the next one reads in column blocks, however narrow this machine's are."""
-    from benchgraph.gir import column_blocks
-    from benchgraph.library.cache import get_compiled_partition_cache_capacity, set_compiled_partition_cache_capacity
-    from benchgraph.machine.table import table
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations of layout any are in blocks of 8 columns, as a library that prefers blocks would store them."""
+    from benchgraph.core.layout import LAYOUTS
+    from benchgraph.core.tensor import LayoutType, LogicalTensor
+    from benchgraph.gir.layouts import packed
+    from benchgraph.library.partition import Partition
 
-    monkeypatch.setattr(column_blocks, "table", lambda target: replace(table(target), result_block_columns=0))
-    kept = get_compiled_partition_cache_capacity()
-    set_compiled_partition_cache_capacity(0)  # nor is anything taken that other tests have compiled
-    yield
-    set_compiled_partition_cache_capacity(kept)
+    real, blocks = Partition.compile, LAYOUTS.id(packed(2, 8, 1))
+
+    def compile(self: Partition, inputs: list[LogicalTensor], outputs: list[LogicalTensor], *rest: object) -> object:
+        open_outputs = {t.id for t in outputs if t.layout_type is LayoutType.any and t.ndims == 2}.difference(self.description.prepared)
+        opaque = [replace(t, layout_type=LayoutType.opaque, layout_id=blocks, strides=None) if t.id in open_outputs else t for t in outputs]
+        return real(self, inputs, opaque, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Partition, "compile", compile)

@@ -262,8 +262,8 @@ def moved(p: Partition, by: int) -> Partition:
         return tuple(replace(t, id=t.id * 3 + by) for t in found)
 
     ops = tuple(replace(op, id=op.id + by, name=f"layer {by}", inputs=tensors(op.inputs), outputs=tensors(op.outputs)) for op in p.ops)
-    blockable = tuple(id * 3 + by for id in p.blockable)
-    return replace(p, id=by, ops=ops, inputs=tensors(p.inputs), outputs=tensors(p.outputs), blockable=blockable)
+    prepared = tuple(id * 3 + by for id in p.prepared)
+    return replace(p, id=by, ops=ops, inputs=tensors(p.inputs), outputs=tensors(p.outputs), prepared=prepared)
 
 
 def test_layers_that_are_alike_are_one_work(kept: Store) -> None:
@@ -279,7 +279,7 @@ def test_layers_that_are_alike_are_one_work(kept: Store) -> None:
 
 
 def test_whatever_else_differs_is_another_work() -> None:
-    p, same = partition(), re.compile(r"\.id|\.ops\[\d\]\.(id|name)|\.blockable")  # its outputs that are in demand are `open_outputs`
+    p, same = partition(), re.compile(r"\.id|\.ops\[\d\]\.(id|name)|\.prepared")  # its outputs that are in demand are `open_outputs`
     seen = 0
     for where, changed in variants(p):
         if where.endswith("property_type"):  # undef is variable

@@ -45,8 +45,8 @@ def reads_panels(readers: Sequence[Op], id: int) -> bool:
     """Whether every op that reads tensor `id` is a product that takes it as its second operand, untransposed."""
 
     def takes(op: Op) -> bool:
-        ports = spec(op.kind).lowering.column_block_ports(op.full_attrs)
-        return all(port == 1 and port in ports for port, t in enumerate(op.inputs) if t.id == id)
+        takes_panels = spec(op.kind).lowering.takes_panels(op.full_attrs)
+        return all(port == 1 and takes_panels for port, t in enumerate(op.inputs) if t.id == id)
 
     return bool(readers) and all(map(takes, readers))
 

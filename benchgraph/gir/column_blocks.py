@@ -1,4 +1,4 @@
-"""Columns of a microkernel call, which are those of a packed B panel, and of the blocks that a result is stored in."""
+"""Columns of a microkernel call, which are those of a packed B panel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.product import Product, product
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import cheaper, choose
 from benchgraph.schedule.space import Tiling
@@ -79,12 +78,6 @@ def columns_reason(p: Product, nb: int, target: Target) -> str:
     if len(costs) == 1 and each:
         why += f", other widths not {_APART:.0%} less"
     return f"{vectors} of {target.lanes}: {why}"
-
-
-def result_block(p: Product, target: Target) -> int:
-    """Columns of the blocks in which the next product reads the result fastest; 0 where it reads whole rows faster."""
-    n, block = p.call.outs[0].shape[-1], column_block(p, target)
-    return block if n % block == 0 and block >= min(n, table(target).result_block_columns) else 0
 
 
 def columns_per_call(g: Graph, op: Op, target: Target) -> int:

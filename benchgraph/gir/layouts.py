@@ -23,11 +23,6 @@ def panel_columns(n: int, target: Target, most: int = 0) -> int:
     return n if n <= lanes else ceil(n / count / lanes) * lanes
 
 
-def column_blocked(rank: int, block: int) -> Layout:
-    """[..., N/block, M, block] for a value [..., M, N]."""
-    return packed(rank, block, 1)
-
-
 def packed(rank: int, block: int, group: int) -> Layout:
     """B panels of a weight [..., K, N], each lane's group of k together: [..., N/block, K/group, block, group]."""
     blocks = ((rank - 1, block), (rank - 2, group))[: 1 + (group > 1)]

@@ -61,16 +61,16 @@ def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Targ
 
 
 def packed_block_of(
-    g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, kb: int, target: Target, *, is_prefetched: bool
+    g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, target: Target, *, is_prefetched: bool
 ) -> tuple[int, int]:
-    """Rows and columns of a block of wei, in whole blocks of src and whole groups of its makers; 0, 0 where wei is not blocked. makers: the
-    stages that make blocks; is_prefetched: see `prefetches_source`."""
+    """Rows and columns of a block of wei, in whole groups of its makers; 0, 0 where wei is not blocked. makers: the stages that make
+    blocks; is_prefetched: see `prefetches_source`."""
     if not makers and not reads_rows_together(g, op, target):
         return 0, 0
     p, wei = product(g, op), g.value(op.ins[1])
     k, n, machine = p.reduced[-1], p.columns, table(target)
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
-    unit = lcm(kb if kb < k else 1, k_group(g, op), *units)
+    unit = lcm(k_group(g, op), *units)
     sharing = ceil(target.cores / prod(p.call.outs[0].shape[:-2]))
     if not makers:
         most = unpacked_block_limit(rows, n, wei.dtype, sharing, target)

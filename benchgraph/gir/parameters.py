@@ -23,14 +23,12 @@ class Parameters:
     cores     npc       threads that the tasks are for
     mb        MB        rows of one microkernel call, and of one task
     nb        NB        columns of one microkernel call, and the width of a packed B panel
-    kb        KB        k of one block of src, where the product before has stored it in column blocks; all of k where src is row-major
     split_n             whether each panel of columns, or packed block of wei, is a task of its own
     panels_first        whether the loop over panels is around the loop over batch entries, instead of the loop over row blocks
     mpn       MPN       tasks along the rows of a batch entry; they may be more than cores, so a task is a row block, and MSN is 1
     npn       NPN       tasks along the columns
     nsn       NSN       panels of one task
-    bs        BS        blocks of k that one microkernel call sums over: all of them, since the sums then never leave the registers
-    ksn       KSN       steps of the ks loop: KSN = K / (KB BS) = 1, so there is no such loop but for packed blocks
+    ksn       KSN       steps of the ks loop: KB = K and BS = 1, since src is row-major, so there is no such loop but for packed blocks
 
     ks, ns              rows and columns of a block of wei that is packed on the fly (gir/on_the_fly_packing.py); ns is whole panels. With
                         panels_first, ns is the columns of a task, and ks 0. 0: no such blocks, and a task has one panel
@@ -47,7 +45,6 @@ class Parameters:
     k: int
     mb: int
     nb: int
-    kb: int
     cores: int
     split_n: bool = False
     panels_first: bool = False
@@ -78,10 +75,6 @@ class Parameters:
     @property
     def msn(self) -> int:
         return 1
-
-    @property
-    def bs(self) -> int:
-        return ceil((self.ks or self.k) / self.kb) if self.kb else 0
 
     @property
     def ksn(self) -> int:

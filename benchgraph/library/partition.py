@@ -114,7 +114,7 @@ class Partition:
         """Compile for these logical tensors, one per port, matched by id; others are ignored.
 
         inputs: all dims known, layout strided or opaque. outputs: dims may be unknown; layout strided, opaque, or any, which becomes
-        opaque: column blocks if the graph's products read it, else row-major. Raises InvalidArguments (an unsupported partition, a port
+        opaque: row-major, or packed weights that the user prepares. Raises InvalidArguments (an unsupported partition, a port
         without its tensor, another dtype than the port's, unknown input dims, an unknown layout id), InvalidShape (dims that contradict the
         inferred ones, or cannot be inferred), Unimplemented (a dtype without code generation).
         """
@@ -140,7 +140,7 @@ class Partition:
             compiled = True
             return compile_partition(made, engine.target, open_outputs)
 
-        open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.blockable}
+        open_outputs = {t.id for t in made.outputs if t.layout_type is LayoutType.any and t.id in made.prepared}
         key = work(replace(made, options=tuned(made.options, engine.target)), open_outputs)
         seen = made.ops if config().shows_stages else ()  # print the stages of equal layers too
         executable = named(compiled_partitions.get((key, seen, engine.target, config().runtime), compile_it), made)

@@ -7,7 +7,7 @@
         for each stage:
           for no in N / nb:
             [panel anchor: make wei[:, no], k block by k block: pack_on_the_fly.py]
-            acc[mo, no] = brgemm(src[mo, :], wei[:, no])        batch = K blocks of src, when src is column-blocked
+            acc[mo, no] = brgemm(src[mo, :], wei[:, no])
             [tile anchor: pointwise ops on acc[mb, nb]]
           [rows anchor: everything else, on acc[mb, N]]
       [reductions over all rows end; a nest that has any runs the loop over mo serially]

@@ -37,7 +37,7 @@ class LoopNest:
 
     def lower(self) -> Stmt:
         packing = PanelPacking.of(self.storage, self.node.ops)
-        if packing is not None:
+        if packing is not None and self.node.schedules:
             return packing.panels(kind(self.node.schedules[0]))
         if not self.node.schedules:
             point = (Span(Const(1)),) * len(self.domain.extents)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from benchgraph.gir.ir import Op, Stage
-from benchgraph.gir.product import k_group, product
+from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import Accumulator, GemmTask
 from benchgraph.lower.src_packing import PackedSrc
 from benchgraph.lower.storage import ZERO, Coord
@@ -32,10 +32,9 @@ class KRange:
     accumulate: bool
     prefetches: tuple[Prefetch, ...] = ()
 
-    def start(self, kb: int) -> Coord:
-        """The first index, split by blocks of kb where it is the start of such a block."""
-        blocks, rest = divmod(self.step, kb)
-        return Coord(mul(self.outer, self.step)) if rest else Coord(ZERO, mul(self.outer, blocks), kb)
+    @property
+    def start(self) -> Coord:
+        return Coord(ZERO, self.outer, self.step)
 
 
 class Microkernel:
@@ -78,21 +77,14 @@ class Microkernel:
         taps = taps or p.full_box
         if k_range is None:
             k_range = KRange(ZERO, 0, p.reduced[-1], accumulate=False, prefetches=tuple(_prefetches(task, op, column_block, nb)))
-        size, src_layout = k_range.size, task.g.value(op.ins[0]).layout
-        kb = min(src_layout.blocks[0][1], size) if src_layout.blocks else size
-        start, k = task.start(column_block, nb), k_range.start(kb)
+        size, start, k = k_range.size, task.start(column_block, nb), k_range.start
         if (packed := self.packed.get(op)) is not None:
             wei = task.operand(op, 1, start, k)
             return packed.multiply(wei, acc, start, rows, width, k, size, accumulate=k_range.accumulate, prefetches=k_range.prefetches)
         first_taps = tuple(Const(begin) for begin, _ in taps)
         a, b = (task.operand(op, port, start, k, first_taps) for port in (0, 1))
         batch = tuple(end - begin for (begin, end), extent in zip(taps, p.reduced, strict=False) if extent != 1)
-        if kb < size:  # the blocks of k are the innermost batch axis
-            (k_dim, step), blocks_dim = b.axes[0], src_layout.order.index(len(src_layout.order) - 1)
-            a = replace(a, axes=(*a.axes, (blocks_dim, 1)))
-            b = replace(b, axes=(*b.axes, (k_dim, step * kb // k_group(task.g, op))))
-            batch = (*batch, size // kb)
-        return Brgemm(a, b, acc, rows, width, kb, batch, k_range.accumulate, k_range.prefetches)
+        return Brgemm(a, b, acc, rows, width, size, batch, k_range.accumulate, k_range.prefetches)
 
 
 def _prefetches(task: GemmTask, op: Op, column_block: Expr, nb: int) -> Iterator[Prefetch]:

@@ -49,7 +49,6 @@ class MachineTable:
     folded_rows_of_large_weights: int
     # columns of a microkernel call
     large_weights_factor: int
-    result_block_columns: int
     # weights that are packed or converted block by block
     converted_few_rows: int
     converted_block_of_few_rows: tuple[int, int]

@@ -237,7 +237,7 @@ SPECS = (
             ),
             decompose=decompose,
             is_canonical=is_canonical,
-            column_block_ports=lambda attrs: tuple(port for port in (0, 1) if not attrs.flag(_TRANSPOSES[port])),
+            takes_panels=lambda attrs: not attrs.flag(_TRANSPOSES[1]),
         ),
     ),
 )

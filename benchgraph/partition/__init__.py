@@ -2,7 +2,6 @@
 
 ir.py               Partition and Policy
 convexity.py        whether ops can be one partition without a cycle of partitions
-blocked_borders.py  which tensors between partitions may be stored in column blocks
 rules/              one file per rule; RULES by policy
 partitioner.py      applies the rules to a graph
 """

@@ -25,8 +25,9 @@ class Partition:
     """ops in topological order. inputs and outputs: each border tensor once, in order of first use and of production.
 
     kind: the rule that made it (a file stem under rules/), for people and tests. reason: why is_supported is False. engine_kind and
-    the math mode are the graph's. blockable: ids of the outputs that only products read (blocked_borders.py).
-    options: how it is to be compiled. note: what results say about it, '' for nothing: that its ops are executed by numpy, and why.
+    the math mode are the graph's. prepared: ids of the outputs that a layout op makes and no op reads, which are operands
+    that the user packs. options: how it is to be compiled. note: what results say about it, '' for nothing: that its ops are executed by
+    numpy, and why.
     """
 
     id: int
@@ -38,7 +39,7 @@ class Partition:
     engine_kind: str = "cpu"
     fpmath_mode: str = "strict"
     fpmath_apply_to_int: bool | None = None
-    blockable: tuple[int, ...] = ()
+    prepared: tuple[int, ...] = ()
     options: Options = DEFAULT_OPTIONS
     note: str = ""
 

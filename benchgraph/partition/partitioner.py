@@ -9,7 +9,7 @@ from itertools import count
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph, Op
 from benchgraph.ops import spec
-from benchgraph.partition.blocked_borders import blocked_tensors
+from benchgraph.ops.spec import Role
 from benchgraph.partition.convexity import Group, Reachability, bits, union
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.rules import RULES, Growth, Rule
@@ -47,8 +47,8 @@ def partitions(graph: Graph, policy: Policy) -> tuple[Partition, ...]:
             reach.contract(group)
             drafts.append(_Draft(group.members, rule.name))
             starts, fits, free = starts & ~group.members, fits & ~group.members, free & ~group.members
-    blocked, named = blocked_tensors(graph), frozenset(graph.output_ports or ())
-    return tuple(_partition(graph, draft, reach, blocked, named) for draft in _executable_order(drafts, reach))
+    named = frozenset(graph.output_ports or ())
+    return tuple(_partition(graph, draft, reach, named) for draft in _executable_order(drafts, reach))
 
 
 def _alone(position: int, op: Op) -> _Draft | None:
@@ -134,11 +134,9 @@ def _executable_order(drafts: list[_Draft], reach: Reachability) -> list[_Draft]
     return ordered
 
 
-def _partition(graph: Graph, draft: _Draft, reach: Reachability, blocked: frozenset[int], named: frozenset[int]) -> Partition:
-    """The partition of a draft. Both sides of a border get the producer's description of the tensor.
-
-    blocked: the tensors that may be stored in column blocks. named: those that the user wants to see.
-    """
+def _partition(graph: Graph, draft: _Draft, reach: Reachability, named: frozenset[int]) -> Partition:
+    """The partition of a draft. Both sides of a border get the producer's description of the tensor. named: tensors that the user wants
+    to see."""
     ops = tuple(reach.ops[i] for i in bits(draft.members))
     members = {op.id for op in ops}
     made = {t.id for op in ops for t in op.outputs}
@@ -151,5 +149,6 @@ def _partition(graph: Graph, draft: _Draft, reach: Reachability, blocked: frozen
     inputs = tuple(graph.tensors[id] for id in read)
     outputs = tuple(graph.tensors[t.id] for op in ops for t in op.outputs if leaves(t))
     inherited = graph.engine_kind, graph.fpmath_mode, graph.fpmath_apply_to_int
-    in_blocks = () if draft.reason else tuple(t.id for t in outputs if t.id in blocked)
-    return Partition(next(_ids), draft.kind, ops, inputs, outputs, draft.reason, *inherited, in_blocks)
+    movers = () if draft.reason else (op for op in ops if spec(op.kind).lowering.role is Role.layout_op)
+    prepared = tuple(t.id for op in movers for t in op.outputs if not graph.consumers.get(t.id))
+    return Partition(next(_ids), draft.kind, ops, inputs, outputs, draft.reason, *inherited, prepared)

@@ -69,8 +69,8 @@ def _section(out: Console, section: StageReport, number: int) -> None:
         given, derived = section.chosen.parameters, section.chosen.derived
         _paragraph(out, f"problem {section.chosen.problem}", "      ")
         blocks = f"MPN={derived['MPN']} row blocks x NPN={derived['NPN']} column blocks"
-        inner = f"MSN={derived['MSN']} NSN={derived['NSN']} KSN={derived['KSN']} BS={derived['BS']}"
-        _paragraph(out, f"MB={given['mb']} NB={given['nb']} KB={given['kb']}; {blocks}; {inner}", "      ")
+        inner = f"MSN={derived['MSN']} NSN={derived['NSN']} KSN={derived['KSN']}"
+        _paragraph(out, f"MB={given['mb']} NB={given['nb']}; {blocks}; {inner}", "      ")
         for reason in section.chosen.reasons:
             value = section.chosen.parameters.get(reason.parameter)
             _paragraph(out, f"{reason.parameter}{'' if value is None else f'={value}'}: {reason.text}", "        ")

@@ -14,7 +14,7 @@ from benchgraph.core.layout import LAYOUTS, plain
 from benchgraph.core.tensor import LayoutType, LogicalTensor, Shape, dense_strides, reach
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.ir import Graph, Op, Value
-from benchgraph.gir.layouts import column_blocked
+from benchgraph.gir.layouts import packed
 from benchgraph.gir.passes.decompose import decompose
 from benchgraph.gir.passes.fold_batch import Fold, fold_batch
 from benchgraph.gir.verify import verify
@@ -192,7 +192,7 @@ def test_outputs_with_strides(strides: Shape) -> None:
 
 @pytest.mark.parametrize("id", [0, 2], ids=["src", "dst"])
 def test_tensors_in_blocks_keep_their_shape(id: int) -> None:
-    blocked = column_blocked(3, 8)
+    blocked = packed(3, 8, 1)
     p = _with(id, layout_type=LayoutType.opaque, layout_id=LAYOUTS.id(blocked), strides=None)
     ins, (dst,) = {t.id: _numbers(t) for t in partition_of(borders).inputs}, p.outputs
     given = ins if id else {**ins, 0: np.ascontiguousarray(ins[0].reshape(3, 2, 2, 8).swapaxes(1, 2)).ravel()}

@@ -14,10 +14,8 @@ from benchgraph.candidates import candidates
 from benchgraph.compile import compile_partition
 from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced, Options
-from benchgraph.gir.column_blocks import result_block
 from benchgraph.gir.forced import FORCED
 from benchgraph.gir.parameters import Parameters
-from benchgraph.gir.product import product
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target, current
 from benchgraph.partition.ir import Partition
@@ -78,9 +76,9 @@ def test_the_papers_relations_hold(src: Shape, wei: Shape, attrs: dict[str, bool
     p = scheduled(partition(src, wei, attrs))
     assert (p.mpn, p.msn) == (ceil(p.m / (p.mb * p.msn)), 1)
     assert p.npn * p.nsn >= ceil(p.n / p.nb) == p.panels
-    assert p.ksn * p.bs * p.kb >= p.k
+    assert p.ksn * (p.ks or p.k) >= p.k
     assert p.tasks == p.batch * p.mpn * p.npn
-    assert {r.parameter for r in p.why} >= {"mb", "nb", "kb"}
+    assert {r.parameter for r in p.why} >= {"mb", "nb"}
     assert all(r.text for r in p.why)
 
 
@@ -93,21 +91,12 @@ def test_the_choice_wastes_no_padding_and_is_legal(src: Shape, wei: Shape, attrs
     assert p.panels * p.nb - p.n < TARGET.lanes * p.panels
 
 
-@pytest.mark.parametrize(
-    ("isa", "n", "block"), [("avx512_core", 512, 64), ("avx2", 512, 0), ("avx2", 16, 16), ("avx512_core", 96, 48), ("avx512_core", 100, 0)]
-)
-def test_results_are_stored_by_rows_rather_than_in_narrow_blocks(isa: str, n: int, block: int) -> None:
-    """And than in blocks that do not divide them. One block is a whole row."""
-    g = graph_ir.gir(lambda b: b.op("MatMul", b.input((32, 24)), b.constant((24, n))))
-    assert result_block(product(g, g.ops[0]), replace(TARGET, isa=ISAS[isa])) == block
-
-
 def test_a_forced_schedule_applies_to_its_nest_only() -> None:
     p = partition((64, 32), (32, 96), {})
     forced = Forced(nest_of(p), str(Tiling(5, 16, spreads=True).schedule((), ())))
     found = scheduled(replace(p, options=Options(forced=(forced,))))
     assert (found.mb, found.nb, found.split_n) == (5, 16, True)
-    assert {r.text for r in found.why if r.parameter not in ("kb", "anchor")} == {FORCED}
+    assert {r.text for r in found.why if r.parameter != "anchor"} == {FORCED}
     other = replace(forced, nest=forced.nest.replace("64x", "65x"))
     assert scheduled(replace(p, options=Options(forced=(other,)))) == scheduled(p) != found
 

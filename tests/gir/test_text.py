@@ -26,10 +26,10 @@ graph(%0: f32[4,8] strides=[1,4], %1: s8[8,16] constant) forced=[(nest="4x8:8x16
     }
   }
   %7, %5 = nest1(%0, %6, %2) prefetched_rows=[0] {  # tasks: 2
-    stage parameters=(batch=1, m=4, n=16, k=8, mb=2, nb=16, kb=8, cores=2, why=[
+    stage parameters=(batch=1, m=4, n=16, k=8, mb=2, nb=16, cores=2, why=[
       (parameter="mb", text="rows of \\"half\\" a core"),
       (parameter="nb", text="one panel"),
-      (parameter="kb", text="all of k")
+      (parameter="anchor", text="all at the tile")
     ]) along=[0, none] {
       %7: f32[4,16] = MatMul(%0, %6) at kernel
       %5: f32[4,16] = Multiply(%7, %2) at tile

@@ -112,7 +112,7 @@ def test_logical_tensors_are_copied_like_numbers_and_ops_shared() -> None:
 @pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("kind", ["SoftMax", "ReLU", "MatMul"])
 def test_an_opaque_activation_needs_no_reorder_by_the_user(kind: str) -> None:
-    """A product leaves its result in blocks; whatever op comes next, its partition takes them, or row-major memory, as they are."""
+    """A product leaves its result in prescribed blocks; whatever op comes next, its partition takes them, or row-major memory."""
     src, wei, mid = LogicalTensor(0, f32, (24, 96)), LogicalTensor(1, f32, (96, 128)), LogicalTensor(2, f32, (24, 128))
     w2, dst = LogicalTensor(4, f32, (128, 8)), LogicalTensor(3, f32)
     products = Op(0, "MatMul", inputs=[src, wei], outputs=[mid]), Op(1, "MatMul", inputs=[mid, w2], outputs=[dst])

@@ -15,7 +15,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidArguments
 from benchgraph.core.layout import BACKEND_ID, LAYOUTS, Layout, LayoutTable, layout_id, plain
 from benchgraph.core.tensor import LayoutType, PropertyType, Shape, dense_strides
-from benchgraph.gir.layouts import column_blocked
+from benchgraph.gir.layouts import packed
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.library.compiled_partition import CompiledPartition
 from benchgraph.ops import OPS
@@ -117,24 +117,23 @@ def run_chain(policy: Policy, *, between: LayoutType) -> tuple[NDArray[np.generi
     return tensors[DST.id].array, {id: t for id, t in described.items() if id not in (SRC.id, DST.id, *(w.id for w in WEI))}
 
 
+def bits_equal_the_strided_chain(policy: Policy, *, is_plain: bool) -> None:
+    strided, _ = run_chain(policy, between=LayoutType.strided)
+    opaque, between = run_chain(policy, between=LayoutType.any)
+    np.testing.assert_array_equal(opaque, strided)
+    assert all(t.layout_type is LayoutType.opaque and LAYOUTS.layout(t.layout_id).is_plain is is_plain for t in between.values())
+
+
+@pytest.mark.parametrize("policy", [Policy.post_ops, Policy.one_op_each])
+def test_a_chain_of_layout_any_is_bit_equal_to_the_strided_one(policy: Policy) -> None:
+    """The first partition chooses, the second reads what it chose: rows, which products stream."""
+    bits_equal_the_strided_chain(policy, is_plain=True)
+
+
 @pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("policy", [Policy.post_ops, Policy.one_op_each])
 def test_a_chain_through_blocks_is_bit_equal_to_the_strided_one(policy: Policy) -> None:
-    """The first partition chooses, the second reads what it chose."""
-    strided, _ = run_chain(policy, between=LayoutType.strided)
-    blocked, between = run_chain(policy, between=LayoutType.any)
-    np.testing.assert_array_equal(blocked, strided)
-    assert all(t.layout_type is LayoutType.opaque for t in between.values())
-    assert not any(LAYOUTS.layout(t.layout_id).is_plain for t in between.values() if t.shape == (70, 128))
-
-
-@pytest.mark.usefixtures("in_blocks")
-def test_the_product_reads_blocks_without_a_copy() -> None:
-    first, second = mlp(Policy.post_ops)
-    mid = first.compile([SRC, WEI[0]], [opened(MID)], ENGINE).query_logical_tensor(MID.id)
-    assert not LAYOUTS.layout(mid.layout_id).is_plain
-    c, strided = second.compile([mid, WEI[1]], [DST], ENGINE), second.compile([MID, WEI[1]], [DST], ENGINE)
-    assert c.executable.module.main.shared_bytes == strided.executable.module.main.shared_bytes == 0
+    bits_equal_the_strided_chain(policy, is_plain=False)
 
 
 def test_an_id_names_the_backend_and_a_layout_once() -> None:
@@ -156,37 +155,23 @@ def test_size_and_layout_are_queried_and_nothing_else_of_an_opaque_tensor() -> N
         _ = memory.elements
 
 
-@pytest.mark.usefixtures("in_blocks")
-@pytest.mark.parametrize(
-    ("kind", "attrs", "blocked"),
-    [("MatMul", {}, True), ("ReLU", {}, False), ("SoftMax", {}, False), ("MatMul", {"transpose_a": True}, False), ("End", {}, False)],
-    ids=lambda v: str(v),
-)
-def test_blocks_are_chosen_only_where_products_read_them(kind: str, attrs: dict[str, object], blocked: bool) -> None:
+@pytest.mark.parametrize("is_read", [False, True])
+def test_what_a_reorder_makes_is_packed_unless_the_graph_reads_it(is_read: bool) -> None:
+    """An operand that the user prepares, for a product in another graph; ops of this one read rows."""
+    wei, packed_wei = tensor(1, 96, 128), tensor(2, 96, 128)
     g = Graph()
-    g.add_op(Op(10, "MatMul", inputs=(SRC, WEI[0]), outputs=(MID,)))
-    weights = (tensor(7, 70 if attrs else 128, 8),) if kind == "MatMul" else ()
-    g.add_op(Op(11, kind, inputs=(MID, *weights), outputs=() if kind == "End" else (LogicalTensor(8, DType.f32),), **attrs))
+    g.add_op(Op(10, "Reorder", inputs=(wei,), outputs=(packed_wei,)))
+    if is_read:
+        g.add_op(Op(11, "SoftMax", inputs=(packed_wei,), outputs=(tensor(3, 96, 128),)))
     g.finalize()
-    p = g.get_partitions(Policy.one_op_each)[0]
-    out = p.compile([SRC, WEI[0]], [opened(MID)], ENGINE).query_logical_tensor(MID.id)
+    out = g.get_partitions(Policy.one_op_each)[0].compile([wei], [opened(packed_wei)], ENGINE).query_logical_tensor(2)
     assert out.layout_type is LayoutType.opaque
-    assert (not LAYOUTS.layout(out.layout_id).is_plain) is blocked
-
-
-def test_columns_that_no_block_divides_stay_row_major() -> None:
-    wei, mid = tensor(1, 96, 100, constant=True), tensor(5, 70, 100)
-    g = Graph()
-    g.add_op(Op(10, "MatMul", inputs=(SRC, wei), outputs=(mid,)))
-    g.add_op(Op(11, "MatMul", inputs=(mid, tensor(2, 100, 8)), outputs=(LogicalTensor(8, DType.f32),)))
-    g.finalize()
-    c = g.get_partitions(Policy.one_op_each)[0].compile([SRC, wei], [opened(mid)], ENGINE)
-    assert c.query_logical_tensor(5).is_equal(mid)
+    assert LAYOUTS.layout(out.layout_id).is_plain is is_read
 
 
 # ---- Reorder: the way in and out -------------------------------------------------------------------------------------
 
-LAYOUTS_OF_MID = [None, column_blocked(2, 64), column_blocked(2, 16), column_blocked(2, 48)]
+LAYOUTS_OF_MID = [None, packed(2, 64, 1), packed(2, 16, 1), packed(2, 48, 1)]
 
 
 def reorder(src: LogicalTensor, dst: LogicalTensor) -> CompiledPartition:
@@ -207,7 +192,7 @@ def test_reorder_converts_between_all_layouts(of: Layout | None, to: Layout | No
 
 def test_reorder_of_a_strided_tensor_with_gaps_into_blocks() -> None:
     src = LogicalTensor(0, DType.f32, (5, 2, 64), (1, 400, 6))
-    dst = opaque(tensor(1, 5, 2, 64), column_blocked(3, 16))
+    dst = opaque(tensor(1, 5, 2, 64), packed(3, 16, 1))
     value = data(4, 5, 2, 64)
     (out,) = executed(reorder(src, dst), [stored(src, value)], 1)
     np.testing.assert_array_equal(loaded(out), value)
@@ -266,7 +251,7 @@ def samples() -> list[pytest.ParameterSet]:
 
 def in_blocks(t: LogicalTensor, size: int) -> LogicalTensor:
     fits = t.dtype is DType.f32 and t.ndims >= 2 and 0 not in t.known_shape
-    return opaque(t, column_blocked(t.ndims, size)) if fits else t
+    return opaque(t, packed(t.ndims, size, 1)) if fits else t
 
 
 @pytest.mark.parametrize(("row", "sample"), samples())
@@ -331,7 +316,7 @@ def test_ids_of_others_are_refused(id: int, says: str) -> None:
 
 def test_a_layout_for_other_dims_is_refused() -> None:
     with pytest.raises(InvalidArguments, match=r"layout \d+ is for 3 dims, tensor 0 has 2; use the layout id of a tensor with as many"):
-        relu().compile([opaque(tensor(0, 4, 128), column_blocked(3, 16))], [tensor(1, 4, 128)], ENGINE)
+        relu().compile([opaque(tensor(0, 4, 128), packed(3, 16, 1))], [tensor(1, 4, 128)], ENGINE)
 
 
 def test_any_is_for_outputs() -> None:
@@ -340,18 +325,18 @@ def test_any_is_for_outputs() -> None:
 
 
 def test_execution_wants_the_layout_of_compile() -> None:
-    blocks = opaque(tensor(0, 4, 128), column_blocked(2, 64))
+    blocks = opaque(tensor(0, 4, 128), packed(2, 64, 1))
     c = relu().compile([blocks], [tensor(1, 4, 128)], ENGINE)
     out = Tensor(tensor(1, 4, 128), ENGINE)
     strided = stored(tensor(0, 4, 128), data(0, 4, 128))
     with pytest.raises(InvalidArguments, match=r"tensor 0 is compiled as f32\[4, 128\] opaque\(\d+\), this one is f32\[4, 128\] strided"):
         c.execute(Stream(ENGINE), [strided], [out])
     with pytest.raises(InvalidArguments, match="tensor 0 is compiled as"):
-        c.execute(Stream(ENGINE), [stored(opaque(tensor(0, 4, 128), column_blocked(2, 32)), data(0, 4, 128))], [out])
+        c.execute(Stream(ENGINE), [stored(opaque(tensor(0, 4, 128), packed(2, 32, 1)), data(0, 4, 128))], [out])
 
 
 def test_memory_of_an_opaque_tensor_is_bytes() -> None:
-    t = opaque(tensor(0, 4, 100), column_blocked(2, 64))
+    t = opaque(tensor(0, 4, 100), packed(2, 64, 1))
     assert t.get_mem_size() == 4 * 128 * 4
     memory = np.zeros(t.nbytes, np.uint8)
     assert Tensor(t, ENGINE, memory).array is memory
@@ -376,14 +361,14 @@ T = tensor(0, 4, 128)
     ("a", "b", "equal"),
     [
         (T, opaque(T, plain(2)), True),
-        (T, opaque(T, column_blocked(2, 64)), False),
-        (T, opaque(T, column_blocked(2, 128)), True),
-        (tensor(0, 1, 128), opaque(tensor(0, 1, 128), column_blocked(2, 64)), True),
+        (T, opaque(T, packed(2, 64, 1)), False),
+        (T, opaque(T, packed(2, 128, 1)), True),
+        (tensor(0, 1, 128), opaque(tensor(0, 1, 128), packed(2, 64, 1)), True),
         (opaque(T, Layout((1, 0))), replace(T, strides=(1, 4)), True),
         (opaque(T, Layout((1, 0))), T, False),
-        (opaque(T, column_blocked(2, 64)), opaque(T, column_blocked(2, 64)), True),
-        (opaque(T, column_blocked(2, 64)), opaque(T, column_blocked(2, 32)), False),
-        (opaque(T, column_blocked(2, 64)), opaque(replace(T, id=1), column_blocked(2, 64)), False),
+        (opaque(T, packed(2, 64, 1)), opaque(T, packed(2, 64, 1)), True),
+        (opaque(T, packed(2, 64, 1)), opaque(T, packed(2, 32, 1)), False),
+        (opaque(T, packed(2, 64, 1)), opaque(replace(T, id=1), packed(2, 64, 1)), False),
         (opened(T), opened(T), True),
         (opened(T), T, False),
         (opened(T), opaque(T, plain(2)), False),
@@ -401,7 +386,7 @@ def test_is_equal(a: LogicalTensor, b: LogicalTensor, equal: bool) -> None:
 
 def test_threads_share_one_table() -> None:
     table = LayoutTable()
-    wanted = [column_blocked(2, 1 + k % 10) for k in range(800)]
+    wanted = [packed(2, 1 + k % 10, 1) for k in range(800)]
     with ThreadPoolExecutor(8) as pool:
         ids = list(pool.map(table.id, wanted))
     assert len(table) == len(set(ids)) == 10
@@ -411,4 +396,4 @@ def test_threads_share_one_table() -> None:
 @pytest.mark.parametrize(("shape", "row_major"), [((4, 64), True), ((4, 128), False), ((1, 128), True), ((4, 50), False), ((1, 50), False)])
 def test_layouts_equivalent_to_row_major_have_its_id(shape: Shape, row_major: bool) -> None:
     """The same physical layout, the same id: one block, or one row of blocks; 50 columns leave a gap after 64."""
-    assert (layout_id(column_blocked(2, 64), shape) == LAYOUTS.id(plain(2))) is row_major
+    assert (layout_id(packed(2, 64, 1), shape) == LAYOUTS.id(plain(2))) is row_major

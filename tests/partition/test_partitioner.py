@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchgraph.core.attrs import Attrs
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import NoSuchOpKind
 from benchgraph.core.tensor import LogicalTensor
@@ -239,21 +238,12 @@ def test_both_sides_of_a_border_see_the_producers_description() -> None:
     assert first.outputs == second.inputs == (y,)
 
 
-def test_tensors_that_only_products_read_may_be_blocked_in_deep_graphs() -> None:
-    """Directly or after pointwise ops. Not tensors with other readers, output ports, or tensors without known readers."""
-    deep = 1500  # calls would be nested deeper than Python allows
-    t = [LogicalTensor(i, DType.f32, (8, 8)) for i in range(deep + 4)]
-    chain = [Op(i, "ReLU", inputs=(t[i],), outputs=(t[i + 1],)) for i in range(deep)]
-    product = Op(deep, "MatMul", inputs=(t[deep], t[deep + 3]), outputs=(t[deep + 1],))
-    folded = Op(deep + 1, "ReduceSum", Attrs(axes=(1,)), (t[deep // 2],), (LogicalTensor(deep + 2, DType.f32, (8,)),))
-
-    def in_blocks(*ops: Op, ports: tuple[int, ...] | None = None) -> int:
-        return sum(len(p.blockable) for p in partitions(Graph((*chain, *ops), output_ports=ports), Policy.one_op_each))
-
-    assert in_blocks(product) == deep
-    assert in_blocks() == 0
-    assert in_blocks(product, folded) == deep - deep // 2
-    assert in_blocks(product, ports=(deep - 10, deep + 1)) == 10
+def test_what_layout_ops_leave_unread_is_prepared_for_others() -> None:
+    """Not what this graph reads itself, nor results of other ops."""
+    t = [LogicalTensor(i, DType.f32, (8, 8)) for i in range(5)]
+    ops = [Op(0, "Reorder", inputs=(t[0],), outputs=(t[1],)), Op(1, "Reorder", inputs=(t[1],), outputs=(t[2],))]
+    ops.append(Op(2, "ReLU", inputs=(t[1],), outputs=(t[3],)))
+    assert [p.prepared for p in partitions(Graph(tuple(ops)), Policy.one_op_each)] == [(), (2,), ()]
 
 
 # ---- the corpus ------------------------------------------------------------------------------------------------------

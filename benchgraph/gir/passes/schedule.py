@@ -95,30 +95,28 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     op = stage.ops[0]
     if not op.lowering.is_contraction:
         return stage
-    p, src, nb = product(g, op), g.value(op.ins[0]), columns_per_call(g, op, target)
+    p, nb = product(g, op), columns_per_call(g, op, target)
     *batch, m, n = p.call.outs[0].shape
     if stage.reduces_rows:
         rows = RowBlock(m, "every task adds to all rows")
     k = p.reduced[-1]
-    kb = src.layout.blocks[0][1] if src.layout.blocks else k
     anchors, anchor_why = choose_anchors(g, stage.ops, rows.mb, nb, target)
     makers = packing_stages(node, stage)
     is_prefetched = prefetches_source(g, op, makers, target)
-    ks, ns = packed_block_of(g, op, makers, rows.mb, nb, kb, target, is_prefetched=is_prefetched)
+    ks, ns = packed_block_of(g, op, makers, rows.mb, nb, target, is_prefetched=is_prefetched)
     prefetch = is_prefetched if ks else prefetches_panels(g, node, stage, nb, target)
     unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
     block_why = f"blocks of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows at a time are prefetched best"
     why = {
         "mb": rows.why,
         "nb": FORCED if p.forced is not None else columns_reason(p, nb, target),
-        "kb": "src is row-major" if kb == k else "src is stored in the column blocks of the product before",
         "anchor": anchor_why,
         "ks": block_why if ks else "",
         "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
     }
     reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
-    sizes = prod(batch), m, n, prod(p.reduced), rows.mb, nb, kb, target.cores
+    sizes = prod(batch), m, n, prod(p.reduced), rows.mb, nb, target.cores
     parameters = Parameters(*sizes, ks=ks, ns=ns, prefetch=prefetch, unrolled_columns=unrolled, why=reasons)
     return replace(stage, anchors=anchors, parameters=parameters)
 

@@ -62,8 +62,7 @@ class Lowering:
     decompose: Decompose | None = None
     is_canonical: Callable[[Call], bool] | None = None  # with both: whether the call has the form; all others are decomposed
     unsupported: str = ""  # with neither: the reason
-    # column_block_ports(attrs): the ports of a product whose operand may be stored in column blocks, one for each microkernel call
-    column_block_ports: Callable[[Attrs], tuple[int, ...]] = lambda attrs: ()
+    takes_panels: Callable[[Attrs], bool] = lambda attrs: False  # whether the second operand may be packed in panels of columns
 
     @property
     def category(self) -> Category:
