@@ -46,12 +46,22 @@ def _costs(p: Product, target: Target) -> dict[int, float]:
     usual, *others = _widths(p, target)
     if not others or not p.has_constant_wei:
         return {usual: 0.0}
-    nest = alone(gemm_nest(p, target))
-    costs = {usual: choose(nest, (usual,), target, may_spread=usual < nest.first.n).cost.total}
+    nest, costs = alone(gemm_nest(p, target)), {usual: _ns(p, usual, target)}
     for nb in others:
         if (ns := cheaper(nest, nb, target, than=min((1 - _APART) * costs[usual], *costs.values()))) is not None:
             costs[nb] = ns
     return costs
+
+
+def _ns(p: Product, nb: int, target: Target) -> float:
+    nest = gemm_nest(p, target)
+    return choose(alone(nest), (nb,), target, may_spread=nb < nest.n).cost.total
+
+
+def takes_less_time(p: Product, other: Product, target: Target) -> bool:
+    """Whether a product, alone in its nest, clearly takes less time than another one."""
+    ns, others = (_ns(each, column_block(each, target), target) for each in (p, other))
+    return ns < (1 - _APART) * others
 
 
 def _widths(p: Product, target: Target) -> tuple[int, ...]:

@@ -45,8 +45,6 @@ class MachineTable:
     rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
-    folded_rows: int
-    folded_rows_of_large_weights: int
     # columns of a microkernel call
     large_weights_factor: int
     # weights that are packed or converted block by block

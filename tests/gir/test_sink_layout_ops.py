@@ -144,7 +144,7 @@ def test_a_kernel_of_one_position_has_images_for_rows(data_format: str, weights_
 
     g = up_to(gir(build), "dead-op", EMULATED_DOTS)
     (dst,) = (g.value(op.outs[0]).shape for op in g.nodes if isinstance(op, Op) and spec(op.kind).lowering.is_contraction)
-    assert dst == (2, 20, 9)
+    assert dst in ((2, 20, 9), (1, 40, 9))  # images may be folded
     assert not any(_is_movement(op.kind) for op in g.nodes if isinstance(op, Op) and op.outs[0] not in g.outs and op.kind != "Reorder")
     assert matches_reference(build)
 

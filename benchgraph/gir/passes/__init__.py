@@ -2,7 +2,7 @@
 
 decompose.py              ops without a form become ops that have one
 channels_last.py          windows and padding between products have their channels last
-fold_batch.py             batch entries of few rows become rows of one product
+fold_batch.py             batch entries become rows of one product
 split_heads.py            heads in adjacent columns become a batch of products
 low_precision.py          products of quantised and bf16 operands multiply stored values
 round_operands.py         products of f32 in bf16, where the math mode allows it

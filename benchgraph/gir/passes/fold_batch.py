@@ -1,12 +1,13 @@
-"""fold-batch: batch entries of few rows that share their weights become rows of one product.
+"""fold-batch: batch entries that share their weights become rows of one product, where that takes less time.
 
 %2: [32,1,N] = MatMul(%0: [32,1,K], %1: [K,N])        %2: [1,32,N] = MatMul(%0: [1,32,K], %1: [K,N])
 %3: [32,1,N] = Add(%2, bias)                   ->     %3: [1,32,N] = Add(%2, bias)
 %5: [32,8,N/8] = StaticReshape(%3)                    %4: [32,1,N] = StaticReshape(%3)
                                                       %5: [32,8,N/8] = StaticReshape(%4)
 
-Examples are the tokens that a language model generates for several users, and the queries of the heads that share a head of keys. All ops
-on such rows are folded. Inputs and outputs of the graph take the other shape without a copy; StaticReshapes connect what is not folded.
+Examples are entries of few rows: the tokens that a language model generates for several users, and the queries of the heads that share a
+head of keys. All ops on such rows are folded. Inputs and outputs of the graph take the other shape without a copy; StaticReshapes connect
+what is not folded.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from math import prod
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.build import Builder
+from benchgraph.gir.column_blocks import takes_less_time
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Node, Op, Value
-from benchgraph.gir.product import product
+from benchgraph.gir.product import Product, product
 from benchgraph.gir.views import layout_form, result_dims, source_dims
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.ops import spec
 from benchgraph.ops.spec import Reduction
 from benchgraph.ops.steps import reshaped
 
@@ -76,24 +78,25 @@ def fold_batch(g: Graph, target: Target) -> Graph:
 
 
 def _fold_of(g: Graph, op: Op, target: Target) -> Fold | None:
-    """The innermost batch entries of a product that share one matrix of weights, if each has few rows."""
-    if not product(g, op).is_matrix_product:
+    """The innermost batch entries of a product that share one matrix of weights, if as rows of one product they take less time."""
+    p = product(g, op)
+    if not p.is_matrix_product:
         return None
     *batch, rows, _ = g.value(op.outs[0]).shape
-    wei = g.value(op.ins[1]).type
-    *own, k, n = (1,) * (len(batch) + 2 - len(wei.shape)) + wei.shape
+    wei = g.value(op.ins[1]).shape
+    own = (1,) * (len(batch) + 2 - len(wei)) + wei[:-2]
     shared = batch[max((i for i, extent in enumerate(own, start=1) if extent != 1), default=0) :]
-    machine = table(target)
-    most = machine.folded_rows_of_large_weights if wei.dtype.nbytes(k * n) > target.l2_bytes else machine.folded_rows
     fold = Fold((*shared, rows))
-    return fold if rows <= most and prod(shared) > 1 and _folds_to_rows(g, op, fold) else None
+    folded = _folded(p, fold) if prod(shared) > 1 else None
+    return fold if folded is not None and takes_less_time(folded, p, target) else None
 
 
-def _folds_to_rows(g: Graph, op: Op, fold: Fold) -> bool:
-    """Whether a product with folded src has folded dst. A convolution of one row by a stride of 2 skips the next row."""
-    src, wei = (g.value(v).type for v in op.ins[:2])
-    made = op.semantics.infer(op.attrs, (replace(src, shape=fold.folded(src.shape)), wei))[0]
-    return made == fold.folded(g.value(op.outs[0]).shape)
+def _folded(p: Product, fold: Fold) -> Product | None:
+    """The product of folded src, if its dst is folded. A convolution of one row by a stride of 2 skips the next row."""
+    (src, wei), (dst,) = p.call.ins, p.call.outs
+    src, dst = (replace(t, shape=fold.folded(t.shape)) for t in (src, dst))
+    call = replace(p.call, ins=(src, wei), outs=(dst,))
+    return replace(p, call=call, forced=None) if spec(call.kind).semantics.infer(call.attrs, call.ins)[0] == dst.shape else None
 
 
 def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:
@@ -133,7 +136,7 @@ def _can_fold(g: Graph, op: Op, fold: Fold) -> bool:
     ins = [g.value(v).shape for v in op.ins]
     if op.lowering.is_contraction:
         by_rows = fold.is_in(ins[0]) and fold.is_broadcast((*ins[1][:-2], 1, 1))
-        return by_rows and product(g, op).is_matrix_product and _folds_to_rows(g, op, fold)
+        return by_rows and product(g, op).is_matrix_product and _folded(product(g, op), fold) is not None
     if isinstance(op.lowering.form, Reduction):
         return op.attrs.flag("keep_dims") and fold.is_in(ins[0]) and fold.axes(ins[0]).isdisjoint(reduction_axes(op, len(ins[0])))
     return op.lowering.is_pointwise and all(fold.is_in(shape) or fold.is_broadcast(shape) for shape in ins)
