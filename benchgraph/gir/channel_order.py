@@ -19,17 +19,21 @@ Place: TypeAlias = tuple[int, int | None]  # a value, and the axis of it that is
 
 def product_writes_along(g: Graph, v: int, axis: int) -> bool:
     """Whether a product writes rows along this axis of a value, through the ops since then."""
-    at: int | None = axis
-    while at is not None and (op := g.maker(v)) is not None:
+    return product_axis(g, v, axis) == -1
+
+
+def product_axis(g: Graph, v: int, axis: int | None) -> int | None:
+    """The axis of a product's result, from its end, that this axis of a value is, through the ops since then; None where there is none."""
+    while axis is not None and (op := g.maker(v)) is not None:
         if op.lowering.is_contraction:
-            return at == len(g.value(v).shape) - 1
+            return axis - len(g.value(v).shape)
         if layout_form(op) is not None:
-            at, v = source_dims(g, op)[at], op.ins[0]
+            axis, v = source_dims(g, op)[axis], op.ins[0]
         elif (same := _like_result(g, op)) is not None:
             v = same
         else:
-            return False
-    return False
+            return None
+    return None
 
 
 def _like_result(g: Graph, op: Op) -> int | None:

@@ -23,7 +23,7 @@ from benchgraph.core.attrs import Attrs
 from benchgraph.core.layout import plain
 from benchgraph.core.memoise import memoised
 from benchgraph.gir.build import CONVERT, COPY
-from benchgraph.gir.channel_order import products_read_along
+from benchgraph.gir.channel_order import product_axis, products_read_along
 from benchgraph.gir.ir import Graph, Op, Value, View
 from benchgraph.gir.product import depends_on_product
 from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer, result_dims
@@ -115,32 +115,14 @@ def _can_write_through(g: Graph, op: Op, position: int, attrs: Attrs, border: se
 
 
 def _scatters(g: Graph, op: Op, position: int, attrs: Attrs) -> bool:
-    """Whether tiles of a product would be stored element by element through this layout op: neither rows nor columns are dense in dst."""
+    """Whether tiles of a product would be stored element by element through this layout op: what is dense in dst is neither along its rows
+    nor along its columns."""
     v, dst = op.ins[position], g.value(op.outs[0]).shape
-    if (tile := _tiles(g).get(v)) is None:
-        return False
-    steps = unit_steps(op.kind, attrs, g.value(v).shape, dst, inverse=True)
     dense = max((dim for dim, extent in enumerate(dst) if extent > 1), default=None)
-    return not {None, dense} & {None if dim is None else steps[dim] for dim in tile}
-
-
-@memoised
-def _tiles(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
-    """Value -> for a product's rows and columns, the dim of the value along which they have unit steps (ops/unit_steps.py; None: none).
-    Only for values that pointwise and layout ops compute from a product's result that nothing else reads."""
-    tiles = dict[int, tuple[int | None, ...]]()
-    for op in g.ops:
-        if op.lowering.is_contraction:
-            tiles.update((v, (*range(len(g.value(v).shape)),)[-2:]) for v in op.outs)
-            continue
-        v = next((v for v in op.ins if g.readers(v) == (op,)), -1)
-        if v not in tiles:
-            continue
-        if layout_form(op) is not None:
-            tiles[op.outs[0]] = tuple(None if dim is None else result_dims(g, op)[dim] for dim in tiles[v])
-        elif op.lowering.is_elementwise:
-            tiles.update((w, tiles[v]) for w in op.outs if g.value(w).shape == g.value(v).shape)
-    return tiles
+    if dense is None:
+        return False
+    along = unit_steps(op.kind, attrs, g.value(v).shape, dst, inverse=False)[dense]
+    return product_axis(g, v, along) not in (None, -1, -2)
 
 
 def _transposes_operand(g: Graph, op: Op) -> bool:
