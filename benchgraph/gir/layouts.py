@@ -15,8 +15,7 @@ def panel_columns(n: int, target: Target, most: int = 0) -> int:
 
     The last panel may be padded, so that all rows of panels begin on a cache line; columns of less than a vector are not.
 
-    >>> panel_columns(96, avx512_core), panel_columns(46, avx512_core), panel_columns(13, avx512_core)
-    (48, 48, 13)
+    With panels of at most 64 columns, and 16 lanes: 96 -> 48, 46 -> 48, 13 -> 13.
     """
     lanes = target.lanes
     count = ceil(n / (most or target.panel_width))

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from itertools import product
 from math import ceil, inf, log2, prod
 from typing import Any, cast
 
@@ -81,20 +82,26 @@ class Cost(Breakdown):
 
 @dataclass(frozen=True)
 class _Calls:
-    """All microkernel calls of one size in a batch entry, those of the last rows and columns among them: how many, and their cycles. A
-    core's share of the calls has the same share of the cycles."""
+    """Microkernel calls of one size in a batch entry: how many, and their cycles. A core's share of the calls has the same share of the
+    cycles."""
 
     count: int
     cycles: float
 
 
 @memoised_within
-def _calls(gemm: Gemm, target: Target, mb: int, nb: int) -> _Calls:
-    rows, columns = divmod(gemm.m, mb), divmod(gemm.n, nb)
-    sizes = [[(rows[0], mb), (1, rows[1])], [(columns[0], nb), (1, columns[1])]]
-    kinds = [(i * j, m, n) for i, m in sizes[0] for j, n in sizes[1] if i and j and m and n]
+def _calls(gemm: Gemm, target: Target, mb: int, nb: int, parts: frozenset[str]) -> _Calls:
+    """Those of the last rows and columns among them, but for axes of which a core does not go through all blocks."""
+    sizes = (_blocks(gemm.m, mb, has_last="m" not in parts), _blocks(gemm.n, nb, has_last="n" not in parts))
+    kinds = [(i * j, m, n) for (i, m), (j, n) in product(*sizes)]
     total = sum(count * cycles(gemm.kernel, m, n, rates(target)) for count, m, n in kinds)
     return _Calls(sum(count for count, _, _ in kinds), total)
+
+
+def _blocks(extent: int, size: int, *, has_last: bool) -> list[tuple[int, int]]:
+    """How many have which size."""
+    whole, rest = divmod(extent, size)
+    return [(count, each) for count, each in ((whole, size), (1, rest)) if count and each and (has_last or each == size)]
 
 
 @memoised_within
@@ -155,7 +162,7 @@ class Costs:
     def least(self, mb: int, nb: int) -> float:
         """Nanoseconds below which no schedule of the only product is, with calls of so many rows and columns: an equal share of them."""
         gemm, cores = self.nest.first, self.target.cores
-        calls = _calls(gemm, self.target, mb, min(nb, gemm.n))
+        calls = _calls(gemm, self.target, mb, min(nb, gemm.n), frozenset())
         per_entry = self.rates.ns(calls.cycles) + calls.count * self.rates.overheads.kernel_call_ns
         return prod(gemm.batch) * per_entry / cores
 
@@ -163,12 +170,14 @@ class Costs:
         nest, target, columns = self.nest, self.target, schedule.sizes("n")
         mb, own = min(*schedule.sizes("m"), nest.extents["m"]) if nest.steps else 1, share(nest.extents, schedule, target.cores)
         if len(nest.steps) == 1:
-            return self._of_one(self._part(nest.steps[0], mb, columns[-1], own.loops), own, is_by_rows="n.0" not in schedule.parallel)
+            return self._of_one(
+                self._part(nest.steps[0], mb, columns[-1], own.loops, own.parts), own, is_by_rows="n.0" not in schedule.parallel
+            )
         if columns:
             computed = nest.computed(mb, columns[0])
             own = replace(own, loops=tuple(Loop(axis, trips * computed if axis == "n" else trips) for axis, trips in own.loops))
         steps = nest.in_blocks(columns[0]) if columns else nest.steps
-        parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),)) for step in steps)
+        parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),), own.parts) for step in steps)
         tasks = _tasks(nest, steps, mb, target).inside(own.loops)
         of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
         beyond = partial(_moved, tasks, parts, own)
@@ -217,9 +226,9 @@ class Costs:
         fetches = run.parts and not run.parts[0].step.blocked and run.nest.prefetches(run.parts[0].mb, self.target.l2_bytes)
         return set() if fetches else {*run.nest.ahead}
 
-    def _part(self, step: Step, mb: int, nb: int, loops: tuple[Loop, ...]) -> _Part:
+    def _part(self, step: Step, mb: int, nb: int, loops: tuple[Loop, ...], parts: frozenset[str]) -> _Part:
         nb = min(nb, step.gemm.n)
-        return _Part(step, mb, nb, loops, _calls(step.gemm, self.target, mb, nb))
+        return _Part(step, mb, nb, loops, _calls(step.gemm, self.target, mb, nb, parts))
 
     def _of_others(self, run: Run) -> float:
         """Bytes of src that a core reads beyond an equal share, which is what it has written itself in the nest before."""

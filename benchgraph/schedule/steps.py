@@ -107,11 +107,12 @@ def alone(gemm: Gemm) -> Nest:
 @dataclass(frozen=True)
 class Share:
     """What the core with most work does: `loops` around its microkernel calls, or around all steps, outermost first; `tasks`, on so many
-    `cores` in use."""
+    `cores` in use. parts: axes of which it does not go through all blocks, and so not through the last, which may be smaller."""
 
     loops: tuple[Loop, ...]
     tasks: int
     cores: int
+    parts: frozenset[str] = frozenset()
 
     @property
     def calls(self) -> float:
@@ -121,15 +122,18 @@ class Share:
 def share(extents: Mapping[str, int], schedule: Schedule, cores: int) -> Share:
     """Tasks are in the order of the parallel loops; each core has as many neighbouring ones.
 
-    >>> rows = parse("tile m by 32; tile n by 64; order m.0, n.0; parallel m.0")
-    >>> share({"m": 128, "n": 256, "k": 64}, rows, 2)
-    Share(loops=(Loop(axis='m', trips=2.0), Loop(axis='n', trips=4)), tasks=2, cores=2)
+    >>> rows = Schedule.parse("tile m by 32; tile n by 64; order m.0, n.0; parallel m.0")
+    >>> own = share({"m": 128, "n": 256, "k": 64}, rows, 2)
+    >>> own.loops, own.tasks, own.parts
+    ((Loop(axis='m', trips=2.0), Loop(axis='n', trips=4)), 2, frozenset({'m'}))
     """
     loops = [Loop(name.partition(".")[0], _trips(extents, schedule, name)) for name in schedule.order]
     outer, inner = loops[: len(schedule.parallel)], loops[len(schedule.parallel) :]
     tasks = int(prod(loop.trips for loop in outer))
     own = ceil(tasks / cores)
-    return Share((*_first(outer, own), *inner), own, min(tasks, cores))
+    first = _first(outer, own)
+    parts = frozenset(loop.axis for loop, all_of_it in zip(first, outer, strict=True) if loop.trips < all_of_it.trips)
+    return Share((*first, *inner), own, min(tasks, cores), parts)
 
 
 def _first(loops: Sequence[Loop], count: int) -> tuple[Loop, ...]:

@@ -60,6 +60,20 @@ def test_shares_of_all_cores_cover_the_product(m: int, n: int, k: int, mb: int, 
     assert own.cores <= cores
 
 
+@pytest.mark.parametrize(("mb", "nb", "spreads"), [(77, 64, True), (64, 200, False)])
+def test_the_last_block_is_small_and_another_cores(mb: int, nb: int, spreads: bool) -> None:
+    """Two cores have 128 and 72 of 200 columns, or 64 and 13 of 77 rows."""
+    g, tiling = gemm(77, 200, 2560), Tiling(mb, nb, spreads)
+    one, two = (costed(g, tiled(g, tiling), cores=cores).arithmetic for cores in (1, 2))
+    assert two > 0.6 * one
+
+
+def test_a_core_that_goes_through_an_axis_has_its_last_block() -> None:
+    g = gemm(128, 200, 256)
+    one, two = (costed(g, rows(g, 64, 64), cores=cores).arithmetic for cores in (1, 2))
+    assert two == pytest.approx(one / 2)
+
+
 def test_a_product_takes_longer_with_more_terms() -> None:
     times = [costed(g, rows(g, 64, 64)).total for g in (gemm(128, 512, k) for k in (64, 256, 1024, 4096))]
     assert times == sorted(times)
