@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from benchgraph.compile import scheduled
 from benchgraph.core.options import Forced
 from benchgraph.gir.build import from_partition
+from benchgraph.gir.elements import element_nest
+from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.gemm_nest import stage_nest
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest, schedule_of
@@ -19,6 +22,8 @@ from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
 from benchgraph.schedule.cost import Breakdown, Costs
+from benchgraph.schedule.elements import space as element_space
+from benchgraph.schedule.elements_cost import ElementCosts
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import panel_widths, space
 from benchgraph.schedule.steps import alone
@@ -77,7 +82,15 @@ def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
         yield _candidates(text, chosen, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
 
 
+def _elements(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
+    """That of a nest without a product and without a window."""
+    if any(op.lowering.is_contraction or op.lowering.is_window for op in node.ops) or (nest := element_nest(g, node)) is None:
+        return
+    (chosen,), costs = node.schedules, ElementCosts(nest, target, rates(target))
+    yield _candidates(elements_text(g, node), chosen, element_space(nest, target), partial(costs, most_cores=target.cores))
+
+
 Kind: TypeAlias = Callable[[Graph, FusedOp, Target], Iterator[Candidates]]
 # For each kind of nest, those of a fused op after all passes. Where a schedule is chosen, one that is prescribed for the nest's text takes
 # its place: by `gir.forced.forced_or_chosen`, for products by `gir.nest_cost.forced_rows`.
-KINDS: tuple[Kind, ...] = (_products, _windows)
+KINDS: tuple[Kind, ...] = (_products, _windows, _elements)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
 from benchgraph.gir.domain import Axes, Domain, domain_of, right_aligned
+from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.layouts import layout_block
+from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops import unit_steps
 from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
-from benchgraph.schedule.elements import Access, ElementNest
+from benchgraph.schedule.elements import Access, ElementNest, space
 from benchgraph.schedule.elements_cost import choose_elements
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.tir.cost import instructions
@@ -28,17 +31,30 @@ from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
 
 
 def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> tuple[Schedule, ...]:
-    """The schedule of least cost; none where the nest has no loops, or nothing to do."""
+    """The schedule of least cost, or the one that tuning prescribes; none where the nest has no loops, or nothing to do."""
     nest = element_nest(g, node)
-    if not nest.axes or not (nest.reduced or nest.size(nest.axes)):
+    if nest is None:
         return ()
-    choice = choose_elements(nest, target)
-    note(node.name, 0, why=choice.why)
-    return (choice.schedule,)
+    schedule, why = forced_or_chosen(g, nest_text(g, node), space(nest, target), partial(choose_elements, nest, target))
+    note(node.name, 0, why=why)
+    return (schedule,)
 
 
-def element_nest(g: Graph, node: FusedOp) -> ElementNest:
-    return _Reader(g, node, domain_of(g, node.ops)).nest()
+def element_nest(g: Graph, node: FusedOp) -> ElementNest | None:
+    """None where it has no loops, or nothing to do."""
+    nest = _Reader(g, node, domain_of(g, node.ops)).nest()
+    return nest if nest.axes and (nest.reduced or nest.size(nest.axes)) else None
+
+
+def nest_text(g: Graph, node: FusedOp) -> str:
+    """The nest as tuning files name it: its ops, and what crosses its border.
+
+    Exp, ReduceSum {axes=[1]}: f32[8,30] by [30, 1], f32[8] by [1]
+    """
+    ops = ", ".join(f"{op.kind}{print_attrs(op.kind, op.attrs)}" for op in node.ops)
+    operands = (g.value(v) for v in (*node.ins, *node.outs))
+    types = ", ".join(f"{print_type(v.type)} by {list(v.strides or ())}" for v in operands)
+    return f"{ops}: {types}"
 
 
 class _Reader:

@@ -185,18 +185,33 @@ def test_a_window_has_every_schedule_of_its_space() -> None:
 
 def test_equal_nests_are_there_once_and_others_apart() -> None:
     ps = partitions(pooling(twice=True), Policy.one_op_each)
-    texts = [found.nest for p in ps for found in candidates(p)]
+    texts = [found.nest for p in ps for found in candidates(p) if "MaxPool" in found.nest]
     assert (len(texts), len(set(texts))) == (2, 1)
     assert candidates(partition(pooling(side=15))) != candidates(partition(pooling()))
 
 
-@pytest.mark.parametrize("graph", [product(), pooling()], ids=["product", "pooling"])
+def rows() -> Graph:
+    b = GraphBuilder()
+    b.op("SoftMax", b.input((24, 300)), axis=0)
+    return b.graph()
+
+
+def test_a_nest_of_rows_has_every_schedule_of_its_space() -> None:
+    (found,) = candidates(partition(rows()))
+    assert found.nest.startswith("_RowMax")
+    assert found.nest.endswith(": f32[24,300] by [300, 1], f32[] by [], f32[24,300] by [300, 1]")
+    assert found.chosen in found.legal
+    assert found.cheapest in found.legal
+    assert len({f.schedule for f in found.legal}) == len(found.legal) > 3
+
+
+@pytest.mark.parametrize("graph", [product(), pooling(), rows()], ids=["product", "pooling", "rows"])
 def test_every_candidate_is_taken_where_it_is_prescribed(graph: Graph) -> None:
     p = partition(graph)
     (free,) = candidates(p)
     for forced in free.legal:
         g = graph_ir.scheduled(replace(p, options=replace(p.options, forced=(forced,))), current())
-        (node,) = (n for n in graph_ir.nests(g) if n.parameters or n.ops[0].lowering.is_window)
+        (node,) = (n for n in graph_ir.nests(g) if not g.value(n.outs[0]).is_constant)
         taken = [node.parameters.mb, node.parameters.nb] if node.parameters else [str(s) for s in node.schedules]
         asked = [tiling(forced).mb, tiling(forced).nb] if node.parameters else [forced.schedule]
         assert taken == asked
@@ -212,8 +227,9 @@ def test_every_candidate_is_taken_where_it_is_prescribed(graph: Graph) -> None:
         (product(), "order d0; parallel d0; vectorize d1"),
         (pooling(), "unroll_jam d2 by 3; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"),
         (pooling(), Tiling(8, 16).schedule((), ())),
+        (rows(), "tile d1 by 7; order d1.0, d0, d1.1; parallel d1.0; vectorize d1.1"),
     ],
-    ids=["rows", "columns", "no whole vectors", "no whole calls", "a window's", "of another space", "a product's"],
+    ids=["rows", "columns", "no whole vectors", "no whole calls", "a window's", "of another space", "a product's", "other blocks"],
 )
 def test_a_schedule_that_a_nest_cannot_have_is_refused_by_name(graph: Graph, schedule: Schedule | str) -> None:
     p = partition(graph)
@@ -454,7 +470,7 @@ def test_a_best_choice_by_the_minimum_alone_is_not_stored(tmp_path: Path, monkey
 
 
 def test_a_case_that_cannot_be_tuned_does_not_affect_others() -> None:
-    result = tune("--rounds=1", "--choices=3", "--graph", "--case=op/relu.json", "--case=op/matmul.json")
+    result = tune("--rounds=1", "--choices=3", "--graph", "--in-shapes=0:1", "--case=op/relu.json", "--in-shapes=", "--case=op/matmul.json")
     assert result.exit_code == 1
     assert NO_NEST in result.output
     assert "1 case: geometric mean" in result.output
@@ -475,7 +491,7 @@ def test_a_subset_of_choices_is_reported() -> None:
         (["--choices", "--matmul", "2x3:3x4"], "tune: --choices: a value is missing; write '--choices VALUE'", 2),
         (["--library=onednn", "--matmul", "2x3:3x4"], "tune: --library: only our own compiler can be tuned; leave it out", 2),
         (["--policy=fused,post_ops", "--matmul", "2x3:3x4"], "tune: --policy: several policies; give one, or none", 2),
-        (["--case=op/relu.json"], NO_NEST, 1),
+        (["--in-shapes=0:1", "--case=op/relu.json"], NO_NEST, 1),
         (["--matmul", "--rounds=1", "-o", f"{os.devnull}/x", "2x3:3x4"], "cannot write the file", 2),
     ],
 )
