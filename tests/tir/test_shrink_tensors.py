@@ -142,14 +142,6 @@ def test_scratch_row_that_is_filled_in_part_stays_outside(fill: Stmt) -> None:
     assert print_tir(f.body).splitlines()[0] == "alloc t: f32[64] shared"
 
 
-def test_symbolic_fill_covers_a_symbolic_read() -> None:
-    """min(24, 64 - mo*24) elements are stored, then as many are read: no row index tells the iterations apart."""
-    n = minimum(24, sub(64, mul(mo, 24)))
-    m = add(mul(mo, 24), i)
-    body = [loop(i, n, put(ROW, i, value=at(X, m, 0))), loop(i, n, put(Y, m, 0, value=at(ROW, i)))]
-    assert shape(ROW, loop(mo, 3, *body)) == (24,)
-
-
 def test_temporary_filled_anew_becomes_two() -> None:
     def use(row: int) -> list[Stmt]:
         return [loop(j, 64, put(ROW, j, value=at(X, row, j))), loop(k, 64, put(Y, row, k, value=at(ROW, sub(63, k))))]

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
-from operator import is_
 from typing import Any
 
 from benchgraph.machine.target import Target
@@ -32,11 +31,17 @@ from benchgraph.tir.operands import operands
 
 
 def shrink_tensors(f: ir.Func, target: Target) -> ir.Func:
-    """Shrinks one temporary after the other. A tensor keeps its name; one that is split off gets a fresh one."""
+    """Shrinks one temporary after the other, of the outermost block, where lowering declares them all.
+
+    A tensor keeps its name; one that is split off gets a fresh one.
+    """
     body, taken = f.body, {p.name for p in f.params} | visit.tensor_names(f.body)
-    declared = (s.tensor for s in visit.walk(body) if isinstance(s, ir.Alloc))
-    for name in dict.fromkeys([t.name for t in declared if t.scope is not ir.Scope.register]):
-        body = _moved(body, name, _Context({}, False, taken))
+    for s in visit.statements(body):
+        if isinstance(s, ir.Alloc) and s.tensor.scope is not ir.Scope.register:
+            stmts = visit.statements(body)
+            at = stmts.index(s)
+            placed = _declare(s.tensor, ir.Seq(stmts[at + 1 :]), _Context({}, False, taken))
+            body = ir.Seq((*stmts[:at], *visit.statements(placed)))
     return f if body == f.body else replace(f, body=body)
 
 
@@ -55,52 +60,15 @@ class _Context:
         return replace(self, ranges=assume(cond, self.ranges, holds=holds))
 
 
-def _moved(s: ir.Stmt, name: str, context: _Context) -> ir.Stmt:
-    """s with the declaration of this tensor moved to where it belongs."""
-    if isinstance(s, ir.Seq):  # rebuilt for each tensor, so tensor_names(s) would not be memoised; that of its statements is
-        return _moved_in_block(s, name, context)
-    if name not in visit.tensor_names(s):
-        return s
-    match s:
-        case ir.For():
-            return visit.map_children(s, lambda c: _moved(c, name, context.within(s)))
-        case ir.Alloc() if s.tensor.name == name:
-            return ir.Seq(())
-    return visit.map_children(s, lambda c: _moved(c, name, context))
-
-
-def _moved_in_block(s: ir.Seq, name: str, context: _Context) -> ir.Stmt:
-    users = _users(s.stmts, name)
-    declared = next((k for k in users if isinstance(s.stmts[k], ir.Alloc)), None)
-    stmts = list(s.stmts)
-    # The name may be declared again in another block inside this one's earlier statements.
-    for k in users if declared is None else users[: users.index(declared)]:
-        stmts[k] = _moved(stmts[k], name, context)
-    if declared is None:
-        return s if all(map(is_, s.stmts, stmts)) else ir.Seq(tuple(stmts))
-    alloc = s.stmts[declared]
-    assert isinstance(alloc, ir.Alloc)
-    later = [k - declared - 1 for k in users if k > declared]
-    placed = _declare(alloc.tensor, ir.Seq(s.stmts[declared + 1 :]), context, users=later)
-    return ir.Seq((*stmts[:declared], *visit.statements(placed)))
-
-
-def _users(stmts: Sequence[ir.Stmt], name: str) -> list[int]:
-    """Positions of the statements that declare or access a tensor."""
-    return [k for k, names in enumerate(map(visit.tensor_names, stmts)) if name in names]
-
-
 def _uses(s: ir.Stmt, t: ir.Tensor) -> bool:
     return t.name in visit.tensor_names(s)
 
 
-def _declare(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access] = (), users: Sequence[int] | None = None) -> ir.Stmt:
-    """s, which has all uses of t, with t declared in the innermost block that has them all.
-
-    accesses, users: those of t in s, and positions of the statements that use it, where the caller knows them.
-    """
+def _declare(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Access] = ()) -> ir.Stmt:
+    """s, which has all uses of t, with t declared in the innermost block that has them all. accesses: those of t in s, where the caller
+    knows them."""
     stmts = visit.statements(s)
-    users = _users(stmts, t.name) if users is None else users
+    users = [k for k, names in enumerate(map(visit.tensor_names, stmts)) if t.name in names]
     if not users:
         return s
     first, uses = users[0], tuple(stmts[k] for k in users)  # only these few statements of a long block are analysed
@@ -148,8 +116,6 @@ def _descend(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Acc
             return replace(s, body=_declare(t, s.body, context.within(s), accesses))
         case ir.If():
             return _branches(t, s, context, accesses)
-        case ir.Seq():
-            return _declare(t, s, context, accesses)
     return None
 
 
