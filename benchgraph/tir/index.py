@@ -75,20 +75,12 @@ def _rule(e: Expr, ranges: Ranges) -> Expr:
             return e.a if same else e
         case Binary(BinOp.mul, Const(value=1.0, dtype=DType.f32)):
             return e.b
-        case Unary(UnOp.neg, Const(value=value, dtype=dtype)):
-            return Const(-value, dtype)
-        case Unary(UnOp.not_, Const(value=value)):
-            return Const(int(not value), DType.boolean)
         case Cast(Const(value=int(value), dtype=dtype), DType.f32) if dtype.is_integer and abs(value) <= _EXACT_F32:
             return Const(float(value), DType.f32)
-        case Cast() if type_of(e.a)[0] is e.dtype:
-            return e.a
         case Cast(Ramp(base, stride, lanes) as ramp, DType.s32) if _fits_s32(bounds(ramp, ranges)):
             return Ramp(Cast(base, DType.s32), stride, lanes)  # nothing saturates, and the lanes are added in half the registers
         case Select(cond=Const(value=value)):
             return e.a if value else e.b
-        case Select() if e.a == e.b:
-            return e.a
     return e
 
 
