@@ -16,7 +16,7 @@ from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
 from benchgraph.schedule.tuning import tuned
 from benchgraph.tir.ir import Func
-from benchgraph.tir.passes.plan_buffers import plan_report, temporaries, temporary_bytes
+from benchgraph.tir.passes.plan_buffers import bytes_without_reuse, temporaries, temporary_bytes
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,4 @@ def _buffers(full: Func, planned: Func) -> Iterator[Buffer]:
 
 
 def _arenas(f: Func, threads: int) -> Arenas:
-    r = plan_report(f)
-    reused = r.shared_bytes, r.thread_bytes, r.shared_bytes_without_reuse, r.thread_bytes_without_reuse
-    return Arenas(f.name, *reused, threads)
+    return Arenas(f.name, f.shared_bytes, f.thread_bytes, *bytes_without_reuse(f), threads)

@@ -40,7 +40,7 @@ from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.tir.passes.pad_rows import pad_rows
-from benchgraph.tir.passes.plan_buffers import PlanReport, plan_buffers, plan_report
+from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.prefetch import prefetch
 from benchgraph.tir.passes.serialise_short_loops import serialise_short_loops
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
@@ -54,7 +54,7 @@ from benchgraph.tir.passes.vectorise import vectorise
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 
-__all__ = ["PIPELINE", "PlanReport", "plan_report", "run"]
+__all__ = ["PIPELINE", "run"]
 
 
 _CANONICAL, _FLAT, _ONE_LEVEL = frozenset({"canonical-indices"}), frozenset({"flat"}), frozenset({"one-parallel-level"})

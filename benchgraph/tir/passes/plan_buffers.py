@@ -11,6 +11,7 @@ laid out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
@@ -18,23 +19,6 @@ from typing import TypeGuard
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Scope, Seq, Stmt, Tensor
 from benchgraph.tir.visit import block, children, map_children, map_tensors, own_tensors, tensor_names, tensors, walk
-
-
-@dataclass(frozen=True)
-class PlanReport:
-    """Bytes of each arena, and what they would be if no two buffers shared bytes."""
-
-    shared_bytes: int
-    thread_bytes: int
-    shared_bytes_without_reuse: int
-    thread_bytes_without_reuse: int
-
-
-def plan_report(f: Func) -> PlanReport:
-    """The report of a function that plan-buffers has transformed."""
-    planned = {t.name: t for t in tensors(f.body) if t.offset is not None}.values()
-    total = {scope: sum(_aligned(t.nbytes) for t in planned if t.scope is scope) for scope in Scope}
-    return PlanReport(f.shared_bytes, f.thread_bytes, total[Scope.shared], total[Scope.thread])
 
 
 def temporaries(f: Func) -> dict[str, tuple[Tensor, Scope]]:
@@ -45,12 +29,15 @@ def temporaries(f: Func) -> dict[str, tuple[Tensor, Scope]]:
 
 def temporary_bytes(f: Func) -> tuple[int, int]:
     """(shared, per thread): bytes of the arenas, or before plan-buffers of all temporaries together."""
-    if f.shared_bytes or f.thread_bytes:
-        return f.shared_bytes, f.thread_bytes
-    shared, thread = (
-        sum(_aligned(t.nbytes) for t, scope in temporaries(f).values() if scope is wanted) for wanted in (Scope.shared, Scope.thread)
-    )
-    return shared, thread
+    return (f.shared_bytes, f.thread_bytes) if f.shared_bytes or f.thread_bytes else bytes_without_reuse(f)
+
+
+def bytes_without_reuse(f: Func) -> tuple[int, int]:
+    """(shared, per thread): bytes of all temporaries if no two of them shared bytes."""
+    total = Counter[Scope]()
+    for t, scope in temporaries(f).values():
+        total[scope] += _aligned(t.nbytes)
+    return total[Scope.shared], total[Scope.thread]
 
 
 def plan_buffers(f: Func, target: Target) -> Func:
