@@ -21,7 +21,7 @@ from benchgraph.core.errors import InvalidArguments
 from benchgraph.tir import ir, values
 from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import type_of
-from benchgraph.tir.operands import post_op_loops
+from benchgraph.tir.operands import Operand, operands, post_op_loops
 from benchgraph.tir.text import PRECEDENCE
 from benchgraph.tir.visit import parts, tensors
 
@@ -127,14 +127,13 @@ class _Writer:
             case ir.Store():
                 self.store(s, depth)
             case ir.Brgemm():
-                slices = [self.slice(p, *sizes) for p, *sizes in ((s.src, s.m, s.k), (s.wei, s.k, s.n, s.group), (s.acc, s.m, s.n))]
+                slices = list(map(self.slice, operands(s)))
                 self.line(depth, f"brgemm({', '.join(slices)}, {s.batch}, {s.accumulate})")
                 if s.post_ops is not None:
                     self.stmt(post_op_loops(s, s.post_ops), depth, parallel=parallel)
                     self.line(depth, f"{slices[-1]}(())[...] = {self.constant(values.garbage(s.acc.tensor.dtype))}")
             case ir.Pack():
-                src, dst = self.slice(s.src, s.k, s.n), self.slice(s.dst, s.k, s.n, s.group)
-                self.line(depth, f"pack({src}, {dst}, {self.constant(s.dst.tensor.dtype)})")
+                self.line(depth, f"pack({', '.join(map(self.slice, operands(s)))}, {self.constant(s.dst.tensor.dtype)})")
             case ir.Prefetch():
                 self.line(depth, "pass")
 
@@ -174,9 +173,8 @@ class _Writer:
             guard = "" if s.mask is None else f"if {mask}: "
             self.line(depth, f"{guard}{name}[{self.index(s.index)}] = {value}")
 
-    def slice(self, p: ir.Slice, rows: int, cols: int, group: int = 1) -> str:
-        """Source for (tensor, first index, steps of rows, columns and batch, rows, cols, rows of a group)."""
-        return f"slice_of({self.name(p.tensor.name, 't')}, {self.index(p.index)}, {p.axes}, {rows}, {cols}, {group})"
+    def slice(self, o: Operand) -> str:
+        return f"slice_of({self.name(o.slice.tensor.name, 't')}, {self.index(o.slice.index)}, {self.constant(o)})"
 
     # ---- expressions -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import BLOCK, MIDDLE, blocks
-from benchgraph.tir.ir import Axis, BinOp
+from benchgraph.tir.ir import BinOp
+from benchgraph.tir.operands import Operand
 
 Value: TypeAlias = Any  # a numpy scalar, a Python int (s64), or a 1-d array of lanes
 View: TypeAlias = Callable[[tuple[int, ...]], Value]  # batch entry -> 2-d view
@@ -121,33 +122,22 @@ def reduce_lanes(op: BinOp, v: Value) -> Value:
     return functools.reduce(OPERATIONS[op], v)
 
 
-def slice_of(t: Value, index: tuple[int, ...], axes: tuple[Axis, ...], rows: int, cols: int, group: int) -> View:
-    """Batch entry -> the rows x cols view of t that a Slice denotes; with groups of rows a groups x group x cols view."""
-    steps = -(-rows // group)
+def slice_of(t: Value, index: tuple[int, ...], o: Operand) -> View:
+    """Batch entry -> the rows x columns view of t that an operand denotes; with groups of rows a groups x group x columns view."""
+    for i, (least, most), size in zip(index, o.spans(), t.shape, strict=True):
+        if natural(i + least) + most - least >= size:
+            raise IndexError(f"a slice reaches {i + most} in a dim of size {size}")
+    bits = t.view(f"u{t.itemsize}")  # numpy cannot stride over every dtype that is not its own
+    (rows, columns), (row, column) = o.extents[:2], (t.strides[dim] * step for dim, step in o.slice.axes[:2])
+    shape, strides = ((rows, columns), (row, column)) if o.group == 1 else ((rows, o.group, columns), (row, t.itemsize, column))
 
     def entry(batch: tuple[int, ...]) -> Value:
         at = list(index)
-        for b, (dim, step) in zip(batch, axes[2:], strict=False):
+        for b, (dim, step) in zip(batch, o.slice.axes[2:], strict=False):
             at[dim] += b * step
-        ends = list(at)
-        for extent, (dim, step) in zip((steps, cols), axes[:2], strict=True):
-            ends[dim] += (extent - 1) * step
-        ends[-1] += group - 1
-        for end, size in zip((*map(natural, at), *map(natural, ends)), t.shape * 2, strict=True):
-            if end >= size:
-                raise IndexError(f"a slice reaches {end} in a dim of size {size}")
-        strides = tuple(t.strides[dim] * step for dim, step in axes[:2])
-        return _view(t[tuple(slice(i, None) for i in at)], steps, cols, strides, group)
+        return as_strided(bits[tuple(slice(i, None) for i in at)], shape, strides).view(t.dtype)
 
     return entry
-
-
-def _view(t: Value, steps: int, cols: int, strides: tuple[int, ...], group: int) -> Value:
-    """strides: bytes between rows, or groups of them, and columns."""
-    bits = t.view(f"u{t.itemsize}")  # numpy cannot stride over every dtype that is not its own
-    if group == 1:
-        return as_strided(bits, (steps, cols), strides).view(t.dtype)
-    return as_strided(bits, (steps, group, cols), (strides[0], t.itemsize, strides[1])).view(t.dtype)
 
 
 def brgemm(src: View, wei: View, acc: View, batch: tuple[int, ...], accumulate: bool) -> None:
