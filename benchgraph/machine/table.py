@@ -93,7 +93,6 @@ class MachineTable:
     jammed_row_elements: int
     # vectors
     reduction_accumulators: int
-    accumulator_rounds: int
     scattered_instructions: int
     unrolled_loads: int
     transposed_tile_bytes: int

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from benchgraph.core.memoise import memoised
 from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, inside, linear, linear_bounds
 from benchgraph.tir.index import within
-from benchgraph.tir.ir import Brgemm, Expr, For, Func, If, Load, Pack, Ramp, Scope, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Expr, For, Func, If, Load, Pack, Ramp, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import bound_names, declared_names, exprs, loads_of, tensor_names, users, variables, written
 
@@ -38,38 +38,28 @@ def stride_along(load: Load, var: Var) -> int:
     return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
-def accesses_of(name: str, s: Stmt, ranges: Ranges, *, memoise_users: bool = False) -> Iterator[Access]:
-    """Every access inside s to the tensor of this name, in program order: the loads of a statement before its store.
-
-    memoise_users: memoise in the blocks of s which statements use which tensor, as many queries about s follow.
-    """
-    if name in tensor_names(s):
-        yield from _accesses(s, ranges, name, memoise_users)
-
-
-def _accesses(s: Stmt, ranges: Ranges, name: str | None, memoise_users: bool) -> Iterator[Access]:
-    """name: None for all tensors, else that of one which s uses."""
+def accesses_of(name: str, s: Stmt, ranges: Ranges) -> Iterator[Access]:
+    """Every access inside s to the tensor of this name, in program order: the loads of a statement before its store."""
+    if name not in tensor_names(s):
+        return
     for e in exprs(s):
         for x in loads_of(e):
-            if name is None or x.tensor.name == name:
+            if x.tensor.name == name:
                 yield Access(x.tensor, x.index, tuple(map(_lanes, x.index)), False, ranges)
     match s:
+        case Seq():
+            for at in users(s)[name]:
+                yield from accesses_of(name, s.stmts[at], ranges)
         case For() | If():
             for c, narrowed in within(s, ranges):
-                if name is None or name in tensor_names(c):
-                    yield from _accesses(c, narrowed, name, memoise_users)
-        case Seq():
-            for c in s.stmts if name is None or not memoise_users else (s.stmts[at] for at in users(s)[name]):
-                if name is None or name in tensor_names(c):  # cheaper than a generator for each statement
-                    yield from _accesses(c, ranges, name, memoise_users)
-        case Store():
-            if name is None or s.tensor.name == name:
-                yield Access(s.tensor, s.index, tuple(map(_lanes, s.index)), True, ranges)
+                yield from accesses_of(name, c, narrowed)
+        case Store() if s.tensor.name == name:
+            yield Access(s.tensor, s.index, tuple(map(_lanes, s.index)), True, ranges)
         case Brgemm() | Pack():
             *read, written = operands(s)
             every = [*((o, False) for o in read), *(((written, False),) if isinstance(s, Brgemm) and s.accumulate else ()), (written, True)]
             for o, is_store in every:
-                if name is None or o.slice.tensor.name == name:
+                if o.slice.tensor.name == name:
                     yield Access(o.slice.tensor, o.slice.index, o.spans(), is_store, ranges)
 
 
@@ -153,35 +143,20 @@ def has_independent_iterations(loop: For, ranges: Ranges, names: Iterable[str] |
 
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:
     """Tensor name -> its accesses inside s, in program order."""
-    by_name: dict[str, list[Access]] = {}
-    for a in _accesses(s, ranges, None, False):
-        by_name.setdefault(a.tensor.name, []).append(a)
-    return by_name
+    return {name: found for name in tensor_names(s) if (found := list(accesses_of(name, s, ranges)))}
 
 
 # ---- memory that tensors share ---------------------------------------------------------------------------------------
 
 
 def any_alias(f: Func, some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
-    """Whether one of these tensors of a function and one of those may share memory."""
-    first, second = ({t.name: t for t in ts} for ts in (some, others))
-    pairs = _inplace_partners(f)
-    if not first.keys().isdisjoint(second) or any(not pairs[name].isdisjoint(second) for name in first if name in pairs):
-        return True
-    return any_share_bytes(first.values(), second.values())
+    """Whether one of these tensors of a function and one of those may share memory, all of which one statement accesses.
 
-
-def any_share_bytes(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
-    """Whether one of these tensors shares bytes of an arena with another one of those, by a sweep over their offsets."""
-    first, second = ({t.name: t for t in ts if t.offset is not None} for ts in (some, others))
-    end = defaultdict[tuple[Scope, bool], int](int)  # of tensors that begin earlier, by arena and side
-    for t in sorted({**first, **second}.values(), key=lambda t: t.offset or 0):
-        begin, sides = t.offset or 0, [is_second for is_second, ts in ((False, first), (True, second)) if t.name in ts]
-        if t.nbytes and any(begin < end[t.scope, not side] for side in sides):
-            return True
-        for side in sides:
-            end[t.scope, side] = max(end[t.scope, side], begin + t.nbytes)
-    return False
+    Of temporaries that one statement accesses, or a microkernel and the statement after it, plan-buffers lays out none over another.
+    """
+    first, second = ({t.name for t in ts} for ts in (some, others))
+    partners = _inplace_partners(f)
+    return not first.union(*(partners.get(name, ()) for name in first)).isdisjoint(second)
 
 
 @memoised

@@ -12,7 +12,6 @@ from benchgraph.core.philox import BLOCK
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.tir import ir
-from benchgraph.tir.accesses import any_share_bytes
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.cost import FUNCTION, instructions
@@ -42,15 +41,11 @@ def neutral(op: ir.BinOp, dtype: DType) -> ir.Const:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A store tensor[index] = op(tensor[index], value), or, unless acc_first, with the operands exchanged."""
+    """A store tensor[index] = op(tensor[index], value)."""
 
     store: ir.Store
     op: ir.BinOp
     value: ir.Expr
-    acc_first: bool
-
-    def combine(self, acc: ir.Expr, value: ir.Expr) -> ir.Expr:
-        return ir.Binary(self.op, acc, value) if self.acc_first else ir.Binary(self.op, value, acc)
 
 
 @dataclass(frozen=True)
@@ -235,9 +230,7 @@ def reduction(s: ir.Store) -> Reduction | None:
     """The store as a reduction into the element that it stores; None if it is something else."""
     match s.value:
         case ir.Binary(op, ir.Load(tensor=t, index=at), value) if op in ir.REDUCING_OPS and t == s.tensor and at == s.index:
-            return Reduction(s, op, value, acc_first=True)
-        case ir.Binary(op, value, ir.Load(tensor=t, index=at)) if op in ir.REDUCING_OPS and t == s.tensor and at == s.index:
-            return Reduction(s, op, value, acc_first=False)
+            return Reduction(s, op, value)
     return None
 
 
@@ -253,8 +246,6 @@ def _is_independent(loop: Loop) -> bool:
         others = indices[c.tensor.name]
         if len(others) != 2 if c.tensor.name in reduced else not all(_never_overlap(loop, c.index, index) for index in others):
             return False
-    if any_share_bytes((c.tensor for c in stores), (x.tensor for x in every)):
-        return False
     return not any(load.tensor.name in written for x in every for i in x.index for load in loads_of(i))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.tir.build import add, binary, mul, seq, unary
+from benchgraph.tir.build import add, binary, unary
 from benchgraph.tir.ir import (
     BinOp,
     Brgemm,
@@ -15,14 +15,9 @@ from benchgraph.tir.ir import (
     Expr,
     Func,
     InplacePair,
-    Load,
     PostOps,
-    Ramp,
-    Scope,
     Stmt,
-    Tensor,
     UnOp,
-    flat_slice,
 )
 from benchgraph.tir.passes import run
 from benchgraph.tir.passes.attach_post_ops import MOST_INSTRUCTIONS, attach_post_ops
@@ -31,7 +26,7 @@ from benchgraph.tir.visit import walk
 from tests.support.post_op_programs import HOLDS, K, M, N, Operands, biased, product, scaled
 from tests.support.table import all_hold
 from tests.support.tensor_ir import before
-from tests.support.tir_programs import TARGET, ZERO, assert_same, at, i, loop, no, param, put
+from tests.support.tir_programs import TARGET, assert_same, at, loop, no, param, put
 
 BEFORE = before("attach-post-ops")
 
@@ -147,22 +142,6 @@ def test_a_result_that_may_alias_an_operand_is_stored_after_the_product() -> Non
     assert attach_post_ops(on_rows, TARGET) is on_rows
     assert post_ops(attach_post_ops(replace(f, inplace=(InplacePair("y", "r"),)), TARGET)) == []  # r is read at other places
     assert len(post_ops(attach_post_ops(f, TARGET))) == 1
-
-
-def test_a_result_that_overlaps_the_accumulator_is_stored_after_the_product() -> None:
-    """plan-buffers may give what is not read again to what is stored next."""
-    rows, acc = (Tensor(name, DType.f32, (256,), (1,), Scope.shared, offset=at) for name, at in (("a", 0), ("t", 4096)))
-    for offset, count in ((1024, 1), (512, 0)):
-        y = Tensor("y", DType.f32, (256,), (1,), Scope.shared, offset=offset)
-        call = Brgemm(*(flat_slice(t, ZERO, (16, 1)) for t in (rows, param("w", 256), acc)), 16, 16, 16)
-        at_hand = Load(acc, (_ramp(i),))
-        nest = loop(i, 16, put(y, _ramp(i), value=at_hand))
-        f = Func("f", (param("w", 256),), seq(call, nest), shared_bytes=8192)
-        assert len(post_ops(attach_post_ops(f, TARGET))) == count
-
-
-def _ramp(row: Expr) -> Expr:
-    return Ramp(mul(row, 16), 1, 16)
 
 
 def test_verify_checks_the_vector_of_post_ops() -> None:

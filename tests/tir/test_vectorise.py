@@ -225,13 +225,6 @@ def test_accumulator_read_elsewhere_in_the_body_stays_scalar() -> None:
     assert is_scalar(seq(Alloc(R), put(R, value=f32(0.0)), loop(j, 64, *body)))
 
 
-def test_buffers_that_share_bytes_stay_scalar() -> None:
-    """In the interpreter's terms: u[j] is t[j + 1]."""
-    t, u = (Tensor(name, DType.f32, (64,), (1,), Scope.shared, offset) for name, offset in (("t", 0), ("u", 64)))
-    f = Func("f", (X, Y), loop(j, 32, put(u, j, value=at(t, j))), shared_bytes=512)
-    assert vectorise(f, TARGET) is f
-
-
 def test_short_loop_with_a_gather_stays_scalar() -> None:
     assert is_scalar(loop(j, 7, put(Y, j, value=at(X, mul(j, 5)))))
     assert not is_scalar(loop(j, 8, put(Y, j, value=at(X, mul(j, 5)))))

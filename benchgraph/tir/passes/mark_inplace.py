@@ -70,8 +70,8 @@ def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:
 
 def _loads_and_stores(s: Stmt, src: str, dst: str, ranges: Ranges) -> tuple[list[Access], list[Access]]:
     """(loads from src, stores to dst) inside s."""
-    loads = [a for a in accesses_of(src, s, ranges, memoise_users=True) if not a.is_store]
-    return loads, [a for a in accesses_of(dst, s, ranges, memoise_users=True) if a.is_store]
+    loads = [a for a in accesses_of(src, s, ranges) if not a.is_store]
+    return loads, [a for a in accesses_of(dst, s, ranges) if a.is_store]
 
 
 def _is_ordered(s: Seq, src: str, dst: str, ranges: Ranges) -> bool:

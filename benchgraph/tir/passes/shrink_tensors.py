@@ -24,7 +24,7 @@ from typing import Any
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir, visit
 from benchgraph.tir.accesses import Access, accesses_of, extent, is_partitioned, position
-from benchgraph.tir.affine import Linear, Range, Ranges, inside, to_expr
+from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
 from benchgraph.tir.index import assume
 from benchgraph.tir.operands import operands
@@ -182,11 +182,8 @@ def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], r
     """s with accesses to the tensor of this name replaced by accesses to the new one."""
     if name not in visit.tensor_names(s):
         return s
-    if isinstance(s, ir.For):
-        within: dict[str, Range] = inside(s, ranges)
-        s = replace(s, body=_shifted(s.body, name, new, shift, within))
-    else:
-        s = visit.map_children(s, lambda c: _shifted(c, name, new, shift, ranges))
+    around = inside(s, ranges) if isinstance(s, ir.For) else ranges
+    s = visit.map_children(s, lambda c: _shifted(c, name, new, shift, around))
 
     def shifted(access: Any) -> Any:
         if access.tensor.name != name:

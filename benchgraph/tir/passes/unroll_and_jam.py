@@ -21,7 +21,7 @@ from benchgraph.tir.accesses import accesses_of, has_independent_iterations, str
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.cost import FUNCTION, instructions
-from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
+from benchgraph.tir.ir import Alloc, Binary, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
 from benchgraph.tir.vector_loops import reduction
 from benchgraph.tir.visit import block, loads, statements, variables
@@ -103,5 +103,5 @@ def _jammed(names: Collection[str], rows: Sequence[Stmt]) -> Stmt:
                 stmts.append(s)
             else:
                 so_far = sums.get(r.store.tensor.name, r.store)
-                sums[r.store.tensor.name] = r.store if so_far is r.store else replace(so_far, value=r.combine(so_far.value, r.value))
+                sums[r.store.tensor.name] = r.store if so_far is r.store else replace(so_far, value=Binary(r.op, so_far.value, r.value))
     return replace(first, body=block(*stmts, *sums.values()))

@@ -21,12 +21,11 @@ any other way.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir
-from benchgraph.tir.affine import Ranges, bounds
+from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.loops import map_loops, with_body
 from benchgraph.tir.non_temporal import map_nests_with_large_results
@@ -62,11 +61,7 @@ def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
         base = mul(var, copies * lanes)
         parts.append(ir.For(var, rounds, block(*(_body(loop, add(base, k * lanes), accs, k) for k in range(copies)))))
     left, first = mod(full, copies), mul(rounds, copies)  # full vectors after the rounds of all accumulators
-    if (count := constant(left)) is not None:
-        parts += [_body(loop, mul(add(first, k), lanes), accs, k) for k in range(count)]
-    else:
-        single = ir.Var(claim(f"{loop.var.name}_r", taken))
-        parts.append(ir.For(single, left, _body(loop, mul(add(first, single), lanes), accs, 0)))
+    parts += [_body(loop, mul(add(first, k), lanes), accs, k) for k in range(constant(left) or 0)]
     parts += _remainder(loop, mul(full, lanes), rest, accs)
     return block(*parts, *(_finish(r, group) for r, group in zip(loop.reductions, accs, strict=True)))
 
@@ -85,21 +80,13 @@ def _remainder(loop: Loop, start: ir.Expr, rest: ir.Expr, accs: list[list[ir.Ten
 def _copies(loop: Loop, machine: MachineTable) -> int:
     """How many accumulators of each reduction hide its latency.
 
-    Several wherever there are vectors for them: their number fixes the order of additions of floats, and so the result. Two reductions then
-    fill half the registers of the smallest target.
+    Several wherever there are vectors for them, in a loop of constant extent: their number fixes the order of additions of floats, and so
+    the result. Two reductions then fill half the registers of the smallest target.
     """
     count = machine.reduction_accumulators
-    if not loop.reductions or not _has_vectors_for_all(loop, count, machine.accumulator_rounds):
+    if not loop.reductions or (constant(loop.extent) or 0) // loop.lanes < count:
         return 1
     return count if len(loop.reductions) <= 2 else 2
-
-
-def _has_vectors_for_all(loop: Loop, accumulators: int, rounds: int) -> bool:
-    """Whether the loop has a full vector for each accumulator; of unknown extent, whether an upper bound allows so many rounds of them."""
-    count = constant(loop.extent)
-    if count is not None:
-        return count // loop.lanes >= accumulators
-    return rounds * accumulators * loop.lanes <= bounds(loop.extent, {})[1] < inf
 
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> ir.Tensor:
@@ -129,7 +116,7 @@ def _accumulate(loop: Loop, r: Reduction, acc: ir.Tensor, base: ir.Expr, mask: i
 
     Selecting the neutral element for inactive lanes instead would make LLVM 22 expand the vectors (docs/measurements/vectorisation.md).
     """
-    return ir.Store(acc, (), r.combine(ir.Load(acc, ()), widen(loop, r.value, base, mask)), mask)
+    return ir.Store(acc, (), ir.Binary(r.op, ir.Load(acc, ()), widen(loop, r.value, base, mask)), mask)
 
 
 def _store(loop: Loop, s: ir.Store, base: ir.Expr, mask: ir.Expr | None) -> ir.Stmt:
@@ -144,4 +131,4 @@ def _finish(r: Reduction, group: list[ir.Tensor]) -> ir.Stmt:
     total: ir.Expr = ir.Load(group[0], ())
     for t in group[1:]:
         total = ir.Binary(r.op, total, ir.Load(t, ()))
-    return ir.Store(r.store.tensor, r.store.index, r.combine(ir.Load(r.store.tensor, r.store.index), ir.ReduceLanes(r.op, total)))
+    return ir.Store(r.store.tensor, r.store.index, ir.Binary(r.op, ir.Load(r.store.tensor, r.store.index), ir.ReduceLanes(r.op, total)))
