@@ -18,11 +18,6 @@ from benchgraph.tir.visit import tensor_names, variables
 _Box: TypeAlias = tuple[Extent, ...]
 
 
-def is_defined_before_use(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> bool:
-    """Whether every load from t in these statements provably reads what they stored before."""
-    return first_undefined_use(t, stmts, ranges) is None
-
-
 def first_undefined_use(t: Tensor, stmts: Sequence[Stmt], ranges: Ranges) -> int | None:
     """Position of the first of these statements that may load an element of t which is not stored before; None if none does."""
     stored: list[_Box] = []

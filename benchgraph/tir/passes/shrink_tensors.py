@@ -25,7 +25,7 @@ from benchgraph.machine.target import Target
 from benchgraph.tir import ir, visit
 from benchgraph.tir.accesses import Access, accesses_of, extent, is_partitioned, position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
-from benchgraph.tir.def_before_use import first_undefined_use, is_defined_before_use
+from benchgraph.tir.def_before_use import first_undefined_use
 from benchgraph.tir.index import assume
 from benchgraph.tir.operands import operands
 
@@ -137,7 +137,7 @@ def _renamed(t: ir.Tensor, context: _Context) -> ir.Tensor:
 def _is_private(t: ir.Tensor, loop: ir.For, context: _Context, accesses: Sequence[Access]) -> bool:
     """Whether no iteration of a serial loop reads what another one wrote to t."""
     inner, ranges = visit.bound_names(loop.body), inside(loop, context.ranges)
-    return is_partitioned(accesses, loop.var.name, inner) or is_defined_before_use(t, [loop.body], ranges)
+    return is_partitioned(accesses, loop.var.name, inner) or first_undefined_use(t, [loop.body], ranges) is None
 
 
 # ---- the new shape ---------------------------------------------------------------------------------------------------
