@@ -190,7 +190,7 @@ class _Reduction:
             return self._at_once()
         accs = [self._acc() for _ in self.at]
         clears = [Store(acc, self._acc_index, self._start) for acc in accs]
-        stores = [self._store(at, Load(acc, self._acc_index)) for at, acc in zip(self.at, accs, strict=True)]
+        stores = list(self._stores(accs))
         updates = [self._updates(accs, values) for values in self.values]
         if not self.nest.x_is_innermost:
             body = guarded_nest(loops, self.conditions, seq(*(g.repeated(u) for g, u in zip(groups, updates, strict=True))))
@@ -208,10 +208,18 @@ class _Reduction:
         return For(self.q, Const(self.size), seq(*stmts))
 
     def _at_once(self) -> Stmt:
-        """Each window in one expression."""
+        """Each window in one expression. Several are stored after all taps are loaded: a load whose address has the low bits of a store
+        before it waits for that."""
         (values,) = self.values
-        reduced = (reduce(self._combine, taps) if taps else self._start for taps in values)
-        return self._over_x(*(self._store(at, value) for at, value in zip(self.at, reduced, strict=True)))
+        reduced = [reduce(self._combine, taps) if taps else self._start for taps in values]
+        if len(reduced) == 1:
+            return self._over_x(self._store(self.at[0], reduced[0]))
+        accs = [self._acc() for _ in self.at]
+        sums = (Store(acc, self._acc_index, value) for acc, value in zip(accs, reduced, strict=True))
+        return self._over_x(*sums, *self._stores(accs))
+
+    def _stores(self, accs: Sequence[Tensor]) -> Iterator[Stmt]:
+        return (self._store(at, Load(acc, self._acc_index)) for at, acc in zip(self.at, accs, strict=True))
 
     @property
     def _start(self) -> Expr:
