@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import product, runs
 from benchgraph.gir.views import root_index
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Border, Interval
+from benchgraph.schedule.microkernel import cycles_of_taps
 from benchgraph.tir.affine import linear
 from benchgraph.tir.ir import Var
+
+LEAST_SAVED = 0.02  # share of a product's cycles, for which two more microkernels are compiled
 
 
 @dataclass(frozen=True)
@@ -29,12 +35,10 @@ class TapsByEntry:
 
 @dataclass(frozen=True)
 class RowsByTap:
-    """Which rows of dst need which taps. groups: taps that the same rows need, and those rows; first those that all rows need. saved: the
-    share of the multiplications that is left out."""
+    """Which rows of dst need which taps. groups: taps that the same rows need, and those rows; first those that all rows need."""
 
     tap: int
     groups: tuple[tuple[Interval, Interval], ...]
-    saved: float
 
 
 def taps_by_entry(g: Graph, op: Op) -> TapsByEntry | None:
@@ -65,8 +69,19 @@ def rows_by_tap(g: Graph, op: Op) -> RowsByTap | None:
     count, ends = p.call.outs[0].shape[-2], runs(spans)
     groups = [((begin, end), span) for begin, (end, span) in zip((0, *(end for end, _ in ends)), ends, strict=False) if any(span)]
     groups.sort(key=lambda group: group[1] != (0, count))
-    saved = 1 - sum(end - begin for begin, end in spans) / (len(spans) * count)
-    return RowsByTap(tap, tuple(groups), saved) if groups and groups[0][1] == (0, count) else None
+    return RowsByTap(tap, tuple(groups)) if groups and groups[0][1] == (0, count) else None
+
+
+def saves_taps_by_rows(g: Graph, op: Op, nb: int, target: Target) -> bool:
+    """Whether a call for each group of taps costs less than one for all rows and taps: they read and write sums again."""
+    needs = rows_by_tap(g, op)
+    if needs is None:
+        return False
+    gemm, known = gemm_nest(product(g, op), target), rates(target)
+    of_tap = gemm.kernel.taps // gemm.taps[needs.tap]
+    whole = cycles_of_taps(gemm.kernel, gemm.kernel.taps, gemm.m, nb, known)
+    calls = ((of_tap * (last - first), end - begin) for (first, last), (begin, end) in needs.groups)
+    return sum(cycles_of_taps(gemm.kernel, taps, rows, nb, known) for taps, rows in calls) < (1 - LEAST_SAVED) * whole
 
 
 def _spans(g: Graph, op: Op, axis: int, tap: int) -> list[Interval] | None:

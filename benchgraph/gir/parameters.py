@@ -33,6 +33,7 @@ class Parameters:
     ks, ns              rows and columns of a block of wei that is packed on the fly (gir/on_the_fly_packing.py); ns is whole panels. With
                         panels_first, ns is the columns of a task, and ks 0. 0: no such blocks, and a task has one panel
     prefetch            whether calls prefetch the next panel of packed weights, or the source of the next packed block
+    skips_padding       whether taps that read padding are left out of the first and last rows, by further calls (gir/padding.py)
     unrolled_columns    columns of a skinny GEMM whose dot products are computed together (gir/gemv.py); 0: a microkernel computes it
     score_columns       columns of dst that a nest holds at a time, with running reductions (gir/flash_attention.py); 0: all
 
@@ -52,6 +53,7 @@ class Parameters:
     ks: int = 0
     ns: int = 0
     prefetch: bool = False
+    skips_padding: bool = False
     unrolled_columns: int = 0
     why: tuple[Reason, ...] = ()
 

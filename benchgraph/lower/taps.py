@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from benchgraph.gir.ir import Op
 from benchgraph.gir.padding import rows_by_tap, taps_by_entry
-from benchgraph.gir.product import k_group, product
+from benchgraph.gir.product import product
 from benchgraph.lower.gemm_task import GemmTask
 from benchgraph.ops.spec import Box, Interval
 from benchgraph.tir.build import add, binary, constant, seq
@@ -66,12 +66,9 @@ def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
 
 def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
     """The call for a task's rows, or several calls that skip the taps that read only padding. call: (rows, taps, accumulate)."""
-    needs, machine = rows_by_tap(task.g, op), task.storage.machine
+    parameters = next(stage.parameters for stage in task.node.stages if stage.ops[0] is op)
+    needs = rows_by_tap(task.g, op) if parameters is not None and parameters.skips_padding else None
     if needs is None or rows != task.m:
-        return call(rows, taps, False)
-    if k_group(task.g, op) > 1:  # such products are so fast that reading and writing results again costs more
-        return call(rows, taps, False)
-    if needs.saved < machine.least_saved_taps or product(task.g, op).reduced[-1] < machine.least_tap_terms:
         return call(rows, taps, False)
     groups = [(box, span) for interval, span in needs.groups if (box := _intersection(taps, needs.tap, interval)) is not None]
     if not groups or groups[0][1] != (0, rows):  # no tap of these columns is needed by all rows, so no call would write all sums

@@ -76,9 +76,6 @@ class MachineTable:
     packed_macs: int
     packed_rows_per_miss: int
     packed_rows_per_miss_of_entry: int
-    # taps of products
-    least_saved_taps: float
-    least_tap_terms: int
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int

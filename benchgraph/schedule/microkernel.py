@@ -5,6 +5,7 @@ docs/measurements/cost-model.md
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from benchgraph.core.divisors import even_split
@@ -18,6 +19,11 @@ from benchgraph.schedule.tile_block import tile_block
 def cycles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
     """Of one call."""
     return _in_tiles(kernel, rows, columns, rates) if kernel.in_tiles else _in_vectors(kernel, rows, columns, rates)
+
+
+def cycles_of_taps(kernel: Kernel, taps: int, rows: int, columns: int, rates: Rates) -> float:
+    """Of one call for some of the taps, with what it takes to call."""
+    return cycles(replace(kernel, taps=taps), rows, columns, rates) + rates.overheads.kernel_call_ns * rates.clock_ghz
 
 
 def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:

@@ -55,7 +55,7 @@ def test_taps_apply_to_an_interval_of_rows() -> None:
     """5 taps, 2 zeros in front and 1 behind: 8 results, of which the first sums over 3 taps, the second and the last over 4."""
     g, op = convolution()
     groups = (((2, 4), (0, 8)), ((0, 1), (2, 8)), ((1, 2), (1, 8)), ((4, 5), (0, 7)))
-    assert rows_by_tap(g, op) == RowsByTap(1, groups, pytest.approx(4 / 40))
+    assert rows_by_tap(g, op) == RowsByTap(1, groups)
 
 
 @pytest.mark.parametrize("step", [-3, -1, 1, 2])

@@ -16,7 +16,6 @@ from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower.taps import MOST_BRANCHES
-from benchgraph.machine.table import table
 from benchgraph.ops import spec, with_defaults
 from benchgraph.ops.spec import Call
 from benchgraph.tir.ir import Brgemm, If
@@ -27,8 +26,8 @@ from tests.support.reference_check import matches_reference
 from tests.support.targets import TARGET
 from tests.support.tensor_ir import lowered
 
-OUT = 16  # channels
-LEAST_TERMS = table(TARGET).least_tap_terms
+OUT = 64  # channels
+TERMS = 128  # of a tap
 
 
 def attributes(rank: int, pads: Shape, strides: Shape, dilations: Shape) -> dict[str, object]:
@@ -82,16 +81,14 @@ def test_flops_count_no_padding(pad: int, stride: int, dilation: int) -> None:
     assert spec("Convolution").semantics.flops(call) == 2 * 2 * pairs * met(8, 5, 1) * 16 * OUT
 
 
-@pytest.mark.parametrize("columns", [7, 21, 22])
-def test_ends_of_short_rows_skip_taps_where_sums_are_long(columns: int) -> None:
-    is_short = columns < 22
-    along = met(columns, 3, 1) if is_short else columns * 3
-    assert of(convolution((9, columns), (3, 3), (0, 1), LEAST_TERMS)) == 2 * 7 * 3 * along * LEAST_TERMS * OUT
-    assert of(convolution((9, columns), (3, 3), (0, 1), LEAST_TERMS - 1)) == 2 * 7 * 3 * columns * 3 * (LEAST_TERMS - 1) * OUT
+@pytest.mark.parametrize(("columns", "terms", "skips"), [(7, TERMS, True), (14, TERMS, True), (7, 8, False), (40, TERMS, False)])
+def test_ends_of_short_rows_skip_taps_where_sums_are_long(columns: int, terms: int, skips: bool) -> None:
+    along = met(columns, 3, 1) if skips else columns * 3
+    assert of(convolution((9, columns), (3, 3), (0, 1), terms)) == 2 * 7 * 3 * along * terms * OUT
 
 
 def test_rows_and_columns_skip_taps() -> None:
-    assert of(convolution((7, 7), (3, 3), (1, 1), LEAST_TERMS)) == 2 * met(7, 3, 1) ** 2 * LEAST_TERMS * OUT
+    assert of(convolution((7, 7), (3, 3), (1, 1), TERMS)) == 2 * met(7, 3, 1) ** 2 * TERMS * OUT
 
 
 def test_three_dims_skip_taps_of_the_outermost() -> None:
@@ -118,7 +115,7 @@ def test_padding_other_than_zero_is_multiplied() -> None:
 def test_columns_with_few_taps_are_summed_once(kernel: int, stride: int, pads: Shape) -> None:
     """Some phases of a transposed convolution have only taps that not all rows need."""
     b = GraphBuilder()
-    src, wei = b.input((1, 3, 6, LEAST_TERMS)), b.constant((1, kernel, 64, LEAST_TERMS))
+    src, wei = b.input((1, 3, 6, TERMS)), b.constant((1, kernel, 64, TERMS))
     given = attributes(2, (0, 0), (1, stride), (1, 1)) | {"pads_begin": (0, pads[0]), "pads_end": (0, pads[1]), "weights_format": "XOI"}
     b.op("ConvTranspose", src, wei, **given)
     assert matches_reference(b.graph())
@@ -132,8 +129,8 @@ def test_sums_of_integers_are_exact(data_format: str, spatial: Shape, kernel: Sh
     rng = np.random.default_rng(7)
     rank = len(spatial)
     attrs = Attrs(**attributes(rank, pads, (1,) * rank, (1,) * rank) | {"data_format": data_format})
-    shape = (2, *spatial, LEAST_TERMS) if data_format == "NXC" else (2, LEAST_TERMS, *spatial)
-    src, wei = rng.integers(-3, 4, shape), rng.integers(-3, 4, (*kernel, LEAST_TERMS, OUT))
+    shape = (2, *spatial, TERMS) if data_format == "NXC" else (2, TERMS, *spatial)
+    src, wei = rng.integers(-3, 4, shape), rng.integers(-3, 4, (*kernel, TERMS, OUT))
     dst = compiled("Convolution", attrs, src, wei)
     types = tuple(TensorType(DType.f32, a.shape) for a in (src, wei))
     call = Call("Convolution", with_defaults("Convolution", attrs), types, (TensorType(DType.f32, dst.shape),))
@@ -142,9 +139,12 @@ def test_sums_of_integers_are_exact(data_format: str, spatial: Shape, kernel: Sh
     assert prod(dst.shape) > 0
 
 
-def test_products_of_groups_multiply_all_taps_of_short_rows() -> None:
+@pytest.mark.parametrize(("channels", "skips"), [(16, False), (64, True)])
+def test_products_that_wait_for_sums_multiply_all_taps_of_short_rows(channels: int, skips: bool) -> None:
+    """Of 16 columns a step of k has as many sums as instructions under way, so fewer rows take as long."""
     b = GraphBuilder()
-    src, wei = b.input((2, 7, 7, LEAST_TERMS), DType.bf16), b.constant((3, 3, LEAST_TERMS, OUT), DType.bf16)
+    src, wei = b.input((2, 7, 7, TERMS), DType.bf16), b.constant((3, 3, TERMS, channels), DType.bf16)
     b.op("Convolution", src, wei, **attributes(2, (1, 1), (1, 1), (1, 1)))
     target = replace(TARGET, isa=ISAS["avx512_core_bf16"])
-    assert multiplications(lowered(b.graph(), target).main.body) == 2 * met(7, 3, 1) * 7 * 3 * LEAST_TERMS * OUT
+    along = met(7, 3, 1) if skips else 7 * 3
+    assert multiplications(lowered(b.graph(), target).main.body) == 2 * met(7, 3, 1) * along * TERMS * channels

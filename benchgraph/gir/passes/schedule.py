@@ -29,6 +29,7 @@ from benchgraph.gir.nest_cost import (
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import packed_block_of, prefetches_source
 from benchgraph.gir.packed_task_grid import packed_task_grid
+from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
 from benchgraph.gir.windows import scheduled_windows
@@ -106,6 +107,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
     ks, ns = packed_block_of(g, op, makers, rows.mb, nb, target, is_prefetched=is_prefetched)
     prefetch = is_prefetched if ks else prefetches_panels(g, node, stage, nb, target)
     unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
+    skips = rows.mb == m and saves_taps_by_rows(g, op, nb, target)
     block_why = f"blocks of {ks} x {ns} stay in cache until they are read" if makers else f"{ks} rows at a time are prefetched best"
     why = {
         "mb": rows.why,
@@ -113,11 +115,12 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, rows: RowBlock, targ
         "anchor": anchor_why,
         "ks": block_why if ks else "",
         "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",
+        "skips_padding": "the first and last rows skip taps, which saves more than sums that are read again" if skips else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
     }
     reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
     sizes = prod(batch), m, n, prod(p.reduced), rows.mb, nb, target.cores
-    parameters = Parameters(*sizes, ks=ks, ns=ns, prefetch=prefetch, unrolled_columns=unrolled, why=reasons)
+    parameters = Parameters(*sizes, ks=ks, ns=ns, prefetch=prefetch, skips_padding=skips, unrolled_columns=unrolled, why=reasons)
     return replace(stage, anchors=anchors, parameters=parameters)
 
 
