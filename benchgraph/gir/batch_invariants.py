@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from benchgraph.gir.domain import Axes, Domain, domain_of, trace
+from benchgraph.gir.domain import Axes, Domain, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import product
 from benchgraph.gir.views import Index, root_index
@@ -44,17 +44,6 @@ def entry_reads(g: Graph, node: FusedOp, buffers: Collection[int], batch: int) -
                     continue
                 index = None if domain is None else read_index(g, stage, domain, op, port, batch)
                 yield Read(g.root(v), stage, None if index is None else _dims(root_index(g, v, index), batch))
-
-
-def entry_writes(g: Graph, stage: Stage, batch: int) -> dict[int, Dims]:
-    """For every buffer that a stage at the batch anchor writes, the dims that select the batch entry."""
-    domain, dims = domain_of(g, stage.ops), dict[int, Dims]()
-    names = _names(stage, len(domain.extents), batch)
-    for op in stage.ops:
-        for v in op.outs:
-            axes = domain.axes.get(v)
-            dims[g.root(v)] = (None,) * batch if axes is None else _dims(root_index(g, v, _at(axes, names)), batch)
-    return dims
 
 
 def batch_axes_of(g: Graph, stage: Stage, read_dims: dict[int, Dims], batch: int) -> Along | None:

@@ -21,7 +21,7 @@ from math import prod
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.record import is_recorded, note
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, entry_writes, loop_depth
+from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, loop_depth
 from benchgraph.gir.domain import domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.load_balance import MOST_IDLE, idle_share
@@ -133,11 +133,10 @@ def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target
         return f"{prod(rows)} rows are fewer than {target.cores} cores"
     if _written(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
-    by_row = shared - _written(g, [stage for stage in first.stages if stage.is_batch_invariant])
-    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not op.lowering.is_layout_op for v in op.outs}
-    if not by_row <= in_place or not all(_reads_by_row(g, stage, op, by_row, rows) for stage in second.stages for op in stage.ops):
+    if _written(g, [stage for stage in first.stages if stage.is_batch_invariant]) & shared:
         return MORE
-    if not all(_reads_entries(g, stage, second, shared, len(rows) - 1) for stage in first.stages if stage.is_batch_invariant):
+    in_place = {v for stage in first.stages for op in stage.ops if op is stage.ops[0] or not op.lowering.is_layout_op for v in op.outs}
+    if not shared <= in_place or not all(_reads_by_row(g, stage, op, shared, rows) for stage in second.stages for op in stage.ops):
         return MORE
     return replace(first, stages=first.stages + second.stages)
 
@@ -178,16 +177,6 @@ def _reads_by_row(g: Graph, stage: Stage, op: Op, shared: set[int], rows: Shape)
         needs_more = op.lowering.is_layout_op or (op.lowering.is_contraction and (port == 1 or not product(g, op).is_row_wise))
         if stage.is_batch_invariant or value.view is not None or value.shape[:-1] != rows or needs_more:
             return False
-    return True
-
-
-def _reads_entries(g: Graph, stage: Stage, reader: FusedOp, shared: set[int], batch: int) -> bool:
-    """Each batch entry of the reader needs, of what a batch-invariant stage computes, only the part of that entry."""
-    for root, made in entry_writes(g, stage, batch).items():
-        for read in entry_reads(g, reader, {root} & shared, batch):
-            is_later = not read.stage.is_batch_invariant or len(read.stage.along) >= len(stage.along)
-            if read.dims is None or not is_later or any(dim not in (None, by) for dim, by in zip(made, read.dims, strict=True)):
-                return False
     return True
 
 
