@@ -5,9 +5,10 @@ Both follow the axis through layout ops, pointwise ops, reductions over other ax
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from benchgraph.core.memoise import memoised
 from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import reduction_axes
 from benchgraph.gir.ir import Graph, Op
@@ -24,16 +25,22 @@ def product_writes_along(g: Graph, v: int, axis: int) -> bool:
 
 def product_axis(g: Graph, v: int, axis: int | None) -> int | None:
     """The axis of a product's result, from its end, that this axis of a value is, through the ops since then; None where there is none."""
-    while axis is not None and (op := g.maker(v)) is not None:
+    axes = _product_axes(g).get(v)
+    return None if axis is None or axes is None else axes[axis]
+
+
+@memoised
+def _product_axes(g: Graph) -> Mapping[int, tuple[int | None, ...]]:
+    """By value, that of each of its axes."""
+    found = dict[int, tuple[int | None, ...]]()
+    for op in g.ops:
+        out, is_moved = op.outs[0], layout_form(op) is not None
+        src = op.ins[0] if is_moved else _like_result(g, op)
         if op.lowering.is_contraction:
-            return axis - len(g.value(v).shape)
-        if layout_form(op) is not None:
-            axis, v = source_dims(g, op)[axis], op.ins[0]
-        elif (same := _like_result(g, op)) is not None:
-            v = same
-        else:
-            return None
-    return None
+            found[out] = tuple(range(-len(g.value(out).shape), 0))
+        elif src is not None and (axes := found.get(src)) is not None:
+            found[out] = tuple(None if dim is None else axes[dim] for dim in source_dims(g, op)) if is_moved else axes
+    return found
 
 
 def _like_result(g: Graph, op: Op) -> int | None:
