@@ -50,7 +50,8 @@ class StageReport:
 @dataclass(frozen=True)
 class Nest:
     """One parallel loop nest. when: init (once) or main (at every execution). apart: pairs of a reader of its results and why the two are
-    not one. schedules: of its windows, in order, or of its loops, with what they and the next ones cost."""
+    not one. schedules: of its windows, in order, or of its loops, with what they and the next ones cost. is_serial: of a nest of products
+    whose tasks one thread runs."""
 
     name: str
     when: str
@@ -61,6 +62,7 @@ class Nest:
     next_rows: tuple[str, ...]
     apart: tuple[tuple[str, str], ...]
     schedules: tuple[str, ...] = ()
+    is_serial: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(f"%{v}" for v in node.prefetched_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
                 tuple(next(n.why for n in reversed(record.notes) if n.about == (node.name, i)) for i in range(len(node.schedules))),
+                node.is_serial,
             )
 
 

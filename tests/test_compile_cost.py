@@ -29,7 +29,7 @@ from benchgraph.lower import lower
 from benchgraph.machine.target import host
 from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
-from benchgraph.tir import accesses, cost, index
+from benchgraph.tir import accesses, index
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.build import add, mul
 from benchgraph.tir.ir import Const, For, Func, Load, LoopKind, Scope, Seq, Store, Var, tensor
@@ -201,18 +201,6 @@ def test_a_write_looks_at_nothing_that_was_read_elsewhere() -> None:
     b.store(x, function.args[0], memory=memories[1])
     assert b.load(function.args[0], typ=f32, memory=memories[1]) is not y
     assert [b.block.reads(m) is k for m, k in zip(memories, kept, strict=True)] == [True, False, True]
-
-
-def test_a_loop_is_not_timed_beyond_what_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(host(), cores=4)
-
-    def asked(statements: int) -> int:
-        body = chain(statements).body
-        assert isinstance(body, For)
-        loop = replace(body, extent=Const(10**6), kind=LoopKind.parallel)
-        return counted(monkeypatch, cost, "nanoseconds", lambda: cost.pays_in_parallel(loop, target))
-
-    assert 0 < asked(2) == asked(20)
 
 
 def test_a_fact_about_a_value_is_worked_out_once_and_is_no_part_of_it() -> None:

@@ -17,7 +17,8 @@ from benchgraph.codegen.tile_registers import Shapes
 from benchgraph.machine.target import Target
 from benchgraph.tir.build import add
 from benchgraph.tir.groups import GROUPS
-from benchgraph.tir.ir import Brgemm, Expr, For, Func, LoopKind, Pack, Scope, Slice, Stmt, Tensor
+from benchgraph.tir.ir import Brgemm, Expr, For, Func, Pack, Scope, Slice, Stmt, Tensor
+from benchgraph.tir.loops import is_parallel
 from benchgraph.tir.visit import children, walk
 
 MODULE_INSTRUCTIONS = 400
@@ -28,7 +29,7 @@ the next are emitted."""
 def products(func: Func, target: Target) -> dict[int, MicrokernelCall]:
     """The products of func, by the id() of their statements. Where all kernels of a task share their tile shapes, the task sets them."""
     out = {id(s): _microkernel_call(s, func, target) for s in walk(func.body) if isinstance(s, Brgemm)}
-    for task in _outermost_task_loops(func.body):
+    for task in _outermost_loops(func.body):
         tiled = [i for i in map(id, walk(task)) if i in out and amx.uses_tiles(out[i].kernel, target)]
         shapes = {tile_plan.common_shapes(out[i].kernel) for i in tiled}
         common = shapes.pop() if len(shapes) == 1 else None
@@ -54,12 +55,17 @@ def kernels(wanted: Iterable[Kernel], name: str, target: Target, defined: Mappin
         yield module
 
 
-def _outermost_task_loops(s: Stmt) -> Iterator[For]:
-    if isinstance(s, For) and s.kind is not LoopKind.serial:
+def is_run_by_a_thread(s: For) -> bool:
+    """Whether one thread runs a loop that no other loop is around, or an iteration of it if it is parallel."""
+    return is_parallel(s) or not any(map(is_parallel, walk(s.body)))
+
+
+def _outermost_loops(s: Stmt) -> Iterator[For]:
+    if isinstance(s, For) and is_run_by_a_thread(s):
         yield s
     else:
         for inner in children(s):
-            yield from _outermost_task_loops(inner)
+            yield from _outermost_loops(inner)
 
 
 def packings(module: ir.Module, func: Func, target: Target) -> Calls:

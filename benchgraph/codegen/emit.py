@@ -1,13 +1,12 @@
 """Tensor IR, after all its passes, to LLVM IR.
 
 A function becomes `void name(ptr argv)`. argv holds pointers to the parameters in order, to the shared arena, and to the thread arenas:
-that of thread t is thread_stride(func) * t bytes further. A parallel or outlined loop becomes a function of its own,
+that of thread t is thread_stride(func) * t bytes further. A parallel loop becomes a function of its own,
 
     void body(ptr ctx, i64 begin, i64 end, i64 thread)
 
-which the external function `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end); that of an
-outlined loop is called once, for all iterations. ctx is argv, or a struct of argv and the loop variables and registers of the surrounding
-code that the loop uses.
+which the external function `benchgraph_parallel(ptr body, ptr ctx, i64 tasks)` calls for disjoint, non-empty [begin, end). ctx is argv, or
+a struct of argv and the loop variables and registers of the surrounding code that the loop uses.
 
 Parameters and arenas have alias scopes, so that loads of one can move across stores to another: buffers bound to different parameters must
 not overlap, except for the function's in-place pairs. Loops need no llvm.loop metadata, as the JIT runs LLVM without its vectorisers
@@ -17,11 +16,12 @@ not overlap, except for the function's in-place pairs. Loops need no llvm.loop m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from benchgraph.codegen import clock_readings, ir
 from benchgraph.codegen.building_blocks import INTO_L2, prefetch
-from benchgraph.codegen.calls import kernels, packings, products
+from benchgraph.codegen.calls import is_run_by_a_thread, kernels, packings, products
 from benchgraph.codegen.clock_readings import ClockReadings
 from benchgraph.codegen.expressions import access, evaluate
 from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, memories
@@ -32,7 +32,8 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, LoopKind, Pack, Prefetch, Scope, Seq, Stmt, Store
+from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, Load, Pack, Prefetch, Scope, Seq, Stmt, Store
+from benchgraph.tir.loops import is_parallel
 from benchgraph.tir.visit import exprs, loads_of, statements, tensor_names, variables, walk, written
 
 PARALLEL = "benchgraph_parallel"
@@ -132,9 +133,19 @@ def _if(f: FunctionBuilder, s: If) -> None:
 def _for(f: FunctionBuilder, s: For) -> None:
     if constant(s.extent) == 0:
         return
-    if s.kind is not LoopKind.serial and not f.is_task:
+    if f.is_task or not is_run_by_a_thread(s):
+        _serial(f, s)
+    elif is_parallel(s):
         _tasks(f, s)
-    elif constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body, table(f.target).unrolled_loads)):
+    else:
+        f.is_task = True
+        with _tile_registers(f, s):
+            _serial(f, s)
+        f.is_task = False
+
+
+def _serial(f: FunctionBuilder, s: For) -> None:
+    if constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body, table(f.target).unrolled_loads)):
         for iteration in range(constant(s.extent) or 0):
             _body(f, s, I64(iteration))
     else:
@@ -196,9 +207,6 @@ def _tasks(f: FunctionBuilder, s: For) -> None:
     body = _task(f, s, context, [name for name, _ in captured])
     argument = f.argv if not captured else _store_context(f, context, [f.argv, *(value for _, value in captured)])
     extent = evaluate(f, s.extent)
-    if s.kind is LoopKind.outlined:
-        f.builder.call(body, [argument, I64(0), extent, I64(0)])
-        return
     run = declare(f.builder.module, PARALLEL, VOID, [PTR, PTR, I64])
     f.builder.call(run, [body, argument, extent])
 
@@ -238,16 +246,23 @@ def _task(f: FunctionBuilder, s: For, context: ir.LiteralStructType, captured: l
         (task.variables if key in f.variables else task.registers)[key] = value
     begun = None if f.readings is None else f.readings.begin_task(builder)
     task.load_bases(thread, s.body)
-    shapes = next((call.shapes for inner in walk(s.body) for call in f.calls.get(id(inner), ()) if call.shapes is not None), None)
-    if shapes is not None:
-        configure(builder, shapes)
-    _loop(task, s, begin, end, is_entered=None)
-    if shapes is not None:
-        release(builder)
+    with _tile_registers(task, s):
+        _loop(task, s, begin, end, is_entered=None)
     if f.readings is not None and begun is not None:
         f.readings.finish_task(builder, values[0], thread, begun)
     task.return_void()
     return function
+
+
+@contextmanager
+def _tile_registers(f: FunctionBuilder, s: For) -> Iterator[None]:
+    """Around a loop: tile registers have the shapes that all its calls need, if these are the same."""
+    shapes = next((call.shapes for inner in walk(s.body) for call in f.calls.get(id(inner), ()) if call.shapes is not None), None)
+    if shapes is not None:
+        configure(f.builder, shapes)
+    yield
+    if shapes is not None:
+        release(f.builder)
 
 
 def _call(f: FunctionBuilder, calls: Iterable[Call]) -> None:

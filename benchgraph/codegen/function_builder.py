@@ -94,7 +94,7 @@ class FunctionBuilder:
 
     argv: the array of parameter and arena pointers. calls: of the function's statements. variables: loop variables in scope. ranges: of
     their values. registers: allocas by name. bases: pointers by parameter or arena name. memories: by parameter, arena or register name.
-    is_task: inside a parallel or outlined loop, where such loops run serially. has_non_temporal_stores: a fence is needed at the end.
+    is_task: inside a loop that one thread runs. has_non_temporal_stores: a fence is needed at the end.
     readings: of the clock, in code that is profiled.
     """
 

@@ -26,7 +26,7 @@ from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
 from benchgraph.schedule.elements import Access, ElementNest, space
 from benchgraph.schedule.elements_cost import choose_elements
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.tir.cost import instructions
+from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
 
 
@@ -94,7 +94,6 @@ class _Reader:
         g, domain, src, dst = self.g, self.domain, next(iter(op.ins), -1), op.outs[0]
         form, phase = op.lowering.form, max((self.phase.get(v, 0) for v in op.ins), default=0)
         self.phase.update(dict.fromkeys(op.outs, phase + isinstance(form, Reduction)))
-        count = 1
         match form:
             case Elementwise():
                 index = self._at(domain.axes[dst])
@@ -104,10 +103,6 @@ class _Reader:
                     yield Access(-1, 0, tuple(unit_steps.step(position, var) for var in self.variables), phase)
                 for v in op.outs:
                     yield self._access(v, index, phase, is_store=True)
-                dtypes = (g.value(v).dtype for v in op.ins)
-                loads = (Load(tensor("r", DType.f32 if dtype.is_float else dtype, (), Scope.register), ()) for dtype in dtypes)
-                values = form.values(op.attrs, g.value(dst).shape, index, tuple(loads))[: len(op.outs)]
-                count = sum(instructions(Store(tensor("r", g.value(dst).dtype, (), Scope.register), (), value)) for value in values)
             case Reduction():
                 self.sums[phase] += 1
                 yield self._access(src, self._at(domain.axes.get(src) or tuple(range(len(self.variables)))), phase)
@@ -125,7 +120,24 @@ class _Reader:
                     yield self._access(dst, index, phase, is_store=True)
         axes = domain.axes.get(src if isinstance(form, Reduction) or dst in domain.scattered else dst, self.variables)
         is_per_element = not domain.reduced or domain.reduced.intersection(axes) or axes is self.variables
-        self.instructions[phase] += count if is_per_element else 0
+        self.instructions[phase] += _per_element(g, op) if is_per_element else 0
+
+
+def instructions_of(g: Graph, op: Op) -> int:
+    """On all elements of an op that is no product."""
+    elements = max(g.value(v).type.elements for v in (*op.ins, *op.outs))
+    return elements * _per_element(g, op)
+
+
+def _per_element(g: Graph, op: Op) -> int:
+    """Instructions on an element, without those that load and store it."""
+    form, dst = op.lowering.form, g.value(op.outs[0])
+    if not isinstance(form, Elementwise):
+        return 1
+    index, dtypes = tuple(Var(f"${axis}") for axis in range(len(dst.shape))), (g.value(v).dtype for v in op.ins)
+    loads = (Load(tensor("r", DType.f32 if dtype.is_float else dtype, (), Scope.register), ()) for dtype in dtypes)
+    values = form.values(op.attrs, dst.shape, index, tuple(loads))[: len(op.outs)]
+    return sum(instructions(Store(tensor("r", dst.dtype, (), Scope.register), (), value)) for value in values)
 
 
 def is_pointwise(g: Graph, node: FusedOp) -> bool:

@@ -175,8 +175,9 @@ class Stage:
 class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
-    prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. schedules: of
-    a nest without a product: those of its windows, in order, or that of its loops.
+    prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. is_serial: of
+    a nest of products: one thread runs all tasks. schedules: of a nest without a product: those of its windows, in order, or that of its
+    loops.
     """
 
     name: str
@@ -185,6 +186,7 @@ class FusedOp:
     outs: tuple[int, ...]
     prefetched_entries: tuple[int, ...] = ()
     prefetched_rows: tuple[int, ...] = ()
+    is_serial: bool = False
     schedules: tuple[Schedule, ...] = ()
 
     @property

@@ -8,6 +8,7 @@ from math import lcm, prod
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.column_blocks import columns_per_call, forced_tiling
+from benchgraph.gir.elements import instructions_of
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
@@ -81,6 +82,7 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
         flash is not None,
         flash is not None and flash.mask is not None and 2 * rows[-1] >= steps[0].gemm.n,
         rows[-1],
+        sum(instructions_of(g, op) for op in node.ops if not op.lowering.is_contraction),
     )
 
 

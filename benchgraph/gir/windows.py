@@ -27,8 +27,8 @@ from benchgraph.schedule.window import Neighbours, Planes, Read, WindowNest, spa
 from benchgraph.schedule.window_cost import choose_window
 from benchgraph.tir.affine import Linear, Range, Ranges, linear, linear_bounds, period
 from benchgraph.tir.build import add, mul
-from benchgraph.tir.cost import instructions
 from benchgraph.tir.index import Simplifier
+from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, Load, Scope, Store, Var, tensor
 from benchgraph.tir.vector_loops import MOST_STRIDE
 from benchgraph.tir.visit import loads_of, variables, walk_expr

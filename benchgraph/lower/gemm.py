@@ -46,15 +46,16 @@ class GemmNest:
     def lower(self) -> Stmt:
         task, stages, parameters = self.task, self.node.stages, self.node.parameters
         reductions = [SplitKProduct(self.kernel, self.epilogue, stage) for stage in stages if stage.reduces_rows]
-        kind = LoopKind.serial if reductions else LoopKind.parallel
+        tasks = self.task.kind
+        kind = LoopKind.serial if reductions else tasks
         body: Stmt = For(task.row_block, Const(-(-task.m // task.mb)), seq(self._task(), *(r.add_task() for r in reductions)), kind)
         body = seq(*(r.clear() for r in reductions), body, *(r.finish() for r in reductions))
         for depth in range(len(task.batch), -1, -1):
             body = seq(*(self._batch_stage(stage) for stage in stages if stage.is_batch_invariant and len(stage.along) == depth), body)
             if depth:
-                body = For(task.batch[depth - 1], Const(task.shape[depth - 1]), body, LoopKind.parallel)
+                body = For(task.batch[depth - 1], Const(task.shape[depth - 1]), body, tasks)
         if task.column_block is not None and parameters is not None:
-            body = For(task.column_block, Const(parameters.npn), body, LoopKind.parallel)
+            body = For(task.column_block, Const(parameters.npn), body, tasks)
         return body
 
     def _task(self) -> Stmt:

@@ -59,6 +59,11 @@ class GemmTask:
         return [stage.ops[0] for stage in self.node.stages if stage.ops[0].lowering.is_contraction]
 
     @property
+    def kind(self) -> LoopKind:
+        """Of the loops over tasks."""
+        return LoopKind.serial if self.node.is_serial else LoopKind.parallel
+
+    @property
     def batch_spans(self) -> tuple[Span, ...]:
         return tuple(Span(Const(1), outer=var) for var in self.batch)
 
@@ -82,7 +87,7 @@ class GemmTask:
         column_block = self.column_block or self.storage.var("no")
         if self.node.split_n:
             block, count = one_block(n, nb, column_block, body)
-            return block if self.column_block else For(column_block, Const(count), block, LoopKind.parallel)
+            return block if self.column_block else For(column_block, Const(count), block, self.kind)
         return in_blocks(n, nb, column_block, body) if n else body(ZERO, 0)  # a reduction over no columns still has its initial value
 
     def by_panels(self, so: Expr, width: int, ns: int, nb: int, body: ColumnBody) -> Stmt:

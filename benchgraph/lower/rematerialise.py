@@ -14,7 +14,7 @@ from benchgraph.gir.ir import Op
 from benchgraph.lower.storage import Coords, Storage, broadcast
 from benchgraph.ops.spec import Elementwise
 from benchgraph.tir.build import cast
-from benchgraph.tir.cost import instructions
+from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Expr, Store
 
 MOST_LOADS = 2  # values per element that one is recomputed from: without, it would be stored and loaded

@@ -22,12 +22,7 @@ from benchgraph.machine.table_file import chain
 class MachineTable:
     """The values of one machine. What each of them means, its unit and its source stand in the TOML file, in the same order."""
 
-    # time on one core
-    fork_join_ns: float
-    vector_step_ns: float
-    macs_per_ns: float
-    l2_bytes_per_ns: float
-    microkernel_call_ns: float
+    # tasks
     tasks_per_core: int
     # bytes by the level of cache that they come from
     l2_byte_cost: float

@@ -43,7 +43,10 @@ def _partition(out: Console, number: int, e: Explanation) -> None:
 
 def _nest(out: Console, nest: Nest) -> None:
     chosen = next((s.chosen for s in nest.sections if s.chosen is not None), None)
-    tasks = "" if chosen is None else f": {counted(chosen.derived['tasks'], 'task')} for {counted(chosen.parameters['cores'], 'core')}"
+    tasks = ""
+    if chosen is not None:
+        cores = "one core, since it is too short for more" if nest.is_serial else counted(chosen.parameters["cores"], "core")
+        tasks = f": {counted(chosen.derived['tasks'], 'task')} for {cores}"
     out.print(f"  {nest.name}, {WHEN[nest.when]}{tasks}", style="bold")
     _paragraph(out, "reads " + ", ".join(nest.reads), "    ")
     _paragraph(out, "writes " + ", ".join(nest.writes), "    ")

@@ -1,7 +1,7 @@
 """The time of scheduled products, by what takes it: of one, of several that are one nest, of nests one after the other.
 
 docs/measurements/cost-model.md says how far it is off. Ops between products take the same time in one nest and in two, so only what they
-read and write counts.
+read and write counts, but for whether a nest repays fork and join.
 """
 
 from __future__ import annotations
@@ -268,6 +268,16 @@ class Costs:
         across = 2 * log2(lanes) * (vector.shuffle_cycles + vector.latency_cycles)
         rescaled = 3 * vector.simple_cycles * ceil(values.step.gemm.n / lanes)
         return run.own.calls * scores.mb * (across + rescaled + 3 * self.rates.overheads.iteration_cycles)
+
+
+def is_short(nest: Nest, schedule: Schedule, target: Target) -> bool:
+    """Whether one thread that runs all tasks takes less time than all threads, which fork and join."""
+    if target.cores == 1 or target.shares_all:
+        return False
+    of_others = rates(target).ns(nest.instructions / target.lanes * rates(target).vector.simple_cycles)
+    each = ((Costs(nest, replace(target, cores=cores)), share(nest.extents, schedule, cores).cores) for cores in (1, target.cores))
+    one, several = (costs(schedule).total + of_others / cores for costs, cores in each)
+    return one < several
 
 
 def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> Traffic:

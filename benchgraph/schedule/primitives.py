@@ -154,6 +154,11 @@ class Schedule(HasText):
     def parallel(self) -> tuple[str, ...]:
         return self._named(Parallel)
 
+    @cached_property
+    def serial(self) -> Schedule:
+        """The same on one thread."""
+        return Schedule(tuple(p for p in self.primitives if not isinstance(p, Parallel)))
+
     @property
     def unrolled(self) -> tuple[str, ...]:
         return self._named(Unroll)

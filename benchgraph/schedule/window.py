@@ -138,7 +138,12 @@ def _even_parts(first: int, end: int, most: int) -> list[range]:
 
 
 def space(nest: WindowNest, registers: int) -> Iterator[Schedule]:
-    """All schedules, the simplest first."""
+    """All schedules, the simplest first, each on all threads and on one."""
+    for schedule in _on_all_threads(nest, registers):
+        yield from dict.fromkeys((schedule, schedule.serial))
+
+
+def _on_all_threads(nest: WindowNest, registers: int) -> Iterator[Schedule]:
     every = tuple(range(len(nest.taps)))
     for planes in (None, nest.planes) if nest.planes else (None,):
         can_unroll = every and prod(nest.taps) <= MOST_TERMS and (planes or nest.unrolled)

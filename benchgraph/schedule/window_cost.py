@@ -40,7 +40,8 @@ class WindowCost(Breakdown):
 def choose_window(nest: WindowNest, target: Target) -> Choice:
     """The schedule of least cost; of those that cost the same, the simplest."""
     costs = WindowCosts(nest, target, rates(target))
-    first, *others = sorted(((s, costs(s)) for s in space(nest, target.isa.registers)), key=lambda each: each[1].total)
+    costed = ((s, costs(s)) for s in space(nest, target.isa.registers))
+    first, *others = sorted(costed, key=lambda each: (target.shares_all and not each[0].parallel, each[1].total))
     return Choice(*first, others[0] if others else None)
 
 

@@ -18,7 +18,7 @@ Analyses and rewriting that passes share
     index.py             simplification of index expressions
     accesses.py          which elements statements access, independence of iterations, and which tensors may share memory
     def_before_use.py    whether elements are stored before they are loaded
-    cost.py              estimated time of a statement
+    instructions.py      instructions of stores and statements
     loops.py             finding, taking apart, copying and replacing loops
     vector_loops.py      which loops can be vectorised, and their expressions in vectors
     transposition.py     loops that transpose a matrix

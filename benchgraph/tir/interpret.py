@@ -142,8 +142,8 @@ class _Writer:
         self.stmt(s, depth, parallel=parallel)
 
     def loop(self, s: ir.For, depth: int, *, parallel: bool) -> None:
-        has_tasks = s.kind is not ir.LoopKind.serial
-        order = "shuffled" if s.kind is ir.LoopKind.parallel else "range"
+        has_tasks = s.kind is ir.LoopKind.parallel
+        order = "shuffled" if has_tasks else "range"
         self.line(depth, f"for {self.name(s.var.name, 'v')} in {order}({self.expr(s.extent)}):")
         if has_tasks and not parallel:
             self.line(depth + 1, "thread_arena.fill(255)")

@@ -159,7 +159,6 @@ Expr: TypeAlias = Var | Const | Binary | Unary | Cast | Select | Random | Load |
 class LoopKind(Enum):
     serial = "for"
     parallel = "parallel for"  # iterations are independent and may run on any thread in any order
-    outlined = "outlined for"  # run by the calling thread, in a function of its own as those of a parallel loop
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.tir import ir
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import constant, type_of
-from benchgraph.tir.cost import FUNCTION, instructions
+from benchgraph.tir.instructions import FUNCTION, instructions
 from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substitute, variables, walk, walk_expr
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them

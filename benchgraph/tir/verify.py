@@ -140,7 +140,7 @@ def _for(s: ir.For, scope: _State) -> None:
         return
     attained = scope.attained | {s.var.name} if extent is not None else scope.attained
     conditional = scope.conditional or extent is None
-    parallel = scope.parallel or s.kind is not ir.LoopKind.serial
+    parallel = scope.parallel or s.kind is ir.LoopKind.parallel
     inner = replace(scope, ranges=inside(s, scope.ranges), attained=attained, conditional=conditional, parallel=parallel)
     _stmt(s.body, inner)
 

@@ -160,7 +160,7 @@ def test_one_entry_keeps_its_rows_parallel() -> None:
 
     g, main = compiled(build)
     assert [len(n.stages) for n in nests(g)] == [1, 2]
-    assert regions(main) == 1  # one core packs all keys, which takes less time than to wait for what another has packed
+    assert regions(main) == 2  # packing of all keys, and rows
 
 
 def test_an_output_is_written_by_one_batch_entry_only() -> None:

@@ -42,10 +42,7 @@ def convolution(images: int = 3, side: int = 7, dtype: DType = f32, channels: in
 
 def with_panels_first(p: Partition, mb: int, nb: int, ns: int, target: Target) -> Partition:
     """The partition with its only product in tasks of mb rows and ns columns, in calls of nb."""
-    found = nest(scheduled(p, target)).parameters
-    assert found is not None
-    (found,) = candidates(p, target)
-    own = parse(found.chosen.schedule)
+    found, own = next((each, own) for each in candidates(p, target) if (own := parse(each.chosen.schedule)).tensorized)
     batch, taps = ([name for name in names if name[0] == axis] for names, axis in ((own.order, "b"), (own.tensorized, "r")))
     forced = Forced(found.nest, str(Tiling(mb, nb, spreads=True, ns=ns).schedule(batch, taps)))
     return replace(p, options=replace(p.options, forced=(forced,)))
@@ -66,7 +63,7 @@ def test_panels_come_first_where_each_entry_would_fetch_all_weights(graph: Graph
 
 
 def test_panels_are_the_outermost_loop() -> None:
-    target = replace(TARGET, cores=2)
+    target = replace(TARGET, shares_all=True)
     main = lower(scheduled(with_panels_first(partition(convolution()), 4, 32, 32, target), target), target).main
     loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     at = next(i for i, s in enumerate(loops) if s.var.name.startswith("no"))

@@ -181,12 +181,12 @@ def test_without_fma_a_product_is_two_instructions() -> None:
 
 
 def test_a_machine_overrides_its_vendor_and_that_its_level(folder: Path) -> None:
-    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("fork_join_ns", 1.0) + entry("l1_prefetched_share", 1.0))
-    (folder / "vendor.toml").write_text(based_on("") + entry("l1_prefetched_share", 2.0) + entry("vector_step_ns", 2.0))
-    (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("vector_step_ns", 3.0) + rate("clock_ghz", 2.25))
+    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("l2_byte_cost", 1.0) + entry("l1_prefetched_share", 1.0))
+    (folder / "vendor.toml").write_text(based_on("") + entry("l1_prefetched_share", 2.0) + entry("l3_byte_cost", 2.0))
+    (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("l3_byte_cost", 3.0) + rate("clock_ghz", 2.25))
     t = target("avx2", "cpu")
-    assert (table(t).fork_join_ns, table(t).l1_prefetched_share, table(t).vector_step_ns) == (1.0, 2.0, 3.0)
-    assert table(t).macs_per_ns == entries("", "avx2")["macs_per_ns"]["value"]
+    assert (table(t).l2_byte_cost, table(t).l1_prefetched_share, table(t).l3_byte_cost) == (1.0, 2.0, 3.0)
+    assert table(t).l2_panel_share == entries("", "avx2")["l2_panel_share"]["value"]
     assert (rates(t).name, rates(t).provenance, rates(t).clock_ghz) == ("cpu", "a test", 2.25)
     generic = rates(target("avx2"))
     assert replace(rates(t), name=generic.name, provenance=generic.provenance, clock_ghz=generic.clock_ghz) == generic
@@ -222,9 +222,9 @@ REFUSED = [
         r"cpu: \[rates\] clock_ghz: source 'there' is not in \[sources\]; say there where the value comes from",
     ),
     (rate("tiles.load_cycles", 8.0), r"cpu: \[rates\] tiles\.bf16\.macs_per_cycle: has no value; base the table on another one, or write"),
-    (entry("fork_join", 1.0), r"cpu: \[fork_join\]: no such threshold; did you mean 'fork_join_ns'\?"),
-    (entry("fork_join_ns", 1), r"cpu: \[fork_join_ns\]: needs a value of type float; write value = \.\.\."),
-    (entry("fork_join_ns", 1.0).replace("here", ""), r'cpu: \[fork_join_ns\]: has no source; write source = "\.\.\."'),
+    (entry("l2_byte_costs", 1.0), r"cpu: \[l2_byte_costs\]: no such threshold; did you mean 'l2_byte_cost'\?"),
+    (entry("l2_byte_cost", 1), r"cpu: \[l2_byte_cost\]: needs a value of type float; write value = \.\.\."),
+    (entry("l2_byte_cost", 1.0).replace("here", ""), r'cpu: \[l2_byte_cost\]: has no source; write source = "\.\.\."'),
 ]
 
 
@@ -241,8 +241,8 @@ def _both(machine: str) -> None:
 
 
 def test_a_table_without_a_value_is_refused(folder: Path) -> None:
-    (folder / f"{GENERIC}.toml").write_text(entry("fork_join_ns", 1.0))
-    with pytest.raises(ParseError, match=r"avx2: \[vector_step_ns\]: is missing; base the table on another one"):
+    (folder / f"{GENERIC}.toml").write_text(entry("l2_byte_cost", 1.0))
+    with pytest.raises(ParseError, match=r"avx2: \[tasks_per_core\]: is missing; base the table on another one"):
         table(target("avx2"))
     with pytest.raises(ParseError, match=r"avx2: \[rates\] clock_ghz: has no value; base the table on another one"):
         rates(target("avx2"))

@@ -15,7 +15,7 @@ from benchgraph.core.isa import ISAS
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
-from benchgraph.schedule.cost import Costs, sequence_ns
+from benchgraph.schedule.cost import Costs, is_short, sequence_ns
 from benchgraph.schedule.gemm import dense
 from benchgraph.schedule.primitives import Schedule, parse
 from benchgraph.schedule.space import RowTiling, Tiling, space, tiled
@@ -67,6 +67,27 @@ def test_schedules_parse_and_say_their_tiling(m: int, n: int, group: int) -> Non
         assert tiling.schedule(nest) == schedule
         assert tiling.mb % group == 0 or tiling.mb == m
         assert tiling.columns < n
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 300), st.integers(1, 64), st.integers(2, 8))
+def test_what_repays_fork_and_join_does_so_with_more_work(machine: str, m: int, k: int, n: int, mb: int, cores: int) -> None:
+    """One core has none of them, and tests want all loops on several."""
+    at = target(machine, cores=cores)
+    nest, schedule = layers(at, m, k, n, k), RowTiling(min(mb, m)).schedule(layers(at, m, k, n, k))
+    more = replace(nest, instructions=10**6)
+    assert is_short(more, schedule, at) <= is_short(nest, schedule, at)
+    assert not is_short(nest, schedule, replace(at, cores=1))
+    assert not is_short(nest, schedule, replace(at, shares_all=True))
+
+
+def test_short_loops_run_on_one_thread() -> None:
+    at = target(cores=2)
+    short, long = layers(at, 8, 16, 16, 16), layers(at, 128, 256, 256, 256)
+    schedule = RowTiling(4).schedule(short)
+    assert is_short(short, schedule, at)
+    assert not is_short(replace(short, instructions=10**6), schedule, at)
+    assert not is_short(long, RowTiling(64).schedule(long), at)
 
 
 def test_scores_are_cut_in_flash_attention_alone() -> None:

@@ -33,9 +33,10 @@ def test_parts_are_an_axis(step: int) -> None:
 
 def test_schedules_are_text() -> None:
     every = list(space(DEPTHWISE, TARGET.isa.registers))
-    assert len(every) == len(set(every)) == 5
+    assert len(every) == len(set(every)) == 2 * 5
     assert [parse(str(schedule)) for schedule in every] == every
-    assert str(every[-1]) == "unroll_jam d2 by 2; unroll t0, t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"
+    assert every[-1] == every[-2].serial
+    assert str(every[-2]) == "unroll_jam d2 by 2; unroll t0, t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"
 
 
 def test_fewer_registers_jam_fewer_windows() -> None:
@@ -45,7 +46,9 @@ def test_fewer_registers_jam_fewer_windows() -> None:
 def test_neighbours_pay_where_they_share() -> None:
     """Windows two steps apart share one row of taps of three, windows of one row of taps only weights."""
     costs = [WindowCosts(nest, TARGET, rates(TARGET)) for nest in (DEPTHWISE, replace(DEPTHWISE, reads=(replace(SRC, along_y=2), WEI)))]
-    one, eight = (parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if s.unrolled and s.sizes("d2") in ((), (8,)))
+    one, eight = (
+        parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled and s.sizes("d2") in ((), (8,))
+    )
     near, apart = (cost(eight).vectors / cost(one).vectors for cost in costs)
     assert near < apart < 1
 
@@ -53,7 +56,7 @@ def test_neighbours_pay_where_they_share() -> None:
 def test_many_windows_at_a_time_read_memory_slowly() -> None:
     """Here and there. What caches hold is as fast as for one."""
     target = replace(TARGET, llc_bytes=1 << 25)
-    every = {s.sizes("d2"): s for s in space(DEPTHWISE, TARGET.isa.registers) if s.unrolled}
+    every = {s.sizes("d2"): s for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled}
     for nbytes, is_slower in ((1 << 18, False), (1 << 28, True)):
         cost = WindowCosts(replace(DEPTHWISE, reads=(replace(SRC, nbytes=nbytes), WEI)), target, rates(target))
         assert (cost(every[8,]).memory > cost(every[()]).memory) is is_slower
@@ -65,3 +68,11 @@ def test_the_reason_names_the_next() -> None:
     assert choice.other is not None
     assert f"; next {choice.other[0]}: " in choice.why
     assert choice.cost.total <= choice.other[1].total
+
+
+def test_short_loops_run_on_one_thread() -> None:
+    """Unless tests want all loops on several."""
+    short, target = replace(DEPTHWISE, shape=(1, 2, 4, 16)), replace(TARGET, cores=8)
+    assert choose_window(DEPTHWISE, target).schedule.parallel
+    assert not choose_window(short, target).schedule.parallel
+    assert choose_window(short, replace(target, shares_all=True)).schedule.parallel

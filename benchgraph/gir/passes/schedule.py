@@ -24,6 +24,7 @@ from benchgraph.gir.nest_cost import (
     next_rows,
     prefetches_panels,
     product_nest,
+    schedule_of,
     whole_entries,
 )
 from benchgraph.gir.on_the_fly_packing import packing_stages
@@ -37,6 +38,7 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
+from benchgraph.schedule.cost import is_short
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
 
@@ -72,9 +74,11 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         if flash is not None and columns:
             stages = tuple(_in_score_blocks(s, flash, columns, block.why) if s.ops == flash.scores.ops else s for s in stages)
     scheduled = replace(node, stages=stages)
+    nest = product_nest(g, node, target)
+    scheduled = replace(scheduled, is_serial=is_short(nest, schedule_of(nest, scheduled), target))
     if columns:
         return scheduled
-    entries = whole_entries(g, node, target) if product_nest(g, node, target).prefetches(scheduled.mb, target.l2_bytes) else ()
+    entries = whole_entries(g, node, target) if nest.prefetches(scheduled.mb, target.l2_bytes) else ()
     return replace(scheduled, prefetched_entries=entries, prefetched_rows=next_rows(g, node, target))
 
 

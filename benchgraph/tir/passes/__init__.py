@@ -20,7 +20,6 @@ vectorise.py              serial loops, mostly innermost ones, run in vectors of
 attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
 prefetch.py               loops prefetch what later iterations read sequentially from parameters that are larger than L2
 non_temporal_stores.py    results of nests that access more memory than the caches hold are stored past the caches
-serialise_short_loops.py  parallel loops that are too short to repay fork and join run on the calling thread
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from benchgraph.tir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.prefetch import prefetch
-from benchgraph.tir.passes.serialise_short_loops import serialise_short_loops
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.transpose_copies import transpose_copies
@@ -94,7 +92,6 @@ PIPELINE: tuple[Pass[Func], ...] = (
         formerly=("prefetch-rows", "prefetch-streams", "fetch-rows", "fetch-streams", "no-fetch"),
     ),
     Pass("non-temporal-stores", non_temporal_stores, needs=_FLAT, switch="non-temporal", formerly=("stream-stores", "no-stream")),
-    Pass("serialise-short-loops", serialise_short_loops, needs=_ONE_LEVEL, switch="serialise"),
 )
 
 

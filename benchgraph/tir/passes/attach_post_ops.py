@@ -29,7 +29,7 @@ from benchgraph.tir import ir
 from benchgraph.tir.accesses import any_alias, position
 from benchgraph.tir.affine import Linear
 from benchgraph.tir.build import constant
-from benchgraph.tir.cost import instructions
+from benchgraph.tir.instructions import instructions
 from benchgraph.tir.loops import with_body
 from benchgraph.tir.operands import place_in_acc
 from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, walk

@@ -37,8 +37,8 @@ from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, constant, mul
-from benchgraph.tir.cost import nanoseconds
 from benchgraph.tir.groups import WIDENED
+from benchgraph.tir.instructions import executed
 from benchgraph.tir.ir import Brgemm, Expr, For, Func, Load, Prefetch, Ramp, Scope, Seq, Stmt, Store, Tensor
 from benchgraph.tir.loops import map_loops, with_body
 from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, variables, walk
@@ -58,7 +58,7 @@ def _with_next_row(rows: For, ranges: Ranges, target: Target) -> Stmt | None:
     read = [list(_rows_read(loop, rows, within, target)) for loop in loops]
     if not any(read) or _bytes_accessed(loops) <= target.l1_bytes * table(target).l1_prefetched_share:
         return None
-    k = max(reversed(range(1, len(loops))), key=lambda k: nanoseconds(loops[k], target))
+    k = max(reversed(range(1, len(loops))), key=lambda k: executed(loops[k]))
     host, fetched = loops[k], dict.fromkeys(chain(*read[:k]))
     new = replace(host, body=block(host.body, *(row.prefetch_in(host) for row in fetched)))
     return replace(rows, body=_replaced(rows.body, host, new)) if fetched else None

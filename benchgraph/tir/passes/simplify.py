@@ -15,7 +15,8 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, bounds, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.index import Simplifier, assume
-from benchgraph.tir.ir import Const, For, Func, If, LoopKind, Seq, Stmt, Unary, UnOp
+from benchgraph.tir.ir import Const, For, Func, If, Seq, Stmt, Unary, UnOp
+from benchgraph.tir.loops import is_parallel
 from benchgraph.tir.visit import block, map_exprs, substitute_all, tensors
 
 
@@ -57,7 +58,7 @@ def _loop(s: For, simple: Simplifier) -> Stmt | None:
 
 def _owns_arena(s: For) -> bool:
     """Whether a loop of tasks must stay because its body uses the thread arena, once plan-buffers has laid that out."""
-    return s.kind is not LoopKind.serial and any(t.offset is not None for t in tensors(s))
+    return is_parallel(s) and any(t.offset is not None for t in tensors(s))
 
 
 def _branch(s: If, simple: Simplifier) -> Stmt | None:

@@ -25,13 +25,13 @@ from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import has_independent_iterations, stride_along
 from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import constant
-from benchgraph.tir.cost import instructions, nanoseconds
 from benchgraph.tir.index import within
+from benchgraph.tir.instructions import executed, instructions
 from benchgraph.tir.ir import Alloc, Brgemm, For, Func, If, LoopKind, Pack, Scope, Seq, Stmt, Store
 from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
 from benchgraph.tir.visit import children, loads, walk
 
-LEAST_SHARE = 0.1  # of the time of the longest rows, below which rows are not worth the code
+LEAST_SHARE = 0.1  # of the instructions of the longest rows, below which rows are not worth the code
 
 
 def unroll_and_interleave(f: Func, target: Target) -> Func:
@@ -39,17 +39,17 @@ def unroll_and_interleave(f: Func, target: Target) -> Func:
     if target.isa.registers <= machine.interleaved_rows * machine.interleaved_reductions:
         return f
     loops = list(_rows(f.body, {}, 1, target))
-    least = LEAST_SHARE * max((ns for _, ns in loops), default=0.0)
-    worth = {id(loop) for loop, ns in loops if ns >= least}
+    least = LEAST_SHARE * max((count for _, count in loops), default=0.0)
+    worth = {id(loop) for loop, count in loops if count >= least}
     names, rows = Names.of(f), machine.interleaved_rows
     return with_body(f, map_loops(f.body, lambda loop, _: unrolled(loop, rows, _interleaved, names) if id(loop) in worth else None))
 
 
 def _rows(s: Stmt, ranges: Ranges, times: int, target: Target) -> Iterator[tuple[For, float]]:
-    """Loops over rows that can be unrolled, and the ns that each takes in all. times: how often s runs."""
+    """Loops over rows that can be unrolled, and the instructions of each in all. times: how often s runs."""
     if isinstance(s, For):
         if _reduces_rows(s, table(target)) and not _is_memory_bound(s, target) and has_independent_iterations(s, ranges):
-            yield s, times * nanoseconds(s, target)
+            yield s, times * executed(s)
             return
         times *= constant(s.extent) or 1
     for c, narrowed in within(s, ranges):

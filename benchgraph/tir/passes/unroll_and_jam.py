@@ -20,7 +20,7 @@ from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.tir.accesses import accesses_of, has_independent_iterations, stride_along
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.cost import FUNCTION, instructions
+from benchgraph.tir.instructions import FUNCTION, instructions
 from benchgraph.tir.ir import Alloc, Binary, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
 from benchgraph.tir.vector_loops import reduction

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.cost import instructions
+from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Binary, BinOp, Expr, For, Func, If, LoopKind, Stmt, Store
 from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
 from benchgraph.tir.passes.simplify import simplified
