@@ -110,6 +110,7 @@ def _function(
 
 
 def _nest(storage: Storage, node: FusedOp) -> Stmt:
+    storage.uncached = frozenset(node.non_temporal)
     if any(op.lowering.is_contraction for op in node.ops):
         return (FlashAttentionNest if node.score_columns else GemmNest)(storage, node).lower()
     return lower_windows(storage, node) if node.ops[0].lowering.is_window else LoopNest(storage, node).lower()

@@ -68,13 +68,14 @@ class Storage:
     """The tensor of every value with a buffer, made on first use; and loads and stores of its elements.
 
     temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. redirected: values whose elements
-    are elsewhere for now. machine: what the code is for.
+    are elsewhere for now. uncached: those that are stored past the caches. machine: what the code is for.
     """
 
     def __init__(self, g: Graph, machine: MachineTable) -> None:
         self.g, self.machine = g, machine
         self.temporaries: dict[int, Tensor] = {}
         self.redirected: dict[int, ElementAt] = {}
+        self.uncached = frozenset[int]()
         self._params: dict[int, Tensor] = {}
         self._numbers: Iterator[int] = iter(range(1 << 30))
 
@@ -145,7 +146,8 @@ class Storage:
 
     def store(self, id: int, coords: Coords, value: Expr) -> Store:
         where, index = self.element(id, coords)
-        return Store(where, index, cast(value, where.dtype))
+        is_uncached = where.scope is Scope.param and self.g.root(id) in self.uncached
+        return Store(where, index, cast(value, where.dtype), non_temporal=is_uncached)
 
 
 def broadcast(shape: Shape, coords: Coords) -> Coords:

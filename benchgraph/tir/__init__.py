@@ -22,7 +22,6 @@ Analyses and rewriting that passes share
     loops.py             finding, taking apart, copying and replacing loops
     vector_loops.py      which loops can be vectorised, and their expressions in vectors
     transposition.py     loops that transpose a matrix
-    non_temporal.py      results that do not fit the caches
     cse.py               common subexpression elimination, while lowering
     passes/              one file per pass, PIPELINE in __init__.py
 """

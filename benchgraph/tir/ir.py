@@ -192,7 +192,7 @@ class Alloc:
 class Store:
     """tensor[index] = value. A vector store's index rules are those of Load; masked-off lanes keep their old contents.
 
-    non_temporal: stores a whole cache line (of a tensor aligned to one) past the caches."""
+    non_temporal: past the caches, if it is a whole cache line (of a tensor aligned to one)."""
 
     tensor: Tensor
     index: tuple[Expr, ...]

@@ -19,7 +19,7 @@ def as_transposition(outer: For, ranges: Ranges) -> Pack | None:
     if not isinstance(inner, For) or LoopKind.parallel in (outer.kind, inner.kind):
         return None
     store = only_statement(inner.body)
-    if not isinstance(store, Store) or store.mask is not None or store.non_temporal:
+    if not isinstance(store, Store) or store.mask is not None:
         return None
     load = _copied(store.value, store)
     if load is None or Scope.register in (store.tensor.scope, load.tensor.scope) or store.tensor == load.tensor:

@@ -121,11 +121,11 @@ class Loop:
         return None if is_whole else mask
 
 
-def loop_of(s: ir.For, target: Target, uncached: frozenset[str] = frozenset()) -> Loop | None:
-    """The loop if it can be vectorised, else None. uncached: names of results that should be stored by whole lines."""
+def loop_of(s: ir.For, target: Target, *, fills_lines: bool = True) -> Loop | None:
+    """The loop if it can be vectorised, else None. fills_lines: with vectors that are as wide as a line, where these go past the caches."""
     machine = table(target)
     loop = _loop_of_lanes(s, target.lanes, machine)
-    wider = 0 if loop is None else _lanes_of_random_blocks(loop) or _lanes_of_lines(loop, uncached, machine)
+    wider = 0 if loop is None else _lanes_of_random_blocks(loop) or (_lanes_of_lines(loop) if fills_lines else 0)
     return (_loop_of_lanes(s, wider, machine) if wider else None) or loop
 
 
@@ -160,14 +160,13 @@ def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | 
     return loop if _is_independent(loop) and _pays(loop) else None
 
 
-def _lanes_of_lines(loop: Loop, uncached: frozenset[str], machine: MachineTable) -> int:
-    """Lanes of a line of narrow uncached results, if a register is a line and the lanes divide the loop, or are masked; else 0. 0 for
-    functions, which take longer than memory."""
-    bits = min((c.tensor.dtype.bits for c in loop.stores if c.tensor.name in uncached), default=DType.f32.bits)
+def _lanes_of_lines(loop: Loop) -> int:
+    """Lanes of a line of narrow results that go past the caches, if a register is a line and the lanes divide the loop, or are masked; else
+    0. 0 for functions, which take longer than memory."""
+    bits = min((c.tensor.dtype.bits for c in loop.stores if c.non_temporal), default=DType.f32.bits)
     lanes, count = 8 * LINE_BYTES // bits, constant(loop.extent)
     fits = lanes > loop.lanes == LINE_LANES and (count is None or count % lanes == 0) and sum(map(instructions, loop.stores)) < FUNCTION
-    read = {load for load in loop.loads if load.tensor.scope is ir.Scope.param and load.index and loop.step(load.index[0]) == 1}
-    return lanes if fits and len(read) <= machine.non_temporal_reads and _is_contiguous(loop) else 0
+    return lanes if fits and _is_contiguous(loop) else 0
 
 
 def _lanes_of_random_blocks(loop: Loop) -> int:

@@ -26,6 +26,7 @@ widen_at_readers.py       bytes stay bytes between nests
 fuse_coarse.py            nests over the same rows become one
 pack_on_the_fly.py        conversions and packing of weights join the product
 schedule.py               template parameters and anchors
+non_temporal_stores.py    results that no cache holds are stored past the caches
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from benchgraph.gir.passes.low_precision import low_precision
 from benchgraph.gir.passes.make_views import make_views
 from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.merge_quantisation import merge_quantisation
+from benchgraph.gir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.gir.passes.pack_on_the_fly import pack_on_the_fly
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.round_operands import round_operands
@@ -92,4 +94,5 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("fuse-coarse", fuse_coarse, needs=_FUSED, switch="coarse"),
     Pass("pack-on-the-fly", pack_on_the_fly, needs=_FUSED, switch=_PACKING, formerly=("convert-weights", "no-convert-weights")),
     Pass("schedule", schedule, needs=_FUSED, gives=frozenset({"scheduled"})),
+    Pass("non-temporal-stores", non_temporal_stores, needs=_FUSED, switch="non-temporal", formerly=("stream-stores", "no-stream")),
 )

@@ -19,7 +19,7 @@ vectorise.py              serial loops, mostly innermost ones, run in vectors of
                           remainder
 attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
 prefetch.py               loops prefetch what later iterations read sequentially from parameters that are larger than L2
-non_temporal_stores.py    results of nests that access more memory than the caches hold are stored past the caches
+whole_lines.py            what is not stored in whole lines is not stored past the caches
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
-from benchgraph.tir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.prefetch import prefetch
@@ -49,6 +48,7 @@ from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.passes.unroll_divisions import unroll_divisions
 from benchgraph.tir.passes.vectorise import vectorise
+from benchgraph.tir.passes.whole_lines import whole_lines
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.verify import verify
 
@@ -91,7 +91,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
         switch="prefetch",
         formerly=("prefetch-rows", "prefetch-streams", "fetch-rows", "fetch-streams", "no-fetch"),
     ),
-    Pass("non-temporal-stores", non_temporal_stores, needs=_FLAT, switch="non-temporal", formerly=("stream-stores", "no-stream")),
+    Pass("whole-lines", whole_lines, needs=_FLAT),
 )
 
 

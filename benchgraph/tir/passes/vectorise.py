@@ -12,7 +12,7 @@
       y[j] = r                             } ...
     }
 
-Narrow results that are stored past the caches (non-temporal-stores) use more lanes, so that they fill a register, if the lanes divide the
+Narrow results that are stored past the caches use more lanes, so that they fill a register, if the lanes divide the
 loop and it computes no function. Loops that draw consecutive random numbers use lanes for as many Philox blocks as a register has lanes. A
 loop stays scalar if a store is neither contiguous (or strided, of wide elements) nor a reduction, or if an iteration depends on another in
 any other way.
@@ -28,7 +28,6 @@ from benchgraph.tir import ir
 from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.loops import map_loops, with_body
-from benchgraph.tir.non_temporal import map_nests_with_large_results
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, map_children, substitute_all, tensor_names, walk
 
@@ -37,14 +36,11 @@ def vectorise(f: ir.Func, target: Target) -> ir.Func:
     taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
     multiplies = any(isinstance(s, ir.Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
 
-    def nest_in_vectors(nest: ir.Stmt, uncached: frozenset[str]) -> ir.Stmt:
-        def in_vectors(s: ir.For, ranges: Ranges) -> ir.Stmt | None:
-            loop = loop_of(s, target, frozenset() if multiplies else uncached) if s.kind is ir.LoopKind.serial else None
-            return None if loop is None else _vectors(loop, target, taken)
+    def in_vectors(s: ir.For, ranges: Ranges) -> ir.Stmt | None:
+        loop = loop_of(s, target, fills_lines=not multiplies) if s.kind is ir.LoopKind.serial else None
+        return None if loop is None else _vectors(loop, target, taken)
 
-        return map_loops(nest, in_vectors)
-
-    return with_body(f, map_nests_with_large_results(f, target, nest_in_vectors))
+    return with_body(f, map_loops(f.body, in_vectors))
 
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
@@ -123,7 +119,7 @@ def _store(loop: Loop, s: ir.Store, base: ir.Expr, mask: ir.Expr | None) -> ir.S
     value = widen(loop, s.value, base, mask)
     if s.tensor.name in loop.registers:
         return ir.Store(replace(s.tensor, lanes=loop.lanes), (), value)
-    return ir.Store(s.tensor, loop.vector_index(s.index, base), value, loop.mask_of(s.tensor, s.index, mask))
+    return ir.Store(s.tensor, loop.vector_index(s.index, base), value, loop.mask_of(s.tensor, s.index, mask), s.non_temporal)
 
 
 def _finish(r: Reduction, group: list[ir.Tensor]) -> ir.Stmt:

@@ -1,0 +1,37 @@
+"""non-temporal-stores: results of nests that access more memory than the caches hold are stored past the caches.
+
+%1: f32[1000000] = nest0(%0) {    ->   %1: f32[1000000] = nest0(%0) non_temporal=[1] {
+
+A later reader would find nothing of the result in a cache, and a line that is stored whole need not be read first. Windows that read much
+more than they write lose. With several cores more memory than the last-level cache holds is required, and of a very large cache only a part
+counts (docs/measurements/non-temporal-stores.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.windows import windows_of
+from benchgraph.machine.table import table
+from benchgraph.machine.target import Target
+
+
+def non_temporal_stores(g: Graph, target: Target) -> Graph:
+    nodes = tuple(replace(n, non_temporal=_uncached(g, n, target)) if isinstance(n, FusedOp) else n for n in g.nodes)
+    return g if nodes == g.nodes else replace(g, nodes=nodes)
+
+
+def _uncached(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
+    """Results of a nest that no other nest of its function reads, if that is worth it."""
+    machine = table(target)
+    cached_bytes = min(target.llc_bytes * (machine.llc_factor if target.cores > 1 else 1), machine.llc_most_bytes)
+    outside = (g.value(v) for v in dict.fromkeys((*node.ins, *node.outs)) if v in g.ins or v in g.outs or g.value(v).is_constant)
+    if not cached_bytes or sum(v.type.nbytes for v in outside) < cached_bytes:
+        return ()
+    if node.ops[0].lowering.is_window and prod(windows_of(g, node)[-1].taps) > machine.non_temporal_reads:
+        return ()
+    is_init = g.value(node.outs[0]).is_constant
+    read = {v for v in node.outs if any(g.value(reader.outs[0]).is_constant == is_init for reader in g.consumers[v])}
+    return tuple(v for v in node.outs if (is_init or v in g.outs) and v not in read)
