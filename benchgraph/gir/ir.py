@@ -177,7 +177,7 @@ class FusedOp:
 
     prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. is_serial: of
     a nest of products: one thread runs all tasks. schedules: of a nest without a product: those of its windows, in order, or that of its
-    loops. non_temporal: results that are stored past the caches, where that is in whole lines.
+    loops. prefetched: inputs that loops prefetch. non_temporal: results that are stored past the caches, where that is in whole lines.
     """
 
     name: str
@@ -188,6 +188,7 @@ class FusedOp:
     prefetched_rows: tuple[int, ...] = ()
     is_serial: bool = False
     schedules: tuple[Schedule, ...] = ()
+    prefetched: tuple[int, ...] = ()
     non_temporal: tuple[int, ...] = ()
 
     @property

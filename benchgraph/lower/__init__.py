@@ -106,7 +106,8 @@ def _function(
     tensors = tuple(storage.declare(v) for v in params)
     nests: list[Stmt] = [_nest(storage, node) for node in nodes]
     allocs = (Alloc(t) for t in storage.temporaries.values())
-    return Func(name, tensors, seq(*allocs, *nests), runs_once)
+    prefetched = dict.fromkeys(storage.declare(v).name for node in nodes for v in node.prefetched)
+    return Func(name, tensors, seq(*allocs, *nests), runs_once, prefetched=tuple(prefetched))
 
 
 def _nest(storage: Storage, node: FusedOp) -> Stmt:

@@ -113,4 +113,4 @@ def _func_to_json(f: Func, numbers: dict[Tensor, int]) -> Json:
 
 def _func(d: Json, tensors: Sequence[Tensor]) -> Func:
     params, inplace = tuple(tensors[i] for i in d["params"]), tuple(InplacePair(**o) for o in d["inplace"])
-    return Func(**{**d, "params": params, "inplace": inplace, "body": seq()})
+    return Func(**{**d, "params": params, "inplace": inplace, "prefetched": tuple(d["prefetched"]), "body": seq()})

@@ -336,7 +336,7 @@ class Func:
     """One compiled function.
 
     params: in call order, disjoint but for the pairs in `inplace`. runs_once: it is init, which runs once for
-    each set of weights, so that short code is better than fast code.
+    each set of weights, so that short code is better than fast code. prefetched: parameters of which loops prefetch what comes next.
     shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
     """
 
@@ -347,6 +347,7 @@ class Func:
     shared_bytes: int = 0
     thread_bytes: int = 0
     inplace: tuple[InplacePair, ...] = ()
+    prefetched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

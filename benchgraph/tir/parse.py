@@ -73,11 +73,15 @@ class _Parser(Tokens):
             self.expect("over")
             inplace.append(ir.InplacePair(dst, self.take("word", "a parameter")))
             self.accept(",")
+        prefetched = list[str]()
+        while self.accept(",") if prefetched else self.accept("prefetches"):
+            prefetched.append(self.take("word", "a parameter"))
         runs_once = self.accept("once")
         self.expect("{")
         shared, thread = (self.arena(scope) for scope in (ir.Scope.shared, ir.Scope.thread))
         stmts = self.rest()
-        return ir.Func(name, params, stmts[0] if len(stmts) == 1 else ir.Seq(stmts), runs_once, shared, thread, tuple(inplace))
+        body = stmts[0] if len(stmts) == 1 else ir.Seq(stmts)
+        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), tuple(prefetched))
 
     # -- tensors
 

@@ -47,7 +47,8 @@ def header(s: ir.Stmt) -> str:
 
 def _func(f: ir.Func) -> list[str]:
     over = "".join(f" {o.dst} over {o.src}," for o in f.inplace).rstrip(",")
-    lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{' once' if f.runs_once else ''} {{"]
+    ahead = f" prefetches {', '.join(f.prefetched)}" if f.prefetched else ""
+    lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{ahead}{' once' if f.runs_once else ''} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
     for scope, size in ((ir.Scope.shared, f.shared_bytes), (ir.Scope.thread, f.thread_bytes)):
         inside = ", ".join(f"{_declare(t)} at {t.offset}" for t in planned.values() if t.scope is scope)

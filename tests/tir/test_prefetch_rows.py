@@ -1,4 +1,4 @@
-"""prefetch: where several loops read a row of a tensor in memory, one of them prefetches the next row, and nothing else."""
+"""insert-prefetches: where several loops read a row of a tensor in memory, one of them prefetches the next row, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul, seq, unary
 from benchgraph.tir.ir import Alloc, BinOp, Brgemm, Const, Expr, For, Func, Prefetch, Scope, Slice, Stmt, Store, Tensor, UnOp, tensor
@@ -15,13 +15,17 @@ from benchgraph.tir.passes import run
 from benchgraph.tir.visit import children, statements, substitute, walk
 from tests.support.tir_programs import ROWS_COLS, TARGET, ZERO, assert_same, at, i, j, k, loop, p, parallel, param, put
 
-SMALL = replace(TARGET, l1_bytes=10 << 10, l2_bytes=32 << 10)
 COLUMNS = PAGE_BYTES // 4
 
 
-def fetched(f: Func, target: Target = SMALL) -> list[For]:
+def compiled(f: Func) -> Func:
+    """Where all parameters may be prefetched."""
+    return run(replace(f, prefetched=tuple(t.name for t in f.params)), TARGET)
+
+
+def fetched(f: Func) -> list[For]:
     """The loops that prefetch something once the whole pipeline has run. The result must compute what `f` does."""
-    after = run(f, target)
+    after = compiled(f)
     assert_same(after, f)
     return [s for s in walk(after.body) if isinstance(s, For) and any(isinstance(c, Prefetch) for c in statements(s.body))]
 
@@ -50,7 +54,7 @@ def scaled(
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])
 def test_exactly_the_next_row_is_prefetched(columns: int, dtype: DType, largest_of: UnOp | None) -> None:
-    (host,) = fetched(scaled(columns, rows=9, dtype=dtype, largest_of=largest_of), replace(SMALL, l1_bytes=5 * PAGE_BYTES))
+    (host,) = fetched(scaled(columns, rows=9, dtype=dtype, largest_of=largest_of))
     (fetch,) = (c for c in statements(host.body) if isinstance(c, Prefetch))
     nbytes = dtype.nbytes(columns)
     lines = set[int]()
@@ -67,15 +71,19 @@ def test_exactly_the_next_row_is_prefetched(columns: int, dtype: DType, largest_
 def test_the_longest_running_loop_prefetches(largest_of: UnOp | None, then: UnOp | None, host: int) -> None:
     f = scaled(largest_of=largest_of, then=then)
     (found,) = fetched(f)
-    rows = run(f, SMALL).body
+    rows = compiled(f).body
     loops = [s for s in walk(rows) if isinstance(s, For) and s is not rows]
     assert len(loops) == 3
     assert loops.index(found) == host
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(COLUMNS - 64, 16), (COLUMNS, 8)], ids=["shorter than a page", "what L2 holds"])
-def test_short_rows_and_tensors_that_fit_a_cache_are_not_prefetched(columns: int, rows: int) -> None:
-    assert fetched(scaled(columns, rows)) == []
+def test_short_rows_are_not_prefetched() -> None:
+    assert fetched(scaled(COLUMNS - 64)) == []
+
+
+def test_other_parameters_are_not_prefetched() -> None:
+    after = run(replace(scaled(), prefetched=("y",)), TARGET)
+    assert not any(isinstance(s, Prefetch) for s in walk(after.body))
 
 
 def test_a_later_loop_prefetches_even_if_the_first_runs_longest() -> None:
@@ -84,20 +92,6 @@ def test_a_later_loop_prefetches_even_if_the_first_runs_longest() -> None:
     f = Func("f", (x, y), parallel(i, 16, Alloc(acc), largest(x, acc, UnOp.exp, COLUMNS), loop(j, COLUMNS, put(y, i, j, value=value))))
     (host,) = fetched(f)
     assert any(isinstance(s, Store) and s.tensor.name == "y" for s in walk(host))
-
-
-def test_rows_larger_than_l1_are_not_prefetched() -> None:
-    f = scaled(4 * COLUMNS, rows=4)
-    assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES)) != []
-    assert fetched(f, replace(SMALL, l1_bytes=4 * PAGE_BYTES - LINE_BYTES)) == []
-
-
-@pytest.mark.parametrize("dtype", [DType.f32, DType.u8])
-def test_rows_whose_loops_access_little_memory_are_not_prefetched(dtype: DType) -> None:
-    """Of what they read, once, and of what they write."""
-    f, touched = scaled(4 * COLUMNS, rows=12, dtype=dtype), (dtype.nbytes(1) + 4) * 4 * COLUMNS
-    assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.71))) != []
-    assert fetched(f, replace(SMALL, l1_bytes=int(touched / 0.69))) == []
 
 
 def test_tensors_first_read_by_the_prefetching_loop_are_not_prefetched() -> None:

@@ -26,6 +26,7 @@ widen_at_readers.py       bytes stay bytes between nests
 fuse_coarse.py            nests over the same rows become one
 pack_on_the_fly.py        conversions and packing of weights join the product
 schedule.py               template parameters and anchors
+prefetch.py               inputs that loops prefetch
 non_temporal_stores.py    results that no cache holds are stored past the caches
 """
 
@@ -50,6 +51,7 @@ from benchgraph.gir.passes.mark_runtime_constants import mark_runtime_constants
 from benchgraph.gir.passes.merge_quantisation import merge_quantisation
 from benchgraph.gir.passes.non_temporal_stores import non_temporal_stores
 from benchgraph.gir.passes.pack_on_the_fly import pack_on_the_fly
+from benchgraph.gir.passes.prefetch import prefetch
 from benchgraph.gir.passes.propagate_layout import propagate_layout
 from benchgraph.gir.passes.round_operands import round_operands
 from benchgraph.gir.passes.schedule import schedule
@@ -94,5 +96,12 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("fuse-coarse", fuse_coarse, needs=_FUSED, switch="coarse"),
     Pass("pack-on-the-fly", pack_on_the_fly, needs=_FUSED, switch=_PACKING, formerly=("convert-weights", "no-convert-weights")),
     Pass("schedule", schedule, needs=_FUSED, gives=frozenset({"scheduled"})),
+    Pass(
+        "prefetch",
+        prefetch,
+        needs=frozenset({"scheduled"}),
+        switch="prefetch",
+        formerly=("prefetch-rows", "prefetch-streams", "fetch-rows", "fetch-streams", "no-fetch"),
+    ),
     Pass("non-temporal-stores", non_temporal_stores, needs=_FUSED, switch="non-temporal", formerly=("stream-stores", "no-stream")),
 )

@@ -18,7 +18,7 @@ unroll_divisions.py       loops that divide or take remainders of their variable
 vectorise.py              serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
                           remainder
 attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
-prefetch.py               loops prefetch what later iterations read sequentially from parameters that are larger than L2
+insert_prefetches.py      loops prefetch what later iterations read sequentially of the function's prefetched parameters
 whole_lines.py            what is not stored in whole lines is not stored past the caches
 """
 
@@ -33,13 +33,13 @@ from benchgraph.tir.ir import Func
 from benchgraph.tir.passes.attach_post_ops import attach_post_ops
 from benchgraph.tir.passes.collapse_parallel import collapse_parallel
 from benchgraph.tir.passes.flatten_index import flatten_index
+from benchgraph.tir.passes.insert_prefetches import insert_prefetches
 from benchgraph.tir.passes.interchange_loops import interchange_loops
 from benchgraph.tir.passes.mark_inplace import mark_inplace
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.passes.merge_parallel import merge_parallel
 from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import plan_buffers
-from benchgraph.tir.passes.prefetch import prefetch
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.transpose_copies import transpose_copies
@@ -84,13 +84,7 @@ PIPELINE: tuple[Pass[Func], ...] = (
     ),
     Pass("simplify", simplify),
     Pass("attach-post-ops", attach_post_ops, needs=_FLAT | {"planned"}, switch="attach"),
-    Pass(
-        "prefetch",
-        prefetch,
-        needs=_FLAT | {"planned"},
-        switch="prefetch",
-        formerly=("prefetch-rows", "prefetch-streams", "fetch-rows", "fetch-streams", "no-fetch"),
-    ),
+    Pass("insert-prefetches", insert_prefetches, needs=_FLAT | {"planned"}),
     Pass("whole-lines", whole_lines, needs=_FLAT),
 )
 

@@ -1,4 +1,4 @@
-"""prefetch: loops prefetch what later iterations read sequentially from parameters that are larger than L2.
+"""insert-prefetches: loops prefetch what later iterations read sequentially of the function's prefetched parameters.
 
 One of the later loops over a row prefetches the next row:
 
@@ -10,9 +10,7 @@ One of the later loops over a row prefetches the next row:
                                                                prefetch x[r*4096 + 4096 + i_v*16] 1 lines
                                                              } }
 
-Later loops read the row from a cache, so memory would be idle meanwhile, and hardware prefetchers restart at every page. The longest loop
-(the last of several) prefetches what the loops before it read. Rows are left to the hardware if the loops access less than most of L1, or
-if one row does not fit L1.
+The longest loop (the last of several) prefetches what the loops before it read.
 
 A loop that reduces several long streams of 16-bit floats prefetches each of them:
 
@@ -22,13 +20,12 @@ A loop that reduces several long streams of 16-bit floats prefetches each of the
     }                                                    a_v = ...
                                                          b_v = ... }
 
-This pays on machines whose hardware prefetches several streams of 16-bit floats late, as in products of few rows by column-major weights
-(`stream_prefetch_bytes` of the machine table). Measurements: docs/measurements/prefetch.md.
+gir/passes/prefetch.py says which parameters these are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil
@@ -41,35 +38,37 @@ from benchgraph.tir.groups import WIDENED
 from benchgraph.tir.instructions import executed
 from benchgraph.tir.ir import Brgemm, Expr, For, Func, Load, Prefetch, Ramp, Scope, Seq, Stmt, Store, Tensor
 from benchgraph.tir.loops import map_loops, with_body
-from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, variables, walk
+from benchgraph.tir.visit import block, bound_names, loads, map_children, statements, variables
 
 
-def prefetch(f: Func, target: Target) -> Func:
-    if not any(_is_larger_than_l2(load.tensor, target) for load in loads(f.body)):
+def insert_prefetches(f: Func, target: Target) -> Func:
+    if not f.prefetched:
         return f
-    return with_body(f, map_loops(f.body, lambda loop, ranges: _with_next_row(loop, ranges, target) or _with_streams(loop, ranges, target)))
+    names, distance = frozenset(f.prefetched), table(target).stream_prefetch_bytes
+
+    def fetching(loop: For, ranges: Ranges) -> Stmt | None:
+        return _with_next_row(loop, ranges, names) or (_with_streams(loop, ranges, names, distance) if distance else None)
+
+    return with_body(f, map_loops(f.body, fetching))
 
 
-def _with_next_row(rows: For, ranges: Ranges, target: Target) -> Stmt | None:
+def _with_next_row(rows: For, ranges: Ranges, names: Collection[str]) -> Stmt | None:
     within, stmts = inside(rows, ranges), list(_sequence(rows.body))
     loops = [s for s in stmts if isinstance(s, For)]
     if len(loops) < 2 or any(isinstance(s, Brgemm) for s in stmts):  # whose calls prefetch by themselves
         return None
-    read = [list(_rows_read(loop, rows, within, target)) for loop in loops]
-    if not any(read) or _bytes_accessed(loops) <= target.l1_bytes * table(target).l1_prefetched_share:
-        return None
+    read = [list(_rows_read(loop, rows, within, names)) for loop in loops]
     k = max(reversed(range(1, len(loops))), key=lambda k: executed(loops[k]))
     host, fetched = loops[k], dict.fromkeys(chain(*read[:k]))
     new = replace(host, body=block(host.body, *(row.prefetch_in(host) for row in fetched)))
     return replace(rows, body=_replaced(rows.body, host, new)) if fetched else None
 
 
-def _with_streams(loop: For, ranges: Ranges, target: Target) -> Stmt | None:
-    distance = table(target).stream_prefetch_bytes
-    if not distance or not all(isinstance(s, Store) and s.tensor.scope is Scope.register for s in statements(loop.body)):
+def _with_streams(loop: For, ranges: Ranges, names: Collection[str], distance: int) -> Stmt | None:
+    if not all(isinstance(s, Store) and s.tensor.scope is Scope.register for s in statements(loop.body)):
         return None
     within = inside(loop, ranges)
-    long = [x for x in _streams(loop, within, target) if x.tensor.dtype in WIDENED and x.nbytes >= 2 * distance]
+    long = [x for x in _streams(loop, within, names) if x.tensor.dtype in WIDENED and x.nbytes >= 2 * distance]
     ahead = (x.shifted(distance * 8 // x.tensor.dtype.bits, within).prefetch_in(loop) for x in long)
     return replace(loop, body=block(*ahead, loop.body)) if len(long) > 1 else None
 
@@ -94,20 +93,15 @@ class _Stream:
         return Prefetch(self.tensor, (add(self.begin, mul(loop.var, step)),), ceil(each / LINE_BYTES))
 
 
-def _is_larger_than_l2(t: Tensor, target: Target) -> bool:
-    """Whether a tensor is a parameter that does not fit L2."""
-    return t.scope is Scope.param and t.nbytes > target.l2_bytes
-
-
-def _streams(loop: For, ranges: Ranges, target: Target) -> Iterator[_Stream]:
-    """The streams of parameters larger than L2 that a loop reads without gaps."""
+def _streams(loop: For, ranges: Ranges, names: Collection[str]) -> Iterator[_Stream]:
+    """The streams of parameters of these names that a loop reads without gaps."""
     read = dict[_Stream, dict[int, int]]()  # lanes of vectors, by their offset within what one iteration advances
-    names, extent = bound_names(loop), constant(loop.extent) or 0
+    inner, extent = bound_names(loop), constant(loop.extent) or 0
     for tensor, at in _vectors(loads(loop.body)):
         form = linear(at.base)
         step = form.terms.get(loop.var, 0)
         others = Linear({atom: c for atom, c in form.terms.items() if atom != loop.var}, form.constant)
-        if _is_larger_than_l2(tensor, target) and step > 0 and not any(names & variables(atom) for atom in others.terms):
+        if tensor.name in names and step > 0 and not any(inner & variables(atom) for atom in others.terms):
             offset = form.constant % step
             begin = to_expr(replace(others, constant=form.constant - offset), ranges)
             read.setdefault(_Stream(tensor, begin, tensor.dtype.nbytes(step * extent)), {})[offset] = at.lanes
@@ -123,23 +117,12 @@ def _vectors(accesses: Iterable[Load | Store]) -> Iterator[tuple[Tensor, Ramp]]:
             yield access.tensor, at
 
 
-def _rows_read(loop: For, rows: For, ranges: Ranges, target: Target) -> Iterator[_Stream]:
-    """What a loop reads sequentially in the next iteration of the loop over rows, if a row is at least a page and fits L1."""
-    for row in _streams(loop, ranges, target):
+def _rows_read(loop: For, rows: For, ranges: Ranges, names: Collection[str]) -> Iterator[_Stream]:
+    """What a loop reads sequentially in the next iteration of the loop over rows, if a row is at least a page."""
+    for row in _streams(loop, ranges, names):
         step = linear(row.begin).terms.get(rows.var, 0)
-        if step > 0 and PAGE_BYTES <= row.nbytes <= target.l1_bytes:
+        if step > 0 and row.nbytes >= PAGE_BYTES:
             yield row.shifted(step, ranges)
-
-
-def _bytes_accessed(loops: list[For]) -> int:
-    """Bytes that these loops read and write sequentially."""
-    lengths = dict[Tensor, int]()
-    for loop in loops:
-        stores = (s for s in walk(loop.body) if isinstance(s, Store))
-        for tensor, at in _vectors(chain(loads(loop.body), stores)):
-            elements = linear(at.base).terms.get(loop.var, 0) * (constant(loop.extent) or 0)
-            lengths[tensor] = max(lengths.get(tensor, 0), tensor.dtype.nbytes(elements))
-    return sum(lengths.values())
 
 
 def _sequence(s: Stmt) -> Iterator[Stmt]:
