@@ -44,8 +44,10 @@ def _streams(g: Graph, node: FusedOp, target: Target) -> Iterator[int]:
 def _rows(g: Graph, node: FusedOp, target: Target) -> Iterator[int]:
     """What several loops along a row read."""
     nest = element_nest(g, node)
-    row = axes_of(node.schedules[0], node.schedules[0].vectorized) if node.schedules else ()
-    if len(nest.instructions) < 2 or not nest.reduced.issuperset(row):
+    if nest is None or len(nest.instructions) < 2:
+        return
+    row = axes_of(node.schedules[0], node.schedules[0].vectorized)
+    if not nest.reduced.issuperset(row):
         return
     moving = (a for a in nest.accesses if (not a.is_private or a.name in nest.stored) and a.axes.intersection(row))
     lengths = {a.name: a.bits * nest.size(row) // 8 for a in moving}
