@@ -324,7 +324,7 @@ class Graph:
         return root
 
     @cached_property
-    def chains(self) -> dict[int, tuple[int, tuple[Expr, ...]]]:
+    def chains(self) -> dict[int, tuple[Expr, ...]]:
         """Value id -> its chain of views, as far as gir/views.py has computed them."""
         return {}
 

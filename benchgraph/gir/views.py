@@ -18,8 +18,6 @@ from benchgraph.tir.visit import parts, substitute
 
 Index: TypeAlias = tuple[Expr, ...]
 Steps: TypeAlias = tuple[int | None, ...]  # per loop, or per dim; None where the stride is not a constant
-Chain: TypeAlias = tuple[int, Index]  # how many views a value is from its root, and its index there in terms of its index
-LONG = 4  # views; the index of a longer chain is simplified, since each view may double its size
 MOST_NODES = 128  # of an index's expressions: beyond, a copy is cheaper than computing them at every access
 
 
@@ -55,22 +53,19 @@ def _moved_inputs(g: Graph) -> frozenset[int]:
 
 def root_index(g: Graph, id: int, index: Index) -> Index:
     """The index in the root of the element at `index` of a value, through all its views."""
-    depth, at_root = chain(g.value, g.chains, id)
-    if depth > LONG:
-        values = {axis.name: i for axis, i in zip(_axes(len(index)), index, strict=True)}
-        return tuple(substitute(e, values) for e in at_root)
-    while (view := g.value(id).view) is not None:
-        id, index = view.base, _base_index(view, index)
-    return index
+    if g.value(id).view is None:
+        return index
+    values = {axis.name: i for axis, i in zip(_axes(len(index)), index, strict=True)}
+    return tuple(substitute(e, values) for e in chain(g.value, g.chains, id))
 
 
-def chain(value: Callable[[int], Value], known: dict[int, Chain], id: int) -> Chain:
-    """The chain of a value. value: by id. known: chains by id, to which the result is added."""
+def chain(value: Callable[[int], Value], known: dict[int, Index], id: int) -> Index:
+    """The index in a value's root in terms of its own, $v. value: by id. known: of other values, to which the result is added."""
     above = list[tuple[int, View]]()
     while id not in known:
         v = value(id)
         if v.view is None:
-            known[id] = 0, _identity(v.shape)
+            known[id] = _identity(v.shape)
         else:
             above.append((id, v.view))
             id = v.view.base
@@ -80,16 +75,9 @@ def chain(value: Callable[[int], Value], known: dict[int, Chain], id: int) -> Ch
     return known[id]
 
 
-def longer(view: View, base: Chain) -> Chain:
-    """The chain of a view, given that of its base."""
-    depth, at_root = base
-    return depth + 1, (_simplified if depth >= LONG else _composed)(view, at_root)
-
-
-def is_short(of: Chain) -> bool:
+def is_short(at_root: Index) -> bool:
     """Whether the index is cheap enough to compute at every access."""
-    depth, at_root = of
-    return depth <= LONG or sum(map(_nodes, at_root)) <= MOST_NODES
+    return sum(map(_nodes, at_root)) <= MOST_NODES
 
 
 def zeroed(shape: Shape, index: Index) -> Index:
@@ -118,24 +106,13 @@ def _axes(rank: int) -> tuple[Var, ...]:
 
 
 @memoised_within
-def _composed(view: View, at_root: Index) -> Index:
-    """The index in the root of the element at a view's own index, given that of its base."""
-    at_base = _base_index(view, _identity(_shape(view)))
+def longer(view: View, at_root: Index) -> Index:
+    """The chain of a view, given that of its base. It is simplified, since each view may double its size."""
+    shape = view.src_shape if view.inverse else view.dst_shape
+    at_base = _base_index(view, _identity(shape))
     values = {axis.name: i for axis, i in zip(_axes(len(at_base)), at_base, strict=True)}
-    return tuple(substitute(e, values) for e in at_root)
-
-
-@memoised_within
-def _simplified(view: View, at_root: Index) -> Index:
-    """The same as `_composed`, simplified for indices inside the view."""
-    shape = _shape(view)
     simple = Simplifier({axis.name: (0, extent - 1) for axis, extent in zip(_axes(len(shape)), shape, strict=True)})
-    return tuple(map(simple, _composed(view, at_root)))
-
-
-def _shape(view: View) -> Shape:
-    """The shape of the view, not of its base."""
-    return view.src_shape if view.inverse else view.dst_shape
+    return tuple(simple(substitute(e, values)) for e in at_root)
 
 
 @memoised

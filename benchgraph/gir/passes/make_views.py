@@ -26,7 +26,7 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.channel_order import product_axis, products_read_along
 from benchgraph.gir.ir import Graph, Op, Value, View
 from benchgraph.gir.product import depends_on_product
-from benchgraph.gir.views import Chain, chain, is_moved_input, is_short, layout_form, longer, result_dims
+from benchgraph.gir.views import Index, chain, is_moved_input, is_short, layout_form, longer, result_dims
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import LayoutOp
 from benchgraph.ops.unit_steps import unit_steps
@@ -36,7 +36,7 @@ def make_views(g: Graph, target: Target) -> Graph:
     """First from the outputs back (producers write in place), then from the inputs on (consumers read in place)."""
     border = {*g.ins, *g.outs}
     changed: dict[int, Value] = {}
-    chains: dict[int, Chain] = {}
+    chains: dict[int, Index] = {}
 
     def value(id: int) -> Value:
         return changed[id] if id in changed else g.value(id)
