@@ -12,10 +12,10 @@ from benchgraph.core.options import Forced
 from benchgraph.gir.build import from_partition
 from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
-from benchgraph.gir.gemm_nest import stage_nest
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest, schedule_of
-from benchgraph.gir.passes.schedule import has_tiled_post_ops
+from benchgraph.gir.packed_blocks import stage_nest
+from benchgraph.gir.passes.schedule import grid_nest
 from benchgraph.gir.product import product
 from benchgraph.gir.windows import window_nests
 from benchgraph.machine.table import rates
@@ -67,7 +67,8 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     nest, may_spread = product_nest(g, node, target), False
     if len(kernels) == 1:
         (stage,) = kernels
-        nest, may_spread = alone(stage_nest(g, stage, target)), len(node.stages) == 1 and has_tiled_post_ops(stage)
+        on_grid = grid_nest(g, node, stage, target)
+        nest, may_spread = on_grid or alone(stage_nest(g, node, stage, target)), on_grid is not None
         if product(g, stage.ops[0]).columns != nest.first.n or any(each.reduces_rows for each in node.stages):
             return
     schedules = space(nest, panel_widths(nest.first.n, target.lanes), target.cores, may_spread=may_spread)

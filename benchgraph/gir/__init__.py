@@ -30,11 +30,9 @@ on_the_fly_packing.py   stages that convert or pack a block of weights right bef
 Decisions:
 
 layouts.py              blocked layouts, the width of a B panel
-load_balance.py         how evenly tasks are distributed over cores
 column_blocks.py        columns of a microkernel call and of a packed panel
-packed_blocks.py        the size of a block of weights that is packed on the fly
+packed_blocks.py        products with the blocks in which they read their weights, as their cost sees them
 anchors.py              where post-ops run: the anchor cost table
-packed_task_grid.py     tasks of a product whose weights are packed on the fly
 nest_cost.py            nests as their cost sees them, and what scheduled ones take
 nest_sequence.py        where a nest of several stages is cut: the sequence of nests that takes the least time
 

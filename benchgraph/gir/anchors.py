@@ -32,6 +32,11 @@ def choose_anchors(g: Graph, ops: tuple[Op, ...], mb: int, nb: int, target: Targ
     return anchors, f"{why} instead of {max(at_tile, at_rows):.3g}" if early and at_tile != at_rows else why if early else ""
 
 
+def has_tiled_post_ops(g: Graph, ops: tuple[Op, ...]) -> bool:
+    """Whether all ops on the result of a tunable op (ops[0]), none of which reduces, can run on its tiles."""
+    return len(_before_reductions(g, domain_of(g, ops), ops)) == len(ops) - 1
+
+
 def anchor_cost(anchor: Anchor, mb: int, nb: int, n: int, *, feeds_reduction: bool, target: Target) -> float:
     """Weighted bytes of one task's post-ops at this anchor."""
     task_bytes = mb * F32_BYTES * n

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from benchgraph.core.tensor import TensorType
-from benchgraph.gir.ir import Graph, Stage
-from benchgraph.gir.product import K, M, N, Product, is_row_major, product
+from benchgraph.gir.product import K, M, N, Product
 from benchgraph.gir.views import Index
 from benchgraph.machine.target import Target
 from benchgraph.ops.unit_steps import step
@@ -36,12 +35,6 @@ def gemm_nest(p: Product, target: Target, waiting_bytes: int = 0) -> Gemm:
         waiting_bytes,
         is_made=not p.has_input_src,
     )
-
-
-def stage_nest(g: Graph, stage: Stage, target: Target) -> Gemm:
-    """The nest of the product that a stage begins with; results that are not stored by rows wait: the sums, and these transposed."""
-    by_rows = all(is_row_major(g, v) for op in stage.ops for v in op.outs)
-    return gemm_nest(product(g, stage.ops[0]), target, 0 if by_rows else 2 * F32_BYTES)
 
 
 def _operand(name: str, t: TensorType, index: Index) -> Operand:

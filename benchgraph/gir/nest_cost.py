@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import lcm, prod
 
 from benchgraph.core.memoise import memoised_within
@@ -12,7 +13,7 @@ from benchgraph.gir.elements import instructions_of
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
-from benchgraph.gir.on_the_fly_packing import packing_stages
+from benchgraph.gir.packed_blocks import in_blocks
 from benchgraph.gir.product import k_group, product, weights_bytes
 from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
@@ -37,7 +38,9 @@ def schedule_of(nest: Nest, node: FusedOp) -> Schedule:
         return Schedule((Order(("m",)), Parallel(("m",))))
     if len(nest.steps) > 1:
         return RowTiling(p.mb, p.score_columns).schedule(nest)
-    return tiled(nest.first, Tiling(p.mb, p.nb, p.split_n, p.ns if p.panels_first else 0))
+    makes = any(stage.is_packing for stage in node.stages)
+    spreads = Tiling(p.mb, p.ns if p.ks and not makes else p.nb, p.split_n, p.ns)
+    return tiled(nest.first, replace(spreads, ks=p.ks, makes=makes, fetches=p.prefetch) if p.ks else spreads)
 
 
 def kernel_stages(node: FusedOp) -> tuple[Stage, ...]:
@@ -142,11 +145,10 @@ def _step(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Step:
     of = product(g, op)
     nb = p.nb if p is not None else columns_per_call(g, op, target)
     return Step(
-        gemm_nest(of, target),
+        in_blocks(g, node, stage, gemm_nest(of, target), target),
         (_name(g, op.ins[0]), _name(g, op.ins[1]), _result(g, node, stage)),
         nb,
         waits=of.has_constant_wei and not (prefetches_panels(g, node, stage, nb, target) or (p is not None and p.panels_first)),
-        packed=of.call.ins[1].elements if packing_stages(node, stage) else 0,
         is_reduced=any(isinstance(other.lowering.form, Reduction) for other in stage.ops),
     )
 

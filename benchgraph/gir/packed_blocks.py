@@ -1,28 +1,75 @@
-"""On-the-fly packing: the size of a packed block of weights, and how often it may be made.
+"""Blocks of weights as the cost of a product sees them: those that stages before it convert or pack, and those that it reads in place.
 
-A block is converted or packed by the product that reads it (gir/on_the_fly_packing.py), or read as it is stored.
+    stages { %2: f32[K,N] = TypeCast(%1: f16[K,N])  panel; MatMul(%0, %2) }     blocks of f32, made row by row from 16 bits an element
+
+A block is made right before it is read (gir/on_the_fly_packing.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, lcm, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.column_blocks import column_block
+from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import is_input_for_few_rows
-from benchgraph.gir.ir import Graph, Op, Stage
-from benchgraph.gir.load_balance import MOST_IDLE
+from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
+from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product
-from benchgraph.machine.table import table
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import Target
+from benchgraph.schedule.gemm import Blocks, Gemm, Source
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 
-def conversions(m: int, target: Target) -> int:
-    """How often a nest of several products converts its weights: once for each block of its m rows."""
-    return max(ceil(m / table(target).packed_task_rows), min(target.cores, m))
+def stage_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Gemm:
+    """The nest of the product that a stage of a fused op begins with; results that are not stored by rows wait: the sums, and these
+    transposed."""
+    by_rows = all(is_row_major(g, v) for op in stage.ops for v in op.outs)
+    return in_blocks(g, node, stage, gemm_nest(product(g, stage.ops[0]), target, 0 if by_rows else 2 * F32_BYTES), target)
+
+
+def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target) -> Gemm:
+    """The product of a stage with the blocks of its weights, if it reads such, and bits of what they are made from."""
+    op, makers = stage.ops[0], packing_stages(node, stage)
+    p, wei = product(g, op), g.value(op.ins[1])
+    units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
+    unit = lcm(k_group(g, op), *units)
+    if not makers:
+        rows = 1 if _is_summed_in_l1(p, target) else SIDE_BY_SIDE
+        return replace(gemm, blocks=Blocks(wei.dtype.bits, unit, rows)) if reads_rows_together(g, op, target) else gemm
+    sources = _sources(g, makers)
+    first = max(sources, key=lambda v: v.type.nbytes)
+    where = Source.panels if first.layout.blocks else Source.rows if is_row_major(g, first.id) else Source.columns
+    cycles = sum(_cycles(g, maker, gemm.n * gemm.k, where, target) for maker in makers)
+    packs = len(makers) == 1 and _packs(g, makers[0])
+    may_fetch = packs and g.root(first.id) in g.ins and not target.in_tiles(g.value(op.ins[0]).dtype)  # which multiply too fast
+    src, operand, dst = gemm.operands
+    operands = src, replace(operand, bits=8 * sum(v.type.nbytes for v in sources) / (gemm.n * gemm.k)), dst
+    blocks = Blocks(wei.dtype.bits, unit, SIDE_BY_SIDE if packs else 1, where, cycles, may_fetch)
+    return replace(gemm, operands=operands, blocks=blocks)
+
+
+def _sources(g: Graph, makers: Sequence[Stage]) -> list[Value]:
+    """What these stages read and do not make, each once."""
+    made = {g.root(v) for maker in makers for op in maker.ops for v in op.outs}
+    read = dict.fromkeys(v for maker in makers for op in maker.ops for v in op.ins if g.root(v) not in made)
+    return [g.value(v) for v in read]
+
+
+def _cycles(g: Graph, maker: Stage, elements: int, where: Source, target: Target) -> float:
+    """What a stage takes for a vector of so many weights, which are its own elements or more: one is loaded and one stored, and each op
+    converts, moves or computes."""
+    vector, total = rates(target).vector, 0.0
+    for op in maker.ops:
+        src, dst = g.value(op.ins[0]), g.value(op.outs[0])
+        moved = (where is Source.columns) * vector.transpose_cycles + (dst.dtype.bits < DType.f32.bits) * vector.shuffle_cycles
+        computed = vector.conversion_cycles(src.dtype, dst.dtype) or (moved if op.lowering.is_layout_op else vector.simple_cycles)
+        total += dst.type.elements / elements * computed
+    return total + 2 * vector.simple_cycles * g.value(maker.ops[-1].outs[0]).type.elements / elements
 
 
 def is_one_large_matrix(p: Product, target: Target) -> bool:
@@ -32,15 +79,9 @@ def is_one_large_matrix(p: Product, target: Target) -> bool:
     return is_plain and p.call.ins[1].elements * F32_BYTES > target.cores * target.l2_bytes
 
 
-def block_size(k: int, n: int, nb: int, unit: int, most: tuple[int, int], cores: int) -> tuple[int, int]:
-    """Rows and columns of a block of wei, at most so many; unit: its rows are a multiple of it, if they are not all of k. cores: those that
-    share one matrix."""
-    longest, widest = most
-    ks = min(k, max(longest // unit, 1) * unit)
-    panels = ceil(n / nb)
-    widths = range(max(min(widest // nb, panels), 1), 0, -1)
-    even = (w for w in widths if panels >= (1 - MOST_IDLE) * cores * ceil(ceil(panels / w) / cores) * w)
-    return ks, nb * ceil(panels / ceil(panels / next(even, 1)))  # no wider than as many blocks need, so that they are even
+def conversions(m: int, target: Target) -> int:
+    """How often a nest of several products converts its weights: once for each block of its m rows."""
+    return max(ceil(m / table(target).packed_task_rows), min(target.cores, m))
 
 
 def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
@@ -52,44 +93,12 @@ def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
     return is_input_for_few_rows(g, op, op.ins[1], most) and operand_axes(g, op, 1) is not None
 
 
-def unpacked_block_limit(rows: int, n: int, wei: DType, cores: int, target: Target) -> tuple[int, int]:
-    """Most rows and columns of a block of weights read as they are, rows of n, for so many rows of src; cores: those that share them. One
-    row of dst that L1 holds is summed there where weights are narrow and no other core's too: they are read from end to end."""
-    machine = table(target)
-    is_summed_in_l1 = rows == cores == 1 and wei is not DType.f32 and F32_BYTES * n <= machine.working_set(target.l1_bytes)
-    return 1 if is_summed_in_l1 else SIDE_BY_SIDE, machine.unpacked_columns
-
-
-def packed_block_of(
-    g: Graph, op: Op, makers: Sequence[Stage], rows: int, nb: int, target: Target, *, is_prefetched: bool
-) -> tuple[int, int]:
-    """Rows and columns of a block of wei, in whole groups of its makers; 0, 0 where wei is not blocked. makers: the stages that make
-    blocks; is_prefetched: see `prefetches_source`."""
-    if not makers and not reads_rows_together(g, op, target):
-        return 0, 0
-    p, wei = product(g, op), g.value(op.ins[1])
-    k, n, machine = p.reduced[-1], p.columns, table(target)
-    units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
-    unit = lcm(k_group(g, op), *units)
-    sharing = ceil(target.cores / prod(p.call.outs[0].shape[:-2]))
-    if not makers:
-        most = unpacked_block_limit(rows, n, wei.dtype, sharing, target)
-    elif not wei.layout.blocks:
-        most = machine.converted_block_of_few_rows if rows <= machine.converted_few_rows else machine.converted_block
-    else:
-        is_large = wei.type.nbytes > machine.large_weights_factor * target.l2_bytes
-        by_rows = machine.prefetched_block if is_prefetched else machine.packed_block
-        from_rows = all(_packs(g, maker) and is_row_major(g, maker.ops[0].ins[0]) for maker in makers)
-        most = by_rows if is_large and from_rows else (machine.packed_panel_rows, nb)
-    return block_size(k, n, nb, unit, most, sharing)
-
-
-def prefetches_source(g: Graph, op: Op, makers: Sequence[Stage], target: Target) -> bool:
-    """Whether calls prefetch what the next block is packed from: an input from beyond L2. Tile registers multiply too fast for that."""
-    if len(makers) != 1 or not _packs(g, makers[0]) or target.in_tiles(g.value(op.ins[0]).dtype):
-        return False
-    src = g.value(makers[0].ops[0].ins[0])
-    return g.root(src.id) in g.ins and src.type.nbytes > target.l2_bytes
+def _is_summed_in_l1(p: Product, target: Target) -> bool:
+    """Whether the one row of a product is summed in L1, row by row of narrow weights that no other core reads: from end to end, which cores
+    do faster than the cost says. docs/measurements/on-the-fly-packing.md, Rows read together"""
+    *batch, m, n = p.call.outs[0].shape
+    has_own = m == 1 and prod(batch) >= target.cores and p.call.ins[1].dtype is not DType.f32
+    return has_own and F32_BYTES * n <= table(target).working_set(target.l1_bytes)
 
 
 def _packs(g: Graph, maker: Stage) -> bool:

@@ -109,10 +109,12 @@ class PackOnTheFly:
         return Region(storage, domain, tuple(spans)).emit(maker.ops)
 
     def _pack(self, packing: PanelPacking, ko: Expr, size: int, so: Expr, width: int) -> Stmt:
-        """Pack the panels of a block; if there are several, a few rows of all panels at a time, which reads memory in order."""
-        batch = (Coord(ZERO),) * (len(packing.dst.shape) - 2)
+        """Pack the panels of a block; from rows, if there are several, a few rows of all panels at a time, which reads memory in order."""
+        batch, k = (Coord(ZERO),) * (len(packing.dst.shape) - 2), Coord(ZERO, ko, self.ks)
         if self.ns == self.nb:
-            return packing.panel(batch, so, width, Coord(ZERO, ko, self.ks), size)
+            return packing.panel(batch, so, width, k, size)
+        if not packing.reads_rows:
+            return self._by_panels(so, width, lambda column_block, columns: packing.panel(batch, column_block, columns, k, size))
 
         def rows(r: Expr, count: int) -> Stmt:
             k = Coord(mul(r, SIDE_BY_SIDE), ko, self.ks)

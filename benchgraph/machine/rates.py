@@ -80,6 +80,12 @@ class Vector:
     from_byte_cycles: float
     to_byte_cycles: float
 
+    def conversion_cycles(self, src: DType, dst: DType) -> float:
+        """From one dtype to another by way of f32."""
+        widen = {DType.f32: 0.0, DType.bf16: self.from_bf16_cycles, DType.f16: self.from_f16_cycles}
+        narrow = {DType.f32: 0.0, DType.bf16: self.to_bf16_cycles, DType.f16: self.to_f16_cycles}
+        return 0.0 if src is dst else widen.get(src, self.from_byte_cycles) + narrow.get(dst, self.to_byte_cycles)
+
 
 @dataclass(frozen=True)
 class CoreCache:

@@ -36,21 +36,12 @@ class MachineTable:
     # how much arithmetic hides a transfer, or costs as much as one
     macs_per_converted_element: int
     macs_per_packed_element: int
-    rows_per_packed_block: int
     rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
-    # columns of a microkernel call
-    large_weights_factor: int
     # weights that are packed or converted block by block
-    converted_few_rows: int
-    converted_block_of_few_rows: tuple[int, int]
-    converted_block: tuple[int, int]
-    unpacked_columns: int
     unpacked_rows: int
     unpacked_rows_from_memory: int
-    packed_block: tuple[int, int]
-    prefetched_block: tuple[int, int]
     packed_panel_rows: int
     packed_task_rows: int
     repeated_conversions: int

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
-from math import inf
+from math import inf, prod
 from typing import TypeAlias
 
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Breakdown, Cost, Costs
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import around, calls, row_tilings
+from benchgraph.schedule.space import around, calls, in_blocks, row_tilings
 from benchgraph.schedule.steps import Nest, share
 
 ALIKE = 0.005  # share of a cost
@@ -37,15 +37,17 @@ class Choice:
 
 
 @lru_cache(maxsize=4096)
-def choose(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool) -> Choice:
-    """Of all schedules, with calls of one of these widths where there is one product, one of least cost.
+def choose(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool, rows: tuple[int, ...] = ()) -> Choice:
+    """Of all schedules, with calls of one of these widths where there is one product, and with so many rows where any are given, one of
+    least cost.
 
     Of those whose costs differ by less than estimates can tell: of one product one that has two tasks for each core, with the most rows in
-    a call, and of these one that leaves columns together, as the next nest reads them, in the fewest tasks. (A single call of 512 rows took
-    1.4 times as long as two of 256 for 512 x 512 x 256 on tile registers, whose cause is not known.) Of several products one of least work,
-    what hides behind other work included.
+    a call, and of these one that leaves columns together, as the next nest reads them, in the fewest tasks, with the smallest blocks of
+    weights that it makes, or the widest that it reads in place. (A single call of 512 rows took 1.4 times as long as two of 256 for
+    512 x 512 x 256 on tile registers, whose cause is not known.) Of several products one of least work, what hides behind other work
+    included.
     """
-    ranked = sorted(_costed(nest, widths, target, may_spread=may_spread), key=lambda each: each[1].total)
+    ranked = sorted(_costed(nest, widths, target, may_spread=may_spread, rows=rows), key=lambda each: each[1].total)
     best = _best(nest, ranked, target)
     others = [each for each in ranked if each is not best]
     return Choice(*best, others[0] if others else None)
@@ -67,14 +69,17 @@ def _best(nest: Nest, ranked: Sequence[_Costed], target: Target) -> _Costed:
     return min(close, key=lambda each: each[1].work if len(nest.steps) > 1 else _preference(nest, each[0], target.cores))
 
 
-def _costed(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool, below: float = inf) -> Iterator[_Costed]:
+def _costed(
+    nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool, rows: tuple[int, ...] = (), below: float = inf
+) -> Iterator[_Costed]:
     """Those that can be the first by cost, or cost about as much; and the second, where the first need not cost less than `below`."""
     costs = Costs(nest, target)
     if len(nest.steps) > 1:
-        yield from _of_several(nest, costs)
+        yield from _until_worse(row_tilings(nest), costs)
         return
+    yield from _until_worse(in_blocks(nest, widths, target.cores, may_spread=may_spread, rows=rows), costs)
     first = second = below
-    for least, (mb, nb) in sorted((costs.least(*call), call) for call in calls(nest, widths)):
+    for least, (mb, nb) in sorted((costs.least(*call), call) for call in calls(nest, widths, rows)):
         if least > max(second if below == inf else first, (1 + ALIKE) * first):
             return
         for schedule in around(nest, mb, nb, target.cores, may_spread=may_spread):
@@ -83,10 +88,10 @@ def _costed(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: 
             yield schedule, cost
 
 
-def _of_several(nest: Nest, costs: Costs) -> Iterator[_Costed]:
+def _until_worse(schedules: Iterator[Schedule], costs: Costs) -> Iterator[_Costed]:
     """Fewer rows of a task are left out where they have begun to cost more."""
     best = inf
-    for _, alike in groupby(row_tilings(nest), lambda schedule: schedule.sizes("n")):
+    for _, alike in groupby(schedules, _without_rows):
         before = inf
         for schedule in alike:
             cost = costs(schedule)
@@ -96,7 +101,13 @@ def _of_several(nest: Nest, costs: Costs) -> Iterator[_Costed]:
             before, best = cost.total, min(best, cost.total)
 
 
-def _preference(nest: Nest, schedule: Schedule, cores: int) -> tuple[bool, int, bool, int]:
+def _without_rows(schedule: Schedule) -> tuple[object, ...]:
+    """What schedules share that differ in rows of a task."""
+    return schedule.sizes("n"), schedule.sizes("k"), schedule.parallel, schedule.prefetches
+
+
+def _preference(nest: Nest, schedule: Schedule, cores: int) -> tuple[bool, int, bool, int, int]:
     """Of schedules that cost the same, the least is best."""
-    tasks = share(nest.extents, schedule, 1).tasks
-    return tasks < 2 * cores, -schedule.sizes("m")[0], "n.0" in schedule.parallel, tasks
+    tasks, block = share(nest.extents, schedule, 1).tasks, prod((*schedule.sizes("k")[:1], *schedule.sizes("n")[:1]))
+    in_block = 0 if not schedule.sizes("k") else block if schedule.packed else -block
+    return tasks < 2 * cores, -schedule.sizes("m")[0], "n.0" in schedule.parallel, tasks, in_block

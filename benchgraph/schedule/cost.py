@@ -16,8 +16,8 @@ from math import ceil, inf, log2, prod
 from typing import Any, cast
 
 from benchgraph.core.memoise import memoised_within
-from benchgraph.machine.rates import Kernels
-from benchgraph.machine.table import rates, table
+from benchgraph.machine.rates import Kernels, Level
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.microkernel import cycles, inner_loops
@@ -129,7 +129,10 @@ class _Part:
 @dataclass(frozen=True)
 class Run:
     """What the core with most work does in a scheduled nest. touched: bytes by tensor; far: those from beyond L2, where it holds none of
-    them at first. near: all from beyond L1. beyond: bytes by tensor from beyond a cache of so many bytes that holds none at first."""
+    them at first. near: all from beyond L1. beyond: bytes by tensor from beyond a cache of so many bytes that holds none at first.
+    waits: names of what nothing fetches ahead. unhidden_ns: of weights that tasks pack or convert, and of sums that wait for the next block
+    of weights. starts: in a byte of weights, of rows or columns that hardware follows once it has seen where they begin.
+    """
 
     nest: Nest
     own: Share
@@ -139,10 +142,14 @@ class Run:
     near: float
     beyond: Callable[[float], Mapping[str, float]]
     is_by_rows: bool
+    waits: frozenset[str]
+    unhidden_ns: float = 0.0
+    starts: float = 0.0
 
     def from_memory(self, touched: float, target: Target) -> float:
-        """Bytes that the last cache has dropped, of so many that are accessed over and over."""
-        share = dropped(touched, target.llc_bytes or inf)
+        """Bytes that the last cache has dropped, of so many that are accessed over and over; of weights that are read from end to end half
+        of it holds none (`Target.is_far`)."""
+        share = dropped(touched, (target.llc_bytes or inf) / (2 if self.starts else 1))
         return share * sum(self.beyond(target.llc_bytes or inf).values()) if share else 0.0
 
 
@@ -150,7 +157,8 @@ class Costs:
     """What schedules of one nest cost, one execution after others: what caches hold stays there."""
 
     def __init__(self, nest: Nest, target: Target) -> None:
-        self.nest, self.target, self.rates = nest, target, rates(target)
+        self.nest, self.target, self.rates, self._of_blocks = nest, target, rates(target), dict[int, Gemm]()
+        self.waits = frozenset(step.tensors[1] for step in nest.steps if step.waits)
 
     def __call__(self, schedule: Schedule) -> Cost:
         run = self.run(schedule)
@@ -169,6 +177,8 @@ class Costs:
     def run(self, schedule: Schedule) -> Run:
         nest, target, columns = self.nest, self.target, schedule.sizes("n")
         mb, own = min(*schedule.sizes("m"), nest.extents["m"]) if nest.steps else 1, share(nest.extents, schedule, target.cores)
+        if len(nest.steps) == 1 and schedule.sizes("k"):
+            return self._in_blocks(schedule, mb, own)
         if len(nest.steps) == 1:
             return self._of_one(
                 self._part(nest.steps[0], mb, columns[-1], own.loops, own.parts), own, is_by_rows="n.0" not in schedule.parallel
@@ -180,8 +190,9 @@ class Costs:
         parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),), own.parts) for step in steps)
         tasks = _tasks(nest, steps, mb, target).inside(own.loops)
         of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
-        beyond = partial(_moved, tasks, parts, own)
-        return Run(nest, own, parts, of_all, beyond(target.l2_bytes), sum(beyond(target.l1_bytes).values()), beyond, is_by_rows=True)
+        beyond, made_ns = partial(_moved, tasks, parts, own), own.tasks * self._made_ns(nest.steps)
+        near = sum(beyond(target.l1_bytes).values())
+        return Run(nest, own, parts, of_all, beyond(target.l2_bytes), near, beyond, is_by_rows=True, waits=self.waits, unhidden_ns=made_ns)
 
     def _of_one(self, part: _Part, own: Share, *, is_by_rows: bool) -> Run:
         """Of the only product."""
@@ -194,28 +205,88 @@ class Costs:
             return dict(zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True)) | others
 
         touched = dict(zip(part.step.tensors, traffic.nbytes[0], strict=True)) | others
-        return Run(nest, own, (part,), touched, beyond(self.target.l2_bytes), near, beyond, is_by_rows)
+        starts = self._starts(nest.first, nest.first.k, part.nb)
+        return Run(nest, own, (part,), touched, beyond(self.target.l2_bytes), near, beyond, is_by_rows, self.waits, starts=starts)
+
+    def _in_blocks(self, schedule: Schedule, mb: int, own: Share) -> Run:
+        """Weights are read block by block. A block that is made is so in the same place as the one before."""
+        target, step, columns, (ks,) = self.target, self.nest.steps[0], schedule.sizes("n"), schedule.sizes("k")
+        gemm, blocks, (ns, nb), makes = step.gemm, step.gemm.blocks, (columns[0], columns[-1]), schedule.packed is not None
+        assert blocks is not None
+        ns, nb = min(ns, gemm.n), min(nb, gemm.n)
+        part = self._part(replace(step, gemm=self._of_block(ks)), mb, nb, own.loops, own.parts)
+        around = own.loops[: len(own.loops) - (len(columns) > 1)]
+        block = Operand("block", blocks.bits * ks * ns, ()) if makes else Operand("", 0, ())
+        one = Traffic.of_box((*gemm.operands, block), gemm.extents, {"m": mb, "n": ns, "k": ks})
+        every, inner, count = (
+            one.inside(around),
+            part.traffic.inside((Loop("n", ceil(ns / nb)),)),
+            prod(loop.trips for loop in around),
+        )
+        passing = one.nbytes[0][1] if makes and not schedule.prefetches else 0.0
+        not_in_l1, not_in_l2 = (dropped(sum(one.nbytes[0]) - passing, cache) for cache in (target.l1_bytes, target.l2_bytes))
+        made = count * block.nbytes({})
+        of_src, of_wei, of_dst = inner.beyond(target.l1_bytes)
+        near = not_in_l1 * (count * (of_src + of_dst + (of_wei if makes else 0.0)) + made) + every.beyond(target.l1_bytes)[1]
+        returning = (1 - self.rates.kernels.hidden_share) * not_in_l1 * count * of_dst if makes and ks < gemm.k else 0.0
+        made_ns = count * ks * ns / gemm.n / gemm.k * self._made_ns((step,)) if makes else 0.0
+        touched, far = (dict(zip(step.tensors, nbytes, strict=False)) for nbytes in (every.nbytes[0], every.beyond(target.l2_bytes)))
+        source = step.tensors[1]
+        far[source] += not_in_l2 * far[source] if schedule.prefetches else 0.0
+        return Run(
+            self.nest,
+            own,
+            (part,),
+            touched,
+            far,
+            near,
+            lambda cache_bytes: dict(zip(step.tensors, every.beyond(cache_bytes), strict=False)),
+            "n.0" not in schedule.parallel,
+            frozenset({source} if makes and not schedule.prefetches else ())
+            | frozenset({step.tensors[2]} if makes and ks < gemm.k else ()),
+            made_ns + returning / self.rates.read_bytes_per_ns("l2") + not_in_l2 * made * self._beyond_l2(block.nbytes({})),
+            self._starts(gemm, ks, ns),
+        )
+
+    def _starts(self, gemm: Gemm, ks: int, ns: int) -> float:
+        """In a byte of weights that are read in blocks, how many rows, columns or panels begin."""
+        return gemm.blocks.starts(ks, ns, gemm.n) / gemm.operands[1].nbytes({"k": ks, "n": ns}) if gemm.blocks is not None else 0.0
+
+    def _beyond_l2(self, nbytes: float) -> float:
+        """Nanoseconds of a byte of a block of so many that is written to and read from beyond L2."""
+        level: Level = "dram" if self.target.is_far(int(nbytes)) else "l3"
+        return 1 / self.rates.write_bytes_per_ns(level) + 1 / self.rates.read_bytes_per_ns(level)
+
+    def _of_block(self, ks: int) -> Gemm:
+        """The product by so many rows of weights."""
+        if ks not in self._of_blocks:
+            gemm = self.nest.first
+            (src, wei, dst), blocks = gemm.operands, gemm.blocks
+            assert blocks is not None
+            self._of_blocks[ks] = replace(gemm, kernel=replace(gemm.kernel, k=ks), operands=(src, replace(wei, bits=blocks.bits), dst))
+        return self._of_blocks[ks]
 
     def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
         """far: bytes from beyond L2, so many of them from memory. of_others: bytes that other cores have written."""
         rates, own, all_far = self.rates, run.own, sum(far.values())
         l3_ns, memory_ns = (own.cores / rates.read_bytes_per_ns(level, own.cores) for level in ("l3", "dram"))
         share = min(from_memory / all_far, 1.0) if all_far else 0.0
-        waits = {part.step.tensors[1] for part in run.parts if part.step.waits} | self._unfetched(run)
+        waits = run.waits | self._unfetched(run)
         each = [
             (part, part.calls, own.calls * (prod(loop.trips for loop in part.loops) if len(run.parts) > 1 else 1)) for part in run.parts
         ]
         awaited = sum(nbytes for name, nbytes in far.items() if name in waits)
+        started = run.starts * far[run.parts[0].step.tensors[1]] if run.starts else 0.0
+        starts = (1 - share) * started * rates.latency_ns("l3"), share * started * rates.latency_ns("dram")
+        starts_wait = bool(run.starts) and run.parts[0].step.tensors[1] in run.waits
+        awaited_ns = awaited * ((1 - share) * l3_ns + share * memory_ns) + (sum(starts) if starts_wait else 0.0)
         return Cost(
             rates.ns(sum(count / calls.count * calls.cycles for _, calls, count in each) + self._reduced(run)),
             run.near / rates.read_bytes_per_ns("l2"),
-            (1 - share) * (all_far - awaited) * l3_ns,
-            share * (all_far - awaited) * memory_ns,
+            (1 - share) * (all_far - awaited) * l3_ns + (0.0 if starts_wait else starts[0]),
+            share * (all_far - awaited) * memory_ns + (0.0 if starts_wait else starts[1]),
             of_others / LINE_BYTES * rates.written.line_ns,
-            awaited * ((1 - share) * l3_ns + share * memory_ns)
-            + sum(self._waiting(part, count, own.cores) for part, _, count in each)
-            + self._packed(run)
-            + self._of_rows(run),
+            awaited_ns + run.unhidden_ns + sum(self._waiting(part, count, own.cores) for part, _, count in each) + self._of_rows(run),
             sum(count for _, _, count in each) * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
             rates.kernels,
@@ -246,11 +317,10 @@ class Costs:
         rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", cores) / cores
         return 2 * nbytes * count / rate
 
-    def _packed(self, run: Run) -> float:
-        """Tasks pack or convert weights, each for itself."""
-        elements = sum(part.step.packed for part in run.parts)
-        macs = elements * run.own.tasks * table(self.target).macs_per_converted_element
-        return self.rates.ns(macs / self.rates.products.f32.macs_per_cycle)
+    def _made_ns(self, steps: Sequence[Step]) -> float:
+        """To pack or convert all weights once."""
+        makers = ((step.gemm, step.gemm.blocks) for step in steps)
+        return self.rates.ns(sum(gemm.n * gemm.k * blocks.cycles / self.target.lanes for gemm, blocks in makers if blocks is not None))
 
     def _of_rows(self, run: Run) -> float:
         """Ops on whole rows, or on blocks of them, read and write what L1 does not hold between products."""

@@ -6,7 +6,7 @@ docs/measurements/cost-model.md
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, log2
 
 from benchgraph.core.divisors import even_split
 from benchgraph.machine.rates import Rates
@@ -18,6 +18,8 @@ from benchgraph.schedule.tile_block import tile_block
 
 def cycles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
     """Of one call."""
+    if kernel.dots:
+        return _dot_products(kernel, rows, columns, rates)
     return _in_tiles(kernel, rows, columns, rates) if kernel.in_tiles else _in_vectors(kernel, rows, columns, rates)
 
 
@@ -32,6 +34,8 @@ def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:
     if kernel.in_tiles:
         block: tuple[float, int] = (TILE_ROWS, 4 * TILE_COLUMNS) if rows <= TILE_ROWS else (2 * TILE_ROWS, 2 * TILE_COLUMNS)
         order = "mn"
+    elif kernel.dots:
+        block, order = (rows, kernel.dots), "mn"
     else:
         vectors = min(kernel.most_vectors, ceil(columns / kernel.lanes))
         tiles = ceil(rows / _register_rows(vectors, kernel))
@@ -56,6 +60,17 @@ def _in_vectors(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
         for count, high in even_split(rows, _register_rows(vectors, kernel)):
             step = max(vectors * high / per_step, (vectors + high) / loads, product.latency_cycles)
             total += panels * count * (kernel.taps * kernel.k * step + vectors * high * rates.kernels.vector_end_cycles)
+    return total
+
+
+def _dot_products(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
+    """A step of k loads a vector of each row and column, and multiplies all pairs; in the end lanes are added up."""
+    product, total, vector = rates.product_or_f32(kernel.src), 0.0, rates.vector
+    across = log2(kernel.lanes) * (vector.shuffle_cycles + vector.simple_cycles)
+    for count, wide in even_split(columns, kernel.dots):
+        pairs, loads = rows * wide, (rows + wide) * LINE_BYTES / rates.l1.read_bytes_per_cycle
+        step = max(pairs * kernel.lanes / product.macs_per_cycle, loads * kernel.lanes * 4 / LINE_BYTES)
+        total += count * (ceil(kernel.k / kernel.lanes) * step + product.latency_cycles + pairs * across)
     return total
 
 

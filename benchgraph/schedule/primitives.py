@@ -8,6 +8,10 @@ A loop is an axis, or with a tiled one axis.level: `n.0` goes from block to bloc
     unroll_jam d2 by 8; unroll t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3
 
 Eight windows at neighbouring indices along d2 are computed together, by vectors of d3; of their taps, t0 are a loop, and t1 unrolled.
+
+    tile m by 16; tile n by 256, 64; tile k by 512; order m.0, n.0, k.0, n.1; parallel m.0; pack wei at k.0; prefetch wei at k.0; ...
+
+Each block of 512 x 256 weights is packed or converted right before it is multiplied by, while the calls before fetch what it is made from.
 """
 
 from __future__ import annotations
@@ -94,14 +98,26 @@ class Vectorize(_Loops):
 
 
 @dataclass(frozen=True)
-class PackPadded:
-    """In each iteration of a loop, what the loops inside read of an operand is copied, with its padding."""
+class Pack:
+    """In each iteration of a loop, what the loops inside read of an operand is copied or converted first, or copied with its padding."""
+
+    operand: str
+    loop: str
+    is_padded: bool = False
+
+    def __str__(self) -> str:
+        return f"pack {self.operand}{' with padding' if self.is_padded else ''} at {self.loop}"
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """In each iteration of a loop, what the next one reads of an operand is fetched."""
 
     operand: str
     loop: str
 
     def __str__(self) -> str:
-        return f"pack {self.operand} with padding at {self.loop}"
+        return f"prefetch {self.operand} at {self.loop}"
 
 
 @dataclass(frozen=True)
@@ -114,11 +130,12 @@ class Recompute:
         return f"recompute {self.instructions}"
 
 
-Primitive: TypeAlias = Tile | PackPadded | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
+Primitive: TypeAlias = Tile | Pack | Prefetch | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
 _LISTS = {kind.verb: kind for kind in (Fuse, Order, Parallel, Tensorize, Unroll, Vectorize)}
 _TILES = {kind.verb: kind for kind in (Tile, UnrollJam, SplitReduce)}
 _TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
-_PACK, _RECOMPUTE = re.compile(r"pack (\w+) with padding at (\w+)"), re.compile(r"recompute (\d+)")
+_PACK, _PREFETCH = re.compile(r"pack (\w+)( with padding)? at (\w+(?:\.\d+)?)"), re.compile(r"prefetch (\w+) at (\w+(?:\.\d+)?)")
+_RECOMPUTE = re.compile(r"recompute (\d+)")
 
 
 @dataclass(frozen=True)
@@ -188,8 +205,13 @@ class Schedule(HasText):
         return next((p.instructions for p in self.primitives if isinstance(p, Recompute)), 0)
 
     @property
-    def packed(self) -> PackPadded | None:
-        return next((p for p in self.primitives if isinstance(p, PackPadded)), None)
+    def packed(self) -> Pack | None:
+        return next((p for p in self.primitives if isinstance(p, Pack)), None)
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether an operand is fetched ahead."""
+        return any(isinstance(p, Prefetch) for p in self.primitives)
 
     def _named(self, kind: type[_Loops]) -> tuple[str, ...]:
         return next((p.loops for p in self.primitives if isinstance(p, kind)), ())
@@ -215,7 +237,9 @@ def _primitive(text: str) -> Primitive:
     if (tile := _TILE.fullmatch(text)) and tile[1] in _TILES:
         return _TILES[tile[1]](tile[2], _numbers(tile[3].split(", ")))
     if pack := _PACK.fullmatch(text):
-        return PackPadded(pack[1], pack[2])
+        return Pack(pack[1], pack[3], is_padded=pack[2] is not None)
+    if prefetch := _PREFETCH.fullmatch(text):
+        return Prefetch(prefetch[1], prefetch[2])
     if recompute := _RECOMPUTE.fullmatch(text):
         return Recompute(int(recompute[1]))
     if (other := _LIST.fullmatch(text)) and other[1] in _LISTS:

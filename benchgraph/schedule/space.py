@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from math import ceil, inf, prod
 
 from benchgraph.core.divisors import block_sizes
-from benchgraph.schedule.gemm import Gemm
-from benchgraph.schedule.primitives import Order, Parallel, Schedule, Tensorize, Tile
+from benchgraph.schedule.gemm import Blocks, Gemm
+from benchgraph.schedule.primitives import Order, Pack, Parallel, Prefetch, Primitive, Schedule, Tensorize, Tile
 from benchgraph.schedule.steps import Nest
 
 # Of a task that works on whole rows between products: more take as long, and memory. docs/measurements/rows-per-task.md
 MOST_WHOLE_ROWS = 64
+SHORTEST = 16  # rows of a block that is made: sums of fewer terms are stored more often than they are worth
 CLOSE = 0.6  # sizes of blocks, and of groups of panels, that differ by less are not told apart
 
 
@@ -41,12 +43,18 @@ class RowTiling:
 @dataclass(frozen=True)
 class Tiling:
     """Tasks of mb rows in calls of nb columns: of all columns, or with `spreads` a task for each nb columns, or with `ns` first all rows
-    with so many columns, then with the next ones."""
+    with so many columns, then with the next ones.
+
+    With ks, weights are read in blocks of ks rows and ns columns, whose columns are tasks with `spreads`. With `makes` each block is made
+    right before, with `fetches` of what calls on the block before have fetched."""
 
     mb: int
     nb: int
     spreads: bool = False
     ns: int = 0
+    ks: int = 0
+    makes: bool = False
+    fetches: bool = False
 
     @classmethod
     def of(cls, schedule: Schedule) -> Tiling:
@@ -62,7 +70,9 @@ class Tiling:
         batch, taps = ([name for name in names if name[0] == axis] for names, axis in ((order, "b"), (schedule.tensorized, "r")))
         if not rows or not columns:
             return None
-        tiling = cls(rows[0], columns[-1], "n.0" in schedule.parallel, columns[0] if order[:1] == ("n.0",) else 0)
+        spreads, ks = "n.0" in schedule.parallel, schedule.sizes("k")
+        ns = columns[0] if ks or order[:1] == ("n.0",) else 0
+        tiling = cls(rows[0], columns[-1], spreads, ns, ks[0] if ks else 0, schedule.packed is not None, schedule.prefetches)
         return tiling if tiling.schedule(batch, taps) == schedule else None
 
     def is_legal(self, m: int, n: int, lanes: int) -> bool:
@@ -70,16 +80,29 @@ class Tiling:
         has_whole_vectors = self.nb == n or (0 < self.nb < n + lanes and self.nb % lanes == 0)
         return 0 < self.mb <= m and has_whole_vectors and self.ns % self.nb == 0
 
+    def suits(self, gemm: Gemm) -> bool:
+        """Whether it says how a product that makes blocks of its weights does so, and other products nothing of that."""
+        blocks = gemm.blocks
+        if blocks is None or not self.ks:
+            return not self.ks and (blocks is None or not blocks.cycles)
+        is_whole = self.ks == gemm.k or (self.ks < gemm.k and self.ks % blocks.unit == 0)
+        return is_whole and self.makes == (blocks.cycles > 0) and (blocks.may_fetch or not self.fetches)
+
     def schedule(self, batch: Sequence[str], taps: Sequence[str]) -> Schedule:
         """batch, taps: axes."""
         ns, nb, grouped = self.ns, self.nb, self.ns > self.nb
-        if ns:
+        if self.ks:
+            order, count = (*batch, "m.0", "n.0", "k.0", *(("n.1",) if grouped else ())), len(batch) + (2 if self.spreads else 1)
+        elif ns:
             order, count = ("n.0", *batch, "m.0", *(("n.1",) if grouped else ())), 2 + len(batch)
         else:
             order, count = (*batch, "m.0", "n.0"), len(batch) + (2 if self.spreads else 1)
         columns = (ns, nb) if grouped else (nb,)
-        call = Tensorize(("m.1", f"n.{len(columns)}", *taps, "k"))
-        return Schedule((Tile("m", (self.mb,)), Tile("n", columns), Order(order), Parallel(order[:count]), call))
+        tiles = (Tile("m", (self.mb,)), Tile("n", columns), *([Tile("k", (self.ks,))] if self.ks else []))
+        made: list[Primitive] = [Pack("wei", "k.0")] if self.makes else []
+        made += [Prefetch("wei", "k.0")] if self.fetches else []
+        call = Tensorize(("m.1", f"n.{len(columns)}", *taps, "k.1" if self.ks else "k"))
+        return Schedule((*tiles, Order(order), Parallel(order[:count]), *made, call))
 
 
 def tiled(gemm: Gemm, tiling: Tiling) -> Schedule:
@@ -109,17 +132,20 @@ def spaced(total: int, blocks: int = 1) -> Iterator[int]:
             yield size
 
 
-def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
+def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool, rows: Sequence[int] = ()) -> Iterator[Schedule]:
     """All schedules, those with the most rows and columns first. widths: columns of a call of the only product. may_spread: its columns can
-    be tasks, which one core gains nothing by."""
+    be tasks, which one core gains nothing by. rows: of a task of it, where not any."""
     if len(nest.steps) > 1:
         return row_tilings(nest)
-    return (schedule for mb, nb in calls(nest, widths) for schedule in around(nest, mb, nb, cores, may_spread=may_spread))
+    by_panel = (each for call in calls(nest, widths, rows) for each in around(nest, *call, cores, may_spread=may_spread))
+    return chain(in_blocks(nest, widths, cores, may_spread=may_spread, rows=rows), by_panel)
 
 
-def calls(nest: Nest, widths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Rows and columns of a call of the only product."""
-    return ((mb, nb) for mb in _rows(nest) for nb in widths)
+def calls(nest: Nest, widths: Sequence[int], rows: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
+    """Rows and columns of a call of the only product; none where it makes blocks of its weights, or reads them row by row."""
+    blocks = nest.first.blocks
+    by_panel = blocks is None or (blocks.cycles == 0 and blocks.side_by_side > 1)
+    return ((mb, nb) for mb in rows or _rows(nest) for nb in widths if by_panel)
 
 
 def around(nest: Nest, mb: int, nb: int, cores: int, *, may_spread: bool) -> Iterator[Schedule]:
@@ -133,6 +159,38 @@ def around(nest: Nest, mb: int, nb: int, cores: int, *, may_spread: bool) -> Ite
         yield tiled(gemm, Tiling(mb, nb, spreads=True))
     if prod(gemm.batch) * ceil(gemm.m / mb) > 1:
         yield from (tiled(gemm, Tiling(mb, nb, spreads=True, ns=nb * width)) for width in spaced(panels, 2))
+
+
+def in_blocks(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool, rows: Sequence[int] = ()) -> Iterator[Schedule]:
+    """Those of the only product that read its weights in blocks."""
+    gemm = nest.first
+    if gemm.blocks is not None:
+        tilings = (_in_blocks(nest, gemm.blocks, nb, cores if may_spread else 1, rows or halves(gemm.m)) for nb in widths)
+        yield from (tiled(gemm, tiling) for each in tilings for tiling in each)
+
+
+def _in_blocks(nest: Nest, blocks: Blocks, nb: int, tasks: int, rows: Sequence[int]) -> Iterator[Tiling]:
+    """Of weights in blocks. Those that nothing makes are read some rows at a time, in calls as wide as a block. tasks: most that columns
+    are worth."""
+    gemm, makes = nest.first, blocks.cycles > 0
+    units = halves(ceil(gemm.k / blocks.unit)) if makes else [ceil(blocks.side_by_side / blocks.unit)]
+    lengths = dict.fromkeys(min(count * blocks.unit, gemm.k) for count in units if count * blocks.unit >= SHORTEST or count in units[:1])
+    fetches = (False, True) if blocks.may_fetch else (False,)
+    for width in halves(ceil(gemm.n / nb)):
+        spreads = (False, True) if tasks > 1 and width * nb < gemm.n else (False,)
+        for ks, is_spread, is_fetched in product(lengths, spreads, fetches):
+            columns = width * nb
+            for mb in rows if not (is_spread and nest.makes_src) else [each for each in rows if each == gemm.m]:
+                yield Tiling(mb, nb if makes else columns, is_spread, columns, ks, makes, is_fetched)
+
+
+def halves(total: int) -> list[int]:
+    """As even blocks of so many as 1, 2, 4, ... of them are, largest first.
+
+    >>> halves(12)
+    [12, 6, 3, 2, 1]
+    """
+    return list(dict.fromkeys(ceil(total / (1 << i)) for i in range(total.bit_length() + 1)))
 
 
 def _rows(nest: Nest) -> Iterator[int]:

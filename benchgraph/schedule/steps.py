@@ -23,15 +23,14 @@ from benchgraph.schedule.primitives import Schedule
 class Step:
     """A product. tensors: names of src, wei and dst, by which steps share them. nb: columns of a call, 0 where the schedule says it.
 
-    waits: nothing fetches wei into L2 ahead. packed: elements of wei that each task packs or converts. is_reduced: ops on whole rows of the
-    result follow. blocked: its axis along which scores are cut, if they are.
+    waits: nothing fetches wei into L2 ahead. is_reduced: ops on whole rows of the result follow. blocked: its axis along which scores are
+    cut, if they are.
     """
 
     gemm: Gemm
     tensors: tuple[str, str, str] = ("src", "wei", "dst")
     nb: int = 0
     waits: bool = False
-    packed: int = 0
     is_reduced: bool = False
     blocked: str = ""
 
@@ -42,7 +41,7 @@ class Nest:
     same place as the one before. ahead: names of what is of one batch entry as a whole, which tasks of the entry before can prefetch.
     group: rows of a task are a multiple of it. has_serial_rows: rows of a batch entry are one task. works_on_rows: ops need whole rows.
     is_flash: scores may be cut; is_masked: about half of them are hidden, in whole blocks. m: rows, where no step has any. instructions: of
-    ops besides products, on all elements.
+    ops besides products, on all elements. makes_src: tasks compute the rows of src that they read.
     """
 
     steps: tuple[Step, ...]
@@ -56,6 +55,7 @@ class Nest:
     is_masked: bool = False
     m: int = 0
     instructions: int = 0
+    makes_src: bool = False
 
     @property
     def first(self) -> Gemm:
@@ -101,9 +101,9 @@ class Nest:
         return sum(ceil(min((i + 1) * rows / self.first.m, 1.0) * blocks) for i in range(tasks)) / (tasks * blocks)
 
 
-def alone(gemm: Gemm) -> Nest:
+def alone(gemm: Gemm, *, makes_src: bool = False) -> Nest:
     """One product, whose schedules say all of it."""
-    return Nest((Step(gemm),))
+    return Nest((Step(gemm),), makes_src=makes_src)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from math import ceil, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.schedule.primitives import Order, PackPadded, Parallel, Primitive, Schedule, Tile, Unroll, UnrollJam, Vectorize
+from benchgraph.schedule.primitives import Order, Pack, Parallel, Primitive, Schedule, Tile, Unroll, UnrollJam, Vectorize
 
 MOST_TERMS = 256  # of expressions in the code of a nest: taps times windows
 TAP_GROUP = 8  # taps that one expression has, of windows with many
@@ -186,7 +186,7 @@ def _schedule(nest: WindowNest, planes: Planes | None, by: int = 1, unrolled: tu
     taps = tuple(blocks.get(tap(k), tap(k)) for k in range(len(nest.taps)))
     x = (axis(nest.x),) if nest.shape else ()
     inner = (*taps, *x) if group or not nest.is_contiguous else (*x, *taps)
-    primitives: list[Primitive] = [PackPadded("src", axis(first[-1]))] if planes else []
+    primitives: list[Primitive] = [Pack("src", axis(first[-1]), is_padded=True)] if planes else []
     primitives += [Tile(tap(k), (group,)) for k in unrolled] if group else []
     primitives += [UnrollJam(axis(y.axis), (by,))] if y and by > 1 else []
     primitives += [Unroll(tuple(f"{tap(k)}.1" if group else tap(k) for k in unrolled))] if unrolled else []

@@ -127,8 +127,15 @@ def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[s
         dst, asked = np.full(want.shape, np.nan, np.float32), replace(p, options=Options(forced=(forced,)))
         compile_partition(asked).bind([x, w], [dst])()
         found = scheduled(asked, target)
-        ns = found.ns if found.panels_first else 0
-        assert Tiling(found.mb, found.nb, found.split_n, ns) == Tiling.of(parse(forced.schedule))
+        given = Tiling.of(parse(forced.schedule))
+        assert (found.mb, found.nb, found.split_n or found.panels_first, found.ks, found.prefetch and found.ks > 0) == (
+            given.mb,
+            given.nb,
+            given.spreads,
+            given.ks,
+            given.fetches,
+        )
+        assert given.ns == (found.ns if found.panels_first or found.ks else 0)
         np.testing.assert_array_equal(dst, want, err_msg=str(forced))
 
 

@@ -35,7 +35,8 @@ def layer(dtype: DType, constant: bool) -> Graph:
 def partition(dtype: DType, constant: bool, split: bool) -> Partition:
     p = partition_of(layer(dtype, constant))
     size = f"1x{M}x{K}x{N} {'constant' if constant else 'variable'}"
-    schedule = str(Tiling(32, 64, split).schedule((), ()))
+    makes_blocks = not constant and dtype is not DType.f32
+    schedule = str((Tiling(32, 64, split, ns=64, ks=K, makes=True) if makes_blocks else Tiling(32, 64, split)).schedule((), ()))
     return replace(p, options=Options(forced=tuple(Forced(f"{name}:{name} {size}", schedule) for name in ("f32", "bf16"))))
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from math import prod
+from math import ceil, prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.record import is_recorded, note
@@ -24,7 +24,6 @@ from benchgraph.core.tensor import Shape
 from benchgraph.gir.batch_invariants import Along, batch_axes_of, common_dims, entry_reads, loop_depth
 from benchgraph.gir.domain import domain_of, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
-from benchgraph.gir.load_balance import MOST_IDLE, idle_share
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, with_borders
 from benchgraph.gir.nest_sequence import cheapest_sequence
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
@@ -35,6 +34,7 @@ from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
 MORE = "a row of the later one needs more than the same row of the earlier one"
+MOST_IDLE = 0.05  # share of the cores' time that batch entries may waste where a stage is repeated for each
 LEAST_BUSY = 0.75  # share of the cores that batch entries must keep busy where rows cannot be spread over the cores
 MOST_REPEATED = 0.25  # share of a nest's multiply-adds that repeating a stage for each batch entry may cost
 
@@ -109,7 +109,7 @@ def _depth(g: Graph, node: FusedOp, elements: int, along: Along, rows: Shape, ta
     for depth in range(loop_depth(along), len(along) + 1) if elements > 1 else (len(along),):
         entries = prod(rows[:depth])
         repeated = elements * (entries // entries_of_stage - 1)
-        is_busy = idle_share(entries, target.cores) <= MOST_IDLE if repeated else _keep_busy(entries, target)
+        is_busy = _idle_share(entries, target) <= MOST_IDLE if repeated else _keep_busy(entries, target)
         is_cheap = may_repeat and repeated * table(target).macs_per_converted_element <= MOST_REPEATED * macs
         if is_busy and (not repeated or is_cheap):
             return depth
@@ -117,7 +117,12 @@ def _depth(g: Graph, node: FusedOp, elements: int, along: Along, rows: Shape, ta
 
 
 def _keep_busy(entries: int, target: Target) -> bool:
-    return idle_share(entries, target.cores) <= 1 - LEAST_BUSY
+    return _idle_share(entries, target) <= 1 - LEAST_BUSY
+
+
+def _idle_share(tasks: int, target: Target) -> float:
+    """Share of the cores' time that so many equal tasks leave unused."""
+    return 1 - tasks / (ceil(tasks / target.cores) * target.cores)
 
 
 def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | str:
