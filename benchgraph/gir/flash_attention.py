@@ -19,7 +19,6 @@ from benchgraph.gir.domain import Domain, trace
 from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage
 from benchgraph.gir.product import K, N, product
-from benchgraph.machine.table import MachineTable
 from benchgraph.ops.spec import Computes
 from benchgraph.tir.ir import BinOp
 
@@ -57,7 +56,7 @@ class FlashAttention:
         return self.difference.ins[1]
 
 
-def flash_attention(g: Graph, node: FusedOp, machine: MachineTable) -> FlashAttention | None:
+def flash_attention(g: Graph, node: FusedOp) -> FlashAttention | None:
     """The plan of a nest of two products with a softmax between them; None for other nests."""
     stages = [s for s in node.stages if not s.is_batch_invariant]
     kernels = [s for s in stages if s.ops[0].lowering.is_contraction]
@@ -66,7 +65,7 @@ def flash_attention(g: Graph, node: FusedOp, machine: MachineTable) -> FlashAtte
     scores, values = kernels
     domain = trace(g, scores.ops)
     plan = None if domain is None else _planned(g, domain, scores, values)
-    return plan if plan is not None and _stays_inside(g, node, plan) and _has_rows_of_values(g, values, machine) else None
+    return plan if plan is not None and _stays_inside(g, node, plan) and _has_rows_of_values(g, values) else None
 
 
 def _planned(g: Graph, domain: Domain, scores: Stage, values: Stage) -> FlashAttention | None:
@@ -132,11 +131,11 @@ def _stays_inside(g: Graph, node: FusedOp, plan: FlashAttention) -> bool:
     )
 
 
-def _has_rows_of_values(g: Graph, values: Stage, machine: MachineTable) -> bool:
+def _has_rows_of_values(g: Graph, values: Stage) -> bool:
     """The second product reads attention weights row by row, and a block of it can begin at any row of its wei."""
     op = values.ops[0]
     p = product(g, op)
-    return op.ins[1] != op.ins[0] and gemv_form(g, op, machine) is None and p.is_matrix_product and p.operands[1][-2:] == (K, N)
+    return op.ins[1] != op.ins[0] and gemv_form(g, op) is None and p.is_matrix_product and p.operands[1][-2:] == (K, N)
 
 
 def _with_mask(g: Graph, plan: FlashAttention) -> FlashAttention:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import TensorType
 from benchgraph.gir.product import K, M, N, Product
 from benchgraph.gir.views import Index
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.ops.unit_steps import step
-from benchgraph.schedule.gemm import Gemm, kernel
+from benchgraph.schedule.gemm import Blocks, Gemm, Source, kernel
 from benchgraph.schedule.nest import F32_BYTES, Operand
+from benchgraph.tir.groups import SIDE_BY_SIDE
 from benchgraph.tir.ir import Var
 from benchgraph.tir.visit import variables
 
@@ -35,6 +39,14 @@ def gemm_nest(p: Product, target: Target, waiting_bytes: int = 0) -> Gemm:
         waiting_bytes,
         is_made=not p.has_input_src,
     )
+
+
+def packed_from(gemm: Gemm, stored: DType, packed: DType, source: Source, target: Target) -> Gemm:
+    """The product with weights that are packed block by block from weights of such a dtype."""
+    (src, wei, dst), vector = gemm.operands, rates(target).vector
+    cycles = 2 * vector.simple_cycles + (source is Source.columns) * vector.transpose_cycles + vector.conversion_cycles(stored, packed)
+    blocks = Blocks(packed.bits, 1, SIDE_BY_SIDE, source, cycles, may_fetch=True)
+    return replace(gemm, operands=(src, replace(wei, bits=stored.bits), dst), blocks=blocks)
 
 
 def _operand(name: str, t: TensorType, index: Index) -> Operand:

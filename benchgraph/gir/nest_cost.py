@@ -15,7 +15,6 @@ from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
 from benchgraph.gir.packed_blocks import in_blocks
 from benchgraph.gir.product import k_group, product, weights_bytes
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.cost import sequence_ns
@@ -91,7 +90,7 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
 
 @memoised_within
 def flash_of(g: Graph, node: FusedOp, target: Target) -> FlashAttention | None:
-    return flash_attention(g, node, table(target))
+    return flash_attention(g, node)
 
 
 def whole_entries(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:

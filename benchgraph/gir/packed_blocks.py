@@ -14,14 +14,16 @@ from math import ceil, lcm, prod
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemm_nest import gemm_nest
-from benchgraph.gir.gemv import is_input_for_few_rows
+from benchgraph.gir.gemv import Gemv, gemv_form, is_input_for_rows, unrolled_columns
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product
 from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import Target
+from benchgraph.schedule.choose import choose
 from benchgraph.schedule.gemm import Blocks, Gemm, Source
 from benchgraph.schedule.nest import F32_BYTES
+from benchgraph.schedule.steps import alone
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 
@@ -35,12 +37,14 @@ def stage_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Gemm:
 def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target) -> Gemm:
     """The product of a stage with the blocks of its weights, if it reads such, and bits of what they are made from."""
     op, makers = stage.ops[0], packing_stages(node, stage)
-    p, wei = product(g, op), g.value(op.ins[1])
+    if gemm.n > 1 and gemv_form(g, op) is Gemv.dot:
+        columns = unrolled_columns(gemm.m, g.value(op.ins[1]).dtype.nbytes(gemm.k), target)
+        return replace(gemm, kernel=replace(gemm.kernel, dots=columns))
+    wei = g.value(op.ins[1])
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(k_group(g, op), *units)
     if not makers:
-        rows = 1 if _is_summed_in_l1(p, target) else SIDE_BY_SIDE
-        return replace(gemm, blocks=Blocks(wei.dtype.bits, unit, rows)) if reads_rows_together(g, op, target) else gemm
+        return replace(gemm, blocks=_in_place(g, op, target)) if _may_read_in_place(g, op, target) else gemm
     sources = _sources(g, makers)
     first = max(sources, key=lambda v: v.type.nbytes)
     where = Source.panels if first.layout.blocks else Source.rows if is_row_major(g, first.id) else Source.columns
@@ -84,13 +88,27 @@ def conversions(m: int, target: Target) -> int:
     return max(ceil(m / table(target).packed_task_rows), min(target.cores, m))
 
 
+def _may_read_in_place(g: Graph, op: Op, target: Target) -> bool:
+    """Whether a microkernel reads several panels of weights that change, stored by rows, as they are."""
+    p = product(g, op)
+    return p.columns > column_block(p, target) and is_input_for_rows(g, op, op.ins[1]) and operand_axes(g, op, 1) is not None
+
+
 def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
-    """Whether a product reads weights stored by rows, of several panels, as they are: few rows of src, and weights from beyond L2."""
-    nbytes, p = g.value(op.ins[1]).type.nbytes, product(g, op)
-    if nbytes <= target.cores * target.l2_bytes or p.columns <= column_block(p, target):
+    """Whether it costs least to read rows of weights side by side where they are, rather than panel by panel or from packed blocks."""
+    if not _may_read_in_place(g, op, target):
         return False
-    most = table(target).unpacked_rows_from_memory if target.is_far(nbytes) else table(target).unpacked_rows
-    return is_input_for_few_rows(g, op, op.ins[1], most) and operand_axes(g, op, 1) is not None
+    p, wei = product(g, op), g.value(op.ins[1])
+    gemm, widths = gemm_nest(p, target), (column_block(p, target),)
+    in_place = choose(alone(replace(gemm, blocks=_in_place(g, op, target))), widths, target, may_spread=True)
+    if not in_place.schedule.sizes("k") or _is_summed_in_l1(p, target):
+        return bool(in_place.schedule.sizes("k"))
+    packed = replace(gemm, blocks=Blocks(wei.dtype.bits, 1, SIDE_BY_SIDE, cycles=2 * rates(target).vector.simple_cycles, may_fetch=True))
+    return in_place.cost.total <= choose(alone(packed), widths, target, may_spread=True).cost.total
+
+
+def _in_place(g: Graph, op: Op, target: Target) -> Blocks:
+    return Blocks(g.value(op.ins[1]).dtype.bits, 1, 1 if _is_summed_in_l1(product(g, op), target) else SIDE_BY_SIDE)
 
 
 def _is_summed_in_l1(p: Product, target: Target) -> bool:
@@ -98,7 +116,8 @@ def _is_summed_in_l1(p: Product, target: Target) -> bool:
     do faster than the cost says. docs/measurements/on-the-fly-packing.md, Rows read together"""
     *batch, m, n = p.call.outs[0].shape
     has_own = m == 1 and prod(batch) >= target.cores and p.call.ins[1].dtype is not DType.f32
-    return has_own and F32_BYTES * n <= table(target).working_set(target.l1_bytes)
+    is_far = p.call.ins[1].nbytes > target.cores * target.l2_bytes
+    return is_far and has_own and F32_BYTES * n <= table(target).working_set(target.l1_bytes)
 
 
 def _packs(g: Graph, maker: Stage) -> bool:

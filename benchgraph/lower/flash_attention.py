@@ -45,7 +45,7 @@ class FlashAttentionNest(GemmNest):
 
     def __init__(self, storage: Storage, node: FusedOp) -> None:
         super().__init__(storage, node)
-        plan = flash_attention(self.g, node, storage.machine)
+        plan = flash_attention(self.g, node)
         assert plan is not None, "schedule sets score_columns only in nests of this form"
         self.plan = plan
         self.step = node.score_columns

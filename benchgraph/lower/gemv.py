@@ -30,7 +30,7 @@ from benchgraph.tir.ir import BinOp, Brgemm, Const, Expr, For, Load, Stmt, Store
 def gemv(task: GemmTask, stage: Stage) -> ColumnBody | None:
     """What computes a block of columns of the stage's product; None for products that the microkernel computes as they are."""
     op = stage.ops[0]
-    match gemv_form(task.g, op, task.storage.machine):
+    match gemv_form(task.g, op):
         case Gemv.dot:
             return lambda column_block, width: task.for_rows(lambda rows: _reduce_k(task, stage, column_block, width, rows))
         case Gemv.axpy:

@@ -40,17 +40,11 @@ class MachineTable:
     # rows of a task
     working_set_share: float
     # weights that are packed or converted block by block
-    unpacked_rows: int
-    unpacked_rows_from_memory: int
     packed_panel_rows: int
     packed_task_rows: int
     repeated_conversions: int
     # weights that are read as they are stored, and weights that change
     gemv_rows: int
-    gemv_rows_of_short_columns: int
-    gemv_short_terms: int
-    gemv_terms_per_row: int
-    long_row_bytes: int
     widened_rows: int
     widened_bf16_rows: tuple[int, int]
     widened_bf16_rows_from_memory: tuple[int, int]

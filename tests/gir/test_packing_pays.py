@@ -37,7 +37,8 @@ def blocks(src: Shape, wei: Shape, target: Target = TARGET) -> tuple[int, ...]:
         ((8, 64, 128), (8, 128, 128), (64,), "each entry packs its own"),
         ((8, 32, 128), (8, 128, 512), (), "too few rows of an entry"),
         ((2, 32, 64), (2, 64, 128), (), "too few entries for the cores, and too little work"),
-        ((2, 4, 1024), (2, 1024, 1024), (64,), "too few entries for the cores, which share the work on all rows"),
+        ((2, 4, 1024), (2, 1024, 1024), (), "few rows read rows of large weights side by side"),
+        ((2, 16, 1024), (2, 1024, 1024), (64,), "too few entries for the cores, which share the work on all rows"),
     ],
 )
 def test_a_product(src: Shape, wei: Shape, want: tuple[int, ...], why: str) -> None:

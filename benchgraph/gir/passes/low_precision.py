@@ -15,7 +15,7 @@ from math import prod
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.channel_order import product_writes_along
-from benchgraph.gir.gemv import gemv_rows, is_input_for_few_rows, is_streamable
+from benchgraph.gir.gemv import is_input_for_rows, is_streamable, pays_as_dots
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.packed_blocks import is_one_large_matrix
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
@@ -207,13 +207,15 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, layout_ops: LayoutOps, target:
     down, across = (0 if axis is None else stride(g, id, (v.layout.order.index(axis), 1)) for axis in axes)
     by_columns = down == 1
     size, apart = (p.reduced[-1], across) if by_columns else (p.columns, down)
-    if 1 not in (down, across) or not is_streamable(size, apart, v.dtype, machine):
+    if 1 not in (down, across) or not is_streamable(size, apart, v.dtype):
         return False
-    most = gemv_rows(p.reduced[-1], machine) if by_columns else machine.widened_rows
+    if by_columns and p.call.outs[0].shape[-1] > 1 and not pays_as_dots(p, v.dtype, target):
+        return False
+    most = machine.widened_rows
     if is_multiplied:
         limits = machine.widened_bf16_rows_from_memory if target.is_far(v.type.nbytes) else machine.widened_bf16_rows
         most = min(most, limits[by_columns])
-    return is_input_for_few_rows(g, op, id, most)
+    return p.call.outs[0].shape[-2] <= most and is_input_for_rows(g, op, id)
 
 
 def _dim_before(g: Graph, layout_ops: LayoutOps, axis: int) -> int | None:

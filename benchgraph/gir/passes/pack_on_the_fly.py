@@ -50,7 +50,7 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     kernels = {id(product_after(second, reader.stage)): product_after(second, reader.stage) for reader in readers}
     (maker,) = first.stages
     cuts = cuts_of(g, maker, readers)
-    if cuts is None or len(kernels) > 1 or flash_attention(g, second, table(target)) is not None:
+    if cuts is None or len(kernels) > 1 or flash_attention(g, second) is not None:
         return None
     (kernel,) = kernels.values()
     if not _pays(g, second, kernel, maker, cuts, target):
@@ -64,7 +64,7 @@ def _is_wei(g: Graph, reader: Reader, target: Target) -> bool:
     """Whether the operand is wei of a product without batch entries and taps."""
     if reader.stage.reduces_rows or reader.port != 1 or not reader.op.lowering.is_contraction:
         return False
-    if gemv_form(g, reader.op, table(target)) is not None:
+    if gemv_form(g, reader.op) is not None:
         return False
     p = product(g, reader.op)
     *batch, _, n = p.call.outs[0].shape

@@ -20,7 +20,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import plain
 from benchgraph.gir.build import CONVERT, copied, through_views
 from benchgraph.gir.column_blocks import column_block
-from benchgraph.gir.gemv import Gemv, gemv_form
+from benchgraph.gir.gemv import Gemv, gemv_form, pays_as_dots
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.layouts import is_packed, packed
 from benchgraph.gir.packed_blocks import reads_rows_together
@@ -37,7 +37,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.ops:
-        if op.lowering.is_contraction and gemv_form(g, op, table(target)) is not Gemv.dot:
+        if op.lowering.is_contraction and not _is_dots(g, op, target):
             src, wei = op.ins
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = copied(values, nodes, src, plain(len(g.value(src).shape)))
@@ -59,6 +59,12 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
         nodes.append(op)
     propagated = replace(g, values=tuple(values.values()), nodes=tuple(nodes))
     return g if propagated == g else propagated
+
+
+def _is_dots(g: Graph, op: Op, target: Target) -> bool:
+    """Whether a product is computed by dot products along k: of one column, or where that costs less than to pack weights."""
+    is_legal, p = gemv_form(g, op) is Gemv.dot, product(g, op)
+    return is_legal and (p.call.outs[0].shape[-1] == 1 or pays_as_dots(p, g.value(g.root(op.ins[1])).dtype, target))
 
 
 def _port_to_reorder(g: Graph, op: Op) -> int | None:

@@ -32,7 +32,6 @@ from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import Product, product
 from benchgraph.gir.windows import scheduled_windows
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
@@ -134,7 +133,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     tiling = Tiling(mb, nb) if stage.reduces_rows else chosen.tiling or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
     ks, is_first, has_makers = tiling.ks, bool(tiling.ns and not tiling.ks), bool(packing_stages(node, stage))
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
-    unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op, table(target)) is Gemv.dot else 0
+    unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op) is Gemv.dot else 0
     skips = mb == m and saves_taps_by_rows(g, op, nb, target)
     is_spread = tiling.spreads and not is_first
     why = {
