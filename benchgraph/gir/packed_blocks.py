@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, lcm, prod
+from math import lcm, prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.column_blocks import column_block
-from benchgraph.gir.gemm_nest import gemm_nest
+from benchgraph.gir.gemm_nest import gemm_nest, packed_from
 from benchgraph.gir.gemv import Gemv, gemv_form, is_input_for_rows, unrolled_columns
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.on_the_fly_packing import packing_stages
@@ -48,11 +48,11 @@ def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target)
     sources = _sources(g, makers)
     first = max(sources, key=lambda v: v.type.nbytes)
     where = Source.panels if first.layout.blocks else Source.rows if is_row_major(g, first.id) else Source.columns
-    cycles = sum(_cycles(g, maker, gemm.n * gemm.k, where, target) for maker in makers)
+    cycles = sum(_cycles(g, maker.ops, gemm.n * gemm.k, where, target) for maker in makers)
     packs = len(makers) == 1 and _packs(g, makers[0])
     may_fetch = packs and g.root(first.id) in g.ins and not target.in_tiles(g.value(op.ins[0]).dtype)  # which multiply too fast
-    src, operand, dst = gemm.operands
-    operands = src, replace(operand, bits=8 * sum(v.type.nbytes for v in sources) / (gemm.n * gemm.k)), dst
+    src, read, dst = gemm.operands
+    operands = src, replace(read, bits=8 * sum(v.type.nbytes for v in sources) / (gemm.n * gemm.k)), dst
     blocks = Blocks(wei.dtype.bits, unit, SIDE_BY_SIDE if packs else 1, where, cycles, may_fetch)
     return replace(gemm, operands=operands, blocks=blocks)
 
@@ -64,16 +64,22 @@ def _sources(g: Graph, makers: Sequence[Stage]) -> list[Value]:
     return [g.value(v) for v in read]
 
 
-def _cycles(g: Graph, maker: Stage, elements: int, where: Source, target: Target) -> float:
-    """What a stage takes for a vector of so many weights, which are its own elements or more: one is loaded and one stored, and each op
-    converts, moves or computes."""
+def _cycles(g: Graph, ops: Sequence[Op], elements: int, where: Source, target: Target) -> float:
+    """What a chain of ops takes for a vector of so many weights, which are its own elements or more: one is loaded and one stored, and each
+    op converts, moves or computes."""
     vector, total = rates(target).vector, 0.0
-    for op in maker.ops:
+    for op in ops:
         src, dst = g.value(op.ins[0]), g.value(op.outs[0])
         moved = (where is Source.columns) * vector.transpose_cycles + (dst.dtype.bits < DType.f32.bits) * vector.shuffle_cycles
         computed = vector.conversion_cycles(src.dtype, dst.dtype) or (moved if op.lowering.is_layout_op else vector.simple_cycles)
         total += dst.type.elements / elements * computed
-    return total + 2 * vector.simple_cycles * g.value(maker.ops[-1].outs[0]).type.elements / elements
+    return total + 2 * vector.simple_cycles * g.value(ops[-1].outs[0]).type.elements / elements
+
+
+def making_ns(g: Graph, maker: Stage, target: Target) -> float:
+    """Of a stage, without what it reads and writes."""
+    elements = g.value(maker.ops[-1].outs[0]).type.elements
+    return rates(target).ns(_cycles(g, maker.ops, elements, Source.rows, target) * elements / target.lanes)
 
 
 def is_one_large_matrix(p: Product, target: Target) -> bool:
@@ -81,11 +87,6 @@ def is_one_large_matrix(p: Product, target: Target) -> bool:
     *batch, _, n = p.call.outs[0].shape
     is_plain = prod(batch) == 1 and p.is_matrix_product and p.columns == n > 1
     return is_plain and p.call.ins[1].elements * F32_BYTES > target.cores * target.l2_bytes
-
-
-def conversions(m: int, target: Target) -> int:
-    """How often a nest of several products converts its weights: once for each block of its m rows."""
-    return max(ceil(m / table(target).packed_task_rows), min(target.cores, m))
 
 
 def _may_read_in_place(g: Graph, op: Op, target: Target) -> bool:
@@ -103,7 +104,7 @@ def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
     in_place = choose(alone(replace(gemm, blocks=_in_place(g, op, target))), widths, target, may_spread=True)
     if not in_place.schedule.sizes("k") or _is_summed_in_l1(p, target):
         return bool(in_place.schedule.sizes("k"))
-    packed = replace(gemm, blocks=Blocks(wei.dtype.bits, 1, SIDE_BY_SIDE, cycles=2 * rates(target).vector.simple_cycles, may_fetch=True))
+    packed = packed_from(gemm, wei.dtype, wei.dtype, Source.rows, target)
     return in_place.cost.total <= choose(alone(packed), widths, target, may_spread=True).cost.total
 
 

@@ -39,10 +39,6 @@ class MachineTable:
     rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
-    # weights that are packed or converted block by block
-    packed_panel_rows: int
-    packed_task_rows: int
-    repeated_conversions: int
     # weights that are read as they are stored, and weights that change
     gemv_rows: int
     widened_rows: int
@@ -50,6 +46,7 @@ class MachineTable:
     widened_bf16_rows_from_memory: tuple[int, int]
     widened_constant_rows: int
     compressed_rows: int
+    repeated_conversions: int
     rounded_uses: int
     packed_rows_per_entry: int
     packed_rows: int

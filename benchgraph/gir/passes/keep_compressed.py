@@ -19,7 +19,7 @@ from benchgraph.gir.build import CONVERT, COPY
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.ir import Constness, Graph, Op
 from benchgraph.gir.layouts import packed
-from benchgraph.gir.packed_blocks import conversions, is_one_large_matrix
+from benchgraph.gir.packed_blocks import is_one_large_matrix
 from benchgraph.gir.product import k_group, product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import source_dims
@@ -87,11 +87,12 @@ WEIGHTS = Pattern(
 
 
 def _is_worth_it(s: Site) -> bool:
-    """One large matrix of constant f32 weights, and few rows."""
+    """One large matrix of constant f32 weights, and few rows, for which few cores convert all weights. The cost says too little of what
+    that saves: docs/measurements/compressed-weights.md, Compressed or widened by init."""
     wei, m, machine = s.g.value(s.op.ins[1]), s.call.outs[0].shape[-2], table(s.target)
     if not wei.is_constant or wei.dtype is not DType.f32 or s.g.value(s.op.outs[0]).is_constant:
         return False
-    has_few_rows = m <= machine.compressed_rows and conversions(m, s.target) <= machine.repeated_conversions
+    has_few_rows = m <= machine.compressed_rows and min(m, s.target.cores) <= machine.repeated_conversions
     return has_few_rows and is_one_large_matrix(product(s.g, s.op), s.target)
 
 

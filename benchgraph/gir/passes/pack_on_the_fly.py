@@ -4,30 +4,30 @@
     %3 = nest1 { MatMul(%0, %2) }                      ->               MatMul(%0, %2) }
 
 A temporary of one block replaces a matrix that goes to memory and back, and one parallel loop replaces two. The conversion joins as a stage
-at the panel anchor (gir/on_the_fly_packing.py), and so do the ops that make its scales and zero points. Every block of rows of a nest of
-several products converts again, which pays for a few of them.
+at the panel anchor (gir/on_the_fly_packing.py), and so do the ops that make its scales and zero points. Every task of a nest of several
+products converts again, where that costs less than to convert once.
 
 Legal for one product, all of whose batch entries are one, and for conversions without reductions that no other op reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 
-from benchgraph.core.tensor import Shape
 from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.domain import domain_of
 from benchgraph.gir.flash_attention import flash_attention
 from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
-from benchgraph.gir.nest_graph import NestGraph, merge_pairs
+from benchgraph.gir.nest_cost import nests_ns
+from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of
 from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
-from benchgraph.gir.packed_blocks import conversions
+from benchgraph.gir.packed_blocks import making_ns
+from benchgraph.gir.passes.schedule import scheduled_nest
 from benchgraph.gir.product import product, transposed_src_axes
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 
 
 def pack_on_the_fly(g: Graph, target: Target) -> Graph:
@@ -53,11 +53,13 @@ def _merged(g: Graph, nests: NestGraph, i: int, j: int, target: Target) -> Fused
     if cuts is None or len(kernels) > 1 or flash_attention(g, second) is not None:
         return None
     (kernel,) = kernels.values()
-    if not _pays(g, second, kernel, maker, cuts, target):
+    if not _is_worth_blocks(g, kernel, maker, cuts, target):
         return None
     at = second.stages.index(readers[0].stage)
     stage = replace(maker, anchors=(Anchor.panel,) * len(maker.ops), cuts=cuts)
-    return replace(second, stages=(*second.stages[:at], stage, *second.stages[at:]))
+    one = nest_of(g, (*second.stages[:at], stage, *second.stages[at:]))
+    is_alone = sum(s.ops[0].lowering.is_contraction for s in second.stages) == 1
+    return replace(second, stages=one.stages) if is_alone or _pays(g, (first, second), one, maker, target) else None
 
 
 def _is_wei(g: Graph, reader: Reader, target: Target) -> bool:
@@ -71,21 +73,16 @@ def _is_wei(g: Graph, reader: Reader, target: Target) -> bool:
     return prod(batch) == 1 and p.is_matrix_product and p.columns == n and transposed_src_axes(g, reader.op) is None
 
 
-def _pays(g: Graph, node: FusedOp, kernel: Stage, maker: Stage, cuts: Cuts, target: Target) -> bool:
-    """Whether all blocks together have no more elements than the weights, but for a few repetitions by blocks of rows."""
-    domain = domain_of(g, maker.ops)
-    p, nb = product(g, kernel.ops[0]), columns_per_call(g, kernel.ops[0], target)
-    k, n, machine = p.reduced[-1], p.columns, table(target)
+def _is_worth_blocks(g: Graph, kernel: Stage, maker: Stage, cuts: Cuts, target: Target) -> bool:
+    """Whether what is made anew for each block, of what has no cut along a loop, is no more than a block has."""
     by_k, by_n = cuts
+    p, nb = product(g, kernel.ops[0]), columns_per_call(g, kernel.ops[0], target)
     if by_n is not None and nb % by_n.unit:
         return False
-    repetitions = (1 if by_k is not None else ceil(k / machine.packed_panel_rows)) * (1 if by_n is not None else ceil(n / nb))
-    return prod(domain.extents) * repetitions <= k * n and _conversions(g, node, target) <= machine.repeated_conversions
+    return prod(domain_of(g, maker.ops).extents) <= (p.reduced[-1] if by_k is not None else nb) * (p.columns if by_n is not None else nb)
 
 
-def _conversions(g: Graph, node: FusedOp, target: Target) -> int:
-    """How often each block is made. The only product of a nest has as many rows in a task as it needs."""
-    kernels = [s for s in node.stages if s.ops[0].lowering.is_contraction]
-    rows: Shape = g.value(kernels[0].ops[0].outs[0]).shape[:-1]
-    is_tiled = len(kernels) == 1 and not any(isinstance(op.lowering.form, Reduction) for op in node.ops)
-    return 1 if is_tiled else conversions(rows[-1], target)
+def _pays(g: Graph, apart: Sequence[FusedOp], one: FusedOp, maker: Stage, target: Target) -> bool:
+    """Whether one nest, in which each task makes the blocks that it reads, costs less than two, of which the first makes all weights."""
+    as_one, in_sequence = (nests_ns(g, [scheduled_nest(g, nest, target) for nest in nests], target) for nests in ((one,), apart))
+    return as_one <= in_sequence + making_ns(g, maker, target)
