@@ -14,8 +14,8 @@ from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest, schedule_of
+from benchgraph.gir.nest_schedule import grid_nest
 from benchgraph.gir.packed_blocks import stage_nest
-from benchgraph.gir.passes.schedule import grid_nest
 from benchgraph.gir.product import product
 from benchgraph.gir.windows import window_nests
 from benchgraph.machine.table import rates

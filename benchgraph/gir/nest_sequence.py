@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from benchgraph.gir.ir import FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.nest_graph import nest_of
-from benchgraph.gir.passes.schedule import scheduled_nest
+from benchgraph.gir.nest_schedule import scheduled_nest
 from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target

@@ -20,12 +20,13 @@ from benchgraph.machine.identify import identified
 from benchgraph.machine.table import rates, table
 
 __all__ = [
-    "ISAS", "LINE_BYTES", "PAGE_BYTES", "TILE_COLUMNS", "TILE_ROWS", "Isa", "Target", "caches", "cpu_info", "cpu_name", "current", "host",
-    "last_level_bytes", "missing", "on_line",
+    "ISAS", "LINE_BYTES", "PAGE_BYTES", "TILES_OF_SUMS", "TILE_COLUMNS", "TILE_ROWS", "Isa", "Target", "caches", "cpu_info",
+    "cpu_name", "current", "host", "last_level_bytes", "missing", "on_line",
 ]  # fmt: skip
 
 LINE_BYTES = 64  # of a cache line, on every CPU we know
 TILE_ROWS, TILE_COLUMNS = 16, 16  # of a tile register, whose columns have 32 bits
+TILES_OF_SUMS = 4  # of the eight tile registers; the others are operands
 PAGE_BYTES = 4096  # of memory, within which hardware fetches ahead
 FEWEST_LANES = 4  # of a vector
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each

@@ -26,7 +26,7 @@ from benchgraph.schedule.traffic import HELD
 Axes: TypeAlias = tuple[int, ...]
 
 LANES = LINE_BYTES // F32_BYTES  # columns that are reduced over rows are in multiples of a line of f32
-COLUMNS = 32, 64, 128, 256, 512  # of a block that is reduced over its rows, and the machine table's `jammed_row_elements`
+COLUMNS = tuple(LANES << i for i in range(1, 6))  # of a block that is reduced over its rows, and the machine table's `jammed_row_elements`
 MOST_TASKS = 64  # of a split reduction: one thread adds what they result in
 FEWEST_ROWS = 32  # of a task of a split reduction: adding its results is 1/32 of its work then
 CONVERSION = 3  # instructions on a vector of a conversion and its store, which are repeated rather than stored

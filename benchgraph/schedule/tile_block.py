@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchgraph.machine.target import LINE_BYTES
+from benchgraph.machine.target import LINE_BYTES, TILES_OF_SUMS
 
 MAX_COPIED_BYTES = 2048  # of a row of src: two tiles of rows are 64 KiB of stack
-TILES_AT_ONCE = 4  # of sums, and as many operands
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ def tile_block(high: int, wide: int, *, apart: int, nbytes: int, has_batch: bool
     docs/measurements/microkernel.md, Tile registers (AMX)
     """
     begins_within = apart % LINE_BYTES > 0
-    is_copied = begins_within and not has_batch and wide > TILES_AT_ONCE and nbytes <= MAX_COPIED_BYTES
+    is_copied = begins_within and not has_batch and wide > TILES_OF_SUMS and nbytes <= MAX_COPIED_BYTES
     is_split = begins_within and not is_copied
-    rows, columns = (1, TILES_AT_ONCE) if high == 1 or (is_split and wide > 2) else (TILES_AT_ONCE, 1) if wide == 1 else (2, 2)
+    rows, columns = (1, TILES_OF_SUMS) if high == 1 or (is_split and wide > 2) else (TILES_OF_SUMS, 1) if wide == 1 else (2, 2)
     return TileBlock(rows, columns, is_split, is_copied)

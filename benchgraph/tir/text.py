@@ -24,7 +24,8 @@ from benchgraph.tir.visit import parts, tensors
 
 _SIGNS = "or", "and", "== != < <= > >=", "+ -", "* / // %"  # from loosest to tightest
 PRECEDENCE = {ir.BinOp(sign): level for level, signs in enumerate(_SIGNS, 1) for sign in signs.split()}
-SUM, _UNARY, _ATOM = PRECEDENCE[ir.BinOp.add], 6, 7
+SUM, _UNARY = PRECEDENCE[ir.BinOp.add], len(_SIGNS) + 1
+_ATOM = _UNARY + 1
 BRGEMM_AXES = ("m", "k"), ("k", "n"), ("m", "n")  # rows and columns of src, wei and acc
 PACK_AXES = "k", "n"
 

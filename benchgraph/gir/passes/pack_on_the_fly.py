@@ -23,9 +23,9 @@ from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of
+from benchgraph.gir.nest_schedule import scheduled_nest
 from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
 from benchgraph.gir.packed_blocks import making_ns
-from benchgraph.gir.passes.schedule import scheduled_nest
 from benchgraph.gir.product import product, transposed_src_axes
 from benchgraph.machine.target import Target
 

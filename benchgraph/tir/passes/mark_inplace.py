@@ -24,8 +24,6 @@ from benchgraph.tir.index import within
 from benchgraph.tir.ir import For, Func, If, InplacePair, Seq, Stmt, Store, Tensor
 from benchgraph.tir.visit import bound_names, read, tensor_names, users, written
 
-BYTE_BITS = 8  # narrower elements share bytes, and storing one rewrites its neighbour
-
 
 def mark_inplace(f: Func, target: Target) -> Func:
     if f.runs_once:
@@ -45,7 +43,7 @@ def mark_inplace(f: Func, target: Target) -> Func:
 
 
 def _are_alike(a: Tensor, b: Tensor) -> bool:
-    return a.nbytes == b.nbytes and a.dtype.bits == b.dtype.bits >= BYTE_BITS
+    return a.nbytes == b.nbytes and a.dtype.bits == b.dtype.bits and not a.dtype.is_packed  # whose stores rewrite a neighbour
 
 
 def _loads_first(s: Stmt, src: str, dst: str, ranges: Ranges) -> bool:

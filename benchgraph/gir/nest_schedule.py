@@ -1,0 +1,185 @@
+"""The schedule of a nest, as parameters of its products, anchors of its ops, or data.
+
+A nest is made (nest_cost.py, elements.py, windows.py), its schedule chosen, and what that says given to the fused op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from benchgraph.core.memoise import memoised_within
+from benchgraph.gir.anchors import choose_anchors, has_tiled_post_ops
+from benchgraph.gir.column_blocks import columns_per_call, columns_reason, forced_tiling
+from benchgraph.gir.elements import scheduled_elements
+from benchgraph.gir.flash_attention import FlashAttention
+from benchgraph.gir.forced import FORCED
+from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
+from benchgraph.gir.nest_cost import (
+    flash_of,
+    forced_rows,
+    kernel_stages,
+    next_rows,
+    prefetches_panels,
+    product_nest,
+    schedule_of,
+    whole_entries,
+)
+from benchgraph.gir.on_the_fly_packing import packing_stages
+from benchgraph.gir.packed_blocks import stage_nest
+from benchgraph.gir.padding import saves_taps_by_rows
+from benchgraph.gir.parameters import Parameters, Reason
+from benchgraph.gir.product import Product, product
+from benchgraph.gir.windows import scheduled_windows
+from benchgraph.machine.target import Target
+from benchgraph.ops.spec import Reduction
+from benchgraph.schedule.choose import choose
+from benchgraph.schedule.cost import is_short
+from benchgraph.schedule.space import Tiling
+from benchgraph.schedule.steps import Nest, alone
+from benchgraph.schedule.tuning import not_legal
+
+
+@memoised_within
+def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
+    """The nest with its template parameters and anchors."""
+    if node.ops[0].lowering.is_window:
+        return replace(node, schedules=scheduled_windows(g, node, target))
+    if not any(op.lowering.is_contraction for op in node.ops):
+        return replace(node, schedules=scheduled_elements(g, node, target))
+    kernels = kernel_stages(node)
+    if not kernels:
+        return node
+    chosen = _of_one_product(g, node, kernels[0], target) if len(kernels) == 1 else _of_several_products(g, node, target)
+    stages = tuple(_with_parameters(g, node, stage, chosen, target) for stage in node.stages)
+    flash = flash_of(g, node, target) if chosen.score_columns else None
+    if flash is not None:
+        stages = tuple(_in_score_blocks(s, flash, chosen) if s.ops == flash.scores.ops else s for s in stages)
+    nest, scheduled = product_nest(g, node, target), replace(node, stages=stages)
+    scheduled = replace(scheduled, is_serial=is_short(nest, schedule_of(nest, scheduled), target))
+    if flash is not None:
+        return scheduled
+    entries = whole_entries(g, node, target) if nest.prefetches(scheduled.mb, target.l2_bytes) else ()
+    return replace(scheduled, prefetched_entries=entries, prefetched_rows=next_rows(g, node, target))
+
+
+# ---- the schedule of a nest ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Rows of a task, and why. tiling: of the only product, all that its schedule says. score_columns: of scores at a time, 0 for all."""
+
+    mb: int
+    why: str
+    tiling: Tiling | None = None
+    score_columns: int = 0
+
+
+def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _Chosen:
+    p, nb = product(g, stage.ops[0]), columns_per_call(g, stage.ops[0], target)
+    nest = grid_nest(g, node, stage, target)
+    is_on_grid, nest = nest is not None, nest or product_nest(g, node, target)
+    forced = None if nest.has_serial_rows else forced_tiling(p, target)
+    if forced is not None and p.forced is not None:
+        if not forced.suits(nest.first):
+            raise not_legal(p.text, p.forced)
+        return _Chosen(forced.mb, FORCED, forced if is_on_grid or forced.ks else Tiling(forced.mb, nb))
+    best = choose(nest, (nb,), target, may_spread=is_on_grid and nb < p.call.outs[0].shape[-1])
+    tiling = Tiling.of(best.schedule)
+    return _Chosen(tiling.mb, best.why, tiling)
+
+
+def grid_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Nest | None:
+    """The only product of a nest, if its columns can be tasks: its post-ops all run on its tiles. Other ops may only make src of a product
+    whose weights are made block by block."""
+    *before, last = node.stages
+    if last is not stage or any(isinstance(op.lowering.form, Reduction) for op in node.ops) or not has_tiled_post_ops(g, stage.ops):
+        return None
+    gemm, makers = stage_nest(g, node, stage, target), [s for s in before if not s.is_packing]
+    makes_src = all(not s.is_batch_invariant and all(op.lowering.is_elementwise for op in s.ops) for s in makers)
+    if before and (gemm.blocks is None or not makes_src):
+        return None
+    return alone(replace(gemm, is_made=gemm.is_made and not makers), makes_src=bool(makers))
+
+
+def _of_several_products(g: Graph, node: FusedOp, target: Target) -> _Chosen:
+    nest = product_nest(g, node, target)
+    if (forced := forced_rows(g, node, nest, target)) is not None:
+        return _Chosen(forced.mb, FORCED, score_columns=forced.columns)
+    best = choose(nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
+    columns = best.schedule.sizes("n")
+    return _Chosen(best.schedule.sizes("m")[0], best.why, score_columns=columns[0] if columns else 0)
+
+
+# ---- parameters ------------------------------------------------------------------------------------------------------
+
+
+def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, target: Target) -> Stage:
+    """A stage with parameters for its product, if it has one, and the anchors that follow."""
+    op = stage.ops[0]
+    if not op.lowering.is_contraction:
+        return stage
+    p, nb = product(g, op), columns_per_call(g, op, target)
+    *batch, m, n = p.call.outs[0].shape
+    k, mb = p.reduced[-1], m if stage.reduces_rows else chosen.mb
+    anchors, anchor_why = choose_anchors(g, stage.ops, mb, nb, target)
+    tiling = Tiling(mb, nb) if stage.reduces_rows else chosen.tiling or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
+    ks, is_first, has_makers = tiling.ks, bool(tiling.ns and not tiling.ks), bool(packing_stages(node, stage))
+    prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
+    unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op) is Gemv.dot else 0
+    skips = mb == m and saves_taps_by_rows(g, op, nb, target)
+    is_spread = tiling.spreads and not is_first
+    why = {
+        "mb": "every task adds to all rows" if stage.reduces_rows else chosen.why,
+        "nb": _given(p, columns_reason(p, nb, target)),
+        "anchor": anchor_why,
+        "ks": f"blocks of {ks} x {tiling.ns} are {'made' if has_makers else 'read'} at a time" if ks else "",
+        "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",
+        "skips_padding": "the first and last rows skip taps, which saves more than sums that are read again" if skips else "",
+        "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
+        "panels_first": _given(p, "all rows use some panels of weights while L2 holds them") if is_first else "",
+        "split_n": _given(p, f"each core then {'packs' if has_makers else 'reads'} a part of the weights only") if is_spread else "",
+    }
+    reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
+    parameters = Parameters(
+        prod(batch),
+        m,
+        n,
+        prod(p.reduced),
+        mb,
+        nb,
+        target.cores,
+        split_n=tiling.spreads or is_first,
+        panels_first=is_first,
+        ks=ks,
+        ns=tiling.ns,
+        prefetch=prefetch,
+        skips_padding=skips,
+        unrolled_columns=unrolled,
+        why=reasons,
+    )
+    return replace(stage, anchors=anchors, parameters=parameters)
+
+
+def _given(p: Product, why: str) -> str:
+    """The reason, unless tuning prescribes what it is for."""
+    return why if p.forced is None else FORCED
+
+
+def _blocks_of_rows(g: Graph, node: FusedOp, stage: Stage, tiling: Tiling, target: Target) -> Tiling:
+    """With blocks of least cost for the rows of a task, if the product of a stage reads its weights in such."""
+    gemm = stage_nest(g, node, stage, target)
+    if gemm.blocks is None:
+        return tiling
+    return Tiling.of(choose(alone(gemm), (tiling.nb,), target, may_spread=False, rows=(tiling.mb,)).schedule)
+
+
+def _in_score_blocks(stage: Stage, flash: FlashAttention, chosen: _Chosen) -> Stage:
+    """The stage of the scores with its block, and its tile ops on tiles."""
+    p = stage.parameters
+    assert p is not None
+    anchors = (Anchor.kernel, *(Anchor.tile if op in flash.tile_ops else Anchor.rows for op in stage.ops[1:]))
+    why = (*p.why, Reason("score_columns", chosen.why))
+    return replace(stage, anchors=anchors, parameters=replace(p, score_columns=chosen.score_columns, why=why))
