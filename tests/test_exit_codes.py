@@ -46,7 +46,7 @@ FOLLOWED = {
     "opt": {0: ["--list"], 1: ["--pipeline=decompose", "absent.txt"], 2: ["--pipeline=fold", "graph.txt"]},
     "compile-times": {1: ["--case=absent.json"], 2: []},
     "calibrate": {2: ["--seconds=0"]},
-    "tune": {1: ["--case=op/relu.json", "--rounds=1"], 2: []},
+    "tune": {1: ["--in-shapes=0:1", "--case=op/relu.json", "--rounds=1"], 2: []},
     "fuzz": {0: ["--seed=1", "--count=1", "--ops=1"], 1: ["--count=1", "--memory-kind=buffer", "--fail-on=skipped"], 2: ["--count=x"]},
     "compare": {0: ["a.json", "a.json"], 1: ["a.json", "less.json", "--fail-on=missing"], 2: ["a.json"]},
     "ab": {2: ["HEAD~1"]},

@@ -9,6 +9,7 @@ space.py        the schedules that such a nest can have
 traffic.py      bytes that come from beyond a cache, by the footprints of loops
 tile_block.py   tiles of sums that a microkernel adds to at a time; code generation asks too
 microkernel.py  cycles of a microkernel's calls
+run.py          what the core with most work does in a scheduled nest of products
 cost.py         the time of a scheduled nest of products, by what takes it, and of nests one after the other
 choose.py       the schedule of least cost
 window.py       windows: their nest, and the schedules that it can have

@@ -155,7 +155,10 @@ def panel_of_the_first_columns_for_all(func: Func) -> Func:
     return exchanged(func, call, replace(call, wei=replace(call.wei, index=(Const(0), *call.wei.index[1:]))))
 
 
-@in_loops("pattern/matmul_s4_weights_that_change.json", after=LOWERED)
+LONG_SUMS = "--in-shapes=0:5x1024+1:1024x128+2:64x128+3:64x128"
+
+
+@in_loops("pattern/matmul_s4_weights_that_change.json", after=LOWERED, options=(LONG_SUMS,))
 def sum_begins_anew_with_each_piece(func: Func) -> Func:
     """Of weights that are converted in pieces of k, the last piece alone is in the result."""
     return replace(func, body=changed(func.body, Brgemm, lambda s: replace(s, accumulate=False)))

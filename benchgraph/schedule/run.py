@@ -1,0 +1,234 @@
+"""What the core with most work does in a scheduled nest of products: its calls, and what it accesses, from which their cost follows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from math import ceil, inf, prod
+
+from benchgraph.core.memoise import memoised_within
+from benchgraph.machine.rates import Level
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import Target
+from benchgraph.schedule.gemm import Gemm
+from benchgraph.schedule.microkernel import cycles, inner_loops
+from benchgraph.schedule.nest import Loop, Operand
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.steps import Nest, Share, Step, share
+from benchgraph.schedule.traffic import Traffic, dropped
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Microkernel calls of one size in a batch entry: how many, and their cycles. A core's share of the calls has the same share of the
+    cycles."""
+
+    count: int
+    cycles: float
+
+
+@memoised_within
+def calls_of(gemm: Gemm, target: Target, mb: int, nb: int, parts: frozenset[str]) -> Calls:
+    """Those of the last rows and columns among them, but for axes of which a core does not go through all blocks."""
+    sizes = (_blocks(gemm.m, mb, has_last="m" not in parts), _blocks(gemm.n, nb, has_last="n" not in parts))
+    kinds = [(i * j, m, n) for (i, m), (j, n) in product(*sizes)]
+    total = sum(count * cycles(gemm.kernel, m, n, rates(target)) for count, m, n in kinds)
+    return Calls(sum(count for count, _, _ in kinds), total)
+
+
+def _blocks(extent: int, size: int, *, has_last: bool) -> list[tuple[int, int]]:
+    """How many have which size."""
+    whole, rest = divmod(extent, size)
+    return [(count, each) for count, each in ((whole, size), (1, rest)) if count and each and (has_last or each == size)]
+
+
+@memoised_within
+def _traffic(gemm: Gemm, mb: int, nb: int) -> Traffic:
+    """Of one call."""
+    return Traffic.of(inner_loops(gemm, mb, nb), gemm.operands, gemm.extents)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step of a scheduled nest: `loops` around its calls of so many rows and columns, which are of a task where there are several."""
+
+    step: Step
+    mb: int
+    nb: int
+    loops: tuple[Loop, ...]
+    calls: Calls
+
+    @property
+    def traffic(self) -> Traffic:
+        """Of one call."""
+        return _traffic(self.step.gemm, self.mb, self.nb)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the core with most work does in a scheduled nest. touched: bytes by tensor; far: those from beyond L2, where it holds none of
+    them at first. near: all from beyond L1. beyond: bytes by tensor from beyond a cache of so many bytes that holds none at first.
+    waits: names of what nothing fetches ahead. unhidden_ns: of weights that tasks pack or convert, and of sums that wait for the next block
+    of weights. starts: in a byte of weights, of rows or columns that hardware follows once it has seen where they begin.
+    """
+
+    nest: Nest
+    own: Share
+    parts: tuple[Part, ...]
+    touched: Mapping[str, float]
+    far: Mapping[str, float]
+    near: float
+    beyond: Callable[[float], Mapping[str, float]]
+    is_by_rows: bool
+    waits: frozenset[str]
+    unhidden_ns: float = 0.0
+    starts: float = 0.0
+
+    def from_memory(self, touched: float, target: Target) -> float:
+        """Bytes that the last cache has dropped, of so many that are accessed over and over; of weights that are read from end to end half
+        of it holds none (`Target.is_far`)."""
+        share = dropped(touched, (target.llc_bytes or inf) / (2 if self.starts else 1))
+        return share * sum(self.beyond(target.llc_bytes or inf).values()) if share else 0.0
+
+
+class Runs:
+    """Of schedules of one nest."""
+
+    def __init__(self, nest: Nest, target: Target) -> None:
+        self.nest, self.target, self.rates, self._of_blocks = nest, target, rates(target), dict[int, Gemm]()
+        self.waits = frozenset(step.tensors[1] for step in nest.steps if step.waits)
+
+    def __call__(self, schedule: Schedule) -> Run:
+        nest, target, columns = self.nest, self.target, schedule.sizes("n")
+        mb, own = min(*schedule.sizes("m"), nest.extents["m"]) if nest.steps else 1, share(nest.extents, schedule, target.cores)
+        if len(nest.steps) == 1 and schedule.sizes("k"):
+            return self._in_blocks(schedule, mb, own)
+        if len(nest.steps) == 1:
+            return self._of_one(
+                self._part(nest.steps[0], mb, columns[-1], own.loops, own.parts), own, is_by_rows="n.0" not in schedule.parallel
+            )
+        if columns:
+            computed = nest.computed(mb, columns[0])
+            own = replace(own, loops=tuple(Loop(axis, trips * computed if axis == "n" else trips) for axis, trips in own.loops))
+        steps = nest.in_blocks(columns[0]) if columns else nest.steps
+        parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),), own.parts) for step in steps)
+        tasks = _tasks(nest, steps, mb, target).inside(own.loops)
+        of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
+        beyond, made_ns = partial(_moved, tasks, parts, own), own.tasks * self._made_ns(nest.steps)
+        near = sum(beyond(target.l1_bytes).values())
+        return Run(nest, own, parts, of_all, beyond(target.l2_bytes), near, beyond, is_by_rows=True, waits=self.waits, unhidden_ns=made_ns)
+
+    def _of_one(self, part: Part, own: Share, *, is_by_rows: bool) -> Run:
+        """Of the only product."""
+        traffic, nest, l1_bytes = part.traffic.inside(own.loops), self.nest, self.target.l1_bytes
+        near = sum(traffic.beyond(l1_bytes)) * traffic.dropped(l1_bytes)
+        box = {axis: min(size, nest.extents[axis]) for axis, size in traffic.box.items()}
+        others = {operand.name: operand.nbytes(box) for operand in nest.others}
+
+        def beyond(cache_bytes: float) -> Mapping[str, float]:
+            return dict(zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True)) | others
+
+        touched = dict(zip(part.step.tensors, traffic.nbytes[0], strict=True)) | others
+        starts = self._starts(nest.first, nest.first.k, part.nb)
+        return Run(nest, own, (part,), touched, beyond(self.target.l2_bytes), near, beyond, is_by_rows, self.waits, starts=starts)
+
+    def _in_blocks(self, schedule: Schedule, mb: int, own: Share) -> Run:
+        """Weights are read block by block. A block that is made is so in the same place as the one before."""
+        target, step, columns, (ks,) = self.target, self.nest.steps[0], schedule.sizes("n"), schedule.sizes("k")
+        gemm, blocks, (ns, nb), makes = step.gemm, step.gemm.blocks, (columns[0], columns[-1]), schedule.packed is not None
+        assert blocks is not None
+        ns, nb = min(ns, gemm.n), min(nb, gemm.n)
+        part = self._part(replace(step, gemm=self._of_block(ks)), mb, nb, own.loops, own.parts)
+        around = own.loops[: len(own.loops) - (len(columns) > 1)]
+        block = Operand("block", blocks.bits * ks * ns, ()) if makes else Operand("", 0, ())
+        one = Traffic.of_box((*gemm.operands, block), gemm.extents, {"m": mb, "n": ns, "k": ks})
+        every, inner, count = (
+            one.inside(around),
+            part.traffic.inside((Loop("n", ceil(ns / nb)),)),
+            prod(loop.trips for loop in around),
+        )
+        passing = one.nbytes[0][1] if makes and not schedule.prefetches else 0.0
+        not_in_l1, not_in_l2 = (dropped(sum(one.nbytes[0]) - passing, cache) for cache in (target.l1_bytes, target.l2_bytes))
+        made = count * block.nbytes({})
+        of_src, of_wei, of_dst = inner.beyond(target.l1_bytes)
+        near = not_in_l1 * (count * (of_src + of_dst + (of_wei if makes else 0.0)) + made) + every.beyond(target.l1_bytes)[1]
+        returning = (1 - self.rates.kernels.hidden_share) * not_in_l1 * count * of_dst if makes and ks < gemm.k else 0.0
+        made_ns = count * ks * ns / gemm.n / gemm.k * self._made_ns((step,)) if makes else 0.0
+        touched, far = (dict(zip(step.tensors, nbytes, strict=False)) for nbytes in (every.nbytes[0], every.beyond(target.l2_bytes)))
+        source = step.tensors[1]
+        far[source] += not_in_l2 * far[source] if schedule.prefetches else 0.0
+        return Run(
+            self.nest,
+            own,
+            (part,),
+            touched,
+            far,
+            near,
+            lambda cache_bytes: dict(zip(step.tensors, every.beyond(cache_bytes), strict=False)),
+            "n.0" not in schedule.parallel,
+            frozenset({source} if makes and not schedule.prefetches else ())
+            | frozenset({step.tensors[2]} if makes and ks < gemm.k else ()),
+            made_ns + returning / self.rates.read_bytes_per_ns("l2") + not_in_l2 * made * self._beyond_l2(block.nbytes({})),
+            self._starts(gemm, ks, ns),
+        )
+
+    def _starts(self, gemm: Gemm, ks: int, ns: int) -> float:
+        """In a byte of weights that are read in blocks, how many rows, columns or panels begin."""
+        return gemm.blocks.starts(ks, ns, gemm.n) / gemm.operands[1].nbytes({"k": ks, "n": ns}) if gemm.blocks is not None else 0.0
+
+    def _beyond_l2(self, nbytes: float) -> float:
+        """Nanoseconds of a byte of a block of so many that is written to and read from beyond L2."""
+        level: Level = "dram" if self.target.is_far(int(nbytes)) else "l3"
+        return 1 / self.rates.write_bytes_per_ns(level) + 1 / self.rates.read_bytes_per_ns(level)
+
+    def _of_block(self, ks: int) -> Gemm:
+        """The product by so many rows of weights."""
+        if ks not in self._of_blocks:
+            gemm = self.nest.first
+            (src, wei, dst), blocks = gemm.operands, gemm.blocks
+            assert blocks is not None
+            self._of_blocks[ks] = replace(gemm, kernel=replace(gemm.kernel, k=ks), operands=(src, replace(wei, bits=blocks.bits), dst))
+        return self._of_blocks[ks]
+
+    def _part(self, step: Step, mb: int, nb: int, loops: tuple[Loop, ...], parts: frozenset[str]) -> Part:
+        nb = min(nb, step.gemm.n)
+        return Part(step, mb, nb, loops, calls_of(step.gemm, self.target, mb, nb, parts))
+
+    def _made_ns(self, steps: Sequence[Step]) -> float:
+        """To pack or convert all weights once."""
+        makers = ((step.gemm, step.gemm.blocks) for step in steps)
+        return self.rates.ns(sum(gemm.n * gemm.k * blocks.cycles / self.target.lanes for gemm, blocks in makers if blocks is not None))
+
+
+def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> Traffic:
+    """A task, as a box of the loops over tasks and blocks of scores. What it prefetches is there beside what it reads."""
+    found = dict[str, Operand]()
+    ahead = nest.ahead if steps == nest.steps and nest.prefetches(mb, target.l2_bytes) else ()
+    for step in steps:
+        box = {**{axis: extent for axis, extent in step.gemm.extents.items() if axis[0] != "b"}, "m": mb}
+        for name, operand in zip(step.tensors, step.gemm.operands, strict=True):
+            axes = [axis for axis in operand.axes if axis == "m" or axis[0] == "b"] if name not in nest.temporaries else []
+            axes += ["n"] if step.blocked in operand.axes and name not in nest.temporaries else []
+            made, before = Operand.dense(name, 8 * operand.nbytes(box), axes, is_written=operand.is_written), found.get(name)
+            if before is not None:
+                made = replace(max(made, before, key=lambda each: each.bits), is_written=made.is_written or before.is_written)
+            found[name] = made
+    for operand in nest.others:
+        found[operand.name] = Operand.dense(operand.name, 8 * operand.nbytes({"m": mb}), tuple(operand.axes), is_written=operand.is_written)
+    found |= {f"{name} ahead": Operand.dense(name, found[name].bits, ()) for name in ahead if name in found}
+    return Traffic.of_box(tuple(found.values()), defaultdict(lambda: float("inf")), {})
+
+
+def _moved(tasks: Traffic, parts: Sequence[Part], own: Share, cache_bytes: float) -> Mapping[str, float]:
+    """By tensor, bytes from beyond a cache: what does not hold a task's data holds those of some calls of one step."""
+    share = dropped(sum(tasks.nbytes[-1]), cache_bytes)
+    by_task = zip((operand.name for operand in tasks.operands), tasks.beyond(cache_bytes), strict=True) if share < 1 else ()
+    found = defaultdict[str, float](float, {name: (1 - share) * nbytes for name, nbytes in by_task})
+    for part in parts if share else ():
+        traffic = part.traffic.inside(part.loops)
+        for name, nbytes in zip(part.step.tensors, traffic.beyond(cache_bytes), strict=True):
+            found[name] += share * own.calls * nbytes
+    return found
