@@ -91,8 +91,10 @@ def is_one_large_matrix(p: Product, target: Target) -> bool:
 
 def _may_read_in_place(g: Graph, op: Op, target: Target) -> bool:
     """Whether a microkernel reads several panels of weights that change, stored by rows, as they are."""
+    if not is_input_for_rows(g, op, op.ins[1]) or operand_axes(g, op, 1) is None:
+        return False
     p = product(g, op)
-    return p.columns > column_block(p, target) and is_input_for_rows(g, op, op.ins[1]) and operand_axes(g, op, 1) is not None
+    return p.columns > column_block(p, target)
 
 
 def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
