@@ -12,6 +12,7 @@ from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.product import Product, product
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import cheaper, choose
+from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
 from benchgraph.schedule.tuning import not_legal
@@ -46,21 +47,21 @@ def _costs(p: Product, target: Target) -> dict[int, float]:
     usual, *others = _widths(p, target)
     if not others or not p.has_constant_wei:
         return {usual: 0.0}
-    nest, costs = alone(gemm_nest(p, target)), {usual: _ns(p, usual, target)}
+    gemm = gemm_nest(p, target)
+    costs = {usual: _ns(gemm, usual, target)}
     for nb in others:
-        if (ns := cheaper(nest, nb, target, than=min((1 - _APART) * costs[usual], *costs.values()))) is not None:
+        if (ns := cheaper(alone(gemm), nb, target, than=min((1 - _APART) * costs[usual], *costs.values()))) is not None:
             costs[nb] = ns
     return costs
 
 
-def _ns(p: Product, nb: int, target: Target) -> float:
-    nest = gemm_nest(p, target)
-    return choose(alone(nest), (nb,), target, may_spread=nb < nest.n).cost.total
+def _ns(gemm: Gemm, nb: int, target: Target) -> float:
+    return choose(alone(gemm), (nb,), target, may_spread=nb < gemm.n).cost.total
 
 
 def takes_less_time(p: Product, other: Product, target: Target) -> bool:
     """Whether a product, alone in its nest, clearly takes less time than another one."""
-    ns, others = (_ns(each, column_block(each, target), target) for each in (p, other))
+    ns, others = (_ns(gemm_nest(each, target), column_block(each, target), target) for each in (p, other))
     return ns < (1 - _APART) * others
 
 

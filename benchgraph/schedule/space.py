@@ -132,17 +132,18 @@ def spaced(total: int, blocks: int = 1) -> Iterator[int]:
             yield size
 
 
-def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool, rows: Sequence[int] = ()) -> Iterator[Schedule]:
+def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
     """All schedules, those with the most rows and columns first. widths: columns of a call of the only product. may_spread: its columns can
-    be tasks, which one core gains nothing by. rows: of a task of it, where not any."""
+    be tasks, which one core gains nothing by."""
     if len(nest.steps) > 1:
         return row_tilings(nest)
-    by_panel = (each for call in calls(nest, widths, rows) for each in around(nest, *call, cores, may_spread=may_spread))
-    return chain(in_blocks(nest, widths, cores, may_spread=may_spread, rows=rows), by_panel)
+    by_panel = (each for call in calls(nest, widths) for each in around(nest, *call, cores, may_spread=may_spread))
+    return chain(in_blocks(nest, widths, cores, may_spread=may_spread), by_panel)
 
 
 def calls(nest: Nest, widths: Sequence[int], rows: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
-    """Rows and columns of a call of the only product; none where it makes blocks of its weights, or reads them row by row."""
+    """Rows and columns of a call of the only product, with so many rows where any are given; none where it makes blocks of its weights, or
+    reads them row by row."""
     blocks = nest.first.blocks
     by_panel = blocks is None or (blocks.cycles == 0 and blocks.side_by_side > 1)
     return ((mb, nb) for mb in rows or _rows(nest) for nb in widths if by_panel)

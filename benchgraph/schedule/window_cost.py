@@ -117,8 +117,7 @@ class WindowCosts:
             load = v.gather_cycles
         elif abs(read.along_x) > 1:
             load = abs(read.along_x) * (load + v.shuffle_cycles)
-        conversion = {DType.f32: 0.0, DType.bf16: v.from_bf16_cycles, DType.f16: v.from_f16_cycles}
-        return load + (conversion.get(read.dtype, v.from_byte_cycles) if read.along_x != 0 else 0.0)
+        return load + (v.conversion_cycles(read.dtype, DType.f32) if read.along_x != 0 else 0.0)
 
     def _copies(self) -> float:
         """Cycles of the copies of all planes."""
