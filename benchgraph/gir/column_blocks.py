@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 from benchgraph.core.formats import counted
@@ -44,10 +45,16 @@ def forced_tiling(p: Product, target: Target) -> Tiling | None:
 def _costs(p: Product, target: Target) -> dict[int, float]:
     """By columns of a call, the cost of the best schedule with these, if the product were alone in its nest: of a register panel, which is
     wide enough for weights that change, and of others that cost clearly less."""
-    usual, *others = _widths(p, target)
-    if not others or not p.has_constant_wei:
-        return {usual: 0.0}
-    gemm = gemm_nest(p, target)
+    widths = _widths(p, target)
+    if len(widths) == 1 or not p.has_constant_wei:
+        return {widths[0]: 0.0}
+    return _costs_alone(gemm_nest(p, target), widths, target)
+
+
+@lru_cache(maxsize=4096)
+def _costs_alone(gemm: Gemm, widths: tuple[int, ...], target: Target) -> dict[int, float]:
+    """Passes ask again after they have made another graph of equal products, and networks have layers of such."""
+    usual, *others = widths
     costs = {usual: _ns(gemm, usual, target)}
     for nb in others:
         if (ns := cheaper(alone(gemm), nb, target, than=min((1 - _APART) * costs[usual], *costs.values()))) is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import TensorType
 from benchgraph.gir.product import K, M, N, Product
 from benchgraph.gir.views import Index
@@ -21,8 +22,8 @@ from benchgraph.tir.visit import variables
 _AXES = {M.name: "m", N.name: "n", K.name: "k"}
 
 
-def gemm_nest(p: Product, target: Target, waiting_bytes: int = 0) -> Gemm:
-    """waiting_bytes: see `Gemm`."""
+@memoised_within
+def gemm_nest(p: Product, target: Target) -> Gemm:
     *batch, m, n = p.call.outs[0].shape
     *taps, k = p.reduced
     (src, wei), (of_src, of_wei) = p.call.ins, p.operands
@@ -36,7 +37,6 @@ def gemm_nest(p: Product, target: Target, waiting_bytes: int = 0) -> Gemm:
         tuple(taps),
         operands,
         kernel(k, prod(taps), src.dtype, apart, target),
-        waiting_bytes,
         is_made=not p.has_input_src,
     )
 

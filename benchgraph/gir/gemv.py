@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.gemm_nest import gemm_nest, packed_from
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import K, M, N, Product, buffer_axes, has_unit_stride, k_group, operand_axes, product, result_axes, stride
@@ -29,6 +30,7 @@ class Gemv(Enum):
     axpy = "axpy"
 
 
+@memoised_within
 def gemv_form(g: Graph, op: Op) -> Gemv | None:
     """How a product is computed without a microkernel. None for other shapes, sums over more than k, and operands stored otherwise; among
     these are weights that propagate-layout has packed (`pays_as_dots`)."""

@@ -1,4 +1,4 @@
-"""Nests of products as their cost sees them, and what scheduled nests take one after the other."""
+"""Nests of products as their cost sees them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from math import lcm, prod
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.column_blocks import columns_per_call, forced_tiling
-from benchgraph.gir.elements import instructions_of
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
@@ -17,17 +16,11 @@ from benchgraph.gir.packed_blocks import in_blocks
 from benchgraph.gir.product import k_group, product, weights_bytes
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
-from benchgraph.schedule.cost import sequence_ns
 from benchgraph.schedule.nest import Operand
 from benchgraph.schedule.primitives import Order, Parallel, Schedule
 from benchgraph.schedule.space import RowTiling, Tiling, tiled
 from benchgraph.schedule.steps import Nest, Step
 from benchgraph.schedule.tuning import not_legal
-
-
-def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
-    """Nanoseconds of these nests in order, each with the schedule that it has."""
-    return sequence_ns([(nest, schedule_of(nest, node)) for node in nodes for nest in (product_nest(g, node, target),)], target)
 
 
 def schedule_of(nest: Nest, node: FusedOp) -> Schedule:
@@ -84,7 +77,6 @@ def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
         flash is not None,
         flash is not None and flash.mask is not None and 2 * rows[-1] >= steps[0].gemm.n,
         rows[-1],
-        sum(instructions_of(g, op) for op in node.ops if not op.lowering.is_contraction),
     )
 
 

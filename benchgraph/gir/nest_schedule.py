@@ -5,13 +5,14 @@ A nest is made (nest_cost.py, elements.py, windows.py), its schedule chosen, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.anchors import choose_anchors, has_tiled_post_ops
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason, forced_tiling
-from benchgraph.gir.elements import scheduled_elements
+from benchgraph.gir.elements import instructions_of, scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention
 from benchgraph.gir.forced import FORCED
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
@@ -35,7 +36,8 @@ from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
-from benchgraph.schedule.cost import is_short
+from benchgraph.schedule.cost import Costs, is_short, sequence_ns
+from benchgraph.schedule.run import Run
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import Nest, alone
 from benchgraph.schedule.tuning import not_legal
@@ -56,12 +58,32 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     flash = flash_of(g, node, target) if chosen.score_columns else None
     if flash is not None:
         stages = tuple(_in_score_blocks(s, flash, chosen) if s.ops == flash.scores.ops else s for s in stages)
-    nest, scheduled = product_nest(g, node, target), replace(node, stages=stages)
-    scheduled = replace(scheduled, is_serial=is_short(nest, schedule_of(nest, scheduled), target))
-    if flash is not None:
+    return replace(node, stages=stages)
+
+
+def executed_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
+    """The scheduled nest, with the threads that run it and what they prefetch, by which sequences of nests do not differ."""
+    scheduled = scheduled_nest(g, node, target)
+    if (p := scheduled.parameters) is None:
         return scheduled
-    entries = whole_entries(g, node, target) if nest.prefetches(scheduled.mb, target.l2_bytes) else ()
+    nest, instructions = product_nest(g, node, target), sum(instructions_of(g, op) for op in node.ops if not op.lowering.is_contraction)
+    scheduled = replace(scheduled, is_serial=is_short(nest, schedule_of(nest, scheduled), instructions, target))
+    if p.score_columns:
+        return scheduled
+    entries = whole_entries(g, node, target) if nest.prefetches(p.mb, target.l2_bytes) else ()
     return replace(scheduled, prefetched_entries=entries, prefetched_rows=next_rows(g, node, target))
+
+
+def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
+    """Nanoseconds of these nests in order, each with its schedule of least cost."""
+    return sequence_ns([_run(g, node, target) for node in nodes], target)
+
+
+@memoised_within
+def _run(g: Graph, node: FusedOp, target: Target) -> Run:
+    scheduled = scheduled_nest(g, node, target)
+    nest = product_nest(g, scheduled if scheduled.panels_first else node, target)  # which then waits for less
+    return Costs(nest, target).run(schedule_of(nest, scheduled))
 
 
 # ---- the schedule of a nest ------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchgraph.gir.ir import FusedOp, Graph, Stage
-from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.nest_graph import nest_of
-from benchgraph.gir.nest_schedule import scheduled_nest
+from benchgraph.gir.nest_schedule import nests_ns
 from benchgraph.gir.product import weights_bytes
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
@@ -81,7 +80,7 @@ def _fetches_anew(g: Graph, node: FusedOp, target: Target) -> bool:
 
 
 def _ns(g: Graph, nests: Sequence[FusedOp], target: Target) -> float:
-    return nests_ns(g, [scheduled_nest(g, nest, target) for nest in nests], target) if nests else 0.0
+    return nests_ns(g, nests, target) if nests else 0.0
 
 
 def _may_be_cut(g: Graph, node: FusedOp, target: Target) -> bool:

@@ -31,7 +31,8 @@ def stage_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Gemm:
     """The nest of the product that a stage of a fused op begins with; results that are not stored by rows wait: the sums, and these
     transposed."""
     by_rows = all(is_row_major(g, v) for op in stage.ops for v in op.outs)
-    return in_blocks(g, node, stage, gemm_nest(product(g, stage.ops[0]), target, 0 if by_rows else 2 * F32_BYTES), target)
+    gemm = gemm_nest(product(g, stage.ops[0]), target)
+    return in_blocks(g, node, stage, gemm if by_rows else replace(gemm, waiting_bytes=2 * F32_BYTES), target)
 
 
 def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target) -> Gemm:

@@ -50,7 +50,7 @@ class Product:
         constness = "constant" if self.has_constant_wei else "variable"
         return f"{src}:{wei} {prod(batch)}x{m}x{prod(self.reduced)}x{n} {constness}"
 
-    @property
+    @cached_property
     def at(self) -> Index:
         return (*(Var(f"$b{i}") for i in range(len(self.call.outs[0].shape) - 2)), M, N)
 
@@ -58,7 +58,7 @@ class Product:
     def reduced(self) -> Shape:
         return self.form.reduced(self.call)
 
-    @property
+    @cached_property
     def over(self) -> Index:
         names = (*(Var(f"$r{i}") for i in range(len(self.reduced) - 1)), K)
         return tuple(Const(0) if extent == 1 and name != K else name for name, extent in zip(names, self.reduced, strict=True))
@@ -96,12 +96,12 @@ class Product:
             return ((-(-n // nb), self.full_box),)
         return runs([self.summed_box(first, min(nb, n - first)) for first in range(0, n, nb)])
 
-    @property
+    @cached_property
     def is_row_wise(self) -> bool:
         """Each row of dst reads the same row of src, all of it, and no other row."""
         return self._matches(self.operands[0], (*self.at[:-1], K))
 
-    @property
+    @cached_property
     def is_matrix_product(self) -> bool:
         """Each batch entry of dst is one matrix of src times one matrix of wei, which all entries may share."""
         return self.is_row_wise and self._matches(self.operands[1], (*self.at[:-2], K, N))

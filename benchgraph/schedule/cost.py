@@ -18,7 +18,7 @@ from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.run import Part, Run, Runs, calls_of
+from benchgraph.schedule.run import Part, Run, Runs, anew, calls_of
 from benchgraph.schedule.steps import Nest, share
 from benchgraph.schedule.traffic import HELD, dropped
 
@@ -90,11 +90,15 @@ class Costs:
         return self.cost(run, far, run.from_memory(touched, self.target), self._of_others(run))
 
     def least(self, mb: int, nb: int) -> float:
-        """Nanoseconds below which no schedule of the only product is, with calls of so many rows and columns: an equal share of them."""
-        gemm, cores = self.nest.first, self.target.cores
-        calls = calls_of(gemm, self.target, mb, min(nb, gemm.n), frozenset())
-        per_entry = self.rates.ns(calls.cycles) + calls.count * self.rates.overheads.kernel_call_ns
-        return prod(gemm.batch) * per_entry / cores
+        """Nanoseconds below which no schedule of the only product is, with calls of so many rows and columns: an equal share of them, and
+        what each of them reads from beyond L1, wherever other loops are around."""
+        gemm, nb = self.nest.first, min(nb, self.nest.first.n)
+        calls = calls_of(gemm, self.target, mb, nb, frozenset())
+        arithmetic = self.rates.ns(calls.cycles)
+        l2 = calls.count * anew(gemm, mb, nb, self.target.l1_bytes) / self.rates.read_bytes_per_ns("l2")
+        hidden_share = max(self.rates.kernels.hidden_share, self.rates.kernels.l2_hidden_share)
+        ns = prod(gemm.batch) * (overlapped(arithmetic, l2, hidden_share) + calls.count * self.rates.overheads.kernel_call_ns)
+        return min(ns, ns / self.target.cores + self.rates.fork_join_ns(2))
 
     def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
         """far: bytes from beyond L2, so many of them from memory. of_others: bytes that other cores have written."""
@@ -161,31 +165,31 @@ class Costs:
         return run.own.calls * scores.mb * (across + rescaled + 3 * self.rates.overheads.iteration_cycles)
 
 
-def is_short(nest: Nest, schedule: Schedule, target: Target) -> bool:
-    """Whether one thread that runs all tasks takes less time than all threads, which fork and join."""
+def is_short(nest: Nest, schedule: Schedule, instructions: int, target: Target) -> bool:
+    """Whether one thread that runs all tasks takes less time than all threads, which fork and join. instructions: of ops besides products,
+    on all elements."""
     if target.cores == 1 or target.shares_all:
         return False
-    of_others = rates(target).ns(nest.instructions / target.lanes * rates(target).vector.simple_cycles)
+    of_others = rates(target).ns(instructions / target.lanes * rates(target).vector.simple_cycles)
     each = ((Costs(nest, replace(target, cores=cores)), share(nest.extents, schedule, cores).cores) for cores in (1, target.cores))
     one, several = (costs(schedule).total + of_others / cores for costs, cores in each)
     return one < several
 
 
-def sequence_ns(nests: Sequence[tuple[Nest, Schedule]], target: Target) -> float:
-    """Nanoseconds of these nests, executed one after the other over and over."""
-    every = [(costs, costs.run(schedule)) for costs, schedule in ((Costs(nest, target), schedule) for nest, schedule in nests)]
-    kept = {name: nbytes for _, run in every for name, nbytes in run.touched.items() if name not in run.nest.temporaries}
-    temporary = max(sum(run.touched[name] for name in run.nest.temporaries if name in run.touched) for _, run in every)
+def sequence_ns(runs: Sequence[Run], target: Target) -> float:
+    """Nanoseconds of these scheduled nests, executed one after the other over and over."""
+    kept = {name: nbytes for run in runs for name, nbytes in run.touched.items() if name not in run.nest.temporaries}
+    temporary = max(sum(run.touched[name] for name in run.nest.temporaries if name in run.touched) for run in runs)
     every_bytes = sum(kept.values()) + temporary
     share = dropped(every_bytes, target.l2_bytes)
     written, total = dict[str, Run](), 0.0
-    for costs, run in every:
+    for run in runs:
         read = {name: nbytes for name, nbytes in run.touched.items() if name in written}
         there = {name: (1 - dropped(nbytes, target.l2_bytes)) * nbytes for name, nbytes in read.items()}
         far = {name: share * max(nbytes - there.get(name, 0.0), 0.0) for name, nbytes in run.far.items()}
         makers = ((written[name], nbytes) for name, nbytes in read.items())
         of_others = sum(nbytes * (1 - 1 / maker.own.cores) for maker, nbytes in makers if not (maker.is_by_rows and run.is_by_rows))
-        cost = costs.cost(run, far, run.from_memory(every_bytes, target), of_others)
+        cost = Costs(run.nest, target).cost(run, far, run.from_memory(every_bytes, target), of_others)
         total += min(cost.total, (cost.total - cost.fork_join) * run.own.cores)  # short loops run on one thread
         written |= {name: run for name in run.nest.written if name in run.touched}
     return total

@@ -51,6 +51,13 @@ def _traffic(gemm: Gemm, mb: int, nb: int) -> Traffic:
     return Traffic.of(inner_loops(gemm, mb, nb), gemm.operands, gemm.extents)
 
 
+@memoised_within
+def anew(gemm: Gemm, mb: int, nb: int, cache_bytes: int) -> float:
+    """Bytes of one call from beyond a cache, without those that may stay there from call to call."""
+    traffic = _traffic(gemm, mb, nb)
+    return sum(traffic.beyond(cache_bytes, stays=0.0)) * traffic.dropped(cache_bytes)
+
+
 @dataclass(frozen=True)
 class Part:
     """A step of a scheduled nest: `loops` around its calls of so many rows and columns, which are of a task where there are several."""

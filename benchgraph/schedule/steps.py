@@ -40,8 +40,8 @@ class Nest:
     """others: what crosses the border beside operands of steps, moved by rows alone. temporaries: names of what each task makes in the
     same place as the one before. ahead: names of what is of one batch entry as a whole, which tasks of the entry before can prefetch.
     group: rows of a task are a multiple of it. has_serial_rows: rows of a batch entry are one task. works_on_rows: ops need whole rows.
-    is_flash: scores may be cut; is_masked: about half of them are hidden, in whole blocks. m: rows, where no step has any. instructions: of
-    ops besides products, on all elements. makes_src: tasks compute the rows of src that they read.
+    is_flash: scores may be cut; is_masked: about half of them are hidden, in whole blocks. m: rows, where no step has any. makes_src: tasks
+    compute the rows of src that they read.
     """
 
     steps: tuple[Step, ...]
@@ -54,7 +54,6 @@ class Nest:
     is_flash: bool = False
     is_masked: bool = False
     m: int = 0
-    instructions: int = 0
     makes_src: bool = False
 
     @property

@@ -63,23 +63,25 @@ class Traffic:
         """The share of all that is accessed which a cache has dropped when the loops run again."""
         return dropped(sum(self.nbytes[0]), cache_bytes)
 
-    def beyond(self, cache_bytes: float) -> tuple[float, ...]:
-        """By operand, bytes per execution of all loops, those written back included, from beyond a cache; each element at least once."""
+    def beyond(self, cache_bytes: float, stays: float = 1.0) -> tuple[float, ...]:
+        """By operand, bytes per execution of all loops, those written back included, from beyond a cache; each element at least once.
+
+        stays: how often it is fetched, if no loop moves it."""
         depth = next((depth for depth, each in enumerate(self.nbytes) if sum(each) <= HELD * cache_bytes), len(self.loops))
-        moved = self._moved(depth)
+        moved = self._moved(depth, stays)
         share = dropped(sum(self.nbytes[depth - 1]), cache_bytes) if depth else 1.0
         if share == 1:
             return moved
-        return tuple(share * some + (1 - share) * less for some, less in zip(moved, self._moved(depth - 1), strict=True))
+        return tuple(share * some + (1 - share) * less for some, less in zip(moved, self._moved(depth - 1, stays), strict=True))
 
-    def _moved(self, depth: int) -> tuple[float, ...]:
+    def _moved(self, depth: int, stays: float) -> tuple[float, ...]:
         """Bytes where the cache holds what one iteration of the outermost so many loops accesses."""
         each = zip(self.operands, self.nbytes[depth], strict=True)
-        return tuple((1 + operand.is_written) * nbytes * self._times(depth, operand) for operand, nbytes in each)
+        return tuple((1 + operand.is_written) * nbytes * self._times(depth, operand, stays) for operand, nbytes in each)
 
-    def _times(self, depth: int, operand: Operand) -> float:
+    def _times(self, depth: int, operand: Operand, stays: float) -> float:
         """How often these loops fetch an operand's part of a box: it stays while the innermost of them do not move it."""
-        times = through = 1.0
+        times, through = stays, 1.0
         for axis, trips in self.loops[:depth]:
             through *= trips
             if axis in operand.axes:

@@ -17,7 +17,7 @@ from benchgraph.schedule.cost import Cost, Costs
 from benchgraph.schedule.gemm import Gemm, dense
 from benchgraph.schedule.microkernel import cycles
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import Tiling, tiled
+from benchgraph.schedule.space import Tiling, space, tiled
 from benchgraph.schedule.steps import alone, share
 
 MACHINES = ("zen3", "zen4", "zen5", "cascade_lake", "granite_rapids")
@@ -50,6 +50,15 @@ def test_no_product_is_faster_than_its_multiplications(
     g, machine_rates = gemm(m, n, k, machine=machine), rates(target(machine))
     least = m * n * k / cores / machine_rates.products.f32.macs_per_cycle / machine_rates.clock_ghz
     assert costed(g, tiled(g, Tiling(mb, 16 * nb, split)), machine, cores).total >= 0.999 * least
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@given(sizes, sizes, sizes, st.integers(1, 8), st.integers(1, 16), st.sampled_from([16, 48, 64]))
+def test_no_schedule_costs_less_than_the_least_of_its_calls(machine: str, m: int, n: int, k: int, batch: int, cores: int, nb: int) -> None:
+    nest = alone(gemm(m, n, k, batch=batch, machine=machine))
+    costs = Costs(nest, target(machine, cores))
+    for schedule in space(nest, (nb,), cores, may_spread=True):
+        assert costs.least(schedule.sizes("m")[0], nb) <= (1 + 1e-9) * costs(schedule).total
 
 
 @given(sizes, sizes, sizes, st.integers(1, 3000), st.integers(1, 64), st.booleans(), st.integers(1, 64))

@@ -21,9 +21,8 @@ from benchgraph.gir.domain import domain_of
 from benchgraph.gir.flash_attention import flash_attention
 from benchgraph.gir.gemv import gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
-from benchgraph.gir.nest_cost import nests_ns
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of
-from benchgraph.gir.nest_schedule import scheduled_nest
+from benchgraph.gir.nest_schedule import nests_ns
 from benchgraph.gir.on_the_fly_packing import Cuts, Reader, cuts_of, product_after
 from benchgraph.gir.packed_blocks import making_ns
 from benchgraph.gir.product import product, transposed_src_axes
@@ -84,5 +83,5 @@ def _is_worth_blocks(g: Graph, kernel: Stage, maker: Stage, cuts: Cuts, target: 
 
 def _pays(g: Graph, apart: Sequence[FusedOp], one: FusedOp, maker: Stage, target: Target) -> bool:
     """Whether one nest, in which each task makes the blocks that it reads, costs less than two, of which the first makes all weights."""
-    as_one, in_sequence = (nests_ns(g, [scheduled_nest(g, nest, target) for nest in nests], target) for nests in ((one,), apart))
+    as_one, in_sequence = (nests_ns(g, nests, target) for nests in ((one,), apart))
     return as_one <= in_sequence + making_ns(g, maker, target)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.nest_schedule import scheduled_nest
+from benchgraph.gir.nest_schedule import executed_nest
 from benchgraph.machine.target import Target
 
 
 def schedule(g: Graph, target: Target) -> Graph:
-    nodes = tuple(scheduled_nest(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
+    nodes = tuple(executed_nest(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
     return g if nodes == g.nodes else replace(g, nodes=nodes)
