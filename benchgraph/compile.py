@@ -170,7 +170,7 @@ def translate(
     g = from_partition(partition, open_outputs)
     observe(GIR, lambda: print_gir(g), 0.0)
     off = partition.options.off
-    lowered = lower(scheduled(g, partition, target, observe), target)
+    lowered = lower(scheduled(g, partition, target, observe))
     done = list[Func]()
 
     def functions() -> Iterator[Func]:

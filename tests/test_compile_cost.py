@@ -154,7 +154,7 @@ def test_columns_are_not_counted_panel_by_panel(columns: int) -> None:
     b = GraphBuilder()
     b.op("MatMul", b.input((16, 16)), b.constant((16, columns)))
     b.op("SoftMax", b.input((columns, 16)), axis=0)
-    asked = calls(lambda: [lower(unverified(p, host()), host()) for p in partitions(b.graph(), Policy.fused)])
+    asked = calls(lambda: [lower(unverified(p, host())) for p in partitions(b.graph(), Policy.fused)])
     assert asked < 600_000
 
 
@@ -165,7 +165,7 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
 
 
 def shrunk(g: Graph) -> Func:
-    return tir_passes.run(lower(g, host()).main, host(), lambda *_: None, before("unroll-and-interleave"))
+    return tir_passes.run(lower(g).main, host(), lambda *_: None, before("unroll-and-interleave"))
 
 
 @pytest.mark.parametrize("kinds", [("SoftMax", "Tanh"), ("ReLU", "Tanh")], ids=["loops", "one loop"])

@@ -83,7 +83,7 @@ def concatenations(b: GraphBuilder, length: int) -> None:
 def test_movements_of_what_is_moved_are_found_in_few_steps(network: Network) -> None:
     def work(length: int) -> Callable[[], object]:
         b = built(network, length)
-        return lambda: simplify(lower(unverified(b.graph(), host()), host()).main, host())
+        return lambda: simplify(lower(unverified(b.graph(), host())).main, host())
 
     assert growth(work, 6) <= 3
 
@@ -207,7 +207,7 @@ def test_parts_of_a_concatenation_are_not_held_against_each_other() -> None:
     def work(length: int) -> Callable[[], object]:
         b = GraphBuilder()
         b.op("ReLU", b.op("Concat", *(b.op("Tanh", b.input((4, 8))) for _ in range(length)), axis=1))
-        func = simplify(lower(unverified(b.graph(), host()), host()).main, host())
+        func = simplify(lower(unverified(b.graph(), host())).main, host())
         return lambda: shrink_tensors(func, host())
 
     assert growth(work, 12) <= 2.6
@@ -219,7 +219,7 @@ def test_results_of_a_loop_are_not_held_against_each_other() -> None:
         x = matrix(b, 8, 32)
         for _ in range(length):
             b.op("ReLU", x)
-        func = lower(unverified(b.graph(), host()), host()).main
+        func = lower(unverified(b.graph(), host())).main
         return lambda: interchange_loops(func, host())
 
     assert growth(work, 12) <= 2.2
@@ -244,7 +244,7 @@ def test_pairs_that_may_lie_in_place_are_read_alone() -> None:
         x = matrix(b, 8, 32)
         for _ in range(length):
             x = b.op("Add", x, b.input((8, 32)))
-        func = tir_passes.run(lower(unverified(b.graph(), host()), host()).main, host(), lambda *_: None, before("mark-inplace"))
+        func = tir_passes.run(lower(unverified(b.graph(), host())).main, host(), lambda *_: None, before("mark-inplace"))
         return lambda: mark_inplace(func, host())
 
     assert growth(work, 16) <= 2.2

@@ -44,7 +44,7 @@ def stages(partition: Partition, target: Target = TARGET) -> Iterator[tuple[str,
     with recorded() as record:
         g = from_partition(partition)
         g = run(gir_passes.PIPELINE, g, target, show=print_gir, verify=verify, observe=lambda *_: None, off=partition.options.off)
-        for func in lower(g, target).functions():
+        for func in lower(g).functions():
             tir_passes.run(func, target, observe=lambda *_: None, off=partition.options.off)
     for step in record.steps:
         assert isinstance(step.ir, GraphIR | Func)

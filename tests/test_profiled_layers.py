@@ -56,7 +56,7 @@ def compiled(p: Partition) -> tuple[Func, tuple[tuple[int, ...], ...], tuple[int
     """Up to Tensor IR: main, its layers, and those of its statements."""
     with recorded() as record:
         g = run(gir_passes.PIPELINE, from_partition(p), TARGET, show=print_gir, verify=verify, observe=lambda *_: None)
-        main = tir_passes.run(lower(g, TARGET).main, TARGET, lambda *_: None)
+        main = tir_passes.run(lower(g).main, TARGET, lambda *_: None)
     ops, layer_of, _ = find_layers(p, record, timed_statements(main))
     return main, ops, layer_of
 

@@ -91,7 +91,7 @@ def run(text: str, request: Request, observe: Observer) -> str:
         if word == LOWER:
             if kind == "tir":
                 raise UsageError("there is Tensor IR before it already", where=f"opt: {LOWER}", fix="leave it out")
-            kind, ir = "tir", _lowered(ir[0], request.target)
+            kind, ir = "tir", _lowered(ir[0])
             observe(LOWER, partial(_printed, ir), 0.0)
             continue
         for p in _passes(word, kind):
@@ -212,11 +212,11 @@ def _after(p: Pass[Any], ir: Graph | Func, target: Target) -> Any:
     return _unless_unfit(p.name, lambda: core.run((p,), ir, target, show=show, verify=verify, observe=lambda *_: None))
 
 
-def _lowered(g: Graph, target: Target) -> tuple[Func, ...]:
+def _lowered(g: Graph) -> tuple[Func, ...]:
     if not all(isinstance(node, FusedOp) for node in g.nodes):
         what = "an op of the graph is in no fused op"
         raise BenchgraphError(what, where=f"opt: {LOWER}", fix="put 'gir', all passes over Graph IR, before it")
-    functions: tuple[Func, ...] = _unless_unfit(LOWER, lambda: tuple(lower(g, target).functions()))
+    functions: tuple[Func, ...] = _unless_unfit(LOWER, lambda: tuple(lower(g).functions()))
     for f in functions:
         verify_tir(f)
     return functions

@@ -41,8 +41,6 @@ from benchgraph.lower.gemm import GemmNest
 from benchgraph.lower.loops import LoopNest
 from benchgraph.lower.storage import Storage
 from benchgraph.lower.windows import lower_windows
-from benchgraph.machine.table import MachineTable, table
-from benchgraph.machine.target import Target
 from benchgraph.tir.build import seq
 from benchgraph.tir.ir import Alloc, Func, Stmt, Tensor
 
@@ -72,9 +70,9 @@ class Lowered:
             yield self.lower_init()
 
 
-def lower(g: Graph, target: Target) -> Lowered:
+def lower(g: Graph) -> Lowered:
     """Nests whose results are constant go to init, the others to main."""
-    machine, nodes = table(target), [n for n in g.nodes if isinstance(n, FusedOp)]
+    nodes = [n for n in g.nodes if isinstance(n, FusedOp)]
     init_nodes = [n for n in nodes if g.value(n.outs[0]).is_constant]
     main_nodes = [n for n in nodes if not g.value(n.outs[0]).is_constant]
     init_results = {v for n in init_nodes for v in n.outs}
@@ -84,9 +82,9 @@ def lower(g: Graph, target: Target) -> Lowered:
     constants = (*literals, *dict.fromkeys(v for n in main_nodes for v in n.ins if v in init_results))
     init_inputs = tuple(i for i, v in enumerate(g.ins) if any(v in n.ins for n in init_nodes))
     init_params = (*(g.ins[i] for i in init_inputs), *constants)
-    main = _function("main", g, machine, main_nodes, (*g.ins, *g.outs, *constants))
-    init = partial(_function, "init", g, machine, init_nodes, init_params, runs_once=True) if init_nodes else None
-    storage = Storage(g, machine)
+    main = _function("main", g, main_nodes, (*g.ins, *g.outs, *constants))
+    init = partial(_function, "init", g, init_nodes, init_params, runs_once=True) if init_nodes else None
+    storage = Storage(g)
     return Lowered(
         main,
         init,
@@ -99,10 +97,8 @@ def lower(g: Graph, target: Target) -> Lowered:
     )
 
 
-def _function(
-    name: str, g: Graph, machine: MachineTable, nodes: list[FusedOp], params: tuple[int, ...], *, runs_once: bool = False
-) -> Func:
-    storage = Storage(g, machine)
+def _function(name: str, g: Graph, nodes: list[FusedOp], params: tuple[int, ...], *, runs_once: bool = False) -> Func:
+    storage = Storage(g)
     tensors = tuple(storage.declare(v) for v in params)
     nests: list[Stmt] = [_nest(storage, node) for node in nodes]
     allocs = (Alloc(t) for t in storage.temporaries.values())

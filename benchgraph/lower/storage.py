@@ -15,7 +15,6 @@ from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.domain import right_aligned
 from benchgraph.gir.ir import Graph, Value
 from benchgraph.gir.views import root_index
-from benchgraph.machine.table import MachineTable
 from benchgraph.tir.build import add, cast, floordiv, mod, mul
 from benchgraph.tir.ir import Const, Expr, Load, Scope, Store, Tensor, Var, tensor
 
@@ -68,11 +67,11 @@ class Storage:
     """The tensor of every value with a buffer, made on first use; and loads and stores of its elements.
 
     temporaries: what the function must Alloc, in order of first use. Parameters are given to `declare`. redirected: values whose elements
-    are elsewhere for now. uncached: those that are stored past the caches. machine: what the code is for.
+    are elsewhere for now. uncached: those that are stored past the caches.
     """
 
-    def __init__(self, g: Graph, machine: MachineTable) -> None:
-        self.g, self.machine = g, machine
+    def __init__(self, g: Graph) -> None:
+        self.g = g
         self.temporaries: dict[int, Tensor] = {}
         self.redirected: dict[int, ElementAt] = {}
         self.uncached = frozenset[int]()

@@ -25,7 +25,7 @@ BF16, F32, S8 = DType.bf16, DType.f32, DType.s8
 def compiled(build: Build, target: Target = TARGET) -> tuple[Graph, Func]:
     """The Graph IR and the Tensor IR of a graph that is one partition."""
     g = scheduled(build, target)
-    return g, tir_passes.run(lower(g, target).main, target)
+    return g, tir_passes.run(lower(g).main, target)
 
 
 def nests(g: Graph) -> list[FusedOp]:

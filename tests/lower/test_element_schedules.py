@@ -71,7 +71,7 @@ def test_every_schedule_is_right(graph: Graph) -> None:
     every = texts(graph)
     assert len(every) > 1
     for name, text in every:
-        main = lower(with_schedule(g, name, text), SMALL).main
+        main = lower(with_schedule(g, name, text)).main
         outs = [np.zeros(t.shape, t.dtype.numpy) for t in p.outputs]
         interpret(main, [*(data[t.id].astype(t.dtype.numpy) for t in p.inputs), *outs])
         right = (compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in zip(p.outputs, outs, strict=True))

@@ -204,7 +204,7 @@ def test_columns_computed_together_fill_the_registers(isa: str, m: int, columns:
     target = replace(AVX512, isa=ISAS[isa], cores=1)
     g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
     want = [m * width for width in (columns, 13 % columns) if width]
-    main = lower(g, target).main
+    main = lower(g).main
     for f in (main, unroll_and_interleave(shrink_tensors(main, target), target)):
         folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
         assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
@@ -214,7 +214,7 @@ def test_columns_computed_together_fill_the_registers(isa: str, m: int, columns:
 def test_dot_products_read_whole_vectors_of_four_rows(stored: DType) -> None:
     """No microkernel is called: its vectors would hold one column."""
     g = scheduled(built(m=64, k=256, stored=stored, constant=True), AVX512)
-    main = tir_passes.run(lower(g, AVX512).main, AVX512)
+    main = tir_passes.run(lower(g).main, AVX512)
     assert not any(isinstance(s, Brgemm) for s in walk(main.body))
     src = main.params[0].name
     read = [load for s in walk(main.body) for e in exprs(s) for load in loads_of(e) if load.tensor.name == src]
@@ -224,7 +224,7 @@ def test_dot_products_read_whole_vectors_of_four_rows(stored: DType) -> None:
 
 
 def test_transposed_product_has_rows_for_columns() -> None:
-    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512), AVX512).main
+    main = lower(scheduled(built(m=64, k=48, src="columns"), AVX512)).main
     (call,) = (s for s in walk(main.body) if isinstance(s, Brgemm))
     assert (call.m, call.n, call.k) == (1, 64, 48)
 

@@ -64,7 +64,7 @@ def test_panels_come_first_where_each_entry_would_fetch_all_weights(graph: Graph
 
 def test_panels_are_the_outermost_loop() -> None:
     target = replace(TARGET, shares_all=True)
-    main = lower(scheduled(with_panels_first(partition(convolution()), 4, 32, 32, target), target), target).main
+    main = lower(scheduled(with_panels_first(partition(convolution()), 4, 32, 32, target), target)).main
     loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     at = next(i for i, s in enumerate(loops) if s.var.name.startswith("no"))
     assert loops[at].extent == Const(3)
@@ -78,7 +78,7 @@ def test_some_panels_are_one_task() -> None:
     found = nest(g)
     assert found.parameters is not None
     assert (found.panels_first, found.parameters.nb, found.parameters.ns, found.parameters.npn) == (True, 64, 128, 6)
-    loops = (s for s in walk(lower(g, TARGET).main.body) if isinstance(s, For))
+    loops = (s for s in walk(lower(g).main.body) if isinstance(s, For))
     (outermost,) = (s for s in loops if s.var.name.startswith("no") and s.extent == Const(6))
     assert outermost.kind is LoopKind.parallel
 

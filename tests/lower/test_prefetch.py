@@ -110,7 +110,7 @@ def test_calls_prefetch_the_next_entry_and_the_next_rows(rows: int, keys: int, d
     by_entry, by_task = (f"v{v}" for v in nest.prefetched_entries), [f"v{v}" for v in nest.prefetched_rows]
     found: dict[tuple[str, int], Counter[int]] = {}
     tasks = -(-rows // nest.mb)
-    for at, call in calls(lower(g, TARGET).main.body, {}):
+    for at, call in calls(lower(g).main.body, {}):
         b, h, task = (value for name, value in at.items() if name[:2] in ("b0", "b1", "mo"))
         for p in call.prefetches:
             tensors[p.tensor.name] = p.tensor
@@ -159,7 +159,7 @@ def mlp(rows: int, wide: int, dtype: DType = DType.f32) -> Graph:
 def test_calls_prefetch_the_next_panel_of_weights() -> None:
     g = scheduled(mlp(128, 512), TARGET)
     seen = set[Tensor]()
-    for at, call in calls(lower(g, TARGET).main.body, {}):
+    for at, call in calls(lower(g).main.body, {}):
         (p,) = call.prefetches
         assert p.tensor == call.wei.tensor
         panel = p.tensor.nbytes // LINE_BYTES // p.tensor.shape[0]
@@ -181,7 +181,7 @@ def test_calls_prefetch_what_the_next_block_is_packed_from(dtype: DType, transpo
     g = scheduled(b.graph(), replace(TARGET, isa=ISAS["avx512_core_bf16"]))
     (p,) = (s.parameters for n in g.nodes if isinstance(n, FusedOp) for s in n.stages if s.parameters is not None)
     found, pieces = dict[At, Counter[int]](), -(-k // p.ks)
-    for at, call in calls(lower(g, TARGET).main.body, {}):
+    for at, call in calls(lower(g).main.body, {}):
         (ahead,) = call.prefetches
         assert ahead.tensor.name == "v1"
         piece = number(call.acc.index[-1], at) // p.ns, number(call.src.index[-1], at) // p.ks

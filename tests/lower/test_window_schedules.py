@@ -70,7 +70,7 @@ def test_every_schedule_is_right(graph: Graph) -> None:
     nodes = [n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window]
     for node, schedules in [(n, s) for n in nodes for s in candidates(g, n, TARGET)]:
         assert [parse(str(schedule)) for schedule in schedules] == list(schedules)
-        main = lower(with_schedules(g, node.name, schedules), TARGET).main
+        main = lower(with_schedules(g, node.name, schedules)).main
         outs = [np.zeros(t.shape or (), t.dtype.numpy) for t in p.outputs]
         interpret(main, [*(data[t.id].astype(t.dtype.numpy) for t in p.inputs), *outs])
         right = (compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in zip(p.outputs, outs, strict=True))

@@ -31,7 +31,7 @@ def lowered_as(graph: ApiGraph, schedule: str, pipeline: tuple[Pass[Func], ...] 
     g = scheduled(graph, target)
     (node,) = (n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window)
     schedules = (*node.schedules[:-1], parse(schedule))
-    return run(lower(with_schedules(g, node.name, schedules), target).main, target, observe=lambda *_: None, pipeline=pipeline)
+    return run(lower(with_schedules(g, node.name, schedules)).main, target, observe=lambda *_: None, pipeline=pipeline)
 
 
 def windows(graph: ApiGraph) -> Windows:

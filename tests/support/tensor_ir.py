@@ -19,7 +19,7 @@ def before(name: str) -> tuple[Pass[Func], ...]:
 
 def lowered(source: Source, target: Target = TARGET) -> Lowered:
     """The functions that lowering makes, before passes."""
-    return lower(scheduled(source, target), target)
+    return lower(scheduled(source, target))
 
 
 def tir(source: Source, pipeline: tuple[Pass[Func], ...] = passes.PIPELINE, target: Target = TARGET) -> Func:
