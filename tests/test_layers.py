@@ -115,6 +115,58 @@ def test_llvmlite_stays_where_machine_code_is_made() -> None:
     assert not [str(p) for p in outside if "import llvmlite" in p.read_text() or "from llvmlite" in p.read_text()]
 
 
+OF_MACHINES = {"cores", "is_far", "l1_bytes", "l2_bytes", "llc_bytes", "machine", "rows_in_l1", "rows_in_l2"}  # of a target
+ISA_FACTS = {"benchgraph.machine.target"}  # what may be imported from machine: registers, lanes, lines
+
+# Files of lower, tir and codegen that still choose by caches, cores or thresholds; none may join them.
+STILL_CHOOSE = {
+    "tir/passes/merge_blocks.py": "which loops share what they read",
+    "tir/passes/merge_parallel.py": "loops that have enough iterations together",
+    "tir/passes/transpose_reads.py": "tiles that are transposed",
+    "tir/passes/unroll_and_interleave.py": "rows whose statements are interleaved",
+    "tir/passes/unroll_and_jam.py": "rows that are reduced at once",
+    "tir/passes/vectorise.py": "accumulators of a reduction",
+    "tir/vector_loops.py": "stores that are scattered",
+}
+
+
+def machine_reads(source: str) -> list[str]:
+    """Where code asks for more of the machine than what is legal on its ISA level: lines, and what they ask for."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in OF_MACHINES:
+            found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("benchgraph.machine") and node.module not in ISA_FACTS:
+            found += [(node.lineno, a.name) for a in node.names]
+    return [f"{line}: {what}" for line, what in sorted(found)]
+
+
+def test_only_the_schedule_asks_for_caches_cores_and_thresholds() -> None:
+    """Below it, code reads what was chosen, and what is legal on the ISA level."""
+    asked = {
+        str(path.relative_to(ROOT)): machine_reads(path.read_text())
+        for room in ("lower", "tir", "codegen")
+        for path in sorted((ROOT / room).rglob("*.py"))
+    }
+    assert len(asked) > 60
+    found = {name: reads for name, reads in asked.items() if reads}
+    assert found.keys() <= STILL_CHOOSE.keys(), {name: reads for name, reads in found.items() if name not in STILL_CHOOSE}
+    assert found.keys() >= STILL_CHOOSE.keys(), f"take these out of STILL_CHOOSE: {STILL_CHOOSE.keys() - found.keys()}"
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("def f(t: Target) -> int:\n    return t.l1_bytes // 2", ["2: l1_bytes"]),
+        ("from benchgraph.machine.table import rates, table", ["1: rates", "1: table"]),
+        ("def f(t: Target) -> bool:\n    return t.is_far(8) or t.cores > 2", ["2: cores", "2: is_far"]),
+        ("from benchgraph.machine.target import LINE_BYTES, Target\n\n\ndef f(t: Target) -> int:\n    return t.lanes * LINE_BYTES", []),
+    ],
+)
+def test_reads_of_the_machine_are_found(source: str, reads: list[str]) -> None:
+    assert machine_reads(source) == reads
+
+
 def test_the_reading_order_names_files_as_long_as_it_says() -> None:
     lines = [line.split("|") for line in section("## In one day").splitlines() if ".py`" in line]
     for _, what, files, said, _ in lines:

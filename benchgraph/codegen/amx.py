@@ -31,7 +31,7 @@ from benchgraph.codegen.building_blocks import loop, offset_pointer, repeat, rep
 from benchgraph.codegen.convert import memory_type
 from benchgraph.codegen.intrinsics import I1, I8, I32, I64, call, constant, mangled, vector
 from benchgraph.codegen.kernel import Kernel
-from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter, fills_half_of_l1
+from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter
 from benchgraph.codegen.tile_plan import Block, BlockRange, TilePlan, block_shapes, common_shapes, plan
 from benchgraph.codegen.tile_registers import LANES, ROW, ROW_BYTES, TILE_ROWS, UNIT_BYTES, configure, release, tile_instruction
 from benchgraph.core.dtypes import DType
@@ -45,11 +45,6 @@ def uses_tiles(kernel: Kernel, target: Target) -> bool:
     """Whether a kernel runs on tile registers. A single group of u8 along k is faster on vectors: a tile would hold fifteen groups of zeros
     beside it."""
     return target.in_tiles(kernel.dtypes[SRC]) and not (kernel.group > 2 and kernel.k <= kernel.group)
-
-
-def bypasses_l1(kernel: Kernel, target: Target) -> bool:
-    """Whether wei, half of L1 or more, is loaded past L1, so that src stays there for all columns."""
-    return fills_half_of_l1(kernel, kernel.n, target)
 
 
 @dataclass(frozen=True)
@@ -243,7 +238,7 @@ class TileEmitter(MicrokernelEmitter):
         b, p = self.builder, self.plan
         tile_bytes = {SRC: block.rows.size * strides[SRC], WEI: TILE_ROWS * ROW_BYTES if is_remainder else ROW_BYTES}
         start, registers = {SRC: src, WEI: wei}, {SRC: p.src, WEI: p.wei}
-        loads = {SRC: "tileloadd64", WEI: "tileloaddt164" if bypasses_l1(self.kernel, self.target) and not is_remainder else "tileloadd64"}
+        loads = {SRC: "tileloadd64", WEI: "tileloaddt164" if self.kernel.wei_ahead and not is_remainder else "tileloadd64"}  # past L1
 
         def load(operand: int, i: int) -> int:
             register = registers[operand][i % len(registers[operand])]

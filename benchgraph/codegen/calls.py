@@ -107,6 +107,7 @@ def _microkernel_call(s: Brgemm, func: Func, target: Target) -> MicrokernelCall:
         acc_row_stride=acc.strides[0],
         accumulate=s.accumulate,
         dtypes=s.dtypes,
+        wei_ahead=s.wei_ahead,
     )
     if not amx.uses_tiles(kernel, target):
         kernel = replace(kernel, reads_past_k=_can_read_past_k(src.tensor, s, func))

@@ -28,7 +28,6 @@ from benchgraph.codegen.function_builder import Call, Calls, FunctionBuilder, me
 from benchgraph.codegen.intrinsics import I8, I32, I64, PTR, VOID, declare
 from benchgraph.codegen.loop_invariants import invariant_loads, invariant_values
 from benchgraph.codegen.tile_registers import configure, release
-from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
@@ -37,6 +36,7 @@ from benchgraph.tir.loops import is_parallel
 from benchgraph.tir.visit import exprs, loads_of, statements, tensor_names, variables, walk, written
 
 PARALLEL = "benchgraph_parallel"
+UNROLLED_LOADS = 4  # of a short iteration (docs/measurements/codegen.md, Loops of two iterations)
 
 
 def emit(functions: Iterable[Func], target: Target, *, is_profiled: bool = False) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _for(f: FunctionBuilder, s: For) -> None:
 
 
 def _serial(f: FunctionBuilder, s: For) -> None:
-    if constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body, table(f.target).unrolled_loads)):
+    if constant(s.extent) == 1 or (constant(s.extent) == 2 and _is_short(s.body)):
         for iteration in range(constant(s.extent) or 0):
             _body(f, s, I64(iteration))
     else:
@@ -154,12 +154,12 @@ def _serial(f: FunctionBuilder, s: For) -> None:
         _loop(f, s, I64(0), extent, is_entered)
 
 
-def _is_short(s: Stmt, most_loads: int) -> bool:
-    """Whether a loop of two iterations of it is unrolled, since its exit branch is hard to predict."""
+def _is_short(s: Stmt) -> bool:
+    """Whether a loop of two iterations of it spends its time on the branch at its end, which is hard to predict, so that it is unrolled."""
     stmts = list(walk(s))
     if any(isinstance(inner, For | If | Brgemm | Pack) for inner in stmts):
         return False
-    return sum(len(loads_of(e)) for inner in stmts for e in exprs(inner)) <= most_loads
+    return sum(len(loads_of(e)) for inner in stmts for e in exprs(inner)) <= UNROLLED_LOADS
 
 
 def _loop(f: FunctionBuilder, s: For, begin: ir.Value, end: ir.Value, is_entered: ir.Value | None) -> None:

@@ -45,9 +45,9 @@ class Kernel:
     Strides are in elements; columns of acc have unit stride. batch: for each of its axes, outermost first, the extent and the strides of
     src and wei. accumulate False overwrites acc. acc overlaps neither src nor wei. dtypes: of src, wei and acc, a key of tir's GROUPS.
     Columns of wei are a group of elements along k apart; wei_row_stride is the distance of groups. src_col_stride is 1 for groups of more
-    than one element. prefetches: memory that is prefetched into L2 while the kernel runs. post_ops: applied to acc, which is not stored
-    then. tiles_configured: the caller has set the shapes of the tile registers. reads_past_k: src is of integers, and may be read to the
-    end of the group that k ends in, whatever is there.
+    than one element. prefetches: memory that is prefetched into L2 while the kernel runs. wei_ahead: as in Brgemm. post_ops:
+    applied to acc, which is not stored then. tiles_configured: the caller has set the shapes of the tile registers. reads_past_k: src is
+    of integers, and may be read to the end of the group that k ends in, whatever is there.
     """
 
     m: int
@@ -62,6 +62,7 @@ class Kernel:
     accumulate: bool = False
     dtypes: DTypes = F32
     prefetches: tuple[PrefetchStream, ...] = ()
+    wei_ahead: int = 0
     post_ops: PostOps | None = None
     tiles_configured: bool = False
     reads_past_k: bool = False
@@ -88,6 +89,7 @@ class Kernel:
         name = f"brgemm_{src_dtype.value}{widened}_{sizes}"
         more = (
             *(p.name for p in self.prefetches),
+            f"_l{self.wei_ahead}" * bool(self.wei_ahead),
             "" if self.post_ops is None else self.post_ops.name,
             "_tiles" * self.tiles_configured,
             "_past_k" * self.reads_past_k,

@@ -12,8 +12,8 @@ compile time. A partial vector at the end of n uses masked loads and stores. Of 
 wei holds beyond k counts as zero.
 
 docs/measurements/microkernel.md has the measurements behind the sizes. In short: panels of `Target.panel_width` columns, accumulators in
-three quarters of the registers, K unrolled by two, no blocking of K here. Wei is prefetched into L1 where a tile of rows reads half of L1
-or more of it, on cores that do not keep up with L2.
+three quarters of the registers, K unrolled by two, no blocking of K here. Wei is prefetched into L1 where the schedule says so
+(`wei_ahead`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from benchgraph.codegen.convert import cast, memory_type
 from benchgraph.codegen.dot import dot, lane_type, splits_groups
 from benchgraph.codegen.intrinsics import I32, I64, constant, splat, vector
 from benchgraph.codegen.kernel import Kernel, PrefetchStream, canonicalise
-from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter, fills_half_of_l1
+from benchgraph.codegen.microkernel_base import ACC, ACC_BYTES, SRC, WEI, MicrokernelEmitter
 from benchgraph.codegen.post_ops import PostOpEmitter
 from benchgraph.codegen.register_tiles import Panels, register_tiles
 from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.tir.groups import SIDE_BY_SIDE, is_widened
 from benchgraph.tir.ir import Prefetch
+
+LINES_PER_STEP, LINES_PER_TILE_STEP = 4, 16
+"""Cache lines that a step of a K loop prefetches of a stream at most, beside its own loads: 8 of wei, on tile registers 64 in all
+(docs/measurements/prefetch.md, Weight panels)."""
 
 
 def define(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
@@ -62,8 +65,7 @@ def prefetch_stream(kernel: Kernel, memory: Prefetch, target: Target) -> Prefetc
     """How the K loop of a kernel prefetches this memory, None where it has too few steps for that."""
     kernel = canonicalise(kernel)
     part_steps = k_steps(kernel, target) // memory.count
-    machine = table(target)
-    limit = machine.lines_per_tile_step if amx.uses_tiles(kernel, target) else machine.lines_per_step
+    limit = LINES_PER_TILE_STEP if amx.uses_tiles(kernel, target) else LINES_PER_STEP
     if not 0 < memory.lines <= part_steps * limit:
         return None
     step_bytes = ceil(memory.lines * LINE_BYTES / part_steps)
@@ -96,11 +98,7 @@ def _define_shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Func
 
     The layers of a network often differ in that axis alone, and LLVM takes as long for a kernel as for all the code around it.
     """
-    if amx.uses_tiles(kernel, target):
-        variant = "p" * amx.bypasses_l1(kernel, target)
-    else:
-        variant = "".join(f"{panels.vectors}{'p' * _prefetches_wei(kernel, panels, target)}" for panels in _panels(kernel, target))
-    name = f"{kernel.shared_name}_bn_{variant}"
+    name = f"{kernel.shared_name}_bn"
     known = module.find(name)
     if known is not None:
         return known
@@ -112,13 +110,9 @@ def _define_shared(module: ir.Module, kernel: Kernel, target: Target) -> ir.Func
 
 
 def _panels(kernel: Kernel, target: Target) -> tuple[Panels, ...]:
-    reloads_wei = fills_half_of_l1(kernel, target.panel_width, target)
-    return register_tiles(kernel.n, target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride, reloads_wei=reloads_wei)
-
-
-def _prefetches_wei(kernel: Kernel, panels: Panels, target: Target) -> bool:
-    """Whether a tile of rows reads half of L1 or more of wei, on cores that do not keep up with L2."""
-    return not table(target).l2_loads_keep_up and fills_half_of_l1(kernel, panels.columns, target)
+    return register_tiles(
+        kernel.n, target, kernel.dtypes, m=kernel.m, src_row_stride=kernel.src_row_stride, reloads_wei=kernel.wei_ahead > 0
+    )
 
 
 def _new_function(module: ir.Module, name: str, kernel: Kernel, *more: ir.Type) -> tuple[ir.Function, ir.IRBuilder]:
@@ -194,7 +188,6 @@ class _VectorEmitter(MicrokernelEmitter):
         """One batch entry: all of K."""
         kernel, group = self.kernel, self.kernel.group
         groups, rest = divmod(kernel.k, group)
-        prefetches_wei = _prefetches_wei(kernel, panels, self.target)
         split = kernel.prefetch_values
         unroll = _unroll_factor(kernel, panels, self.target)
 
@@ -204,7 +197,7 @@ class _VectorEmitter(MicrokernelEmitter):
             starts = [self.address(operand, p, self.affine(first, strides[operand])) for operand, p in ((SRC, src), (WEI, wei))]
             for k, size in enumerate(sizes):
                 at_src, at_wei = (self.address(operand, p, k * strides[operand]) for operand, p in zip((SRC, WEI), starts, strict=True))
-                if prefetches_wei:
+                if kernel.wei_ahead:
                     self.prefetch_wei(panels, at_wei)
                 sums = self.step(panels, rows, size, at_src, at_wei, sums)
             return sums
@@ -219,10 +212,9 @@ class _VectorEmitter(MicrokernelEmitter):
         return [*carried[:split], *sums]
 
     def prefetch_wei(self, panels: Panels, wei: ir.Value) -> None:
-        """Prefetch a row further on (`weight_prefetch_rows`) into L1. Prefetching past the last row is harmless."""
-        distance = table(self.target).weight_prefetch_rows
+        """Prefetch a row further on into L1. Prefetching past the last row is harmless."""
         for v in range(panels.vectors):
-            at = self.address(WEI, wei, distance * self.kernel.wei_row_stride + v * self.target.lanes * self.kernel.group)
+            at = self.address(WEI, wei, self.kernel.wei_ahead * self.kernel.wei_row_stride + v * self.target.lanes * self.kernel.group)
             prefetch(self.builder, at, INTO_L1)
 
     def step(self, panels: Panels, rows: int, size: int, src: ir.Value, wei: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import ceil, prod
+from math import ceil
 from typing import Self, TypeAlias
 
 from benchgraph.codegen import ir
@@ -21,12 +21,6 @@ ReduceEntry: TypeAlias = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.
 
 SRC, WEI, ACC = 0, 1, 2
 ACC_BYTES = 4
-
-
-def fills_half_of_l1(kernel: Kernel, columns: int, target: Target) -> bool:
-    """Whether wei of so many columns, along all of batch and K, takes half of L1 or more."""
-    elements = columns * kernel.k * prod(extent for extent, _, _ in kernel.batch)
-    return kernel.dtypes[WEI].nbytes(elements) >= target.l1_bytes // 2
 
 
 @dataclass(frozen=True)

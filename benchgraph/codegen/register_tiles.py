@@ -12,9 +12,11 @@ from math import ceil
 
 from benchgraph.codegen.dot import registers
 from benchgraph.core.divisors import even_split
-from benchgraph.machine.table import table
-from benchgraph.machine.target import Target
+from benchgraph.machine.target import Target, rows_in_sets
 from benchgraph.tir.groups import DTypes
+
+IN_FLIGHT = 8  # accumulators: a multiply-add has up to four cycles of latency, and up to two begin in a cycle
+NARROW_TILE_ROWS = 4  # one tile of half the width, which loads wei once, is faster than two tiles of at most so many rows
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,11 @@ def tile_rows(vectors: int, target: Target, dtypes: DTypes, *, src_row_stride: i
 
     Accumulators take up to three quarters of the registers, less where a step needs more than a quarter, where the mask of a partial vector
     counts too (on AVX2 it is in a vector register). Rows of
-    src that fall in the same sets of L1 are at most as many as it has ways.
+    src that fall in the same sets of L1 are at most as many as these hold.
     """
     each, others = registers(dtypes, target.isa)
     accumulators = min(target.isa.registers * 3 // 4, target.isa.registers - vectors * each - others - has_partial_vector)
-    return min(max(accumulators // vectors, 1), target.rows_in_l1(dtypes[0].nbytes(src_row_stride)))
+    return min(max(accumulators // vectors, 1), rows_in_sets(dtypes[0].nbytes(src_row_stride)))
 
 
 def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_stride: int, reloads_wei: bool = False) -> tuple[Panels, ...]:
@@ -51,7 +53,7 @@ def register_tiles(n: int, target: Target, dtypes: DTypes, *, m: int, src_row_st
     rows = partial(tile_rows, target=target, dtypes=dtypes, src_row_stride=src_row_stride)
     narrow = target.panel_width // target.lanes // 2
     is_even = narrow > 1 and vectors % narrow == 0
-    is_one_tile = reloads_wei and is_even and rows(2 * narrow) < m <= min(rows(narrow), 2 * table(target).narrow_tile_rows)
+    is_one_tile = reloads_wei and is_even and rows(2 * narrow) < m <= min(rows(narrow), 2 * NARROW_TILE_ROWS)
     widest = narrow if is_one_tile else _panel_vectors(vectors, m, target, rows)
     panels = [Panels(count, v * target.lanes, v, rows(v)) for count, v in even_split(vectors, widest)]
     missing = vectors * target.lanes - n
@@ -72,6 +74,5 @@ def _panel_vectors(vectors: int, m: int, target: Target, rows: Callable[[int], i
     most = min(vectors, target.isa.registers // 2)
     reusing_wei = [v for v in range(preferred, most + 1) if rows(v) >= min(m, 2)]
     in_flight = {v: v * (m // ceil(m / rows(v))) for v in reusing_wei}
-    wanted = table(target).accumulators_in_flight
-    enough = (v for v, count in in_flight.items() if count >= wanted and vectors // ceil(vectors / v) > 1)
-    return next(enough, max(in_flight, key=lambda v: in_flight[v], default=preferred))
+    enough = (v for v, count in in_flight.items() if count >= IN_FLIGHT and vectors // ceil(vectors / v) > 1)
+    return next(enough, max(in_flight, key=lambda v: in_flight[v]))

@@ -15,6 +15,7 @@ from benchgraph.gir.column_blocks import columns_per_call, columns_reason, force
 from benchgraph.gir.elements import instructions_of, scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention
 from benchgraph.gir.forced import FORCED
+from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import (
@@ -33,10 +34,12 @@ from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import Product, product
 from benchgraph.gir.windows import scheduled_windows
+from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
+from benchgraph.schedule.microkernel import wei_ahead
 from benchgraph.schedule.run import Run
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import Nest, alone
@@ -151,6 +154,8 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     ks, is_first, has_makers = tiling.ks, bool(tiling.ns and not tiling.ks), bool(packing_stages(node, stage))
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
     unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op) is Gemv.dot else 0
+    kernel = replace(gemm_nest(p, target).kernel, k=ks or (chosen.mb if stage.reduces_rows else k))
+    ahead = wei_ahead(kernel, p.call.ins[1].dtype, nb, target) if gemv_form(g, op) is None else 0
     skips = mb == m and saves_taps_by_rows(g, op, nb, target)
     is_spread = tiling.spreads and not is_first
     why = {
@@ -159,6 +164,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
         "anchor": anchor_why,
         "ks": f"blocks of {ks} x {tiling.ns} are {'made' if has_makers else 'read'} at a time" if ks else "",
         "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",
+        "wei_ahead": "L1 does not keep weights from one tile of rows to the next" if ahead else "",
         "skips_padding": "the first and last rows skip taps, which saves more than sums that are read again" if skips else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
         "panels_first": _given(p, "all rows use some panels of weights while L2 holds them") if is_first else "",
@@ -180,6 +186,8 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
         prefetch=prefetch,
         skips_padding=skips,
         unrolled_columns=unrolled,
+        stream_bytes=table(target).stream_prefetch_bytes if unrolled else 0,
+        wei_ahead=ahead,
         why=reasons,
     )
     return replace(stage, anchors=anchors, parameters=parameters)

@@ -35,6 +35,8 @@ class Parameters:
     prefetch            whether calls prefetch the next panel of packed weights, or the source of the next packed block
     skips_padding       whether taps that read padding are left out of the first and last rows, by further calls (gir/padding.py)
     unrolled_columns    columns of a skinny GEMM whose dot products are computed together (gir/gemv.py); 0: a microkernel computes it
+    stream_bytes        how far ahead these columns are prefetched (gir/passes/prefetch.py); 0: hardware does it
+    wei_ahead           how many rows of wei ahead calls load them into L1 (schedule/microkernel.py); 0: L1 keeps them, or needs no help
     score_columns       columns of dst that a nest holds at a time, with running reductions (gir/flash_attention.py); 0: all
 
     The register tile (6 x 64 and the like) is chosen by the microkernel.
@@ -55,6 +57,8 @@ class Parameters:
     prefetch: bool = False
     skips_padding: bool = False
     unrolled_columns: int = 0
+    stream_bytes: int = 0
+    wei_ahead: int = 0
     why: tuple[Reason, ...] = ()
 
     @property

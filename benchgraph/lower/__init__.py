@@ -103,7 +103,8 @@ def _function(name: str, g: Graph, nodes: list[FusedOp], params: tuple[int, ...]
     nests: list[Stmt] = [_nest(storage, node) for node in nodes]
     allocs = (Alloc(t) for t in storage.temporaries.values())
     prefetched = dict.fromkeys(storage.declare(v).name for node in nodes for v in node.prefetched)
-    return Func(name, tensors, seq(*allocs, *nests), runs_once, prefetched=tuple(prefetched))
+    streams = max((stage.parameters.stream_bytes for node in nodes for stage in node.stages if stage.parameters is not None), default=0)
+    return Func(name, tensors, seq(*allocs, *nests), runs_once, prefetched=tuple(prefetched), stream_bytes=streams if prefetched else 0)
 
 
 def _nest(storage: Storage, node: FusedOp) -> Stmt:

@@ -171,4 +171,5 @@ class FlashAttentionNest(GemmNest):
         """acc[rows, columns] += weights[rows, ko] @ wei'[ko, columns]."""
         op, start = self.plan.values.ops[0], self.task.start(column_block, self.plan.values.nb)
         a, b = (self.task.operand(op, port, start, Coord(ZERO, ko, self.step)) for port in (0, 1))
-        return Brgemm(a, b, self.acc.slice(start), rows, width, depth, accumulate=True)
+        ahead = self.task.parameters(op).wei_ahead
+        return Brgemm(a, b, self.acc.slice(start), rows, width, depth, accumulate=True, wei_ahead=ahead)

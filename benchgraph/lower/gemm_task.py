@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.parameters import Parameters
 from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
 from benchgraph.lower.region import Span
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
@@ -57,6 +58,12 @@ class GemmTask:
     @property
     def products(self) -> list[Op]:
         return [stage.ops[0] for stage in self.node.stages if stage.ops[0].lowering.is_contraction]
+
+    def parameters(self, op: Op) -> Parameters:
+        """Those of a product."""
+        (found,) = (stage.parameters for stage in self.node.stages if stage.ops[0] is op)
+        assert found is not None, "schedule gives every product its parameters"
+        return found
 
     @property
     def kind(self) -> LoopKind:

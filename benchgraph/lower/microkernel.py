@@ -84,7 +84,8 @@ class Microkernel:
         first_taps = tuple(Const(begin) for begin, _ in taps)
         a, b = (task.operand(op, port, start, k, first_taps) for port in (0, 1))
         batch = tuple(end - begin for (begin, end), extent in zip(taps, p.reduced, strict=False) if extent != 1)
-        return Brgemm(a, b, acc, rows, width, size, batch, k_range.accumulate, k_range.prefetches)
+        ahead = task.parameters(op).wei_ahead
+        return Brgemm(a, b, acc, rows, width, size, batch, k_range.accumulate, k_range.prefetches, wei_ahead=ahead)
 
 
 def _prefetches(task: GemmTask, op: Op, column_block: Expr, nb: int) -> Iterator[Prefetch]:
@@ -98,8 +99,7 @@ def _prefetches(task: GemmTask, op: Op, column_block: Expr, nb: int) -> Iterator
     begin = (*task.batch, next_row)
     for id in _operands_of(task, task.node.prefetched_rows, op):
         yield _share(task, id, task.mb * task.g.value(id).shape[-1], begin, column_block, blocks)
-    stage = next(s for s in task.node.stages if s.ops[0] is op)
-    if stage.parameters is not None and stage.parameters.prefetch:
+    if task.parameters(op).prefetch:
         panel = task.operand(op, 1, task.start(add(column_block, 1), nb), Coord(ZERO))
         size = panel.tensor.dtype.nbytes(product(task.g, op).reduced[-1] * nb)
         yield Prefetch(panel.tensor, panel.index, ceil(size / LINE_BYTES))

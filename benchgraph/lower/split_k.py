@@ -49,8 +49,8 @@ class SplitKProduct:
             acc, wei = self.acc.slice(start), task.operand(self.op, 1, start, rows)
             if packed is not None:
                 return task.for_rows(lambda k: packed.multiply(wei, acc, start, self.m, width, rows, k, accumulate=True))
-            src = task.operand(self.op, 0, start, rows)
-            return task.for_rows(lambda k: Brgemm(src, wei, acc, self.m, width, k, accumulate=True))
+            src, ahead = task.operand(self.op, 0, start, rows), task.parameters(self.op).wei_ahead
+            return task.for_rows(lambda k: Brgemm(src, wei, acc, self.m, width, k, accumulate=True, wei_ahead=ahead))
 
         added = task.by_columns(self.n, nb, columns)
         if packed is None:

@@ -60,17 +60,17 @@ class PackedSrc:
         prefetches: tuple[Prefetch, ...] = (),
     ) -> Stmt:
         """The product of packed rows: one call for the whole groups of k, one for the rest. wei: from k on."""
-        groups, rest = divmod(size, self.group)
+        (groups, rest), ahead = divmod(size, self.group), self.task.parameters(self.op).wei_ahead
         calls = []
         if groups:
             group_axis = len(self.buffer.shape) - 3, 1
             a, b = (replace(s, axes=(*s.axes, axis)) for s, axis in ((self._slice(start, k, 0), group_axis), (wei, wei.axes[0])))
-            calls.append(Brgemm(a, b, acc, rows, width, self.group, (groups,), accumulate, prefetches))
+            calls.append(Brgemm(a, b, acc, rows, width, self.group, (groups,), accumulate, prefetches, wei_ahead=ahead))
         if rest:
             dim, step = wei.axes[0]
             index = tuple(add(e, groups * step) if d == dim else e for d, e in enumerate(wei.index))
             a, b = self._slice(start, k, groups), replace(wei, index=index)
-            calls.append(Brgemm(a, b, acc, rows, width, rest, (), accumulate or groups > 0))
+            calls.append(Brgemm(a, b, acc, rows, width, rest, (), accumulate or groups > 0, wei_ahead=ahead))
         return seq(*calls)
 
     def _slice(self, start: Coords, k: Coord, groups: int) -> Slice:

@@ -68,15 +68,10 @@ class MachineTable:
     # vectors
     reduction_accumulators: int
     scattered_instructions: int
-    unrolled_loads: int
     transposed_tile_bytes: int
     non_temporal_reads: int
     # the microkernel
-    accumulators_in_flight: int
-    narrow_tile_rows: int
     weight_prefetch_rows: int
-    lines_per_step: int
-    lines_per_tile_step: int
     # what cores do well by themselves
     l2_loads_keep_up: bool
     one_stream_is_fast: bool

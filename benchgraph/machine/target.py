@@ -30,6 +30,7 @@ TILES_OF_SUMS = 4  # of the eight tile registers; the others are operands
 PAGE_BYTES = 4096  # of memory, within which hardware fetches ahead
 FEWEST_LANES = 4  # of a vector
 ALIAS_BYTES = 4096  # addresses this far apart fall in one set of a first-level cache, whose ways are one page each
+FEWEST_WAYS = 8  # of a first-level cache, on every CPU we know
 
 
 def on_line(position: int) -> int:
@@ -84,7 +85,7 @@ class Target:
         """Whether tile registers multiply src of this dtype."""
         return self.isa.has_amx and src in (DType.bf16, DType.u8)
 
-    def rows_in_l1(self, apart: int, nbytes: int = LINE_BYTES) -> int:
+    def rows_in_l1(self, apart: int, nbytes: int) -> int:
         """How many rows of so many bytes L1 holds when they begin so many bytes apart."""
         return _rows_in(self.l1_bytes, apart, nbytes)
 
@@ -103,9 +104,13 @@ class Target:
         return self.isa.lanes * (4 if self.isa.registers >= 32 else 2)
 
 
+def rows_in_sets(apart: int, ways: int = FEWEST_WAYS) -> int:
+    """Of how many rows so many bytes apart a first-level cache holds a line each."""
+    return ways * ALIAS_BYTES // gcd(ALIAS_BYTES, apart)
+
+
 def _rows_in(cache_bytes: int, apart: int, nbytes: int) -> int:
-    places = ALIAS_BYTES // gcd(ALIAS_BYTES, apart)  # in a page, where rows begin
-    return min(places * (cache_bytes // ALIAS_BYTES), cache_bytes // nbytes)
+    return min(rows_in_sets(apart, cache_bytes // ALIAS_BYTES), cache_bytes // nbytes)
 
 
 # LLVM's names of features, where Linux has another.

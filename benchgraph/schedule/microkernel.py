@@ -1,4 +1,4 @@
-"""Cycles of a microkernel's calls, all of whose operands L1 holds: on vector registers, and on tile registers.
+"""Cycles of a microkernel's calls, all of whose operands L1 holds: on vector registers, and on tile registers; what L1 does not hold.
 
 docs/measurements/cost-model.md
 """
@@ -9,8 +9,10 @@ from dataclasses import replace
 from math import ceil, log2
 
 from benchgraph.core.divisors import even_split
+from benchgraph.core.dtypes import DType
 from benchgraph.machine.rates import Rates
-from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS
+from benchgraph.machine.table import table
+from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS, Target
 from benchgraph.schedule.gemm import Gemm, Kernel
 from benchgraph.schedule.nest import Loop
 from benchgraph.schedule.tile_block import tile_block
@@ -26,6 +28,14 @@ def cycles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
 def cycles_of_taps(kernel: Kernel, taps: int, rows: int, columns: int, rates: Rates) -> float:
     """Of one call for some of the taps, with what it takes to call."""
     return cycles(replace(kernel, taps=taps), rows, columns, rates) + rates.overheads.kernel_call_ns * rates.clock_ghz
+
+
+def wei_ahead(kernel: Kernel, wei: DType, columns: int, target: Target) -> int:
+    """How many rows of weights ahead calls load them into L1: none where these take less than half of L1, which keeps them from one tile of
+    rows to the next, or where loads from L2 keep up with the products."""
+    columns = columns if kernel.in_tiles else min(columns, kernel.most_vectors * kernel.lanes)
+    is_kept = wei.nbytes(columns * kernel.k * kernel.taps) < target.l1_bytes // 2
+    return 0 if is_kept or table(target).l2_loads_keep_up else table(target).weight_prefetch_rows
 
 
 def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:

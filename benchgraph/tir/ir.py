@@ -277,6 +277,7 @@ class Brgemm:
     axis of rows steps from group to group. Elements of the last group beyond k may be anything.
 
     prefetches: spread over the call. post_ops run on each register tile instead of a store to acc, which is undefined afterwards.
+    wei_ahead: how many rows of wei ahead the call loads them into L1, where L1 keeps none from one tile of rows to the next; 0: none.
     """
 
     src: Slice
@@ -289,6 +290,7 @@ class Brgemm:
     accumulate: bool = False
     prefetches: tuple[Prefetch, ...] = ()
     post_ops: PostOps | None = None
+    wei_ahead: int = 0
 
     @property
     def dtypes(self) -> DTypes:
@@ -336,7 +338,8 @@ class Func:
     """One compiled function.
 
     params: in call order, disjoint but for the pairs in `inplace`. runs_once: it is init, which runs once for
-    each set of weights, so that short code is better than fast code. prefetched: parameters of which loops prefetch what comes next.
+    each set of weights, so that short code is better than fast code. prefetched: parameters of which loops prefetch what comes next: the
+    next row, or of long streams what comes stream_bytes later, if that is not 0.
     shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
     """
 
@@ -348,6 +351,7 @@ class Func:
     thread_bytes: int = 0
     inplace: tuple[InplacePair, ...] = ()
     prefetched: tuple[str, ...] = ()
+    stream_bytes: int = 0
 
 
 @dataclass(frozen=True)

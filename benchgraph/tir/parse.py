@@ -76,12 +76,15 @@ class _Parser(Tokens):
         prefetched = list[str]()
         while self.accept(",") if prefetched else self.accept("prefetches"):
             prefetched.append(self.take("word", "a parameter"))
+        if stream_bytes := self.integer("how far ahead") if self.accept("streams") else 0:
+            self.expect("bytes")
+            self.expect("ahead")
         runs_once = self.accept("once")
         self.expect("{")
         shared, thread = (self.arena(scope) for scope in (ir.Scope.shared, ir.Scope.thread))
         stmts = self.rest()
         body = stmts[0] if len(stmts) == 1 else ir.Seq(stmts)
-        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), tuple(prefetched))
+        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), tuple(prefetched), stream_bytes)
 
     # -- tensors
 
@@ -219,15 +222,20 @@ class _Parser(Tokens):
             self.expect("=")
         a = self.slice((*src, *batch))
         self.expect("@")
-        b, ahead, post_ops = self.slice((*wei, *batch)), list[ir.Prefetch](), None
+        b, ahead, post_ops, wei_ahead = self.slice((*wei, *batch)), list[ir.Prefetch](), None, 0
         while self.accept(","):
+            if self.accept("wei"):
+                wei_ahead = self.integer("how many rows ahead")
+                self.expect("rows")
+                self.expect("ahead")
+                continue
             if self.accept("then"):
                 post_ops = self.post_ops()
                 break
             self.expect("prefetch")
             ahead.append(self.prefetch())
         m, n, k = (extents[name] for name in "mnk")
-        return ir.Brgemm(a, b, dst, m, n, k, tuple(extents[name] for name in batch), accumulates, tuple(ahead), post_ops)
+        return ir.Brgemm(a, b, dst, m, n, k, tuple(extents[name] for name in batch), accumulates, tuple(ahead), post_ops, wei_ahead)
 
     def post_ops(self) -> ir.PostOps:
         """`for i in m, j in n/16 {`"""

@@ -49,6 +49,7 @@ def header(s: ir.Stmt) -> str:
 def _func(f: ir.Func) -> list[str]:
     over = "".join(f" {o.dst} over {o.src}," for o in f.inplace).rstrip(",")
     ahead = f" prefetches {', '.join(f.prefetched)}" if f.prefetched else ""
+    ahead += f" streams {f.stream_bytes} bytes ahead" if f.stream_bytes else ""
     lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{ahead}{' once' if f.runs_once else ''} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
     for scope, size in ((ir.Scope.shared, f.shared_bytes), (ir.Scope.thread, f.thread_bytes)):
@@ -113,7 +114,7 @@ def _mask(mask: ir.Expr | None) -> str:
 def _brgemm(s: ir.Brgemm) -> str:
     src, wei, acc = (_slice(o, axes) for o, axes in zip((s.src, s.wei, s.acc), BRGEMM_AXES, strict=True))
     batch = "".join(f", {batch_axis(i)}={extent}" for i, extent in enumerate(s.batch))
-    ahead = "".join(f", {_prefetch(p)}" for p in s.prefetches)
+    ahead = f", wei {s.wei_ahead} rows ahead" * bool(s.wei_ahead) + "".join(f", {_prefetch(p)}" for p in s.prefetches)
     return f"brgemm (m={s.m}, n={s.n}, k={s.k}{batch}) {acc} {'+=' if s.accumulate else '='} {src} @ {wei}{ahead}"
 
 

@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 
 from benchgraph.codegen import ir
-from benchgraph.codegen.building_blocks import INTO_L2
+from benchgraph.codegen.building_blocks import INTO_L1, INTO_L2
 from benchgraph.codegen.calls import products
 from benchgraph.codegen.dot import is_native
 from benchgraph.codegen.intrinsics import has_f16c
 from benchgraph.codegen.kernel import F32, Kernel, PrefetchStream
-from benchgraph.codegen.microkernel import define, k_steps, prefetch_stream
+from benchgraph.codegen.microkernel import LINES_PER_STEP, define, k_steps, prefetch_stream
 from benchgraph.codegen.register_tiles import register_tiles, tile_rows
 from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.table import table
-from benchgraph.machine.target import ALIAS_BYTES, ISAS, LINE_BYTES, Target, host
+from benchgraph.machine.target import ISAS, LINE_BYTES, Target, host
 from benchgraph.runtime.code import load
 from benchgraph.tir.groups import BYTES, GROUPS, SHORTS, DTypes
 from benchgraph.tir.ir import Brgemm, Const, Func, Prefetch, Scope, flat_slice, tensor
@@ -47,8 +46,6 @@ from tests.support.microkernels import (
 )
 from tests.support.table import all_hold
 from tests.support.targets import MACHINE_LEVELS
-
-LINES_PER_STEP = table(host()).lines_per_step
 
 WIDE = tuple((DType.f32, wei, DType.f32) for wei in (DType.bf16, DType.f16))  # wei is widened as it is loaded
 APART = 16  # lines between streams
@@ -180,15 +177,16 @@ def test_levels_that_multiply_alike_make_the_same_kernels(dtypes: DTypes) -> Non
         assert assemblies[name] == assemblies[kept[way(dtypes, target)]], name
 
 
-@pytest.mark.parametrize(
-    ("k", "batch", "machine", "want"), [(64, 1, "", True), (32, 1, "", False), (32, 2, "", True), (64, 1, "zen4", False)]
-)
-def test_wei_is_prefetched_where_a_tile_reads_half_of_l1(k: int, batch: int, machine: str, want: bool) -> None:
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, machine=machine)
-    kernel = Kernel(6, 64, k, batch=((batch, 4096, 8192),), src_row_stride=k, wei_row_stride=64, acc_row_stride=64)
-    module = ir.Module()
-    define(module, kernel, target)
-    assert ("llvm.prefetch" in str(module)) == want
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_rows_of_wei_are_prefetched_so_far_ahead(ahead: int) -> None:
+    """Each row once, by the step that multiplies by the row `ahead` rows before it."""
+    kernel, target = replace(dense(6, 64, 9), wei_ahead=ahead), replace(host(), isa=ISAS["avx512_core"])
+    src, wei, acc = operands(kernel)
+    fetched = prefetched_by(kernel, target, [src, wei, acc], level=INTO_L1)
+    row = wei.itemsize * kernel.wei_row_stride
+    assert fetched == [
+        wei.ctypes.data + at * LINE_BYTES for at in range(ahead * row // LINE_BYTES, (9 + ahead) * row // LINE_BYTES)
+    ] * bool(ahead)
 
 
 @pytest.mark.parametrize("for_write", [False, True])
@@ -246,13 +244,15 @@ def wanted(lines: int, for_write: bool = False, *, count: int = 1, stride: int =
     return Prefetch(tensor("x", DType.u8, (1,), Scope.param), (Const(0),), lines, for_write, count, stride)
 
 
-def prefetched_by(kernel: Kernel, target: Target, arguments: list[np.ndarray], *, for_write: bool = False) -> list[int]:
-    """The addresses that a call prefetches into L2, in order."""
+def prefetched_by(
+    kernel: Kernel, target: Target, arguments: list[np.ndarray], *, level: int = INTO_L2, for_write: bool = False
+) -> list[int]:
+    """The addresses that a call prefetches into a cache, in order."""
     found: list[int] = []
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int] * 3)
     def fetch(at: int, writes: int, locality: int, _: int) -> None:
-        if locality == INTO_L2:
+        if locality == level:
             assert writes == for_write
             found.append(at)
 
@@ -281,13 +281,12 @@ def test_a_kernel_is_defined_once_per_module() -> None:
 
 
 def test_kernels_that_differ_in_the_entries_of_a_batch_share_their_code() -> None:
-    """In their number and stride. Few and many entries differ in whether wei is prefetched."""
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10, machine="")
+    """In their number and stride."""
     module = ir.Module()
-    for batch in ((2, 48, 128), (3, 48, 128), (2, 48, 128), (3, 64, 128), (3, 48, -256), (50, 48, 128), (60, 48, 128)):
-        define(module, replace(dense(6, 16, 8), batch=(batch,)), target)
-    assert len([f for f in module.functions.values() if "_bn_" in f.name]) == 2
-    assert str(module).count("tail call") == 6
+    for batch in ((2, 48, 128), (3, 48, 128), (2, 48, 128), (3, 64, 128), (3, 48, -256), (50, 48, 128)):
+        define(module, replace(dense(6, 16, 8), batch=(batch,)), host())
+    assert len([f for f in module.functions.values() if f.name.endswith("_bn")]) == 1
+    assert str(module).count("tail call") == 5
 
 
 def test_a_batch_that_continues_along_k_is_a_longer_k() -> None:
@@ -404,11 +403,6 @@ def test_panels_cover_the_columns_and_tiles_fit_the_registers(dtypes: DTypes, ta
     all_hold(check, {f"{m} x {n}": (m, n) for m in (1, 2, 3, 7, 64) for n in (*N, 13, 96, 511, 512)})
 
 
-def test_panels_are_the_preferred_ones_where_l1_holds_one_row_of_src() -> None:
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=ALIAS_BYTES)
-    assert [(p.vectors, p.rows) for p in register_tiles(512, target, F32, m=2, src_row_stride=1024)] == [(4, 1)]
-
-
 def test_the_preferred_tiles() -> None:
     tiles = {
         name: [(p.vectors, p.rows) for p in register_tiles(64, t, F32, m=64, src_row_stride=256)] for name, t in MACHINE_LEVELS.items()
@@ -446,21 +440,11 @@ def test_one_tile_of_rows_has_no_loop_along_a_short_k(m: int, k: int, isa: str, 
     assert str(module).count("icmp ne") == loops
 
 
-def test_kernels_of_other_panels_are_no_shared_one() -> None:
-    """A short batch reads its wei from L1, in other panels than a long one, which has the same function otherwise."""
-    module = ir.Module()
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=48 << 10, machine="zen4")
-    for batch in (2, 9, 10):
-        kernel = Kernel(7, 64, 32, src_row_stride=32, wei_row_stride=64, acc_row_stride=64, batch=((batch, 224, 2048),))
-        define(module, kernel, target)
-    assert len([f for f in module.functions.values() if "_bn_" in f.name]) == 2
-
-
 def test_no_panel_is_a_lone_vector_where_a_wider_split_exists() -> None:
     target = replace(host(), isa=ISAS["avx2"])
     assert [(p.count, p.vectors) for p in register_tiles(24, target, F32, m=64, src_row_stride=256)] == [(1, 3)]
 
 
 def test_rows_that_share_a_cache_set_are_no_more_than_its_ways() -> None:
-    target = replace(host(), isa=ISAS["avx512_core"], l1_bytes=32 << 10)
+    target = replace(host(), isa=ISAS["avx512_core"])
     assert [tile_rows(1, target, F32, src_row_stride=stride) for stride in (1000, 256, 512, 1024, 2048)] == [24, 24, 16, 8, 8]

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.table import table
-from benchgraph.machine.target import LINE_BYTES, Target
+from benchgraph.machine.target import LINE_BYTES
 from benchgraph.tir.affine import linear
 from benchgraph.tir.build import add, binary, cast, constant, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, Prefetch, Scope, Stmt, tensor
@@ -16,8 +15,7 @@ from benchgraph.tir.passes import run
 from benchgraph.tir.visit import statements, substitute, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, k, loop, parallel, param, put
 
-ONE_STREAM = replace(TARGET, machine="zen5")
-DISTANCE_BYTES = table(ONE_STREAM).stream_prefetch_bytes
+DISTANCE_BYTES = 2048
 LONG = DISTANCE_BYTES  # elements of 16 bits of a column that is just long enough
 
 
@@ -36,15 +34,15 @@ def largest(columns: int, size: int, dtype: DType = DType.bf16, kept: Scope = Sc
     return Func("largest", (x, w, y), parallel(i, 16, *map(Alloc, accs), *begin, loop(k, size, *map(product, range(columns))), *end))
 
 
-def fetched(f: Func, target: Target = ONE_STREAM) -> list[tuple[For, Prefetch]]:
-    after = run(replace(f, prefetched=("w",)), target)
+def fetched(f: Func, stream_bytes: int = DISTANCE_BYTES) -> list[tuple[For, Prefetch]]:
+    after = run(replace(f, prefetched=("w",), stream_bytes=stream_bytes), TARGET)
     assert_same(after, f)
     return [(s, c) for s in walk(after.body) if isinstance(s, For) for c in statements(s.body) if isinstance(c, Prefetch)]
 
 
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
 @pytest.mark.parametrize("columns", [2, 4])
-def test_every_stream_is_prefetched_line_by_line_at_the_table_distance(columns: int, dtype: DType) -> None:
+def test_every_stream_is_prefetched_line_by_line_at_the_distance(columns: int, dtype: DType) -> None:
     """What begins with the lines that come DISTANCE_BYTES behind a column's first one, and goes as far beyond its last."""
     found = [(s, c) for s, c in fetched(largest(columns, LONG, dtype)) if c.tensor.name == "w"]
     size, ahead = dtype.nbytes(LONG), set[int]()
@@ -57,17 +55,17 @@ def test_every_stream_is_prefetched_line_by_line_at_the_table_distance(columns: 
 
 
 @pytest.mark.parametrize(
-    ("f", "target"),
+    ("f", "stream_bytes"),
     [
-        (largest(2, LONG), replace(ONE_STREAM, machine="zen4")),
-        (largest(1, LONG), ONE_STREAM),
-        (largest(2, LONG - 16), ONE_STREAM),
-        (largest(2, LONG, DType.f32), ONE_STREAM),
-        (largest(2, LONG, DType.s8), ONE_STREAM),
-        (largest(2, LONG, kept=Scope.param), ONE_STREAM),
+        (largest(2, LONG), 0),
+        (largest(1, LONG), DISTANCE_BYTES),
+        (largest(2, LONG - 16), DISTANCE_BYTES),
+        (largest(2, LONG, DType.f32), DISTANCE_BYTES),
+        (largest(2, LONG, DType.s8), DISTANCE_BYTES),
+        (largest(2, LONG, kept=Scope.param), DISTANCE_BYTES),
     ],
-    ids=["cores that need several", "one column", "short ones", "f32", "bytes", "what is stored each time"],
+    ids=["hardware does it", "one column", "short ones", "f32", "bytes", "what is stored each time"],
 )
-def test_other_loads_are_not_prefetched(f: Func, target: Target) -> None:
+def test_other_loads_are_not_prefetched(f: Func, stream_bytes: int) -> None:
     assert fetched(largest(2, LONG)) != []
-    assert fetched(f, target) == []
+    assert fetched(f, stream_bytes) == []

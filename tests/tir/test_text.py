@@ -112,6 +112,17 @@ def test_prefetches_of_a_product_are_printed_after_it() -> None:
     )
 
 
+def test_how_far_ahead_memory_is_loaded_is_printed_and_parses() -> None:
+    """Rows of weights by a call, streams by the loops of a function."""
+    x, flat = replace(X, scope=Scope.param), flat_slice(X, i, (4, 1))
+    f = Func("f", (x,), For(i, Const(2), Brgemm(flat, flat, flat, 2, 3, 4, wei_ahead=8)), prefetched=("x",), stream_bytes=2048)
+    text = print_tir(f)
+    assert "prefetches x streams 2048 bytes ahead {" in text
+    assert "x[i; k*4, n], wei 8 rows ahead" in text
+    (back,) = parse_tir(text)
+    assert print_tir(back) == text
+
+
 @pytest.mark.parametrize("program", [matmul_relu, attention, matmul_bf16, packed_matmul], ids=lambda p: p.__name__)
 def test_function(program, golden) -> None:
     golden(print_tir(program()))

@@ -31,13 +31,13 @@ def _prefetched(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     if not large or node.ops[0].lowering.is_window:
         return ()
     is_product = any(op.lowering.is_contraction for op in node.ops)
-    return tuple(v for v in dict.fromkeys(_streams(g, node, target) if is_product else _rows(g, node, target)) if v in large)
+    return tuple(v for v in dict.fromkeys(_streams(g, node) if is_product else _rows(g, node, target)) if v in large)
 
 
-def _streams(g: Graph, node: FusedOp, target: Target) -> Iterator[int]:
+def _streams(g: Graph, node: FusedOp) -> Iterator[int]:
     """Weights whose columns are multiplied as they are stored."""
     for stage in node.stages:
-        if stage.parameters is not None and stage.parameters.unrolled_columns and table(target).stream_prefetch_bytes:
+        if stage.parameters is not None and stage.parameters.stream_bytes:
             yield g.root(stage.ops[0].ins[1])
 
 

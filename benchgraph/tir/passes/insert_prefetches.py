@@ -20,7 +20,7 @@ A loop that reduces several long streams of 16-bit floats prefetches each of the
     }                                                    a_v = ...
                                                          b_v = ... }
 
-gir/passes/prefetch.py says which parameters these are.
+gir/passes/prefetch.py says which parameters these are, `Parameters.stream_bytes` how far ahead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil
 
-from benchgraph.machine.table import table
 from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target
 from benchgraph.tir.affine import Linear, Ranges, inside, linear, to_expr
 from benchgraph.tir.build import add, constant, mul
@@ -44,7 +43,7 @@ from benchgraph.tir.visit import block, bound_names, loads, map_children, statem
 def insert_prefetches(f: Func, target: Target) -> Func:
     if not f.prefetched:
         return f
-    names, distance = frozenset(f.prefetched), table(target).stream_prefetch_bytes
+    names, distance = frozenset(f.prefetched), f.stream_bytes
 
     def fetching(loop: For, ranges: Ranges) -> Stmt | None:
         return _with_next_row(loop, ranges, names) or (_with_streams(loop, ranges, names, distance) if distance else None)
