@@ -17,10 +17,10 @@ from benchgraph.gir.gemm_nest import gemm_nest, packed_from
 from benchgraph.gir.gemv import Gemv, gemv_form, is_input_for_rows, unrolled_columns
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.on_the_fly_packing import packing_stages
-from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product
+from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product, stride
 from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import Target
-from benchgraph.schedule.choose import choose
+from benchgraph.schedule.choose import choose, whole_entries
 from benchgraph.schedule.gemm import Blocks, Gemm, Source
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.steps import alone
@@ -45,7 +45,7 @@ def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target)
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)
     unit = lcm(k_group(g, op), *units)
     if not makers:
-        return replace(gemm, blocks=_in_place(g, op, target)) if _may_read_in_place(g, op, target) else gemm
+        return _in_place(g, op, gemm, target) if _may_read_in_place(g, op, target) else gemm
     sources = _sources(g, makers)
     first = max(sources, key=lambda v: v.type.nbytes)
     where = Source.panels if first.layout.blocks else Source.rows if is_row_major(g, first.id) else Source.columns
@@ -98,21 +98,28 @@ def _may_read_in_place(g: Graph, op: Op, target: Target) -> bool:
     return p.columns > column_block(p, target)
 
 
-def reads_rows_together(g: Graph, op: Op, target: Target) -> bool:
-    """Whether it costs least to read rows of weights side by side where they are, rather than panel by panel or from packed blocks."""
-    if not _may_read_in_place(g, op, target):
+def pays_to_pack(g: Graph, op: Op, target: Target) -> bool:
+    """Whether it costs more to read weights where they are, rows side by side or panel by panel, than from blocks that are packed: each
+    right before it is read, or with several batch entries all of an entry. docs/measurements/weight-packing.md"""
+    if not _may_read_in_place(g, op, target) or _is_summed_in_l1(product(g, op), target):
         return False
-    p, wei = product(g, op), g.value(op.ins[1])
-    gemm, widths = gemm_nest(p, target), (column_block(p, target),)
-    in_place = choose(alone(replace(gemm, blocks=_in_place(g, op, target))), widths, target, may_spread=True)
-    if not in_place.schedule.sizes("k") or _is_summed_in_l1(p, target):
-        return bool(in_place.schedule.sizes("k"))
-    packed = packed_from(gemm, wei.dtype, wei.dtype, Source.rows, target)
-    return in_place.cost.total <= choose(alone(packed), widths, target, may_spread=True).cost.total
+    p, dtype = product(g, op), g.value(op.ins[1]).dtype
+    gemm, nb = gemm_nest(p, target), column_block(p, target)
+    packed = alone(packed_from(gemm, dtype, dtype, Source.rows, target))
+    in_place = choose(alone(_in_place(g, op, gemm, target)), (nb,), target, may_spread=True).cost
+    is_one = prod(gemm.batch) == 1
+    best = choose(packed, (nb,), target, may_spread=True).cost if is_one else whole_entries(packed, nb, target)
+    return in_place.total > best.total
 
 
-def _in_place(g: Graph, op: Op, target: Target) -> Blocks:
-    return Blocks(g.value(op.ins[1]).dtype.bits, 1, 1 if _is_summed_in_l1(product(g, op), target) else SIDE_BY_SIDE)
+def _in_place(g: Graph, op: Op, gemm: Gemm, target: Target) -> Gemm:
+    """The product of weights that are read where they are."""
+    wei, axes = op.ins[1], operand_axes(g, op, 1)
+    assert axes is not None
+    dtype, (src, read, dst) = g.value(wei).dtype, gemm.operands
+    blocks = Blocks(dtype.bits, 1, 1 if _is_summed_in_l1(product(g, op), target) else SIDE_BY_SIDE)
+    apart = dtype.nbytes(stride(g, wei, axes[0]))
+    return replace(gemm, operands=(src, replace(read, apart=apart), dst), blocks=blocks)
 
 
 def _is_summed_in_l1(p: Product, target: Target) -> bool:

@@ -28,7 +28,6 @@ class MachineTable:
     l2_byte_cost: float
     l3_byte_cost: float
     # how much of a cache is there for something
-    l2_panel_share: float
     shared_block_share: float
     l1_prefetched_share: float
     llc_factor: float
@@ -39,7 +38,7 @@ class MachineTable:
     rows_to_stream_weights: int
     # rows of a task
     working_set_share: float
-    # weights that are read as they are stored, and weights that change
+    # weights that are read as they are stored
     gemv_rows: int
     widened_rows: int
     widened_bf16_rows: tuple[int, int]
@@ -48,11 +47,6 @@ class MachineTable:
     compressed_rows: int
     repeated_conversions: int
     rounded_uses: int
-    packed_rows_per_entry: int
-    packed_rows: int
-    packed_macs: int
-    packed_rows_per_miss: int
-    packed_rows_per_miss_of_entry: int
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int

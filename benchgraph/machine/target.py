@@ -87,11 +87,7 @@ class Target:
 
     def rows_in_l1(self, apart: int, nbytes: int) -> int:
         """How many rows of so many bytes L1 holds when they begin so many bytes apart."""
-        return _rows_in(self.l1_bytes, apart, nbytes)
-
-    def rows_in_l2(self, apart: int, nbytes: int) -> int:
-        """The same of L2, of memory whose pages lie anywhere."""
-        return _rows_in(self.l2_bytes, apart, nbytes)
+        return int(self.l1_bytes // (nbytes * crowding(apart, nbytes)))
 
     def is_far(self, nbytes: int) -> bool:
         """Whether so many bytes are taken to come from memory whenever they are read from end to end: half of the last-level cache is not
@@ -109,8 +105,13 @@ def rows_in_sets(apart: int, ways: int = FEWEST_WAYS) -> int:
     return ways * ALIAS_BYTES // gcd(ALIAS_BYTES, apart)
 
 
-def _rows_in(cache_bytes: int, apart: int, nbytes: int) -> int:
-    return min(rows_in_sets(apart, cache_bytes // ALIAS_BYTES), cache_bytes // nbytes)
+def crowding(apart: int, nbytes: float) -> float:
+    """How many times its bytes a row of so many takes in a cache, when rows begin so many bytes apart: of all sets they may fall in few.
+
+    >>> crowding(4096, 256), crowding(4352, 256), crowding(256, 256)
+    (16.0, 1.0, 1.0)
+    """
+    return max(ALIAS_BYTES / (rows_in_sets(apart, 1) * nbytes), 1.0)
 
 
 # LLVM's names of features, where Linux has another.

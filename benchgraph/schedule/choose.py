@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
-from math import inf, prod
+from math import ceil, inf, prod
 from typing import TypeAlias
 
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Breakdown, Cost, Costs
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import around, calls, in_blocks, row_tilings
+from benchgraph.schedule.space import Tiling, around, calls, in_blocks, row_tilings, tiled
 from benchgraph.schedule.steps import Nest, share
 
 ALIKE = 0.005  # share of a cost
@@ -58,6 +58,16 @@ def cheaper(nest: Nest, width: int, target: Target, *, than: float) -> float | N
     ranked = sorted(_costed(nest, (width,), target, may_spread=width < nest.first.n, below=than), key=lambda each: each[1].total)
     cost = _best(nest, ranked, target)[1].total if ranked else inf
     return cost if cost < than else None
+
+
+def whole_entries(nest: Nest, nb: int, target: Target) -> Cost:
+    """Of the only product, if the weights of each batch entry are made as a whole: by one task, or by one for each core that it has. Where
+    there are entries enough, those of the next are fetched."""
+    gemm, entries = nest.first, prod(nest.first.batch)
+    ns = ceil(gemm.n / (ceil(target.cores / entries) * nb)) * nb
+    fetches, costs = (False, True) if entries > target.cores else (False,), Costs(nest, target)
+    tilings = (Tiling(gemm.m, nb, ns < gemm.n, ns, gemm.k, makes=True, fetches=each) for each in fetches)
+    return min((costs(tiled(gemm, tiling)) for tiling in tilings), key=lambda cost: cost.total)
 
 
 _Costed: TypeAlias = "tuple[Schedule, Cost]"

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from benchgraph.machine.target import crowding
+
 F32_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Operand:
     """An affine access. bits: of an element. dims: for each dim of the tensor, the axes that move along it, with how many elements a step
-    of each moves. is_written: read and written by each step.
+    of each moves. is_written: read and written by each step. apart: bytes from one row to the next, where rows are read in part; 0 where
+    all that is read lies densely.
     """
 
     name: str
     bits: float
     dims: tuple[tuple[tuple[str, int], ...], ...]
     is_written: bool = False
+    apart: int = 0
 
     @classmethod
     def dense(cls, name: str, bits: float, axes: Sequence[str], *, is_written: bool = False) -> Operand:
@@ -43,6 +47,11 @@ class Operand:
         for dim in self._windows:
             size *= 1 + sum(by * (box.get(axis, 1) - 1) for axis, by in dim)
         return size
+
+    def held_bytes(self, box: Mapping[str, float]) -> float:
+        """Bytes of a cache that these take: rows that are apart may fall in few of its sets."""
+        row = self.bits / 8 * box.get(self.dims[-1][0][0], 1) if self.apart else 0.0
+        return self.nbytes(box) * (crowding(self.apart, row) if self.apart else 1.0)
 
     @cached_property
     def _plain(self) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from math import ceil, inf, prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.machine.rates import Level
-from benchgraph.machine.table import rates
-from benchgraph.machine.target import Target
+from benchgraph.machine.table import rates, table
+from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.microkernel import cycles, inner_loops
 from benchgraph.schedule.nest import Loop, Operand
@@ -97,7 +97,7 @@ class Run:
     def from_memory(self, touched: float, target: Target) -> float:
         """Bytes that the last cache has dropped, of so many that are accessed over and over; of weights that are read from end to end half
         of it holds none (`Target.is_far`)."""
-        share = dropped(touched, (target.llc_bytes or inf) / (2 if self.starts else 1))
+        share = dropped(touched, (target.llc_bytes or inf) / (4 if self.starts else 1))
         return share * sum(self.beyond(target.llc_bytes or inf).values()) if share else 0.0
 
 
@@ -131,7 +131,7 @@ class Runs:
     def _of_one(self, part: Part, own: Share, *, is_by_rows: bool) -> Run:
         """Of the only product."""
         traffic, nest, l1_bytes = part.traffic.inside(own.loops), self.nest, self.target.l1_bytes
-        near = sum(traffic.beyond(l1_bytes)) * traffic.dropped(l1_bytes)
+        of_src, of_wei, of_dst = (traffic.dropped(l1_bytes) * nbytes for nbytes in traffic.beyond(l1_bytes))
         box = {axis: min(size, nest.extents[axis]) for axis, size in traffic.box.items()}
         others = {operand.name: operand.nbytes(box) for operand in nest.others}
 
@@ -140,7 +140,9 @@ class Runs:
 
         touched = dict(zip(part.step.tensors, traffic.nbytes[0], strict=True)) | others
         starts = self._starts(nest.first, nest.first.k, part.nb)
-        return Run(nest, own, (part,), touched, beyond(self.target.l2_bytes), near, beyond, is_by_rows, self.waits, starts=starts)
+        waiting_ns = 0.0 if table(self.target).l2_loads_keep_up else starts * of_wei * self.rates.latency_ns("l2")
+        near, far, apart = of_src + of_wei + of_dst, beyond(self.target.l2_bytes), starts * self._pages(nest.first)
+        return Run(nest, own, (part,), touched, far, near, beyond, is_by_rows, self.waits, waiting_ns, apart)
 
     def _in_blocks(self, schedule: Schedule, mb: int, own: Share) -> Run:
         """Weights are read block by block. A block that is made is so in the same place as the one before."""
@@ -158,7 +160,7 @@ class Runs:
             prod(loop.trips for loop in around),
         )
         passing = one.nbytes[0][1] if makes and not schedule.prefetches else 0.0
-        not_in_l1, not_in_l2 = (dropped(sum(one.nbytes[0]) - passing, cache) for cache in (target.l1_bytes, target.l2_bytes))
+        not_in_l1, not_in_l2 = (dropped(one.held[0] - passing, cache) for cache in (target.l1_bytes, target.l2_bytes))
         made = count * block.nbytes({})
         of_src, of_wei, of_dst = inner.beyond(target.l1_bytes)
         near = not_in_l1 * (count * (of_src + of_dst + (of_wei if makes else 0.0)) + made) + every.beyond(target.l1_bytes)[1]
@@ -179,12 +181,17 @@ class Runs:
             frozenset({source} if makes and not schedule.prefetches else ())
             | frozenset({step.tensors[2]} if makes and ks < gemm.k else ()),
             made_ns + returning / self.rates.read_bytes_per_ns("l2") + not_in_l2 * made * self._beyond_l2(block.nbytes({})),
-            self._starts(gemm, ks, ns),
+            self._starts(gemm, ks, ns) * self._pages(gemm),
         )
 
     def _starts(self, gemm: Gemm, ks: int, ns: int) -> float:
         """In a byte of weights that are read in blocks, how many rows, columns or panels begin."""
         return gemm.blocks.starts(ks, ns, gemm.n) / gemm.operands[1].nbytes({"k": ks, "n": ns}) if gemm.blocks is not None else 0.0
+
+    def _pages(self, gemm: Gemm) -> float:
+        """Pages of memory for each row of weights that are read where they are, within which hardware fetches ahead."""
+        apart = gemm.operands[1].apart
+        return min(apart / PAGE_BYTES, 1.0) if apart else 1.0
 
     def _beyond_l2(self, nbytes: float) -> float:
         """Nanoseconds of a byte of a block of so many that is written to and read from beyond L2."""
@@ -231,7 +238,7 @@ def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> Traffi
 
 def _moved(tasks: Traffic, parts: Sequence[Part], own: Share, cache_bytes: float) -> Mapping[str, float]:
     """By tensor, bytes from beyond a cache: what does not hold a task's data holds those of some calls of one step."""
-    share = dropped(sum(tasks.nbytes[-1]), cache_bytes)
+    share = dropped(tasks.held[-1], cache_bytes)
     by_task = zip((operand.name for operand in tasks.operands), tasks.beyond(cache_bytes), strict=True) if share < 1 else ()
     found = defaultdict[str, float](float, {name: (1 - share) * nbytes for name, nbytes in by_task})
     for part in parts if share else ():

@@ -30,13 +30,14 @@ def dropped(nbytes: float, cache_bytes: float) -> float:
 @dataclass(frozen=True)
 class Traffic:
     """loops: outermost first. nbytes: for each depth, what each operand has in the box of the loops from there on. box: the steps that all
-    loops take along each axis, which blocks may make more than its extent."""
+    loops take along each axis, which blocks may make more than its extent. held: for each depth, bytes of a cache that the box takes."""
 
     operands: tuple[Operand, ...]
     extents: Mapping[str, float]
     loops: tuple[Loop, ...]
     nbytes: tuple[tuple[float, ...], ...]
     box: Mapping[str, float]
+    held: tuple[float, ...]
 
     @classmethod
     def of(cls, loops: Sequence[Loop], operands: Sequence[Operand], extents: Mapping[str, float]) -> Traffic:
@@ -46,30 +47,33 @@ class Traffic:
     @classmethod
     def of_box(cls, operands: Sequence[Operand], extents: Mapping[str, float], box: Mapping[str, float]) -> Traffic:
         """Of one box, without loops around it."""
-        return cls(tuple(operands), extents, (), (tuple(operand.nbytes(box) for operand in operands),), box)
+        held = sum(operand.held_bytes(box) for operand in operands)
+        return cls(tuple(operands), extents, (), (tuple(operand.nbytes(box) for operand in operands),), box, (held,))
 
     def inside(self, loops: Sequence[Loop]) -> Traffic:
         """With loops around these."""
-        box, nbytes, around = dict(self.box), [*self.nbytes], [loop for loop in loops if loop.trips > 1]
+        box, nbytes, held, around = dict(self.box), [*self.nbytes], [*self.held], [loop for loop in loops if loop.trips > 1]
         steps = {axis: min(size, self.extents[axis]) for axis, size in box.items()}
+        apart = [operand for operand in self.operands if operand.apart]
         for loop in reversed(around):
             box[loop.axis] = box.get(loop.axis, 1) * loop.trips
             steps[loop.axis] = min(box[loop.axis], self.extents[loop.axis])
             below = zip(self.operands, nbytes[0], strict=True)
             nbytes.insert(0, tuple(operand.nbytes(steps) if loop.axis in operand.axes else size for operand, size in below))
-        return Traffic(self.operands, self.extents, (*around, *self.loops), tuple(nbytes), box)
+            held.insert(0, sum(nbytes[0]) + sum(operand.held_bytes(steps) - operand.nbytes(steps) for operand in apart))
+        return Traffic(self.operands, self.extents, (*around, *self.loops), tuple(nbytes), box, tuple(held))
 
     def dropped(self, cache_bytes: float) -> float:
         """The share of all that is accessed which a cache has dropped when the loops run again."""
-        return dropped(sum(self.nbytes[0]), cache_bytes)
+        return dropped(self.held[0], cache_bytes)
 
     def beyond(self, cache_bytes: float, stays: float = 1.0) -> tuple[float, ...]:
         """By operand, bytes per execution of all loops, those written back included, from beyond a cache; each element at least once.
 
         stays: how often it is fetched, if no loop moves it."""
-        depth = next((depth for depth, each in enumerate(self.nbytes) if sum(each) <= HELD * cache_bytes), len(self.loops))
+        depth = next((depth for depth, held in enumerate(self.held) if held <= HELD * cache_bytes), len(self.loops))
         moved = self._moved(depth, stays)
-        share = dropped(sum(self.nbytes[depth - 1]), cache_bytes) if depth else 1.0
+        share = dropped(self.held[depth - 1], cache_bytes) if depth else 1.0
         if share == 1:
             return moved
         return tuple(share * some + (1 - share) * less for some, less in zip(moved, self._moved(depth - 1, stays), strict=True))

@@ -120,10 +120,10 @@ def test_temporaries_grow_as_rows_do_with_bf16_products(path: Path) -> None:
 
 
 def test_products_of_all_heads_at_once_would_hold_matrices() -> None:
-    _, thread = growth(
+    shared, _ = growth(
         infer_shapes(load(OURS / "complex_fusion" / "attention_heads_in_columns.json")), "avx512_core_vnni", off=("split-heads",)
     )
-    assert thread > 3
+    assert shared > 0
 
 
 def test_unshrunk_temporaries_have_full_size() -> None:

@@ -88,7 +88,6 @@ def test_constant_and_computed_weights_are_packed(options: dict[str, bool]) -> N
 @pytest.mark.parametrize(
     ("m", "l2_bytes", "llc_bytes", "wanted"),
     [
-        (2, 4 * FAR, 0, 0),
         (1, FAR, 0, SIDE_BY_SIDE),
         (1, FAR, 2 * FAR, SIDE_BY_SIDE),
         (4, 4 * FAR, 0, 0),
@@ -201,9 +200,3 @@ def test_input_weights_beyond_l2_are_prefetched_before_they_are_packed(
     assert p.ks
     assert p.prefetch == wanted
     assert p.prefetch == any(r.parameter == "prefetch" and "next block" in r.text for r in p.why)
-
-
-@pytest.mark.parametrize(("llc_bytes", "packed"), [(4 * FAR, True), (8 * FAR, False)])
-def test_f32_from_memory_is_packed_even_for_one_core_that_keeps_up(llc_bytes: int, packed: bool) -> None:
-    g = scheduled(layer(32, DType.f32), replace(PLAIN, machine="amd", llc_bytes=llc_bytes - 1))
-    assert any(g.value(v).layout.blocks and g.value(v).shape == (K, N) for op in kernel(g).ops for v in op.ins) == packed

@@ -186,7 +186,7 @@ def test_a_machine_overrides_its_vendor_and_that_its_level(folder: Path) -> None
     (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("l3_byte_cost", 3.0) + rate("clock_ghz", 2.25))
     t = target("avx2", "cpu")
     assert (table(t).l2_byte_cost, table(t).l1_prefetched_share, table(t).l3_byte_cost) == (1.0, 2.0, 3.0)
-    assert table(t).l2_panel_share == entries("", "avx2")["l2_panel_share"]["value"]
+    assert table(t).shared_block_share == entries("", "avx2")["shared_block_share"]["value"]
     assert (rates(t).name, rates(t).provenance, rates(t).clock_ghz) == ("cpu", "a test", 2.25)
     generic = rates(target("avx2"))
     assert replace(rates(t), name=generic.name, provenance=generic.provenance, clock_ghz=generic.clock_ghz) == generic

@@ -91,6 +91,17 @@ def test_costs_rank_blocks_as_they_were_measured(
     assert slowest < fastest
 
 
+def test_rows_in_few_sets_of_a_cache_cost_more() -> None:
+    """Of rows 4 KiB apart L1 holds as many as it has ways; a line more, and they fall in all sets."""
+    gemm = product(64, 1024, 96, IN_PLACE, ZEN4, 32)
+    src, wei, dst = gemm.operands
+    few, all_sets = (
+        choose(alone(replace(gemm, operands=(src, replace(wei, apart=apart), dst))), (64,), ZEN4, may_spread=False).cost.total
+        for apart in (4096, 4096 + 64)
+    )
+    assert few > all_sets
+
+
 @pytest.mark.parametrize("source", [Source.rows, Source.columns])
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f32])
 def test_what_the_next_block_is_made_from_is_fetched_where_it_is_far(dtype: DType, source: Source) -> None:

@@ -14,7 +14,6 @@ stay row-major: docs/measurements/panel-width.md, Blocked results.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.layout import plain
@@ -23,10 +22,9 @@ from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemv import Gemv, gemv_form, pays_as_dots
 from benchgraph.gir.ir import Graph, Node, Op
 from benchgraph.gir.layouts import is_packed, packed
-from benchgraph.gir.packed_blocks import reads_rows_together
-from benchgraph.gir.product import k_group, operand_axes, packs_src, product, stride, transposed_src_axes
+from benchgraph.gir.packed_blocks import pays_to_pack
+from benchgraph.gir.product import k_group, operand_axes, packs_src, product, transposed_src_axes
 from benchgraph.gir.views import strides_of
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
@@ -42,7 +40,7 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
             if operand_axes(g, op, 0) is None and not (packs_src(g.value(src).dtype, target) and transposed_src_axes(g, op)):
                 src = copied(values, nodes, src, plain(len(g.value(src).shape)))
             rank, group = len(g.value(wei).shape), k_group(g, op)
-            if not is_packed(g.value(wei).layout, rank, group) and _pays_to_pack(g, op, wei, target):
+            if not is_packed(g.value(wei).layout, rank, group) and _is_packed(g, op, wei, target):
                 panels = packed(rank, column_block(product(g, op), target), group)
                 if _is_converted_for(g, op, wei):
                     values[wei] = replace(values[wei], layout=panels)
@@ -84,40 +82,11 @@ def _step(g: Graph, id: int, axis: int) -> int | None:
     return strides_of(g, id, index, (index[axis],))[0]
 
 
-def _pays_to_pack(g: Graph, op: Op, wei: int, target: Target) -> bool:
+def _is_packed(g: Graph, op: Op, wei: int, target: Target) -> bool:
     """Whether weights of a product that are not in panels are packed: constant ones, those that it cannot read, and where it pays."""
     if g.value(wei).is_constant or operand_axes(g, op, 1) is None:
         return True
-    p, machine = product(g, op), table(target)
-    *batch, m, n = p.call.outs[0].shape
-    if g.root(wei) not in g.ins or not p.is_row_wise or n <= column_block(p, target):
-        return False
-    if is_widened(*(g.value(v).dtype for v in op.ins)) or reads_rows_together(g, op, target):
-        return False
-    entries, rows = prod(p.call.ins[1].shape[:-2]), prod(batch) * m
-    has_one = entries == 1 < p.call.ins[1].shape[-1]  # matrix of several columns for all batch entries
-    if not (has_one and target.is_far(g.value(wei).type.nbytes)):
-        if machine.l2_loads_keep_up:
-            least = machine.packed_rows_per_miss_of_entry if entries >= target.cores else machine.packed_rows_per_miss
-            return _misses_unpacked(g, op, rows if has_one else m, least, target)
-        if entries >= target.cores:
-            return m >= machine.packed_rows_per_entry
-    return rows >= machine.packed_rows and rows * n * prod(p.reduced) >= machine.packed_macs
-
-
-def _misses_unpacked(g: Graph, op: Op, rows: int, least: int, target: Target) -> bool:
-    """Whether rows of src would use a panel of row-major weights of which caches hold too little.
-
-    L1, for packed_rows_per_entry rows: less than half, where it would hold all of a packed one. L2: so little that the rows read as much
-    from beyond it as `least` rows would if it held nothing.
-    """
-    p, wei, axes, machine = product(g, op), op.ins[1], operand_axes(g, op, 1), table(target)
-    assert axes is not None
-    dtype, terms = g.value(wei).dtype, prod(p.reduced)
-    apart, nbytes = dtype.nbytes(stride(g, wei, axes[0])), dtype.nbytes(column_block(p, target))
-    from_l1 = 2 * target.rows_in_l1(apart, nbytes) < terms <= target.rows_in_l1(nbytes, nbytes)
-    from_l2 = rows * (terms - machine.l2_panel_share * target.rows_in_l2(apart, nbytes)) >= least * terms
-    return (rows >= machine.packed_rows_per_entry and from_l1) or from_l2
+    return not is_widened(*(g.value(v).dtype for v in op.ins)) and pays_to_pack(g, op, target)
 
 
 def _is_converted_for(g: Graph, op: Op, wei: int) -> bool:
