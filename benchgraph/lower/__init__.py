@@ -42,7 +42,7 @@ from benchgraph.lower.loops import LoopNest
 from benchgraph.lower.storage import Storage
 from benchgraph.lower.windows import lower_windows
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import Alloc, Func, Stmt, Tensor
+from benchgraph.tir.ir import Alloc, Func, Shared, Stmt, Tensor
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,21 @@ def _function(name: str, g: Graph, nodes: list[FusedOp], params: tuple[int, ...]
     allocs = (Alloc(t) for t in storage.temporaries.values())
     prefetched = dict.fromkeys(storage.declare(v).name for node in nodes for v in node.prefetched)
     streams = max((stage.parameters.stream_bytes for node in nodes for stage in node.stages if stage.parameters is not None), default=0)
-    return Func(name, tensors, seq(*allocs, *nests), runs_once, prefetched=tuple(prefetched), stream_bytes=streams if prefetched else 0)
+    return Func(
+        name,
+        tensors,
+        seq(*allocs, *nests),
+        runs_once,
+        prefetched=tuple(prefetched),
+        stream_bytes=streams if prefetched else 0,
+        shared=tuple(_shared(storage, nodes)),
+    )
+
+
+def _shared(storage: Storage, nodes: list[FusedOp]) -> Iterator[Shared]:
+    for node in nodes:
+        if node.shared:
+            yield Shared(tuple(storage.declare(v).name for v in node.shared), node.blocks, node.by_rows)
 
 
 def _nest(storage: Storage, node: FusedOp) -> Stmt:

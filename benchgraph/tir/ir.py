@@ -334,13 +334,22 @@ class InplacePair:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """Parameters that adjacent parallel loops read, in so many blocks, each of which L2 holds; by_rows: and L1 each row of a block."""
+
+    names: tuple[str, ...]
+    blocks: int
+    by_rows: bool = False
+
+
+@dataclass(frozen=True)
 class Func:
     """One compiled function.
 
     params: in call order, disjoint but for the pairs in `inplace`. runs_once: it is init, which runs once for
     each set of weights, so that short code is better than fast code. prefetched: parameters of which loops prefetch what comes next: the
     next row, or of long streams what comes stream_bytes later, if that is not 0.
-    shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
+    shared: what loops are fused for, block by block. shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
     """
 
     name: str
@@ -352,6 +361,7 @@ class Func:
     inplace: tuple[InplacePair, ...] = ()
     prefetched: tuple[str, ...] = ()
     stream_bytes: int = 0
+    shared: tuple[Shared, ...] = ()
 
 
 @dataclass(frozen=True)

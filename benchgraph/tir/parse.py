@@ -73,18 +73,36 @@ class _Parser(Tokens):
             self.expect("over")
             inplace.append(ir.InplacePair(dst, self.take("word", "a parameter")))
             self.accept(",")
-        prefetched = list[str]()
-        while self.accept(",") if prefetched else self.accept("prefetches"):
-            prefetched.append(self.take("word", "a parameter"))
+        prefetched, fused_for = self.names() if self.accept("prefetches") else (), list[ir.Shared]()
         if stream_bytes := self.integer("how far ahead") if self.accept("streams") else 0:
             self.expect("bytes")
             self.expect("ahead")
+        while self.accept("shares"):
+            fused_for.append(self.shared())
         runs_once = self.accept("once")
         self.expect("{")
         shared, thread = (self.arena(scope) for scope in (ir.Scope.shared, ir.Scope.thread))
         stmts = self.rest()
         body = stmts[0] if len(stmts) == 1 else ir.Seq(stmts)
-        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), tuple(prefetched), stream_bytes)
+        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), prefetched, stream_bytes, tuple(fused_for))
+
+    def names(self) -> tuple[str, ...]:
+        """`x, y`"""
+        names = [self.take("word", "a parameter")]
+        while self.accept(","):
+            names.append(self.take("word", "a parameter"))
+        return tuple(names)
+
+    def shared(self) -> ir.Shared:
+        """`x, y in 64 blocks by rows`"""
+        names = self.names()
+        self.expect("in")
+        blocks = self.integer("how many blocks")
+        self.expect("blocks")
+        by_rows = self.accept("by")
+        if by_rows:
+            self.expect("rows")
+        return ir.Shared(names, blocks, by_rows)
 
     # -- tensors
 

@@ -50,6 +50,7 @@ def _func(f: ir.Func) -> list[str]:
     over = "".join(f" {o.dst} over {o.src}," for o in f.inplace).rstrip(",")
     ahead = f" prefetches {', '.join(f.prefetched)}" if f.prefetched else ""
     ahead += f" streams {f.stream_bytes} bytes ahead" if f.stream_bytes else ""
+    ahead += "".join(f" shares {', '.join(s.names)} in {s.blocks} blocks{' by rows' * s.by_rows}" for s in f.shared)
     lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{ahead}{' once' if f.runs_once else ''} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
     for scope, size in ((ir.Scope.shared, f.shared_bytes), (ir.Scope.thread, f.thread_bytes)):

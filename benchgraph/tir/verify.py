@@ -75,8 +75,8 @@ def verify(f: ir.Func) -> None:
     for pair in f.inplace:
         if pair.dst == pair.src or not {pair.dst, pair.src} <= {p.name for p in f.params}:
             scope.at(f"{pair.dst} over {pair.src}").fail("only a parameter can overwrite another one")
-    if unknown := set(f.prefetched).difference(p.name for p in f.params):
-        scope.fail(f"{', '.join(sorted(unknown))}, to be prefetched, are no parameters")
+    if unknown := {*f.prefetched, *(name for s in f.shared for name in s.names)}.difference(p.name for p in f.params):
+        scope.fail(f"{', '.join(sorted(unknown))}, to be prefetched or shared, are no parameters")
     _stmt(f.body, scope)
 
 

@@ -1,4 +1,4 @@
-"""merge-blocks: loops over the same memory become one, block by block, where a block is in L2 for both."""
+"""merge-blocks: loops over the same memory become one, block by block, where the function says that they share it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.tir.build import add, binary, f32, floordiv, mul, seq, sub
-from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Stmt, tensor
+from benchgraph.tir.ir import Alloc, BinOp, Const, Expr, For, Func, LoopKind, Shared, Stmt, tensor
 from benchgraph.tir.passes.merge_blocks import merge_blocks
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import statements, walk, written
@@ -16,8 +16,8 @@ from tests.support.tir_programs import F32, TARGET, assert_same, at, i, j, loop,
 ROWS, TASKS, COLUMNS = 96, 32, 20
 X, Y, Z = param("x", ROWS * COLUMNS), param("y", ROWS * COLUMNS + 1), param("z", TASKS * COLUMNS)
 T = tensor("t", F32, (COLUMNS,))
-SMALL = replace(TARGET, cores=2, l2_bytes=4096)  # of which x is twice as much
-BLOCKS = replace(SMALL, l1_bytes=100)  # which hold no two rows
+BLOCKS = Shared(("x",), TASKS)
+ROW_BY_ROW = replace(BLOCKS, by_rows=True)
 
 
 def row(by: Expr, columns: Expr) -> Expr:
@@ -44,16 +44,21 @@ def sum_of_row() -> Stmt:
     return loop(j, COLUMNS, put(Z, row(p, j), value=binary(BinOp.add, at(Z, row(p, j)), at(X, row(add(mul(p, 3), q), j)))))
 
 
-def function(*body: Stmt) -> Func:
-    return Func("f", (X, Y, Z), seq(*body))
+def function(*body: Stmt, shared: Shared = ROW_BY_ROW) -> Func:
+    return Func("f", (X, Y, Z), seq(*body), shared=(shared,))
+
+
+def merged(f: Func) -> Func:
+    return merge_blocks(f, TARGET)
 
 
 @pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
 def test_merged_loops_have_the_smaller_number_of_tasks(body: tuple[Stmt, ...]) -> None:
-    f = function(*body)
-    after = merge_blocks(f, BLOCKS)
+    f = function(*body, shared=BLOCKS)
+    after = merged(f)
     assert_same(after, f)
-    assert merge_blocks(after, BLOCKS) is after
+    assert merged(after) is after
+    assert row_loops(after) == 2
 
 
 def row_loops(f: Func) -> int:
@@ -64,15 +69,9 @@ def row_loops(f: Func) -> int:
 @pytest.mark.parametrize("body", [(rows(), sums()), (sums(), rows())], ids=["rows first", "sums first"])
 def test_loops_over_rows_are_fused(body: tuple[Stmt, ...]) -> None:
     f = function(*body)
-    after = merge_blocks(f, SMALL)
+    after = merged(f)
     assert_same(after, f)
     assert row_loops(after) == 1
-
-
-@pytest.mark.parametrize("fits", [True, False])
-def test_loops_over_rows_are_fused_where_half_of_l1_holds_a_row(fits: bool) -> None:
-    after = merge_blocks(function(rows(), sums()), replace(SMALL, l1_bytes=2 * F32.nbytes(COLUMNS) - (not fits)))
-    assert row_loops(after) == (1 if fits else 2)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +85,22 @@ def test_loops_over_rows_are_fused_where_half_of_l1_holds_a_row(fits: bool) -> N
 )
 def test_rows_that_depend_on_other_rows_are_not_fused(body: tuple[Stmt, ...]) -> None:
     f = function(*body)
-    after = merge_blocks(f, SMALL)
+    after = merged(f)
     assert after is not f
     assert_same(after, f)
     assert row_loops(after) >= 2
 
 
 def test_declarations_between_the_loops_come_first() -> None:
-    after = merge_blocks(function(rows(), Alloc(T), sums()), SMALL)
+    after = merged(function(rows(), Alloc(T), sums()))
     assert print_tir(after.body).startswith("alloc t")
     assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(after.body)) == 1
 
 
 def test_a_later_loop_may_read_what_the_same_block_wrote() -> None:
     f = function(rows(), sums(at(Y, row(add(mul(p, 3), q), j))))
-    assert_same(merge_blocks(f, SMALL), f)
-    assert merge_blocks(f, SMALL) is not f
+    assert_same(merged(f), f)
+    assert merged(f) is not f
 
 
 def test_of_three_loops_the_two_that_share_most_merge_first() -> None:
@@ -110,26 +109,26 @@ def test_of_three_loops_the_two_that_share_most_merge_first() -> None:
     begun = parallel(p, 48, loop(q, COLUMNS, put(few, row(p, q), value=f32(0.5))))
     place = row(i, j)
     doubled = put(Y, place, value=binary(BinOp.mul, at(X, place), at(few, add(mul(i, COLUMNS // 2), floordiv(j, 2)))))
-    f = Func("f", (X, Y, Z, few), seq(begun, parallel(i, ROWS, loop(j, COLUMNS, doubled)), sums()))
-    after = merge_blocks(f, replace(SMALL, l2_bytes=3000))
+    shared = Shared(("few",), 48), ROW_BY_ROW
+    f = Func("f", (X, Y, Z, few), seq(begun, parallel(i, ROWS, loop(j, COLUMNS, doubled)), sums()), shared=shared)
+    after = merged(f)
     assert_same(after, f)
     spread = [s for s in statements(after.body) if isinstance(s, For) and s.kind is LoopKind.parallel]
     assert [(s.extent, {t.name for t in written(s)}) for s in spread] == [(Const(48), {"few"}), (Const(TASKS), {"y", "z"})]
 
 
 STAYS = {
-    "a block reads what another one wrote": ((rows(), sums(at(Y, row(add(mul(p, 3), q), add(j, 1))))), SMALL),
-    "L2 keeps it all": ((rows(), sums()), replace(SMALL, l2_bytes=1 << 20)),
-    "L2 does not hold a block": ((rows(), sums()), replace(BLOCKS, l2_bytes=256)),
-    "tasks are few for the cores": ((rows(), sums()), replace(SMALL, cores=3)),
-    "tasks read other memory": ((rows(TASKS), sums()), SMALL),
-    "tasks cut rows otherwise": ((rows(80), sums(each=2)), SMALL),
-    "something else is in between": ((rows(), loop(i, 4, put(Z, i, value=f32(1.0))), sums()), SMALL),
+    "a block reads what another one wrote": ((rows(), sums(at(Y, row(add(mul(p, 3), q), add(j, 1))))), BLOCKS),
+    "they share something else": ((rows(), sums()), Shared(("y",), TASKS)),
+    "blocks are others": ((rows(), sums()), Shared(("x",), TASKS // 2)),
+    "tasks read other memory": ((rows(TASKS), sums()), BLOCKS),
+    "tasks cut rows otherwise": ((rows(80), sums(each=2)), BLOCKS),
+    "something else is in between": ((rows(), loop(i, 4, put(Z, i, value=f32(1.0))), sums()), BLOCKS),
 }
 
 
 @pytest.mark.parametrize("name", STAYS)
 def test_loops_are_not_merged_where(name: str) -> None:
-    body, target = STAYS[name]
-    f = function(*body)
-    assert merge_blocks(f, target) is f
+    body, shared = STAYS[name]
+    f = function(*body, shared=shared)
+    assert merged(f) is f

@@ -7,7 +7,7 @@ shrink_tensors.py         a temporary is declared in the innermost block that ha
 unroll_and_interleave.py  loops over rows that are reduced are unrolled, and the statements of the rows interleaved
 pad_rows.py               rows of temporaries are padded to whole vectors
 flatten_index.py          every tensor becomes 1-d, every index a linear offset in elements
-merge_blocks.py           adjacent parallel loops that read the same memory are fused into blocks of it that L2 holds
+merge_blocks.py           adjacent parallel loops that read the same memory are fused into the blocks of it that the function names
 unroll_and_jam.py         loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused
 mark_inplace.py           pairs of parameters for which the caller may pass the same memory
 interchange_loops.py      loops whose stores are strided along the inner one are interchanged

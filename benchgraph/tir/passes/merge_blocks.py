@@ -1,5 +1,6 @@
-"""merge-blocks: adjacent parallel loops that read the same memory are fused into blocks of it that L2 holds.
+"""merge-blocks: adjacent parallel loops that read the same memory are fused into the blocks of it that the function names.
 
+func f(x, ..) shares x in 64 blocks by rows {
     parallel for i in 3072 {                  ->  parallel for t_b in 64 {
       A reads x[i*1024:+1024]                       for i in 48 { A with i = t_b*48 + i }
     }                                               B with t = t_b
@@ -8,14 +9,14 @@
     }
 
 B then reads x from L2. LayerNormBackward has such loops: the rows of diff_src, and reductions over rows for gamma and beta. Of several
-adjacent pairs the one that shares most is fused first. Where B iterates over the same rows serially, the row loops are fused too, and B
-reads each row from L1:
+adjacent pairs the one that shares most is fused first. By rows, the row loops are fused too, if B iterates over the same rows serially, and
+B reads each row from L1:
 
     for i in 48 { A }                         ->  start of B
     start of B                                    for i in 48 { A
     for r in 48 { rest of B }                       rest of B with r = i }
 
-Measurements: docs/measurements/parallel-loops.md.
+gir/shared_inputs.py says what is shared. Measurements: docs/measurements/parallel-loops.md.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir.accesses import are_independent, by_tensor, is_partitioned
 from benchgraph.tir.affine import inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Stmt, Var
+from benchgraph.tir.ir import Alloc, Const, For, Func, LoopKind, Shared, Stmt, Var
 from benchgraph.tir.loops import blocked, is_parallel
 from benchgraph.tir.visit import block, bound_names, fresh, statements, tensor_names, written
 
@@ -38,51 +38,46 @@ from benchgraph.tir.visit import block, bound_names, fresh, statements, tensor_n
 def merge_blocks(f: Func, target: Target) -> Func:
     given = statements(f.body)
     stmts = list(given)
-    while pairs := list(_pairs(stmts, target)):
+    while pairs := [pair for shared in f.shared for pair in _pairs(stmts, shared)]:
         _, first, second, fused = max(pairs, key=lambda pair: pair[0])
         stmts[first : second + 1] = [*stmts[first + 1 : second], fused]  # declarations between them come first
     return f if len(stmts) == len(given) else replace(f, body=block(*stmts))
 
 
-def _pairs(stmts: Sequence[Stmt], target: Target) -> Iterator[tuple[int, int, int, For]]:
+def _pairs(stmts: Sequence[Stmt], shared: Shared) -> Iterator[tuple[int, int, int, For]]:
     """Of adjacent loops that may be fused: bytes of the memory that both read, positions of the two, and the fused loop."""
     places = [n for n, s in enumerate(stmts) if not isinstance(s, Alloc)]
     for first, second in pairwise(places):
-        if (pair := _fused(stmts[first], stmts[second], target)) is not None:
-            fused, shared = pair
-            yield shared, first, second, fused
+        if (pair := _fused(stmts[first], stmts[second], shared)) is not None:
+            fused, nbytes = pair
+            yield nbytes, first, second, fused
 
 
-def _fused(a: Stmt, b: Stmt, target: Target) -> tuple[For, int] | None:
-    """Two loops fused, with as many tasks as the one that has fewer, and bytes that both read; None if not legal or not profitable."""
+def _fused(a: Stmt, b: Stmt, shared: Shared) -> tuple[For, int] | None:
+    """Two loops fused into so many blocks, which one of them has, and bytes that both read; None if that is not legal, or nothing."""
     if not (is_parallel(a) and is_parallel(b)):
         return None
     few, many = sorted((constant(a.extent) or 0, constant(b.extent) or 0))
-    if few < table(target).tasks_per_core * target.cores or many % few:
+    if few != shared.blocks or many % few:
         return None
     task = Var(fresh(f"{(a if a.extent == Const(few) else b).var.name}_b", bound_names(a) | bound_names(b)))
     first, second = (blocked(s, task, few) for s in (a, b))
     if not are_independent(first, second, {}):
         return None
     inner, in_second = bound_names(first.body) | bound_names(second.body), by_tensor(second, {})
-    shared = 0
+    nbytes = 0
     for name, accesses in by_tensor(first, {}).items():
         accesses += in_second.get(name, [])
-        if name in in_second and is_partitioned(accesses, task.name, inner):
-            shared += accesses[0].tensor.dtype.nbytes(prod(accesses[0].tensor.shape))
-    if shared <= target.l2_bytes:
+        if name in shared.names and name in in_second and is_partitioned(accesses, task.name, inner):
+            nbytes += accesses[0].tensor.dtype.nbytes(prod(accesses[0].tensor.shape))
+    if not nbytes:
         return None
-    share = table(target).shared_block_share
-    if (rows := _fused_by_rows(first, second, shared / (share * target.l1_bytes))) is not None:
-        return rows, shared
-    return (replace(first, body=block(first.body, second.body)), shared) if shared <= share * target.l2_bytes * few else None
+    by_rows = _fused_by_rows(first, second) if shared.by_rows else None
+    return by_rows or replace(first, body=block(first.body, second.body)), nbytes
 
 
-def _fused_by_rows(a: For, b: For, least: float) -> For | None:
-    """Two loops with their row loops fused too: a's last statement, and one of b's that nothing before it depends on; None otherwise.
-
-    least: iterations of the row loops over all tasks; if there are fewer, L1 does not hold what one reads.
-    """
+def _fused_by_rows(a: For, b: For) -> For | None:
+    """Two loops with their row loops fused too: a's last statement, and one of b's that nothing before it depends on; None otherwise."""
     *before, rows = statements(a.body)
     stmts = statements(b.body)
     at = next((n for n, s in enumerate(stmts) if _have_same_rows(s, rows)), None)
@@ -92,8 +87,6 @@ def _fused_by_rows(a: For, b: For, least: float) -> For | None:
     assert isinstance(rows, For)
     assert isinstance(others, For)
     count = constant(rows.extent) or 0
-    if (constant(a.extent) or 0) * count < least:
-        return None
     both = Var(fresh(rows.var.name, bound_names(rows.body) | bound_names(others.body)))
     rows, others = (blocked(s, both, count) for s in (rows, others))
     if not are_independent(rows, others, inside(a, {})):
