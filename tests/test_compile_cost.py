@@ -165,7 +165,7 @@ def test_an_op_is_looked_at_once_for_the_nest_it_joins(monkeypatch: pytest.Monke
 
 
 def shrunk(g: Graph) -> Func:
-    return tir_passes.run(lower(g).main, host(), lambda *_: None, before("unroll-and-interleave"))
+    return tir_passes.run(lower(g).main, host(), lambda *_: None, before("pad-rows"))
 
 
 @pytest.mark.parametrize("kinds", [("SoftMax", "Tanh"), ("ReLU", "Tanh")], ids=["loops", "one loop"])

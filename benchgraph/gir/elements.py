@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -16,7 +17,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
 from benchgraph.gir.domain import Axes, Domain, domain_of, right_aligned
 from benchgraph.gir.forced import forced_or_chosen
-from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import layout_block
 from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import strides_of
@@ -44,6 +45,17 @@ def element_nest(g: Graph, node: FusedOp) -> ElementNest | None:
     """None where it has no loops, or nothing to do."""
     nest = _Reader(g, node, domain_of(g, node.ops)).nest()
     return nest if nest.axes and (nest.reduced or nest.size(nest.axes)) else None
+
+
+def rows_nest(g: Graph, node: FusedOp, stage: Stage) -> ElementNest | None:
+    """What ops of a stage do on the whole rows of a task, or of its block of scores; None where none of them reduces any."""
+    ops = tuple(op for op, anchor in zip(stage.ops, stage.anchors, strict=True) if anchor is Anchor.rows)
+    if not any(isinstance(op.lowering.form, Reduction) for op in ops):
+        return None
+    nest = _Reader(g, replace(node, stages=(replace(stage, ops=ops),)), domain_of(g, stage.ops)).nest()
+    *others, columns = nest.extents
+    rows = (*(1 for _ in others[1:]), *(min(m, node.mb) for m in others[-1:]))
+    return replace(nest, extents=(*rows, min(columns, node.score_columns or columns)))
 
 
 def nest_text(g: Graph, node: FusedOp) -> str:

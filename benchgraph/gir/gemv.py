@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from math import prod
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.memoise import memoised_within
@@ -17,6 +18,7 @@ from benchgraph.gir.product import K, M, N, Product, buffer_axes, has_unit_strid
 from benchgraph.machine.table import table
 from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.schedule.choose import choose
+from benchgraph.schedule.elements import Access, ElementNest
 from benchgraph.schedule.gemm import Source
 from benchgraph.schedule.steps import alone
 
@@ -47,6 +49,16 @@ def gemv_form(g: Graph, op: Op) -> Gemv | None:
     is_dense = dst is not None and dst[0][1] == 1 and has_unit_stride(g, op.outs[0], dst[0]) and has_unit_stride(g, op.ins[0], src[0])
     is_f32 = all(g.value(g.root(v)).dtype is DType.f32 for v in (*op.ins, *op.outs))
     return Gemv.axpy if is_dense and is_f32 else None
+
+
+def dot_nest(g: Graph, op: Op) -> ElementNest | None:
+    """A product of one column as rows of src, or of few rows as columns of wei, that are reduced; None for products by a microkernel."""
+    if not op.lowering.is_contraction or gemv_form(g, op) is not Gemv.dot:
+        return None
+    *batch, m, n = g.value(op.outs[0]).shape
+    k, sums, (many, few) = product(g, op).reduced[-1], 1 if n == 1 else m, op.ins if n == 1 else reversed(op.ins)
+    reads = (Access(v, g.value(g.root(v)).dtype.bits, (step, 1), 0) for v, step in ((many, k), *([(few, 0)] * sums)))
+    return ElementNest((prod(batch) * m * n // sums, k), frozenset({1}), tuple(reads), (2 * sums,), (sums,), is_pointwise=False)
 
 
 def is_streamable(size: int, apart: int, dtype: DType) -> bool:

@@ -19,7 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Lowering, Semantics
-from benchgraph.schedule.primitives import Schedule, parse
+from benchgraph.schedule.primitives import NO_JAM, Schedule, UnrollJam, parse
 from benchgraph.tir.ir import Expr
 
 
@@ -145,7 +145,7 @@ class Stage:
     it, outermost first, the axis of its iteration space that runs along the loop; None where it does not depend on the loop. cuts: of a
     stage at the panel anchor, for k and for the columns of the product that follows, the axis that is cut with them; None where each block
     needs all of the stage. reduces_rows: the tunable op reduces over the nest's rows; each task adds its part, and post-ops wait for an
-    entry's last task.
+    entry's last task. jam: of rows that are reduced, by ops that run on whole ones or by a gemv.
     """
 
     ops: tuple[Op, ...]
@@ -154,6 +154,7 @@ class Stage:
     along: tuple[int | None, ...] = ()
     cuts: tuple[Cut | None, Cut | None] = (None, None)
     reduces_rows: bool = False
+    jam: UnrollJam = NO_JAM
 
     @property
     def nb(self) -> int:

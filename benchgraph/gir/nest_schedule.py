@@ -12,11 +12,11 @@ from math import prod
 from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.anchors import choose_anchors, has_tiled_post_ops
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason, forced_tiling
-from benchgraph.gir.elements import instructions_of, scheduled_elements
+from benchgraph.gir.elements import instructions_of, rows_nest, scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention
 from benchgraph.gir.forced import FORCED
 from benchgraph.gir.gemm_nest import gemm_nest
-from benchgraph.gir.gemv import Gemv, gemv_form, unrolled_columns
+from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form, unrolled_columns
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import (
     flash_of,
@@ -39,7 +39,9 @@ from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
+from benchgraph.schedule.elements_cost import rows_together
 from benchgraph.schedule.microkernel import wei_ahead
+from benchgraph.schedule.primitives import NO_JAM, UnrollJam
 from benchgraph.schedule.run import Run
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import Nest, alone
@@ -65,12 +67,14 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
 
 
 def executed_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
-    """The scheduled nest, with the threads that run it and what they prefetch, by which sequences of nests do not differ."""
+    """The scheduled nest, with the threads that run it, rows that go together and what is prefetched, by which sequences of nests do not
+    differ."""
     scheduled = scheduled_nest(g, node, target)
     if (p := scheduled.parameters) is None:
         return scheduled
     nest, instructions = product_nest(g, node, target), sum(instructions_of(g, op) for op in node.ops if not op.lowering.is_contraction)
-    scheduled = replace(scheduled, is_serial=is_short(nest, schedule_of(nest, scheduled), instructions, target))
+    stages = tuple(replace(stage, jam=_rows_together(g, scheduled, stage, target)) for stage in scheduled.stages)
+    scheduled = replace(scheduled, stages=stages, is_serial=is_short(nest, schedule_of(nest, scheduled), instructions, target))
     if p.score_columns:
         return scheduled
     entries = whole_entries(g, node, target) if nest.prefetches(p.mb, target.l2_bytes) else ()
@@ -191,6 +195,12 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
         why=reasons,
     )
     return replace(stage, anchors=anchors, parameters=parameters)
+
+
+def _rows_together(g: Graph, node: FusedOp, stage: Stage, target: Target) -> UnrollJam:
+    """How many rows of a scheduled nest a stage reduces together."""
+    nest = rows_nest(g, node, stage) or dot_nest(g, stage.ops[0])
+    return NO_JAM if nest is None else rows_together(nest, target)
 
 
 def _given(p: Product, why: str) -> str:

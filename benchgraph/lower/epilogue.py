@@ -47,7 +47,7 @@ class Epilogue:
         columns = walk(tile) if walk is not None else self._all_columns(n, stage, tile, is_task=rows is None)
         if not at_rows:
             return columns
-        region = Region(task.storage, domain, (*spans, Span(Const(n), tile=n)))
+        region = Region(task.storage, domain, (*spans, Span(Const(n), tile=n)), jam=stage.jam)
         region.at_row_start(self._result_prefetch(region.coords[-2]))
         return seq(columns, region.emit(at_rows))
 

@@ -152,7 +152,8 @@ class FlashAttentionNest(GemmNest):
         """Maximum, sum and weights of these columns, and the factor that rescales earlier sums. What is computed once per row has a loop of
         its own, which is vectorised over rows."""
         o, columns = self.plan, (*self.task.spans, Span(Const(width), ko, self.step))
-        maxima, per_row, sums = (Region(self.storage, self.domain, s) for s in (columns, (*self.task.spans, Span(Const(1))), columns))
+        each = columns, (*self.task.spans, Span(Const(1))), columns
+        maxima, per_row, sums = (Region(self.storage, self.domain, s, jam=o.scores.jam) for s in each)
         maxima_at, at, sums_at = ((*region.coords[:-1], Coord(ZERO)) for region in (maxima, per_row, sums))
 
         maxima.at_row_start([Store(self.before, tuple(c.value for c in maxima_at), self.storage.load(o.shift, maxima_at))])

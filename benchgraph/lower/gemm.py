@@ -86,7 +86,8 @@ class GemmNest:
         block = layout_block(self.g, (v for op in stage.ops for v in (*op.ins, *op.outs))) or max(n, 1)
 
         def body(column_block: Expr, width: int) -> Stmt:
-            return Region(self.storage, domain, (*spans, Span(Const(width), column_block, block))).emit(stage.ops)
+            columns = Span(Const(width), column_block, block)
+            return Region(self.storage, domain, (*spans, columns), jam=stage.jam).emit(stage.ops)
 
         if self.task.column_block is not None:  # a task is some columns of the product, whose operand all of these columns are
             return in_blocks(n, block, self.storage.var("no"), body)

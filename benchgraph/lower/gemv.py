@@ -2,7 +2,7 @@
 
 The microkernel's vectors run along columns: for one column they would use one lane. There are two ways to use whole vectors.
 
-Where k is contiguous in src and wei, each element of dst is a reduction in vectors along k (passes vectorise, unroll-and-interleave):
+Where k is contiguous in src and wei, each element of dst is a reduction in vectors along k (passes unroll-and-jam, vectorise):
 
     for i in rows:
       acc = 0
@@ -42,13 +42,15 @@ def _reduce_k(task: GemmTask, stage: Stage, column_block: Expr, width: int, rows
     op, together = stage.ops[0], 0 if stage.parameters is None else stage.parameters.unrolled_columns
     if not together:
         i = task.storage.var("i")
-        return For(i, Const(rows), _sums(task, op, [(Coord(i, task.row_block, task.mb), Coord(ZERO))]))
+        row = _sums(task, op, [(Coord(i, task.row_block, task.mb), Coord(ZERO))])
+        return For(i, Const(rows), row, unroll_jam=stage.jam.count)
 
     def sums(j: Expr, count: int) -> Stmt:
         columns = [Coord(add(mul(j, together), at), column_block, stage.nb) for at in range(count)]
         return _sums(task, op, [(Coord(Const(i), task.row_block, task.mb), column) for column in columns for i in range(rows)])
 
-    return in_blocks(width, together, task.storage.var("j"), sums)
+    j = task.storage.var("j")
+    return For(j, Const(width), sums(j, 1), unroll_jam=stage.jam.count) if together == 1 else in_blocks(width, together, j, sums)
 
 
 def _sums(task: GemmTask, op: Op, elements: Sequence[tuple[Coord, Coord]]) -> Stmt:

@@ -52,7 +52,7 @@ class LoopNest:
 
     def _tasks(self, schedule: Schedule, variables: Mapping[str, Loop], body: Stmt) -> Stmt:
         loops = (variables[loop] for loop in schedule.order if loop in variables)
-        return nest(loops, body, kind(schedule))
+        return nest(loops, body, kind(schedule), schedule.jam.count if schedule.jam.loop in variables else 1)
 
     def _points(self, schedule: Schedule) -> Stmt:
         """All ops at each point. Inside of loops over blocks, those over their elements."""
@@ -88,8 +88,8 @@ class LoopNest:
 
         def region(given: Mapping[int, Span]) -> Stmt:
             spans = tuple(given[axis] if axis in given else span(axis, extent) for axis, extent in enumerate(extents))
-            made = Region(self.storage, self.domain, spans, None, columns[-1], collapsed, stored, self.private, schedule.recomputed)
-            return made.emit(self.node.ops)
+            ways = columns[-1], collapsed, stored, self.private, schedule.recomputed, schedule.jam
+            return Region(self.storage, self.domain, spans, None, *ways).emit(self.node.ops)
 
         if sizes := schedule.sizes(f"d{columns[-1]}"):
             number, (most,) = self.storage.var("c"), sizes
@@ -105,8 +105,8 @@ class LoopNest:
         rows = split if split != columns else ()
         stored = contiguous(schedule, self.domain.reduced, len(self.domain.extents))
         (size,) = schedule.sizes(schedule.split)
-        region = ParallelReductionRegion(self.storage, self.domain, rows, columns, size, stored, self.private, schedule.recomputed)
-        return region.emit(self.node.ops)
+        ways = rows, columns, size, stored, self.private, schedule.recomputed, schedule.jam
+        return ParallelReductionRegion(self.storage, self.domain, *ways).emit(self.node.ops)
 
 
 def kind(schedule: Schedule) -> LoopKind:

@@ -19,6 +19,7 @@ from benchgraph.lower.region import Region, Span
 from benchgraph.lower.storage import ZERO, Coord, Storage, unravel
 from benchgraph.machine.target import LINE_BYTES
 from benchgraph.ops.spec import Reduction
+from benchgraph.schedule.primitives import UnrollJam
 from benchgraph.tir.build import Loop, add, binary, block_size, constant, mul, nest, seq
 from benchgraph.tir.ir import Const, Expr, For, Load, LoopKind, Stmt, Store, Tensor
 
@@ -37,6 +38,7 @@ class ParallelReductionRegion(Region):
         contiguous: tuple[int, ...],
         private: frozenset[int],
         most_instructions: int,
+        jam: UnrollJam,
     ) -> None:
         task, row, column = (storage.var(stem) for stem in ("task", "r", "i"))
         extents, rank = domain.extents, len(domain.extents)
@@ -46,9 +48,9 @@ class ParallelReductionRegion(Region):
         coord_of = unravel(columns, extents, column) | unravel(axes, extents, add(mul(task, per_task), var))
         coords = tuple(coord_of.get(axis, Coord(ZERO)) for axis in range(rank))
         spans = (Span(Const(1)),) * rank
-        super().__init__(storage, domain, spans, coords, None, (), contiguous, private, most_instructions)
+        super().__init__(storage, domain, spans, coords, None, (), contiguous, private, most_instructions, jam)
         self.tasks: Loop = (task, Const(-(-total // per_task)))
-        self.of_task: tuple[Loop, ...] = ((var, block_size(total, per_task, task)), *rest)
+        self.of_task: tuple[tuple[Loop, ...], tuple[Loop, ...]] = ((var, block_size(total, per_task, task)),), rest
         self.kept: tuple[Loop, ...] = (inner,) if columns[-1] not in domain.reduced else ()
         self.initial_stores: dict[int, list[Stmt]] = {}  # by phase: of the results that parts are added to
         self.parts: dict[int, list[tuple[Stmt, Stmt]]] = {}  # by phase: (initial store of a task's part, its addition to the result)
@@ -58,12 +60,15 @@ class ParallelReductionRegion(Region):
         for number, phase in enumerate(self.phases):
             body += [nest(self.kept, seq(*phase.per_row))] if phase.per_row else []
             if phase.per_element:
-                parts, work = self.parts.get(number, []), nest(self.of_task, seq(*phase.per_element))
+                rows, columns = self.of_task
+                elements = nest(columns, seq(*phase.per_element))
+                parts, work = self.parts.get(number, []), nest(rows, elements, unroll_jam=self.jam.of(number) if phase.reduces else 1)
                 clears = [nest(self.kept, seq(*(initial for initial, _ in parts)))] if parts else []
                 body.append(For(*self.tasks, seq(*clears, work), LoopKind.parallel))
                 if parts:  # are added up behind the tasks, whose loop may then be fused with the one before it
                     body.append(nest(self.kept, seq(*self.initial_stores[number])))
-                    body.append(nest((self.tasks, *self.kept), seq(*(addition for _, addition in parts))))
+                    additions = nest(self.kept, seq(*(addition for _, addition in parts)))
+                    body.append(nest((self.tasks,), additions, unroll_jam=self.jam.count))
         return seq(*body)
 
     def _initialise(self, phase: int, store: Store) -> None:

@@ -25,6 +25,7 @@ from benchgraph.gir.product import is_row_major
 from benchgraph.lower.rematerialise import Rematerialiser
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, ElementAt, Storage, broadcast, unravel
 from benchgraph.ops.spec import Elementwise, LayoutOp, Reduction
+from benchgraph.schedule.primitives import NO_JAM, UnrollJam
 from benchgraph.tir.build import binary, cast, nest, seq
 from benchgraph.tir.cse import eliminate_common_subexpressions
 from benchgraph.tir.ir import Const, Expr, Load, Stmt, Store, Tensor
@@ -45,6 +46,7 @@ class Span:
 class _Phase:
     per_row: list[Stmt] = field(default_factory=list)
     per_element: list[Stmt] = field(default_factory=list)
+    reduces: bool = False
 
 
 class Region:
@@ -62,6 +64,7 @@ class Region:
         contiguous: tuple[int, ...] = (),
         private: frozenset[int] = frozenset(),
         most_instructions: int = 0,
+        jam: UnrollJam = NO_JAM,
     ) -> None:
         """coords: of a region that is one point, where the caller's loops do not follow the axes; all spans are points then.
 
@@ -69,13 +72,14 @@ class Region:
         pointwise (gir/elements.py). collapsed: groups of axes that are one loop each, that of the group's last axis; the spans of its other
         axes are points. contiguous: kept axes up to `inner` that temporaries of reductions and of `private` values store as one contiguous
         dim. private: values that nothing outside of the region reads. most_instructions: the cost up to which later phases recompute them.
+        jam: of rows that are reduced, each to one element or all to one row.
         """
         self.storage, self.domain, self.spans = storage, domain, spans
         self.vars = tuple(storage.var("i") if span.extent != Const(1) else None for span in spans)
         self.coords = coords or tuple(
             Coord(ZERO if var is None else var, span.outer, span.tile) for var, span in zip(self.vars, spans, strict=True)
         )
-        self.contiguous, self.private = contiguous, private
+        self.contiguous, self.private, self.jam = contiguous, private, jam
         self.rematerialiser = Rematerialiser(storage, domain, private, self._at, most_instructions)
         self.contiguous_index = self.coords[contiguous[-1]].value if contiguous else ZERO
         for axes in collapsed:
@@ -121,16 +125,20 @@ class Region:
                     raise TypeError(f"{op.kind} cannot be part of a region: {form}")
 
     def finish(self) -> Stmt:
-        reduced_first = sorted(self.inner, key=lambda axis: axis not in self.domain.reduced)
+        reduced = [axis for axis in self.inner if axis not in self.per_row_axes]
         body: list[Stmt] = []
-        for phase in self.phases:
+        for number, phase in enumerate(self.phases):
             body += [self._loops(self.per_row_axes, phase.per_row)] if phase.per_row else []
-            body += [self._loops(reduced_first, phase.per_element)] if phase.per_element else []
+            if phase.per_element:
+                elements = self._loops(self.per_row_axes, phase.per_element)
+                body.append(self._loops(reduced, [elements], self.jam.of(number) if self.per_row_axes and phase.reduces else 1))
         kept = [a for a in range(len(self.spans)) if a not in self.inner]
-        return seq(*self.before, self._loops(kept, body))
+        reduces = not self.per_row_axes and any(phase.reduces for phase in self.phases)
+        return seq(*self.before, self._loops(kept, body, self.jam.count if reduces else 1))
 
-    def _loops(self, axes: list[int], body: list[Stmt]) -> Stmt:
-        return nest(((var, self.spans[axis].extent) for axis in axes if (var := self.vars[axis]) is not None), seq(*body))
+    def _loops(self, axes: list[int], body: list[Stmt], unroll_jam: int = 1) -> Stmt:
+        loops = ((var, self.spans[axis].extent) for axis in axes if (var := self.vars[axis]) is not None)
+        return nest(loops, seq(*body), unroll_jam=unroll_jam)
 
     def _phase(self, number: int) -> _Phase:
         while len(self.phases) <= number:
@@ -201,6 +209,7 @@ class Region:
 
     def _accumulate(self, phase: int, acc: Tensor, index: tuple[Expr, ...], form: Reduction, value: Expr) -> None:
         self._phase(phase).per_element.append(Store(acc, index, binary(form.op, Load(acc, index), value)))
+        self._phase(phase).reduces = True
 
     def _accumulator(self, out: int, at: Coords, dtype: DType, *, continues: bool) -> Element:
         """The result itself if it has this dtype, is row-major, continues no earlier region, and is private or does not have several

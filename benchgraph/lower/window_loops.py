@@ -88,7 +88,7 @@ class WindowLoops:
     @cached_property
     def y(self) -> int | None:
         """The axis along which neighbouring windows are computed together."""
-        return next((a for a in range(len(self.loops)) if axis(a) == self.schedule.jammed), None)
+        return next((a for a in range(len(self.loops)) if axis(a) == self.schedule.jam.loop), None)
 
     def lower(self, begins: Mapping[str, Stmt] = MappingProxyType({})) -> Stmt:
         """All loops. begins: what iterations of a loop begin with, by its name."""
@@ -106,7 +106,7 @@ class WindowLoops:
 
     def _groups(self, y: int) -> Stmt:
         """Groups of neighbouring windows; at the ends of y, in iterations before and after the others, with constant y."""
-        (by,), along, group = self.schedule.sizes(axis(y)), self.windows.neighbours, self.storage.var("g")
+        by, along, group = self.schedule.jam.count, self.windows.neighbours, self.storage.var("g")
         assert along is not None
         head, count, tail = parts(self.windows.shape[y], along.interior, by, along.step)
         first, begin = len(head[:1]), head[-1].stop if head else 0

@@ -50,15 +50,6 @@ class MachineTable:
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int
-    # loops over rows
-    interleaved_rows: int
-    interleaved_reductions: int
-    interleaved_instructions: int
-    interleaved_row_elements: int
-    streamed_row_elements: int
-    far_row_bytes: int
-    jammed_rows: int
-    jammed_row_elements: int
     # vectors
     reduction_accumulators: int
     scattered_instructions: int

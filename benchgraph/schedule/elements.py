@@ -3,7 +3,8 @@
 fuse d1, d2; tile d2 by 4096; order d0, d2.0, d2.1; parallel d0, d2.0; vectorize d2.1      elements in the order in which they are written
 tile d0 by 60; tile d1 by 48; order d0.0, d1.0, d0.1, d1.1; ...                            tiles: reads are contiguous along d0
 order d0, d1, d2; parallel d0, d1; vectorize d2                                            rows along d2, which softmax reduces
-tile d2 by 64; order d0, d2.0, d1, d2.1; parallel d0, d2.0; vectorize d2.1; recompute 3    64 columns at a time, reduced along d1
+unroll_jam d1 by 4; order d0, d1, d2; vectorize d2                                         four such rows together, whose latencies overlap
+tile d2 by 64; unroll_jam d1 by 4; order d0, d2.0, d1, d2.1; parallel d0, d2.0; vectorize d2.1      64 columns at a time, reduced along d1
 split_reduce d0 by 96; order d0.0, d0.1, d1; parallel d0.0; vectorize d1; recompute 15     tasks of 96 rows, whose results are added
 """
 
@@ -17,16 +18,18 @@ from typing import TypeAlias
 
 from benchgraph.core.divisors import divisor_from
 from benchgraph.core.tensor import Shape, dense_strides
-from benchgraph.machine.table import rates, table
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target
 from benchgraph.schedule.nest import F32_BYTES
-from benchgraph.schedule.primitives import Fuse, Order, Parallel, Primitive, Recompute, Schedule, SplitReduce, Tile, Vectorize
+from benchgraph.schedule.primitives import Fuse, Order, Parallel, Primitive, Recompute, Schedule, SplitReduce, Tile, UnrollJam, Vectorize
 from benchgraph.schedule.traffic import HELD
 
 Axes: TypeAlias = tuple[int, ...]
 
 LANES = LINE_BYTES // F32_BYTES  # columns that are reduced over rows are in multiples of a line of f32
-COLUMNS = tuple(LANES << i for i in range(1, 6))  # of a block that is reduced over its rows, and the machine table's `jammed_row_elements`
+COLUMNS = (32, 64, 128, 256, 512, 768)  # of a block that is reduced over its rows
+ROWS = 4  # that are computed together: reduced along each of them, or added to one row of sums
+REGISTERS_PER_SUM = 2  # at least, of each row's reduction
 MOST_TASKS = 64  # of a split reduction: one thread adds what they result in
 FEWEST_ROWS = 32  # of a task of a split reduction: adding its results is 1/32 of its work then
 CONVERSION = 3  # instructions on a vector of a conversion and its store, which are repeated rather than stored
@@ -209,12 +212,13 @@ def _region(nest: ElementNest, inner: int, target: Target) -> Iterator[Schedule]
     outer = [(axis,) for axis in nest.axes if axis not in nest.reduced and axis not in columns]
     rows = [group for group in nest.reductions if group != columns]
     total = nest.size(columns)
-    most = table(target).jammed_row_elements
-    sizes = sorted({total, *(size for size in (*COLUMNS, most) if size < total)})
+    most = COLUMNS[-1]
+    sizes = sorted({total, *(size for size in COLUMNS if size < total)})
     if not (nest.stored or nest.is_shared):
         sizes.sort(key=lambda size: (size > most, -size))  # long rows are read best, as far as L1 holds their sums
     for size in sizes if inner not in nest.reduced and not nest.block else (total,):
-        yield from _loops(nest, outer, {columns: even_blocks(total, size, LANES)} if size < total else {}, rows, columns)
+        blocks = {columns: even_blocks(total, size, LANES)} if size < total else {}
+        yield from _loops(nest, outer, blocks, rows, columns, target.isa.registers)
     if nest.reduced and not nest.block and not outer and nest.size(nest.axes):
         yield from _split(nest, columns, target)
 
@@ -237,10 +241,13 @@ def _split(nest: ElementNest, columns: Axes, target: Target) -> Iterator[Schedul
         fused = [Fuse(tuple(f"d{a}" for a in axes)) for axes in (rows, columns) if len(axes) > 1]
         order = (loop(split, ".0"), loop(split, ".1"), *((loop(columns),) if rows else ()))
         ends = Order(order), Parallel(order[:1]), Vectorize(order[-1:]), Recompute(FUNCTION)
-        yield Schedule((*fused, SplitReduce(loop(split), (per_task,)), *ends))
+        jam = _added_rows(nest, order[1], per_task) if columns[-1] not in nest.reduced else ()
+        yield from (Schedule((*fused, SplitReduce(loop(split), (per_task,)), *each, *ends)) for each in dict.fromkeys((jam, ())))
 
 
-def _loops(nest: ElementNest, outer: Sequence[Axes], blocks: dict[Axes, int], rows: Iterable[Axes], inner: Axes) -> Iterator[Schedule]:
+def _loops(
+    nest: ElementNest, outer: Sequence[Axes], blocks: dict[Axes, int], rows: Sequence[Axes], inner: Axes, registers: int = 0
+) -> Iterator[Schedule]:
     """Loops over outer axes and over blocks, parallel and serial; inside of them, loops over rows and what is left of the blocks."""
     fused = [Fuse(tuple(f"d{a}" for a in axes)) for axes in (*rows, *blocks, *(() if inner in blocks else (inner,))) if len(axes) > 1]
     inside = [loop(inner)] if inner not in blocks else []
@@ -250,9 +257,34 @@ def _loops(nest: ElementNest, outer: Sequence[Axes], blocks: dict[Axes, int], ro
     is_column = nest.reduced and inner[-1] not in nest.reduced and (blocks or inner != (len(nest.extents) - 1,))
     is_gathered = any(a.bits and not a.is_store and a.steps[inner[-1]] not in (0, 1) for a in nest.memory)
     ends = [Recompute(CONVERSION)] if is_column and not is_gathered else []
-    head: list[Primitive] = [*fused, *(Tile(loop(axes), (size,)) for axes, size in blocks.items()), Order(order)]
+    head: list[Primitive] = [*fused, *(Tile(loop(axes), (size,)) for axes, size in blocks.items())]
     blocked = prod(ceil(nest.size(axes) / max(size, 1)) for axes, size in blocks.items())
-    if blocked * prod(map(nest.size, outer)) > 1:
-        yield Schedule((*head, Parallel(tuple(tasks)), Vectorize(order[-1:]), *ends))
-    if not (nest.reduced and blocks):  # columns of a short nest stay in L1 together
-        yield Schedule((*head, Vectorize(order[-1:]), *ends))
+    jam, is_row = _jam(nest, outer, rows, inner, 0 if is_gathered else registers), inner[-1] in nest.reduced
+    for together in dict.fromkeys(((), jam) if is_row else (jam, () if not blocks else jam)):
+        if blocked * prod(map(nest.size, outer)) > 1 and not (is_row and together):
+            yield Schedule((*head, *together, Order(order), Parallel(tuple(tasks)), Vectorize(order[-1:]), *ends))
+        if not (nest.reduced and blocks):  # columns of a short nest stay in L1 together
+            yield Schedule((*head, *together, Order(order), Vectorize(order[-1:]), *ends))
+
+
+def _jam(nest: ElementNest, outer: Sequence[Axes], rows: Sequence[Axes], inner: Axes, registers: int) -> tuple[UnrollJam, ...]:
+    """Of the loop over rows that are each reduced, if registers hold their sums; or over rows that are added to one."""
+    if nest.reduced.isdisjoint(inner):
+        return _added_rows(nest, loop(rows[-1]), nest.size(rows[-1])) if rows else ()
+    fits = outer and nest.size(outer[-1]) >= ROWS and ROWS * REGISTERS_PER_SUM * max(nest.sums) <= registers
+    return (UnrollJam(loop(outer[-1]), ROWS),) if fits else ()
+
+
+def _added_rows(nest: ElementNest, rows: str, count: int) -> tuple[UnrollJam, ...]:
+    """Of the loop over so many rows that are added to one, in phases that load and store sums rather than compute functions."""
+    reducing = [phase for phase, sums in enumerate(nest.sums) if sums]
+    phases = tuple(phase for phase in reducing if nest.instructions[phase] < FUNCTION)
+    return (UnrollJam(rows, ROWS, phases if len(phases) < len(reducing) else ()),) if phases and count >= ROWS else ()
+
+
+def regions(nest: ElementNest, registers: int) -> Iterator[Schedule]:
+    """Of ops that are part of a task of a nest of products, the last axis innermost."""
+    last = len(nest.extents) - 1
+    others = [axis for axis in nest.axes if axis != last]
+    outer, rows = ([(axis,) for axis in others if (axis in nest.reduced) == reduced] for reduced in (False, True))
+    return (schedule for schedule in _loops(nest, outer, {}, rows, (last,), registers) if not schedule.parallel)

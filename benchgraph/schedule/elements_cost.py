@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, log2, prod
 
 from benchgraph.machine.rates import Kernels, Rates
-from benchgraph.machine.table import rates, table
-from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
+from benchgraph.machine.table import rates
+from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
 from benchgraph.schedule.cost import Breakdown, overlapped
-from benchgraph.schedule.elements import Access, Axes, ElementNest, axes_of, axis_of, space
+from benchgraph.schedule.elements import Access, Axes, ElementNest, axes_of, axis_of, regions, space
 from benchgraph.schedule.nest import F32_BYTES
-from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.primitives import Schedule, UnrollJam
 from benchgraph.schedule.traffic import HELD, dropped
 
 CORES = 2  # with which it is decided whether a reduction is split, so that a result's bits do not depend on threads; the least otherwise
@@ -41,6 +42,19 @@ class ElementCost(Breakdown):
 
 
 @lru_cache(maxsize=4096)
+def rows_together(nest: ElementNest, target: Target) -> UnrollJam:
+    """Of ops that are part of a task of a nest of products."""
+    costs = ElementCosts(nest, target, rates(target))
+    return _best([(s, costs(s, 1)) for s in regions(nest, target.isa.registers)])[0].jam
+
+
+def _best(costed: Sequence[tuple[Schedule, ElementCost]]) -> tuple[Schedule, ElementCost]:
+    """The first of those which cost nearly the least."""
+    least = min(cost.total for _, cost in costed)
+    return next(each for each in costed if each[1].total <= (1 + TOLERANCE) * least)
+
+
+@lru_cache(maxsize=4096)
 def choose_elements(nest: ElementNest, target: Target) -> Choice:
     """The schedule of least cost; of those that cost nearly the same, the first."""
     costs, schedules = ElementCosts(nest, target, rates(target)), tuple(space(nest, target))
@@ -48,8 +62,7 @@ def choose_elements(nest: ElementNest, target: Target) -> Choice:
         schedules = tuple(s for s in schedules if not s.split)
     most_cores = CORES if schedules[-1].split else max(target.cores, CORES)
     costed = [(s, costs(s, most_cores)) for s in schedules]
-    least = min(cost.total for _, cost in costed)
-    best = next(each for each in costed if each[1].total <= (1 + TOLERANCE) * least)
+    best = _best(costed)
     others = [each for each in costed if each is not best]
     return Choice(*best, min(others, key=lambda each: each[1].total) if others else None)
 
@@ -59,7 +72,6 @@ class ElementCosts:
 
     def __init__(self, nest: ElementNest, target: Target, rates: Rates) -> None:
         self.nest, self.target, self.rates = nest, target, rates
-        self.jammed = table(target).jammed_rows  # that are added to a row of sums at a time
 
     def __call__(self, schedule: Schedule, most_cores: int) -> ElementCost:
         nest, rates, phases = self.nest, self.rates, range(len(self.nest.instructions))
@@ -70,12 +82,12 @@ class ElementCosts:
         task = self._task_elements(schedule)
         largest = task if len(schedule.parallel) == 1 else elements / max(tasks, 1)  # the rest of a loop is a smaller task
         ns = rates.ns(min(ceil(tasks / cores) * largest, elements) if schedule.parallel else elements) / max(total, 1)
-        full, rest = divmod(total, max(length, 1))
+        is_far, (full, rest) = self._is_far(cores), divmod(total, max(length, 1))
         vectors = full * ceil(length / lanes_for(length, self.target.lanes)) + ceil(rest / self.target.lanes)
         return ElementCost(
             ns * vectors * sum(self._of_vector(schedule, phase, inner, length) for phase in phases),
-            ns * (full + (rest > 0)) * sum(self._of_run(phase, inner) for phase in phases),
-            self._nbytes / (self._far_bytes_per_ns(cores) if self._is_far(cores) else rates.read_bytes_per_ns("l2", cores)),
+            ns * (full + (rest > 0)) * sum(self._of_run(phase, inner) for phase in phases) / schedule.jam.count,
+            (self._nbytes + self._late(schedule)) / (self._far_bytes_per_ns(cores) if is_far else rates.read_bytes_per_ns("l2", cores)),
             self._passes(inner, length, task, cores),
             self._parts(schedule, tasks),
             (len(phases) if schedule.split else 1) * nest.share * rates.fork_join_ns(cores) if schedule.parallel else 0.0,
@@ -86,7 +98,8 @@ class ElementCosts:
         """Of a task, or what would be one."""
         kept = [loop for loop in schedule.order if loop.endswith(".0") or axis_of(loop) not in self.nest.reduced]
         around = [loop for loop in kept if loop != schedule.vectorized and not loop.endswith(".1")]
-        return prod(self._length(schedule, loop) for loop in schedule.order if loop not in around and not loop.endswith(".0"))
+        rows = schedule.jam.count if schedule.jam.loop in around else 1
+        return rows * prod(self._length(schedule, loop) for loop in schedule.order if loop not in around and not loop.endswith(".0"))
 
     def _size(self, schedule: Schedule, loop: str) -> int:
         return self.nest.size(axes_of(schedule, loop))
@@ -107,7 +120,7 @@ class ElementCosts:
         tiles = [self._length(schedule, loop) for loop in schedule.order if loop.endswith(".1")] if nest.is_pointwise else []
         loads = sum(self._access(a, inner, length, min(tiles) if len(tiles) > 1 else 0) for a in accesses)
         work = nest.instructions[phase] * rates.vector.simple_cycles
-        sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / self.jammed
+        sums = 0.0 if inner[-1] in nest.reduced else self.nest.sums[phase] * rates.windows.sum_cycles / schedule.jam.count
         return overlapped(loads, work, 0.75) + sums + rates.overheads.iteration_cycles / 4
 
     def _access(self, a: Access, inner: Axes, length: int, tile: int) -> float:
@@ -128,7 +141,7 @@ class ElementCosts:
         """Cycles at the end of the innermost loop of a phase."""
         ends = self.rates.overheads.iteration_cycles + 2 * self.rates.windows.condition_cycles
         if inner[-1] not in self.nest.reduced:
-            return ends / self.jammed if self.nest.reduced else ends
+            return ends
         v = self.rates.vector
         return ends + self.nest.sums[phase] * log2(self.target.lanes) * (v.simple_cycles + v.shuffle_cycles)
 
@@ -165,6 +178,15 @@ class ElementCosts:
         if inner[-1] not in a.axes or (length == total and total in a.steps):
             return 0.0
         return 1.2 * (8 * SHORT_ROW_BYTES / max(length * a.bits, 1)) ** 4 * a.bits / 8 * self.nest.size(a.axes)
+
+    def _late(self, schedule: Schedule) -> float:
+        """Bytes from memory that take as long again, since several rows of a page are read together, which hardware prefetches as one
+        stream."""
+        jam, nest = schedule.jam, self.nest
+        if jam.count == 1 or not self.target.is_far(int(self._nbytes)):
+            return 0.0
+        row, most = axes_of(schedule, jam.loop)[-1], 8 * PAGE_BYTES // jam.count
+        return sum(a.bits / 8 * nest.size(a.axes) for a in nest.memory if 0 < (a.steps[row] or 0) * a.bits <= most)
 
     @cached_property
     def _nbytes(self) -> float:

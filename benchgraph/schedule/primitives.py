@@ -38,16 +38,31 @@ class Tile:
         return f"{self.verb} {self.axis} by {', '.join(map(str, self.sizes))}"
 
 
-class UnrollJam(Tile):
-    """So many neighbouring indices of an axis, computed together by the loops inside."""
-
-    verb = "unroll_jam"
-
-
 class SplitReduce(Tile):
     """Blocks of a reduced axis, whose results are combined in order."""
 
     verb = "split_reduce"
+
+
+@dataclass(frozen=True)
+class UnrollJam:
+    """So many neighbouring iterations of a loop, computed together by the loops inside. phases: of rows that are added to one, where not
+    all that reduce are meant (`Access.phase`)."""
+
+    loop: str
+    count: int
+    phases: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        phases = f" in phase {', '.join(map(str, self.phases))}" if self.phases else ""
+        return f"unroll_jam {self.loop} by {self.count}{phases}"
+
+    def of(self, phase: int) -> int:
+        """The count in a phase."""
+        return self.count if not self.phases or phase in self.phases else 1
+
+
+NO_JAM = UnrollJam("", 1)
 
 
 @dataclass(frozen=True)
@@ -130,12 +145,13 @@ class Recompute:
         return f"recompute {self.instructions}"
 
 
-Primitive: TypeAlias = Tile | Pack | Prefetch | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
+Primitive: TypeAlias = Tile | UnrollJam | Pack | Prefetch | Fuse | Order | Parallel | Tensorize | Unroll | Vectorize | Recompute
 _LISTS = {kind.verb: kind for kind in (Fuse, Order, Parallel, Tensorize, Unroll, Vectorize)}
-_TILES = {kind.verb: kind for kind in (Tile, UnrollJam, SplitReduce)}
+_TILES = {kind.verb: kind for kind in (Tile, SplitReduce)}
 _TILE, _LIST = re.compile(r"(\w+) (\w+) by (\d+(?:, \d+)*)"), re.compile(r"(\w+) (\w+(?:\.\d+)?(?:, \w+(?:\.\d+)?)*)")
 _PACK, _PREFETCH = re.compile(r"pack (\w+)( with padding)? at (\w+(?:\.\d+)?)"), re.compile(r"prefetch (\w+) at (\w+(?:\.\d+)?)")
 _RECOMPUTE = re.compile(r"recompute (\d+)")
+_UNROLL_JAM = re.compile(r"unroll_jam (\w+(?:\.\d+)?) by (\d+)(?: in phase (\d+(?:, \d+)*))?")
 
 
 @dataclass(frozen=True)
@@ -180,10 +196,10 @@ class Schedule(HasText):
     def unrolled(self) -> tuple[str, ...]:
         return self._named(Unroll)
 
-    @property
-    def jammed(self) -> str:
-        """The axis whose neighbouring indices are computed together; '' where none has such."""
-        return next((p.axis for p in self.primitives if isinstance(p, UnrollJam)), "")
+    @cached_property
+    def jam(self) -> UnrollJam:
+        """The loop whose neighbouring iterations are computed together, and how many of them."""
+        return next((p for p in self.primitives if isinstance(p, UnrollJam)), NO_JAM)
 
     @property
     def split(self) -> str:
@@ -236,6 +252,8 @@ def parse(text: str) -> Schedule:
 def _primitive(text: str) -> Primitive:
     if (tile := _TILE.fullmatch(text)) and tile[1] in _TILES:
         return _TILES[tile[1]](tile[2], _numbers(tile[3].split(", ")))
+    if jam := _UNROLL_JAM.fullmatch(text):
+        return UnrollJam(jam[1], int(jam[2]), _numbers(jam[3].split(", ")) if jam[3] else ())
     if pack := _PACK.fullmatch(text):
         return Pack(pack[1], pack[3], is_padded=pack[2] is not None)
     if prefetch := _PREFETCH.fullmatch(text):

@@ -188,7 +188,7 @@ def _schedule(nest: WindowNest, planes: Planes | None, by: int = 1, unrolled: tu
     inner = (*taps, *x) if group or not nest.is_contiguous else (*x, *taps)
     primitives: list[Primitive] = [Pack("src", axis(first[-1]), is_padded=True)] if planes else []
     primitives += [Tile(tap(k), (group,)) for k in unrolled] if group else []
-    primitives += [UnrollJam(axis(y.axis), (by,))] if y and by > 1 else []
+    primitives += [UnrollJam(axis(y.axis), by)] if y and by > 1 else []
     primitives += [Unroll(tuple(f"{tap(k)}.1" if group else tap(k) for k in unrolled))] if unrolled else []
     primitives += [Order((*map(axis, outer), *inner))] if nest.shape else []
     primitives += [Parallel(tuple(map(axis, first or outer)))] if outer else []

@@ -55,11 +55,11 @@ class WindowCosts:
         nest, target, rates, y = self.nest, self.target, self.rates, self.nest.y
         tasks, by = prod(nest.shape[int(loop[1:])] for loop in schedule.parallel), 1.0
         rows = prod(nest.shape) / max(nest.x_size, 1)
-        if schedule.jammed and y is not None:
-            head, count, tail = groups(nest, nest.planes if schedule.packed else None, *schedule.sizes(schedule.jammed))
+        if schedule.jam.loop and y is not None:
+            head, count, tail = groups(nest, nest.planes if schedule.packed else None, schedule.jam.count)
             size, number = nest.shape[y.axis], len(head) + count + len(tail)
             by, rows = size / number, rows / size * number
-            tasks = tasks // size * (count + bool(head) + bool(tail)) if schedule.jammed in schedule.parallel else tasks
+            tasks = tasks // size * (count + bool(head) + bool(tail)) if schedule.jam.loop in schedule.parallel else tasks
         tasks = max(tasks, 1)
         cores = min(tasks, target.cores)
         share = ceil(tasks / cores) / tasks
@@ -74,10 +74,10 @@ class WindowCosts:
         inner = nest.x_size if schedule.packed else nest.inner
         lanes = lanes_for(ceil(inner / nest.rows), self.target.lanes)
         vectors = nest.rows * ceil(inner / nest.rows / lanes)
-        along_y = nest.y.taps if nest.y and schedule.jammed else ()
+        along_y = nest.y.taps if nest.y and schedule.jam.loop else ()
         rolled = vectors * self._reduced(schedule, by, along_y)
         unrolled = vectors * self._reduced(schedule, by, every) if schedule.unrolled == tuple(map(tap, every)) else rolled
-        counts = 1.0 if schedule.packed else nest.y.unrolled if nest.y and schedule.jammed else nest.unrolled
+        counts = 1.0 if schedule.packed else nest.y.unrolled if nest.y and schedule.jam.loop else nest.unrolled
         condition = self.rates.windows.condition_cycles / max(by * prod(nest.taps[k] for k in along_y), 1)
         ends = (nest.x_size - inner) * by * prod(nest.taps) * (nest.instructions * self.rates.vector.simple_cycles + condition)
         return (counts * unrolled, (1 - counts) * rolled + ends) if unrolled is not rolled else (rolled, ends)

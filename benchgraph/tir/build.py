@@ -93,10 +93,10 @@ def minimum(a: Index, b: Index) -> ir.Expr:
     return _arithmetic(ir.BinOp.min, a, b, min)
 
 
-def nest(loops: Iterable[Loop], body: ir.Stmt, kind: ir.LoopKind = ir.LoopKind.serial) -> ir.Stmt:
-    """Loops around statements, outermost first."""
+def nest(loops: Iterable[Loop], body: ir.Stmt, kind: ir.LoopKind = ir.LoopKind.serial, unroll_jam: int = 1) -> ir.Stmt:
+    """Loops around statements, outermost first. unroll_jam: of the innermost one."""
     for var, extent in reversed(tuple(loops)):
-        body = ir.For(var, extent, body, kind)
+        body, unroll_jam = ir.For(var, extent, body, kind, unroll_jam), 1
     return body
 
 

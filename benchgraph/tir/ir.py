@@ -163,10 +163,13 @@ class LoopKind(Enum):
 
 @dataclass(frozen=True)
 class For:
+    """unroll_jam: how many iterations are to be computed together, where they are independent (unroll-and-jam)."""
+
     var: Var
     extent: Expr
     body: Stmt
     kind: LoopKind = LoopKind.serial
+    unroll_jam: int = 1
 
 
 @dataclass(frozen=True)

@@ -185,8 +185,11 @@ class _Parser(Tokens):
             self.expect(word)
         var = ir.Var(self.take("word", "a loop variable"))
         self.expect("in")
-        extent = self.expr()
-        return ir.For(var, extent, self.body(var), kind)
+        extent, together = self.expr(), 1
+        if self.accept("unroll_jam"):
+            self.expect("by")
+            together = self.integer("how many iterations are computed together")
+        return ir.For(var, extent, self.body(var), kind, together)
 
     def branch(self) -> ir.If:
         return ir.If(self.expr(), self.body(), self.body() if self.accept("else") else None)

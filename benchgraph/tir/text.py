@@ -83,7 +83,8 @@ def _item(s: ir.Stmt) -> list[str]:
 def _stmt(s: ir.Stmt) -> list[str]:
     match s:
         case ir.For():
-            return [f"{s.kind.value} {s.var.name} in {_expr(s.extent)} {{", *_body(s.body), "}"]
+            together = f" unroll_jam by {s.unroll_jam}" if s.unroll_jam > 1 else ""
+            return [f"{s.kind.value} {s.var.name} in {_expr(s.extent)}{together} {{", *_body(s.body), "}"]
         case ir.If():
             otherwise = [] if s.orelse is None else ["} else {", *_body(s.orelse)]
             return [f"if {_expr(s.cond)} {{", *_body(s.then), *otherwise, "}"]

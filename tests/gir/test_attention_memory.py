@@ -90,7 +90,7 @@ def held(graph: Graph, isa: str, off: Collection[str] = ()) -> tuple[int, int]:
         g = from_partition(partition)
         for p in PIPELINE:
             g = g if p.switch in off else p.fn(g, target(isa))
-        main = tir_passes.run(lower(g).main, target(isa), pipeline=before("unroll-and-interleave"), off=off)
+        main = tir_passes.run(lower(g).main, target(isa), pipeline=before("pad-rows"), off=off)
         found.append(temporary_bytes(main))
     shared, thread = zip(*found, strict=True)
     return max(shared), max(thread)

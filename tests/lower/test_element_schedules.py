@@ -81,7 +81,8 @@ def test_every_schedule_is_right(graph: Graph) -> None:
 def test_spaces_are_not_trivial() -> None:
     """The nests above have all primitives among their schedules."""
     every = [text for graph in NESTS.values() for _, text in texts(graph)]
-    for part in ("fuse d2, d3;", "tile d3 by ", "split_reduce d", "parallel d0, d1;", "vectorize d2.1", "recompute 3", "recompute 15"):
+    loops = "fuse d2, d3;", "tile d3 by ", "unroll_jam d1 by 4;", "unroll_jam d2 by 4;", "split_reduce d", "parallel d0, d1;"
+    for part in (*loops, "vectorize d2.1", "recompute 3", "recompute 15"):
         assert any(part in text for text in every), part
     assert max(len(texts(graph)) for graph in NESTS.values()) <= 60
 
@@ -90,15 +91,18 @@ CHOSEN = {
     "rows": (op("SoftMax", (64, 512, 512), axis=2), "order d0, d1, d2; parallel d0, d1; vectorize d2"),
     "columns": (
         op("SoftMax", (64, 512, 28, 28), axis=1),
-        "fuse d2, d3; tile d3 by 64; order d0, d3.0, d1, d3.1; parallel d0, d3.0; vectorize d3.1; recompute 3",
+        "fuse d2, d3; tile d3 by 64; unroll_jam d1 by 4 in phase 0; order d0, d3.0, d1, d3.1; parallel d0, d3.0; vectorize d3.1; "
+        "recompute 3",
     ),
     "long columns": (
         op("ReduceMin", (64, 512, 28, 28), axes=[0]),
-        "fuse d1, d2, d3; tile d3 by 512; order d3.0, d0, d3.1; parallel d3.0; vectorize d3.1; recompute 3",
+        "fuse d1, d2, d3; tile d3 by 512; unroll_jam d0 by 4; order d3.0, d0, d3.1; parallel d3.0; vectorize d3.1; recompute 3",
     ),
+    "a few rows": (op("SoftMax", (30, 40), axis=1), "unroll_jam d0 by 4; order d0, d1; vectorize d1"),
+    "a few rows of much work": (op("ReduceSum", (8, 4096), axes=[1]), "order d0, d1; vectorize d1"),
     "channels": (
         op("ReduceSum", (64, 56, 56, 64), axes=[0, 1, 2]),
-        "fuse d0, d1, d2; split_reduce d2 by 3136; order d2.0, d2.1, d3; parallel d2.0; vectorize d3; recompute 15",
+        "fuse d0, d1, d2; split_reduce d2 by 3136; unroll_jam d2.1 by 4; order d2.0, d2.1, d3; parallel d2.0; vectorize d3; recompute 15",
     ),
     "chunks": (op("GELU", (4096, 4096)), "fuse d0, d1; tile d1 by 4096; order d1.0, d1.1; parallel d1.0; vectorize d1.1"),
     "tiles": (
@@ -112,6 +116,15 @@ CHOSEN = {
 @pytest.mark.parametrize(("graph", "text"), CHOSEN.values(), ids=CHOSEN)
 def test_chosen_schedules(graph: Graph, text: str) -> None:
     assert [str(s) for n in scheduled(graph).nodes if isinstance(n, FusedOp) for s in n.schedules] == [text]
+
+
+@pytest.mark.parametrize("columns", [196, 784])
+def test_rows_of_one_page_of_memory_are_added_one_by_one(columns: int) -> None:
+    """Longer ones are in pages of their own, and what caches hold needs no stream."""
+    graph = op("ReduceMin", (64, 1024, columns), axes=[1])
+    held, far = (scheduled(graph, replace(TARGET, llc_bytes=llc)).nodes[0] for llc in (0, 32 << 20))
+    jams = [n.schedules[0].jam.count for n in (held, far) if isinstance(n, FusedOp)]
+    assert jams == ([4, 1] if columns == 196 else [4, 4])
 
 
 def test_nests_that_share_an_input_have_the_same_loops() -> None:

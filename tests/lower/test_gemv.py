@@ -26,7 +26,7 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.ir import Brgemm, Const, For, Ramp, Store
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
-from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
+from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.visit import exprs, loads_of, walk
 from tests.support.graph_ir import scheduled
 from tests.support.partitions import partition_of
@@ -205,7 +205,7 @@ def test_columns_computed_together_fill_the_registers(isa: str, m: int, columns:
     g = scheduled(built(m=m, k=K, n=13, wei="columns"), target)
     want = [m * width for width in (columns, 13 % columns) if width]
     main = lower(g).main
-    for f in (main, unroll_and_interleave(shrink_tensors(main, target), target)):
+    for f in (main, unroll_and_jam(shrink_tensors(main, target), target)):
         folds = [s for s in walk(f.body) if isinstance(s, For) and s.extent == Const(K)]
         assert [sum(isinstance(c, Store) for c in walk(s.body)) for s in folds] == want
 

@@ -40,15 +40,13 @@ def test_schedules_are_text() -> None:
 
 
 def test_fewer_registers_jam_fewer_windows() -> None:
-    assert {s.sizes("d2") for s in space(DEPTHWISE, 16)} == {(), (2,), (4,)}
+    assert {s.jam.count for s in space(DEPTHWISE, 16)} == {1, 2, 4}
 
 
 def test_neighbours_pay_where_they_share() -> None:
     """Windows two steps apart share one row of taps of three, windows of one row of taps only weights."""
     costs = [WindowCosts(nest, TARGET, rates(TARGET)) for nest in (DEPTHWISE, replace(DEPTHWISE, reads=(replace(SRC, along_y=2), WEI)))]
-    one, eight = (
-        parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled and s.sizes("d2") in ((), (8,))
-    )
+    one, eight = (parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled and s.jam.count in (1, 8))
     near, apart = (cost(eight).vectors / cost(one).vectors for cost in costs)
     assert near < apart < 1
 
@@ -56,10 +54,10 @@ def test_neighbours_pay_where_they_share() -> None:
 def test_many_windows_at_a_time_read_memory_slowly() -> None:
     """Here and there. What caches hold is as fast as for one."""
     target = replace(TARGET, llc_bytes=1 << 25)
-    every = {s.sizes("d2"): s for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled}
+    every = {s.jam.count: s for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled}
     for nbytes, is_slower in ((1 << 18, False), (1 << 28, True)):
         cost = WindowCosts(replace(DEPTHWISE, reads=(replace(SRC, nbytes=nbytes), WEI)), target, rates(target))
-        assert (cost(every[8,]).memory > cost(every[()]).memory) is is_slower
+        assert (cost(every[8]).memory > cost(every[1]).memory) is is_slower
 
 
 def test_the_reason_names_the_next() -> None:

@@ -1,25 +1,24 @@
 """The Tensor IR pipeline, in order. One file per pass; each maps a function to a function.
 
-simplify.py               canonical indices, folded constants, no loops of at most one iteration, no branches whose condition is known
-merge_parallel.py         adjacent parallel loops are fused, level by level
-collapse_parallel.py      perfectly nested parallel loops become one; parallel loops left inside it become serial
-shrink_tensors.py         a temporary is declared in the innermost block that has all its uses, with the shape that one iteration needs
-unroll_and_interleave.py  loops over rows that are reduced are unrolled, and the statements of the rows interleaved
-pad_rows.py               rows of temporaries are padded to whole vectors
-flatten_index.py          every tensor becomes 1-d, every index a linear offset in elements
-merge_blocks.py           adjacent parallel loops that read the same memory are fused into the blocks of it that the function names
-unroll_and_jam.py         loops over rows that are reduced element by element into one row are unrolled, and their inner loops fused
-mark_inplace.py           pairs of parameters for which the caller may pass the same memory
-interchange_loops.py      loops whose stores are strided along the inner one are interchanged
-transpose_reads.py        tiles that loops read with a stride, and compute with, are transposed into temporaries first
-plan_buffers.py           temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
-transpose_copies.py       two loops that transpose a matrix become one statement
-unroll_divisions.py       loops that divide or take remainders of their variable are unrolled, so that quotients become constants
-vectorise.py              serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
-                          remainder
-attach_post_ops.py        pointwise ops on the result of a microkernel run on its registers
-insert_prefetches.py      loops prefetch what later iterations read sequentially of the function's prefetched parameters
-whole_lines.py            what is not stored in whole lines is not stored past the caches
+simplify.py            canonical indices, folded constants, no loops of at most one iteration, no branches whose condition is known
+merge_parallel.py      adjacent parallel loops are fused, level by level
+collapse_parallel.py   perfectly nested parallel loops become one; parallel loops left inside it become serial
+shrink_tensors.py      a temporary is declared in the innermost block that has all its uses, with the shape that one iteration needs
+pad_rows.py            rows of temporaries are padded to whole vectors
+flatten_index.py       every tensor becomes 1-d, every index a linear offset in elements
+merge_blocks.py        adjacent parallel loops that read the same memory are fused into the blocks of it that the function names
+unroll_and_jam.py      several iterations of a loop that its schedule unrolls are computed together, and their inner loops fused
+mark_inplace.py        pairs of parameters for which the caller may pass the same memory
+interchange_loops.py   loops whose stores are strided along the inner one are interchanged
+transpose_reads.py     tiles that loops read with a stride, and compute with, are transposed into temporaries first
+plan_buffers.py        temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
+transpose_copies.py    two loops that transpose a matrix become one statement
+unroll_divisions.py    loops that divide or take remainders of their variable are unrolled, so that quotients become constants
+vectorise.py           serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
+                       remainder
+attach_post_ops.py     pointwise ops on the result of a microkernel run on its registers
+insert_prefetches.py   loops prefetch what later iterations read sequentially of the function's prefetched parameters
+whole_lines.py         what is not stored in whole lines is not stored past the caches
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.transpose_copies import transpose_copies
 from benchgraph.tir.passes.transpose_reads import transpose_reads
-from benchgraph.tir.passes.unroll_and_interleave import unroll_and_interleave
 from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.passes.unroll_divisions import unroll_divisions
 from benchgraph.tir.passes.vectorise import vectorise
@@ -62,12 +60,17 @@ PIPELINE: tuple[Pass[Func], ...] = (
     Pass("merge-parallel", merge_parallel, needs=_CANONICAL, switch="coarse"),
     Pass("collapse-parallel", collapse_parallel, needs=_CANONICAL, gives=_ONE_LEVEL),
     Pass("shrink-tensors", shrink_tensors, needs=_CANONICAL | _ONE_LEVEL, gives=frozenset({"shrunk"}), switch="shrink"),
-    Pass("unroll-and-interleave", unroll_and_interleave, needs=_CANONICAL | {"shrunk"}, switch="interleave", formerly=("interleave-rows",)),
     Pass("pad-rows", pad_rows, needs=_CANONICAL | {"shrunk"}, switch="pad"),
     Pass("flatten-index", flatten_index, needs=_CANONICAL | {"shrunk"}, gives=_FLAT),
     Pass("merge-blocks", merge_blocks, needs=_FLAT | _ONE_LEVEL, switch="coarse"),
     # It would keep merge-blocks from fusing loops over rows.
-    Pass("unroll-and-jam", unroll_and_jam, needs=_CANONICAL | {"shrunk"}, switch="jam", formerly=("jam-rows",)),
+    Pass(
+        "unroll-and-jam",
+        unroll_and_jam,
+        needs=_CANONICAL | {"shrunk"},
+        switch="jam",
+        formerly=("jam-rows", "unroll-and-interleave", "interleave-rows", "no-interleave"),
+    ),
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("interchange-loops", interchange_loops, needs=_FLAT, switch="transpose", formerly=("turn-loops", "no-turn")),
     Pass("transpose-reads", transpose_reads, needs=_FLAT, switch="transpose", formerly=("turn-reads", "no-turn")),

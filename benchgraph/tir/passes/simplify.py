@@ -53,7 +53,7 @@ def _loop(s: For, simple: Simplifier) -> Stmt | None:
     if constant(s.extent) == 1 and not _owns_arena(s):
         return _stmt(substitute_all(s.body, {s.var.name: Const(0)}), simple)
     body = _stmt(s.body, Simplifier(inside(s, simple.ranges)))
-    return None if body is None else s if body is s.body else For(s.var, s.extent, body, s.kind)
+    return None if body is None else s if body is s.body else replace(s, body=body)
 
 
 def _owns_arena(s: For) -> bool:
