@@ -50,10 +50,7 @@ class MachineTable:
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int
-    # vectors
-    reduction_accumulators: int
-    scattered_instructions: int
-    transposed_tile_bytes: int
+    # stores
     non_temporal_reads: int
     # the microkernel
     weight_prefetch_rows: int

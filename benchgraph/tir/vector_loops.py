@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import BLOCK
-from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
 from benchgraph.tir import ir
 from benchgraph.tir.affine import linear
@@ -19,6 +18,7 @@ from benchgraph.tir.visit import loads_of, map_parts, parts, statements, substit
 
 MOST_STRIDE = 4  # elements between lanes up to which code generation loads and stores whole vectors and permutes them
 STRIDED_STORE_BITS = 32  # narrowest elements stored so: it needs masks, with which LLVM 22 stores too much of narrower ones (vectorise)
+SCATTERED_INSTRUCTIONS = 2 * FUNCTION  # which cost more in scalars than scattering the vector of their results (vectorisation.md)
 LINE_LANES = 8 * LINE_BYTES // DType.f32.bits  # of registers of a line's size (AVX-512)
 
 
@@ -123,13 +123,12 @@ class Loop:
 
 def loop_of(s: ir.For, target: Target, *, fills_lines: bool = True) -> Loop | None:
     """The loop if it can be vectorised, else None. fills_lines: with vectors that are as wide as a line, where these go past the caches."""
-    machine = table(target)
-    loop = _loop_of_lanes(s, target.lanes, machine)
+    loop = _loop_of_lanes(s, target.lanes)
     wider = 0 if loop is None else _lanes_of_random_blocks(loop) or (_lanes_of_lines(loop) if fills_lines else 0)
-    return (_loop_of_lanes(s, wider, machine) if wider else None) or loop
+    return (_loop_of_lanes(s, wider) if wider else None) or loop
 
 
-def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | None:
+def _loop_of_lanes(s: ir.For, most_lanes: int) -> Loop | None:
     """The loop in vectors of so many lanes, or of fewer if these hold all iterations."""
     body = statements(s.body)
     if not any(isinstance(c, ir.Store) for c in body):
@@ -152,7 +151,7 @@ def _loop_of_lanes(s: ir.For, most_lanes: int, machine: MachineTable) -> Loop | 
             continue
         step = loop.step(c.index[0]) if c.index else 0
         reduced = reduction(c) if step == 0 and all(map(loop.is_even, c.index)) else None
-        if c.mask is not None or (reduced is None and not _is_storable(loop, c.tensor, step, machine)):
+        if c.mask is not None or (reduced is None and not _is_storable(loop, c.tensor, step)):
             return None
         reductions += [reduced] if reduced is not None else []
     lanes = lanes_for(constant(s.extent), most_lanes) if _is_contiguous(loop) else most_lanes
@@ -213,11 +212,11 @@ def _can_widen(loop: Loop, e: ir.Expr) -> bool:
     return all(_can_widen(loop, p) for p in parts(e))
 
 
-def _is_storable(loop: Loop, t: ir.Tensor, step: int | None, machine: MachineTable) -> bool:
+def _is_storable(loop: Loop, t: ir.Tensor, step: int | None) -> bool:
     """Whether a vector of this stride should be stored: contiguous; else of wide elements with a small stride or many instructions."""
     if step is None or step < 1 or t.dtype.bits < STRIDED_STORE_BITS:
         return step == 1
-    return step <= MOST_STRIDE or sum(map(instructions, loop.stores)) >= machine.scattered_instructions
+    return step <= MOST_STRIDE or sum(map(instructions, loop.stores)) >= SCATTERED_INSTRUCTIONS
 
 
 def is_power_of_two(e: ir.Expr) -> bool:

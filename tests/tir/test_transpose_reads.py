@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.machine.table import table
 from benchgraph.tir.build import add, binary, block_size, cast, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
 from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.transpose_reads import transpose_reads
+from benchgraph.tir.transposition import MOST_BYTES
 from benchgraph.tir.visit import loads, tensors, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
 
@@ -96,7 +96,7 @@ def guarded() -> Func:
         scaled(step=2),
         scaled(columns=15),
         scaled(rows=3),
-        scaled(rows=32, columns=table(TARGET).transposed_tile_bytes // 32 + 1),
+        scaled(rows=32, columns=MOST_BYTES // 32 + 1),
         written_over(),
         copied(),
         guarded(),

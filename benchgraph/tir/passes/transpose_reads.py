@@ -15,23 +15,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.tir import visit
 from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Seq, Stmt, Store, Tensor, Var, tensor
 from benchgraph.tir.loops import Names, is_straight_line, largest_extent, map_loops, only_statement, with_body
-from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, as_transposition, is_strided_read
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, as_transposition, is_strided_read
 
 
 def transpose_reads(f: Func, target: Target) -> Func:
-    names, most = Names.of(f), table(target).transposed_tile_bytes
-    return with_body(f, map_loops(f.body, lambda loop, ranges: _tiled(loop, ranges, names, most)))
+    names = Names.of(f)
+    return with_body(f, map_loops(f.body, lambda loop, ranges: _tiled(loop, ranges, names)))
 
 
-def _tiled(rows: For, ranges: Ranges, names: Names, most: int) -> Stmt | None:
-    """The loops behind copies of tiles of `most` bytes; None if no read is strided, or if the loops do nothing but transpose."""
+def _tiled(rows: For, ranges: Ranges, names: Names) -> Stmt | None:
+    """The loops behind copies of tiles; None if no read is strided, or if the loops do nothing but transpose."""
     columns = only_statement(rows.body)
     if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind):
         return None
@@ -45,7 +44,7 @@ def _tiled(rows: For, ranges: Ranges, names: Names, most: int) -> Stmt | None:
     stored, tiles = visit.written(columns.body), dict[Expr, Tensor]()
     for x in dict.fromkeys(visit.loads(columns.body)):
         nbytes = x.tensor.dtype.nbytes
-        fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= most
+        fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
         if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
             tiles[x] = tensor(visit.claim(f"{x.tensor.name}_transposed", names.tensors), x.tensor.dtype, (height * width,))
     if not tiles:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchgraph.machine.table import MachineTable, table
 from benchgraph.machine.target import Target
 from benchgraph.tir import ir
 from benchgraph.tir.affine import Ranges
@@ -30,6 +29,8 @@ from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.loops import map_loops, with_body
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
 from benchgraph.tir.visit import block, bound_names, claim, map_children, substitute_all, tensor_names, walk
+
+ACCUMULATORS = 4  # of a reduction; their number fixes the order of additions of floats, and so the result, on every machine alike
 
 
 def vectorise(f: ir.Func, target: Target) -> ir.Func:
@@ -45,7 +46,7 @@ def vectorise(f: ir.Func, target: Target) -> ir.Func:
 
 def _vectors(loop: Loop, target: Target, taken: set[str]) -> ir.Stmt:
     """The vector form of a loop: accumulators, full vectors, a masked remainder, and the reduction of the accumulators."""
-    lanes, copies = loop.lanes, _copies(loop, table(target))
+    lanes, copies = loop.lanes, _copies(loop)
     accs = [[_accumulator(r, k, lanes, taken) for k in range(copies)] for r in loop.reductions]
     parts: list[ir.Stmt] = []
     for r, group in zip(loop.reductions, accs, strict=True):
@@ -73,16 +74,12 @@ def _remainder(loop: Loop, start: ir.Expr, rest: ir.Expr, accs: list[list[ir.Ten
     return [masked if constant(rest) is not None else ir.If(ir.Binary(ir.BinOp.gt, rest, ir.Const(0)), masked)]
 
 
-def _copies(loop: Loop, machine: MachineTable) -> int:
-    """How many accumulators of each reduction hide its latency.
-
-    Several wherever there are vectors for them, in a loop of constant extent: their number fixes the order of additions of floats, and so
-    the result. Two reductions then fill half the registers of the smallest target.
-    """
-    count = machine.reduction_accumulators
-    if not loop.reductions or (constant(loop.extent) or 0) // loop.lanes < count:
+def _copies(loop: Loop) -> int:
+    """How many accumulators of each reduction hide its latency: several wherever there are vectors for them, in a loop of constant extent.
+    Those of two reductions fill half the registers of the smallest target."""
+    if not loop.reductions or (constant(loop.extent) or 0) // loop.lanes < ACCUMULATORS:
         return 1
-    return count if len(loop.reductions) <= 2 else 2
+    return ACCUMULATORS if len(loop.reductions) <= 2 else 2
 
 
 def _accumulator(r: Reduction, k: int, lanes: int, taken: set[str]) -> ir.Tensor:
