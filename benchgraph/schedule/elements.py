@@ -259,19 +259,19 @@ def _loops(
     ends = [Recompute(CONVERSION)] if is_column and not is_gathered else []
     head: list[Primitive] = [*fused, *(Tile(loop(axes), (size,)) for axes, size in blocks.items())]
     blocked = prod(ceil(nest.size(axes) / max(size, 1)) for axes, size in blocks.items())
-    jam, is_row = _jam(nest, outer, rows, inner, 0 if is_gathered else registers), inner[-1] in nest.reduced
-    for together in dict.fromkeys(((), jam) if is_row else (jam, () if not blocks else jam)):
-        if blocked * prod(map(nest.size, outer)) > 1 and not (is_row and together):
+    is_row, jam = inner[-1] in nest.reduced, _jam(nest, outer, rows, inner, 0 if is_gathered else registers)
+    for together in dict.fromkeys(((), jam) if is_row else (jam,) if blocks else (jam, ())):
+        if blocked * prod(map(nest.size, outer)) > 1 and not (is_row and together):  # rows that are tasks stay single
             yield Schedule((*head, *together, Order(order), Parallel(tuple(tasks)), Vectorize(order[-1:]), *ends))
         if not (nest.reduced and blocks):  # columns of a short nest stay in L1 together
             yield Schedule((*head, *together, Order(order), Vectorize(order[-1:]), *ends))
 
 
 def _jam(nest: ElementNest, outer: Sequence[Axes], rows: Sequence[Axes], inner: Axes, registers: int) -> tuple[UnrollJam, ...]:
-    """Of the loop over rows that are each reduced, if registers hold their sums; or over rows that are added to one."""
+    """Of the loop over rows that are each reduced by one loop, if registers hold their sums; or over rows that are added to one."""
     if nest.reduced.isdisjoint(inner):
         return _added_rows(nest, loop(rows[-1]), nest.size(rows[-1])) if rows else ()
-    fits = outer and nest.size(outer[-1]) >= ROWS and ROWS * REGISTERS_PER_SUM * max(nest.sums) <= registers
+    fits = outer and not rows and nest.size(outer[-1]) >= ROWS and ROWS * REGISTERS_PER_SUM * max(nest.sums) <= registers
     return (UnrollJam(loop(outer[-1]), ROWS),) if fits else ()
 
 
