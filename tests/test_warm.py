@@ -102,6 +102,18 @@ def test_a_warm_case_computes_what_the_first_one_did(kept: Store, case: str) -> 
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_what_loops_are_fused_for_is_kept(kept: Store) -> None:
+    """LayerNorm's gradients read what L2 does not hold in two nests."""
+    b, x = GraphBuilder(), (4096, 512)
+    ins = [b.input(shape) for shape in (x, x, x[:1], x[:1], x[1:], x[1:])]
+    b.outs("LayerNormBackward", *ins, dtypes=(None,) * 3)
+    (p,) = partitions(b.graph(), Policy.fused)
+    first, second = compile_partition(p), compile_partition(p)
+    assert (first.is_warm, second.is_warm) == (False, True)
+    assert first.module.main.shared
+    assert second.module.main.shared == first.module.main.shared
+
+
 CHILD = """
 from benchgraph.runtime import code
 made, compiled = [], code.compile_object

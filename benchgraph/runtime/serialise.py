@@ -24,7 +24,7 @@ from benchgraph.runtime.code import Unit
 from benchgraph.runtime.executable import Executable, Signature, UnlinkedExecutable
 from benchgraph.runtime.jit import link_to_runtime
 from benchgraph.tir.build import seq
-from benchgraph.tir.ir import Func, InplacePair, Module, Scope, Tensor
+from benchgraph.tir.ir import Func, InplacePair, Module, Scope, Shared, Tensor
 
 Json: TypeAlias = Mapping[str, Any]
 _LENGTH_BYTES = 4
@@ -107,10 +107,13 @@ def _tensor(d: Json) -> Tensor:
 
 def _func_to_json(f: Func, numbers: dict[Tensor, int]) -> Json:
     """All fields but the body, which is not needed once there is an object."""
-    known = {**_members(f), "params": _numbers(f.params, numbers), "inplace": [_members(o) for o in f.inplace]}
+    pairs, shared = [_members(o) for o in f.inplace], [_members(o) for o in f.shared]
+    known = {**_members(f), "params": _numbers(f.params, numbers), "inplace": pairs, "shared": shared}
     return {name: value for name, value in known.items() if name != "body"}
 
 
 def _func(d: Json, tensors: Sequence[Tensor]) -> Func:
     params, inplace = tuple(tensors[i] for i in d["params"]), tuple(InplacePair(**o) for o in d["inplace"])
-    return Func(**{**d, "params": params, "inplace": inplace, "prefetched": tuple(d["prefetched"]), "body": seq()})
+    shared = tuple(Shared(**{**o, "names": tuple(o["names"])}) for o in d["shared"])
+    made = {"params": params, "inplace": inplace, "prefetched": tuple(d["prefetched"]), "shared": shared, "body": seq()}
+    return Func(**{**d, **made})
