@@ -120,7 +120,6 @@ ISA_FACTS = {"benchgraph.machine.target"}  # what may be imported from machine: 
 
 # Files of lower, tir and codegen that still choose by caches, cores or thresholds; none may join them.
 STILL_CHOOSE = {
-    "tir/passes/merge_parallel.py": "loops that have enough iterations together",
     "tir/passes/transpose_reads.py": "tiles that are transposed",
     "tir/passes/unroll_and_interleave.py": "rows whose statements are interleaved",
     "tir/passes/unroll_and_jam.py": "rows that are reduced at once",

@@ -179,7 +179,8 @@ class FusedOp:
     prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. is_serial: of
     a nest of products: one thread runs all tasks. schedules: of a nest without a product: those of its windows, in order, or that of its
     loops. prefetched: inputs that loops prefetch. non_temporal: results that are stored past the caches, where that is in whole lines.
-    shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row (gir/shared_inputs.py).
+    shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row. tasks: fewest that
+    its loops may be left with when they are fused with others (both gir/neighbours.py).
     """
 
     name: str
@@ -195,6 +196,7 @@ class FusedOp:
     shared: tuple[int, ...] = ()
     blocks: int = 0
     by_rows: bool = False
+    tasks: int = 1
 
     @property
     def ops(self) -> tuple[Op, ...]:

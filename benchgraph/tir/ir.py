@@ -352,7 +352,8 @@ class Func:
     params: in call order, disjoint but for the pairs in `inplace`. runs_once: it is init, which runs once for
     each set of weights, so that short code is better than fast code. prefetched: parameters of which loops prefetch what comes next: the
     next row, or of long streams what comes stream_bytes later, if that is not 0.
-    shared: what loops are fused for, block by block. shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
+    shared: what loops are fused for, block by block. tasks: fewest iterations that fused parallel loops may have, unless one of them has
+    fewer. shared_bytes, thread_bytes: sizes of the arenas, 0 before plan-buffers.
     """
 
     name: str
@@ -365,6 +366,7 @@ class Func:
     prefetched: tuple[str, ...] = ()
     stream_bytes: int = 0
     shared: tuple[Shared, ...] = ()
+    tasks: int = 1
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,14 @@ class _Parser(Tokens):
             self.expect("ahead")
         while self.accept("shares"):
             fused_for.append(self.shared())
+        if (tasks := self.integer("how many tasks") if self.accept("keeps") else 1) > 1:
+            self.expect("tasks")
         runs_once = self.accept("once")
         self.expect("{")
         shared, thread = (self.arena(scope) for scope in (ir.Scope.shared, ir.Scope.thread))
         stmts = self.rest()
         body = stmts[0] if len(stmts) == 1 else ir.Seq(stmts)
-        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), prefetched, stream_bytes, tuple(fused_for))
+        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), prefetched, stream_bytes, tuple(fused_for), tasks)
 
     def names(self) -> tuple[str, ...]:
         """`x, y`"""

@@ -51,6 +51,7 @@ def _func(f: ir.Func) -> list[str]:
     ahead = f" prefetches {', '.join(f.prefetched)}" if f.prefetched else ""
     ahead += f" streams {f.stream_bytes} bytes ahead" if f.stream_bytes else ""
     ahead += "".join(f" shares {', '.join(s.names)} in {s.blocks} blocks{' by rows' * s.by_rows}" for s in f.shared)
+    ahead += f" keeps {f.tasks} tasks" if f.tasks > 1 else ""
     lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{ahead}{' once' if f.runs_once else ''} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
     for scope, size in ((ir.Scope.shared, f.shared_bytes), (ir.Scope.thread, f.thread_bytes)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from benchgraph.tir.build import add, binary, f32, minimum, mul, seq, sub
@@ -35,10 +33,9 @@ from tests.support.tir_programs import (
 X, Y, T = param("x", 8, 8), param("y", 8, 8), param("t", 8, 8)
 
 
-def merged(*body: Stmt, cores: int = 4) -> Func:
-    f = Func("f", (X, Y, T), seq(*body))
-    target = replace(TARGET, cores=cores)
-    after = collapse_parallel(merge_parallel(f, target), target)
+def merged(*body: Stmt, tasks: int = 1) -> Func:
+    f = Func("f", (X, Y, T), seq(*body), tasks=tasks)
+    after = collapse_parallel(merge_parallel(f, TARGET), TARGET)
     assert_same(after, f)
     return after
 
@@ -56,16 +53,16 @@ def use(a: Expr, b: Expr, x: Expr) -> Stmt:
 
 
 def test_second_loop_that_reads_whole_rows_keeps_the_inner_loops_apart() -> None:
-    """Rows are 8 wide, four cores: the outer loops alone are wide enough, and the inner ones become serial."""
+    """The outer loops have iterations enough, and the inner ones become serial."""
     first = parallel(i, 8, parallel(j, 8, copy(at(X, i, j), i, j)))
     second = parallel(p, 8, parallel(q, 8, use(p, q, at(T, p, sub(7, q)))))
-    assert loops(merged(first, second)) == ["parallel for i in 8 {", "for j in 8 {", "for q in 8 {"]
+    assert loops(merged(first, second, tasks=8)) == ["parallel for i in 8 {", "for j in 8 {", "for q in 8 {"]
 
 
-def test_merging_never_costs_cores() -> None:
+def test_merging_keeps_the_fewest_tasks() -> None:
     first = parallel(i, 8, parallel(j, 8, copy(at(X, i, j), i, j)))
     second = parallel(p, 8, parallel(q, 8, use(p, q, at(T, p, sub(7, q)))))
-    assert loops(merged(first, second, cores=32)) == ["parallel for i_j in 64 {", "parallel for p_q in 64 {"]
+    assert loops(merged(first, second, tasks=9)) == ["parallel for i_j in 64 {", "parallel for p_q in 64 {"]
 
 
 @pytest.mark.parametrize(

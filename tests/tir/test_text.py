@@ -117,9 +117,9 @@ def test_what_the_schedule_says_of_caches_is_printed_and_parses() -> None:
     """How far ahead a call loads weights, and loops streams; what loops share."""
     x, flat = replace(X, scope=Scope.param), flat_slice(X, i, (4, 1))
     f = Func("f", (x,), For(i, Const(2), Brgemm(flat, flat, flat, 2, 3, 4, wei_ahead=8)), prefetched=("x",), stream_bytes=2048)
-    f = replace(f, shared=(Shared(("x",), 4), Shared(("x",), 2, by_rows=True)))
+    f = replace(f, shared=(Shared(("x",), 4), Shared(("x",), 2, by_rows=True)), tasks=16)
     text = print_tir(f)
-    assert "prefetches x streams 2048 bytes ahead shares x in 4 blocks shares x in 2 blocks by rows {" in text
+    assert "prefetches x streams 2048 bytes ahead shares x in 4 blocks shares x in 2 blocks by rows keeps 16 tasks {" in text
     assert "x[i; k*4, n], wei 8 rows ahead" in text
     (back,) = parse_tir(text)
     assert print_tir(back) == text

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.gir.ir import FusedOp, Graph
+from benchgraph.gir.neighbours import among_others
 from benchgraph.gir.nest_schedule import executed_nest
-from benchgraph.gir.shared_inputs import with_shared_inputs
 from benchgraph.machine.target import Target
 
 
 def schedule(g: Graph, target: Target) -> Graph:
-    nodes = tuple(with_shared_inputs(g, executed_nest(g, n, target), target) if isinstance(n, FusedOp) else n for n in g.nodes)
+    nodes = tuple(among_others(g, executed_nest(g, n, target), target) if isinstance(n, FusedOp) else n for n in g.nodes)
     return g if nodes == g.nodes else replace(g, nodes=nodes)

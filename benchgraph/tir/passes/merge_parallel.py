@@ -8,7 +8,7 @@
     }
 
 Two loops are fused only if every tensor that both use and one writes is provably partitioned by the loop variable, so that an iteration of
-the second depends on no other iteration of the first, and if no parallelism is lost.
+the second depends on no other iteration of the first, and if the function's fewest tasks are left (gir/neighbours.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchgraph.tir.visit import block, bound_names, fresh, map_children
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
-    body = _Merging(target.cores).siblings(f.body, {})
+    body = _Merging(f.tasks).siblings(f.body, {})
     return f if body == f.body else replace(f, body=body)
 
 
@@ -38,7 +38,7 @@ class _Merging:
     same object, those of the variables that it reads are the same.
     """
 
-    cores: int
+    tasks: int
     settled: dict[int, Stmt] = field(default_factory=dict)  # nothing inside is fused
     refused: dict[tuple[int, int], tuple[Stmt, Stmt]] = field(default_factory=dict)  # pairs that are not fused
 
@@ -84,7 +84,7 @@ class _Merging:
             return None
         both = replace(first, body=block(first.body, second.body))
         done = self.siblings(both, ranges)
-        return done if _width(done) >= min(_width(a), _width(b), self.cores) else None
+        return done if _width(done) >= min(_width(a), _width(b), self.tasks) else None
 
 
 def _width(s: Stmt) -> int:

@@ -1,4 +1,4 @@
-"""Inputs that a split reduction and the nest beside it share are fused for, block by block, where caches hold blocks but not all."""
+"""What nests share with those beside them: inputs block by block, where caches hold blocks but not all; loops that keep cores busy."""
 
 from __future__ import annotations
 
@@ -62,3 +62,27 @@ def test_rows_are_shared_where_half_of_l1_holds_one_of_each_input(l1_bytes: int,
 def test_loops_that_share_are_one() -> None:
     apart, one = (tir(backward(384), pipeline) for pipeline in (before("merge-blocks"), before("unroll-and-jam")))
     assert parallel_loops(one) == parallel_loops(apart) - 1
+
+
+def padded(b: GraphBuilder) -> None:
+    """Two images, padded by a nest of their own."""
+    b.op(
+        "Convolution",
+        b.input((2, 56, 56, 64)),
+        b.constant((3, 3, 64, 64)),
+        strides=(1, 1),
+        pads_begin=(1, 1),
+        pads_end=(1, 1),
+        dilations=(1, 1),
+    )
+
+
+@pytest.mark.parametrize(("cores", "tasks"), [(2, 1), (16, 16)])
+def test_few_images_are_no_tasks_for_many_cores(cores: int, tasks: int) -> None:
+    """Two cores pad an image and multiply it, one each; sixteen share the rows of all images, and wait in between."""
+    target = replace(TARGET, cores=cores)
+    nests = [n for n in scheduled(padded, target).nodes if isinstance(n, FusedOp)]
+    assert max(n.tasks for n in nests) == tasks
+    main = tir(padded, before("shrink-tensors"), target)
+    assert main.tasks == tasks
+    assert parallel_loops(main) == (1 if cores == 2 else 2)
