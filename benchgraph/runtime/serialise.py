@@ -87,7 +87,7 @@ def _inflated(text: bytes) -> str:
     return zlib.decompress(text).decode()
 
 
-def _members(value: Tensor | Func | InplacePair) -> dict[str, Any]:
+def _members(value: Tensor | Func | InplacePair | Shared) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
