@@ -15,11 +15,11 @@ from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.gemm_nest import gemm_nest, packed_from
 from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.product import K, M, N, Product, buffer_axes, has_unit_stride, k_group, operand_axes, product, result_axes, stride
-from benchgraph.machine.table import table
 from benchgraph.machine.target import PAGE_BYTES, Target
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.elements import Access, ElementNest
 from benchgraph.schedule.gemm import Source
+from benchgraph.schedule.limits import ranks_dot_products, unrolled_columns
 from benchgraph.schedule.steps import alone
 
 LONG_BYTES = PAGE_BYTES // 4  # of rows or columns that are apart: shorter ones are not read well
@@ -79,17 +79,9 @@ def pays_as_dots(p: Product, stored: DType, target: Target) -> bool:
     are packed block by block. No more rows than the cost ranks: for 8 and more it says up to 2.5 times too little.
     docs/measurements/gemv.md, Dot products by cost"""
     m, k, gemm = p.call.outs[0].shape[-2], p.reduced[-1], gemm_nest(p, target)
-    if m > table(target).gemv_rows:
+    if not ranks_dot_products(m, target):
         return False
     packed = packed_from(gemm, stored, DType.f32, Source.columns, target)
     dots = replace(packed, kernel=replace(gemm.kernel, dots=unrolled_columns(m, stored.nbytes(k), target)), blocks=None)
     one, other = (choose(alone(each), (min(target.panel_width, gemm.n),), target, may_spread=True).cost for each in (dots, packed))
     return one.total <= other.total
-
-
-def unrolled_columns(rows: int, nbytes: int, target: Target) -> int:
-    """How many columns of weights, of so many bytes each, are multiplied by so few rows at a time."""
-    machine = table(target)
-    if nbytes <= PAGE_BYTES or (machine.one_stream_is_fast and rows == 1):
-        return 1
-    return max(min(machine.unrolled_columns, target.isa.registers // 2 // rows), 1)

@@ -19,7 +19,8 @@ from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.nest import Operand
 from benchgraph.schedule.primitives import Order, Parallel, Schedule
 from benchgraph.schedule.space import RowTiling, Tiling, tiled
-from benchgraph.schedule.steps import Nest, Step
+from benchgraph.schedule.steps import Nest, Step, follow_each_other
+from benchgraph.schedule.traffic import beyond_l2
 from benchgraph.schedule.tuning import not_legal
 
 
@@ -98,7 +99,7 @@ def next_rows(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     """Of inputs that are dense per batch entry, those that tasks read by rows: src of products, and what L2 does not hold of others."""
     by_row = {stage.ops[0].ins[0] for stage in kernel_stages(node)}
     others = {v for stage in node.stages if not (stage.is_batch_invariant or stage.reduces_rows) for op in stage.ops for v in op.ins}
-    by_row |= {v for v in others if g.value(v).type.nbytes > target.l2_bytes}
+    by_row |= {v for v in others if beyond_l2(g.value(v).type.nbytes, target)}
     by_row -= _read_whole(g, node)
     return tuple(v.id for v in _dense_entries(g, node, target) if v.id in by_row and v.shape[:-1] == _rows_of(g, node))
 
@@ -112,7 +113,7 @@ def _read_whole(g: Graph, node: FusedOp) -> set[int]:
 def _dense_entries(g: Graph, node: FusedOp, target: Target) -> list[Value]:
     """Inputs that are dense per batch entry, where there are entries enough."""
     rows = _rows_of(g, node)
-    if len(rows) < 2 or prod(rows[:-1]) < 2 * target.cores:
+    if len(rows) < 2 or not follow_each_other(prod(rows[:-1]), target):
         return []
     inputs = (v for v in map(g.value, g.ins) if not v.is_constant)
     return [v for v in inputs if v.shape[:-2] == rows[:-1] and v.strides == dense_strides(v.shape)]
@@ -128,7 +129,7 @@ def prefetches_panels(g: Graph, node: FusedOp, stage: Stage, nb: int, target: Ta
     """Whether calls prefetch the next packed panel, if they last long enough: from beyond L2. Not in init, which has just packed it."""
     wei = g.value(stage.ops[0].ins[1])
     is_packed = wei.is_constant and bool(wei.layout.blocks) and not g.value(stage.ops[0].outs[0]).is_constant
-    return is_packed and wei.shape[-1] > nb and weights_bytes(g, node.ops) > target.l2_bytes
+    return is_packed and wei.shape[-1] > nb and beyond_l2(weights_bytes(g, node.ops), target)
 
 
 def _step(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Step:

@@ -16,7 +16,7 @@ from benchgraph.gir.elements import instructions_of, rows_nest, scheduled_elemen
 from benchgraph.gir.flash_attention import FlashAttention
 from benchgraph.gir.forced import FORCED
 from benchgraph.gir.gemm_nest import gemm_nest
-from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form, unrolled_columns
+from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import (
     flash_of,
@@ -34,12 +34,12 @@ from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import Product, product
 from benchgraph.gir.windows import scheduled_windows
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
 from benchgraph.schedule.elements_cost import rows_together
+from benchgraph.schedule.limits import stream_bytes, unrolled_columns
 from benchgraph.schedule.microkernel import wei_ahead
 from benchgraph.schedule.primitives import NO_JAM, UnrollJam
 from benchgraph.schedule.run import Run
@@ -77,7 +77,7 @@ def executed_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     scheduled = replace(scheduled, stages=stages, is_serial=is_short(nest, schedule_of(nest, scheduled), instructions, target))
     if p.score_columns:
         return scheduled
-    entries = whole_entries(g, node, target) if nest.prefetches(p.mb, target.l2_bytes) else ()
+    entries = whole_entries(g, node, target) if nest.prefetches(p.mb, target) else ()
     return replace(scheduled, prefetched_entries=entries, prefetched_rows=next_rows(g, node, target))
 
 
@@ -153,7 +153,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     p, nb = product(g, op), columns_per_call(g, op, target)
     *batch, m, n = p.call.outs[0].shape
     k, mb = p.reduced[-1], m if stage.reduces_rows else chosen.mb
-    anchors, anchor_why = choose_anchors(g, stage.ops, mb, nb, target)
+    anchors, anchor_why = choose_anchors(g, stage.ops, mb, target)
     tiling = Tiling(mb, nb) if stage.reduces_rows else chosen.tiling or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
     ks, is_first, has_makers = tiling.ks, bool(tiling.ns and not tiling.ks), bool(packing_stages(node, stage))
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
@@ -190,7 +190,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
         prefetch=prefetch,
         skips_padding=skips,
         unrolled_columns=unrolled,
-        stream_bytes=table(target).stream_prefetch_bytes if unrolled else 0,
+        stream_bytes=stream_bytes(target) if unrolled else 0,
         wei_ahead=ahead,
         why=reasons,
     )

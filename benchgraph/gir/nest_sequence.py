@@ -18,10 +18,10 @@ from benchgraph.gir.ir import FusedOp, Graph, Stage
 from benchgraph.gir.nest_graph import nest_of
 from benchgraph.gir.nest_schedule import nests_ns
 from benchgraph.gir.product import weights_bytes
-from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
-from benchgraph.schedule.traffic import HELD
+from benchgraph.schedule.cost import border_ns
+from benchgraph.schedule.traffic import beyond_l2
 
 TOLERANCE = 0.07  # costs that differ by less are equal, as far as they can be trusted: fewer nests are then taken
 BEAM = 2  # beginnings that are kept: four choose the same for all of 1,377 partitions
@@ -54,7 +54,7 @@ def _longer(g: Graph, begun: _Beginning, stage: Stage, target: Target) -> Iterat
     """With one more stage: in a nest of its own, or in the last one."""
     last, new = begun.nests[-1:], nest_of(g, (stage,))
     both_ns = _ns(g, (*last, new), target)
-    cut_ns = max(TOLERANCE * both_ns, rates(target).overheads.fork_join_ns) if last else 0.0  # threads may wait at one more border
+    cut_ns = max(TOLERANCE * both_ns, border_ns(target)) if last else 0.0  # threads may wait at one more border
     yield _Beginning((*begun.nests, new), begun.ns - _ns(g, last, target) + both_ns + cut_ns)
     if last and len(last[0].stages) < LONGEST:
         one_before = begun.nests[-2:-1]
@@ -69,14 +69,14 @@ def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: 
         return ""
     as_one, in_sequence = _ns(g, [one], target), _ns(g, apart, target)
     saved = as_one - in_sequence
-    if saved <= max(TOLERANCE * as_one, rates(target).overheads.fork_join_ns):  # less than threads may wait at one more border
+    if saved <= max(TOLERANCE * as_one, border_ns(target)):  # less than threads may wait at one more border
         return ""
     return f"as one nest they would take {as_one / 1e3:.3g} us, apart they take {in_sequence / 1e3:.3g}"
 
 
 def _fetches_anew(g: Graph, node: FusedOp, target: Target) -> bool:
     """Whether tasks fetch weights again, since L2 does not hold all of the nest's."""
-    return weights_bytes(g, node.ops) > HELD * target.l2_bytes
+    return beyond_l2(weights_bytes(g, node.ops), target)
 
 
 def _ns(g: Graph, nests: Sequence[FusedOp], target: Target) -> float:

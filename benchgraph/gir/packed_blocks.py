@@ -14,16 +14,18 @@ from math import lcm, prod
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemm_nest import gemm_nest, packed_from
-from benchgraph.gir.gemv import Gemv, gemv_form, is_input_for_rows, unrolled_columns
+from benchgraph.gir.gemv import Gemv, gemv_form, is_input_for_rows
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product, stride
-from benchgraph.machine.table import rates, table
+from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose, whole_entries
 from benchgraph.schedule.gemm import Blocks, Gemm, Source
+from benchgraph.schedule.limits import is_summed_in_l1, unrolled_columns
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.steps import alone
+from benchgraph.schedule.traffic import beyond_all_l2
 from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 
 
@@ -87,7 +89,7 @@ def is_one_large_matrix(p: Product, target: Target) -> bool:
     """Whether all rows of a product share one matrix of several columns, which in f32 does not fit the cores' L2 caches."""
     *batch, _, n = p.call.outs[0].shape
     is_plain = prod(batch) == 1 and p.is_matrix_product and p.columns == n > 1
-    return is_plain and p.call.ins[1].elements * F32_BYTES > target.cores * target.l2_bytes
+    return is_plain and beyond_all_l2(p.call.ins[1].elements * F32_BYTES, target)
 
 
 def _may_read_in_place(g: Graph, op: Op, target: Target) -> bool:
@@ -123,12 +125,9 @@ def _in_place(g: Graph, op: Op, gemm: Gemm, target: Target) -> Gemm:
 
 
 def _is_summed_in_l1(p: Product, target: Target) -> bool:
-    """Whether the one row of a product is summed in L1, row by row of narrow weights that no other core reads: from end to end, which cores
-    do faster than the cost says. docs/measurements/on-the-fly-packing.md, Rows read together"""
-    *batch, m, n = p.call.outs[0].shape
-    has_own = m == 1 and prod(batch) >= target.cores and p.call.ins[1].dtype is not DType.f32
-    is_far = p.call.ins[1].nbytes > target.cores * target.l2_bytes
-    return is_far and has_own and F32_BYTES * n <= table(target).working_set(target.l1_bytes)
+    """Whether the one row of a product is summed in L1, row by row of narrow weights."""
+    (*batch, m, n), wei = p.call.outs[0].shape, p.call.ins[1]
+    return m == 1 and wei.dtype is not DType.f32 and is_summed_in_l1(prod(batch), n, wei.nbytes, target)
 
 
 def _packs(g: Graph, maker: Stage) -> bool:

@@ -14,7 +14,6 @@ from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.product import product, runs
 from benchgraph.gir.views import root_index
-from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Border, Interval
 from benchgraph.schedule.microkernel import cycles_of_taps
@@ -77,11 +76,11 @@ def saves_taps_by_rows(g: Graph, op: Op, nb: int, target: Target) -> bool:
     needs = rows_by_tap(g, op)
     if needs is None:
         return False
-    gemm, known = gemm_nest(product(g, op), target), rates(target)
+    gemm = gemm_nest(product(g, op), target)
     of_tap = gemm.kernel.taps // gemm.taps[needs.tap]
-    whole = cycles_of_taps(gemm.kernel, gemm.kernel.taps, gemm.m, nb, known)
+    whole = cycles_of_taps(gemm.kernel, gemm.kernel.taps, gemm.m, nb, target)
     calls = ((of_tap * (last - first), end - begin) for (first, last), (begin, end) in needs.groups)
-    return sum(cycles_of_taps(gemm.kernel, taps, rows, nb, known) for taps, rows in calls) < (1 - LEAST_SAVED) * whole
+    return sum(cycles_of_taps(gemm.kernel, taps, rows, nb, target) for taps, rows in calls) < (1 - LEAST_SAVED) * whole
 
 
 def _spans(g: Graph, op: Op, axis: int, tap: int) -> list[Interval] | None:

@@ -24,9 +24,6 @@ class MachineTable:
 
     # tasks
     tasks_per_core: int
-    # bytes by the level of cache that they come from
-    l2_byte_cost: float
-    l3_byte_cost: float
     # how much of a cache is there for something
     shared_block_share: float
     l1_prefetched_share: float
@@ -46,7 +43,6 @@ class MachineTable:
     widened_constant_rows: int
     compressed_rows: int
     repeated_conversions: int
-    rounded_uses: int
     # streams of memory
     unrolled_columns: int
     stream_prefetch_bytes: int

@@ -7,6 +7,7 @@ gemm.py         products
 steps.py        nests of products, and the loops of a schedule on the core with most work
 space.py        the schedules that such a nest can have
 traffic.py      bytes that come from beyond a cache, by the footprints of loops
+limits.py       choices by limits that were measured, where the cost is too far off
 tile_block.py   tiles of sums that a microkernel adds to at a time; code generation asks too
 microkernel.py  cycles of a microkernel's calls
 run.py          what the core with most work does in a scheduled nest of products

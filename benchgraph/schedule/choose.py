@@ -13,7 +13,7 @@ from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Breakdown, Cost, Costs
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, around, calls, in_blocks, row_tilings, tiled
-from benchgraph.schedule.steps import Nest, share
+from benchgraph.schedule.steps import Nest, follow_each_other, share
 
 ALIKE = 0.005  # share of a cost
 
@@ -65,7 +65,7 @@ def whole_entries(nest: Nest, nb: int, target: Target) -> Cost:
     there are entries enough, those of the next are fetched."""
     gemm, entries = nest.first, prod(nest.first.batch)
     ns = ceil(gemm.n / (ceil(target.cores / entries) * nb)) * nb
-    fetches, costs = (False, True) if entries > target.cores else (False,), Costs(nest, target)
+    fetches, costs = (False, True) if follow_each_other(entries, target) else (False,), Costs(nest, target)
     tilings = (Tiling(gemm.m, nb, ns < gemm.n, ns, gemm.k, makes=True, fetches=each) for each in fetches)
     return min((costs(tiled(gemm, tiling)) for tiling in tilings), key=lambda cost: cost.total)
 

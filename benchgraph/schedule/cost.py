@@ -128,7 +128,7 @@ class Costs:
 
     def _unfetched(self, run: Run) -> set[str]:
         """What tasks of the batch entry before do not prefetch."""
-        fetches = run.parts and not run.parts[0].step.blocked and run.nest.prefetches(run.parts[0].mb, self.target.l2_bytes)
+        fetches = run.parts and not run.parts[0].step.blocked and run.nest.prefetches(run.parts[0].mb, self.target)
         return set() if fetches else {*run.nest.ahead}
 
     def _of_others(self, run: Run) -> float:
@@ -174,6 +174,11 @@ def is_short(nest: Nest, schedule: Schedule, instructions: int, target: Target) 
     each = ((Costs(nest, replace(target, cores=cores)), share(nest.extents, schedule, cores).cores) for cores in (1, target.cores))
     one, several = (costs(schedule).total + of_others / cores for costs, cores in each)
     return one < several
+
+
+def border_ns(target: Target) -> float:
+    """What threads may wait where one nest ends and the next begins."""
+    return rates(target).overheads.fork_join_ns
 
 
 def sequence_ns(runs: Sequence[Run], target: Target) -> float:

@@ -11,7 +11,7 @@ from math import ceil, log2
 from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.rates import Rates
-from benchgraph.machine.table import table
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS, Target
 from benchgraph.schedule.gemm import Gemm, Kernel
 from benchgraph.schedule.nest import Loop
@@ -25,9 +25,10 @@ def cycles(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
     return _in_tiles(kernel, rows, columns, rates) if kernel.in_tiles else _in_vectors(kernel, rows, columns, rates)
 
 
-def cycles_of_taps(kernel: Kernel, taps: int, rows: int, columns: int, rates: Rates) -> float:
+def cycles_of_taps(kernel: Kernel, taps: int, rows: int, columns: int, target: Target) -> float:
     """Of one call for some of the taps, with what it takes to call."""
-    return cycles(replace(kernel, taps=taps), rows, columns, rates) + rates.overheads.kernel_call_ns * rates.clock_ghz
+    known = rates(target)
+    return cycles(replace(kernel, taps=taps), rows, columns, known) + known.overheads.kernel_call_ns * known.clock_ghz
 
 
 def wei_ahead(kernel: Kernel, wei: DType, columns: int, target: Target) -> int:

@@ -220,7 +220,7 @@ class Runs:
 def _tasks(nest: Nest, steps: Sequence[Step], mb: int, target: Target) -> Traffic:
     """A task, as a box of the loops over tasks and blocks of scores. What it prefetches is there beside what it reads."""
     found = dict[str, Operand]()
-    ahead = nest.ahead if steps == nest.steps and nest.prefetches(mb, target.l2_bytes) else ()
+    ahead = nest.ahead if steps == nest.steps and nest.prefetches(mb, target) else ()
     for step in steps:
         box = {**{axis: extent for axis, extent in step.gemm.extents.items() if axis[0] != "b"}, "m": mb}
         for name, operand in zip(step.tensors, step.gemm.operands, strict=True):

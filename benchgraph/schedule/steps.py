@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, prod
 
+from benchgraph.machine.target import Target
 from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.nest import F32_BYTES, Loop, Operand
 from benchgraph.schedule.primitives import Schedule
@@ -71,8 +72,8 @@ class Nest:
         found = [step.tensors[2] for step in self.steps] + [operand.name for operand in self.others if operand.is_written]
         return frozenset(found) - self.temporaries
 
-    def prefetches(self, rows: int, cache_bytes: int) -> bool:
-        """Whether a cache holds what two batch entries read as a whole and so many rows of the widest product."""
+    def prefetches(self, rows: int, target: Target) -> bool:
+        """Whether L2 holds what two batch entries read as a whole and so many rows of the widest product."""
         if not self.ahead:
             return False
         entry = self.first.extents | dict.fromkeys(self.first.batch_axes, 1)
@@ -81,7 +82,7 @@ class Nest:
             box = step.gemm.extents | dict.fromkeys(self.first.batch_axes, 1)
             each |= {name: operand.nbytes(box) for name, operand in zip(step.tensors, step.gemm.operands, strict=True)}
         widest = max(step.gemm.k + step.gemm.n for step in self.steps)
-        return 2 * sum(each[name] for name in self.ahead if name in each) + F32_BYTES * rows * widest <= cache_bytes
+        return 2 * sum(each[name] for name in self.ahead if name in each) + F32_BYTES * rows * widest <= target.l2_bytes
 
     def in_blocks(self, columns: int) -> tuple[Step, ...]:
         """The steps on so many columns of scores."""
@@ -98,6 +99,21 @@ class Nest:
             return 1.0
         tasks, blocks = ceil(self.first.m / rows), ceil(self.first.n / columns)
         return sum(ceil(min((i + 1) * rows / self.first.m, 1.0) * blocks) for i in range(tasks)) / (tasks * blocks)
+
+
+def follow_each_other(entries: int, target: Target) -> bool:
+    """Whether a core works on several of so many batch entries, so that it can prefetch the next."""
+    return entries >= 2 * target.cores
+
+
+def occupies_all(tasks: int, target: Target) -> bool:
+    """Whether so many tasks are enough for all cores."""
+    return tasks >= target.cores
+
+
+def idle_share(tasks: int, target: Target) -> float:
+    """Of the cores' time, what so many equal tasks leave unused."""
+    return 1 - tasks / (ceil(tasks / target.cores) * target.cores)
 
 
 def alone(gemm: Gemm, *, makes_src: bool = False) -> Nest:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchgraph.machine.target import Target
 from benchgraph.schedule.nest import Loop, Operand
 
 HELD, GONE = 0.75, 2.0  # shares of a cache: of what is accessed over and over, so much is held, and of so much nothing
@@ -25,6 +26,16 @@ def dropped(nbytes: float, cache_bytes: float) -> float:
     (0.0, 1.0)
     """
     return min(max((nbytes / cache_bytes - HELD) / (GONE - HELD), 0.0), 1.0)
+
+
+def beyond_l2(nbytes: float, target: Target, cores: int = 1) -> bool:
+    """Whether the L2 caches of so many cores have dropped any of so many bytes, accessed over and over."""
+    return dropped(nbytes, target.l2_bytes * cores) > 0
+
+
+def beyond_all_l2(nbytes: float, target: Target) -> bool:
+    """The same of all cores."""
+    return beyond_l2(nbytes, target, target.cores)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from benchgraph.core.dtypes import DType
-from benchgraph.gir.gemv import unrolled_columns
 from benchgraph.gir.ir import Graph, Stage
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, PAGE_BYTES, Target
 from benchgraph.ops import spec
+from benchgraph.schedule.limits import unrolled_columns
 from benchgraph.tir.groups import SIDE_BY_SIDE
 from tests.support.graph_ir import kernels, nests, scheduled
 

@@ -56,7 +56,7 @@ def test_it_depends_on_the_machine(target: Target, count: int) -> None:
 @pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 0)])
 def test_the_size_of_a_cache_is_capped(more: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = replace(table(SMALL), llc_most_bytes=SMALL.llc_bytes + more)
-    monkeypatch.setattr(import_module("benchgraph.gir.passes.non_temporal_stores"), "table", lambda target: machine)
+    monkeypatch.setattr(import_module("benchgraph.schedule.limits"), "table", lambda target: machine)
     assert uncached(relu(), replace(SMALL, llc_bytes=480 << 20)) == [count]
 
 

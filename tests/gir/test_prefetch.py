@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
@@ -10,6 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import Target
+from benchgraph.schedule.traffic import HELD
 from tests.support.graph_ir import scheduled
 from tests.support.targets import TARGET
 
@@ -27,9 +29,9 @@ def prefetched(kind: str = "SoftMax", target: Target = LARGE, dtype: DType = DTy
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16])
 def test_rows_beyond_l2_are_prefetched(dtype: DType) -> None:
-    large = replace(LARGE, l1_bytes=dtype.nbytes(2 * COLUMNS), l2_bytes=dtype.nbytes(ROWS * COLUMNS) - 1)
+    large = replace(LARGE, l1_bytes=dtype.nbytes(2 * COLUMNS), l2_bytes=dtype.nbytes(ROWS * COLUMNS))
     assert prefetched(axis=1, target=large, dtype=dtype) == [1]
-    assert prefetched(axis=1, target=replace(large, l2_bytes=large.l2_bytes + 1), dtype=dtype) == [0]
+    assert prefetched(axis=1, target=replace(large, l2_bytes=ceil(large.l2_bytes / HELD)), dtype=dtype) == [0]
 
 
 def test_rows_that_l1_does_not_hold_are_not_prefetched() -> None:

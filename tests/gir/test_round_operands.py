@@ -26,7 +26,7 @@ from tests.support.targets import EMULATED_DOTS, TARGET
 
 BF16, F32, F16 = DType.bf16, DType.f32, DType.f16
 Build = Callable[[GraphBuilder], None]
-LEAST_USES = table(TARGET).rounded_uses
+LEAST_USES = table(TARGET).macs_per_converted_element
 IN_BF16 = [(BF16, BF16, F32)]
 AMX = Target(ISAS["avx512_core_amx"], l1_bytes=48 << 10, l2_bytes=2 << 20, cores=2, machine="granite_rapids")
 

@@ -181,12 +181,14 @@ def test_without_fma_a_product_is_two_instructions() -> None:
 
 
 def test_a_machine_overrides_its_vendor_and_that_its_level(folder: Path) -> None:
-    (folder / "avx2.toml").write_text((folder / "avx2.toml").read_text() + entry("l2_byte_cost", 1.0) + entry("l1_prefetched_share", 1.0))
-    (folder / "vendor.toml").write_text(based_on("") + entry("l1_prefetched_share", 2.0) + entry("l3_byte_cost", 2.0))
-    (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("l3_byte_cost", 3.0) + rate("clock_ghz", 2.25))
+    (folder / "avx2.toml").write_text(
+        (folder / "avx2.toml").read_text() + entry("shared_block_share", 1.0) + entry("l1_prefetched_share", 1.0)
+    )
+    (folder / "vendor.toml").write_text(based_on("") + entry("l1_prefetched_share", 2.0) + entry("llc_factor", 2.0))
+    (folder / "cpu.toml").write_text(based_on("vendor", "avx2") + entry("llc_factor", 3.0) + rate("clock_ghz", 2.25))
     t = target("avx2", "cpu")
-    assert (table(t).l2_byte_cost, table(t).l1_prefetched_share, table(t).l3_byte_cost) == (1.0, 2.0, 3.0)
-    assert table(t).shared_block_share == entries("", "avx2")["shared_block_share"]["value"]
+    assert (table(t).shared_block_share, table(t).l1_prefetched_share, table(t).llc_factor) == (1.0, 2.0, 3.0)
+    assert table(t).working_set_share == entries("", "avx2")["working_set_share"]["value"]
     assert (rates(t).name, rates(t).provenance, rates(t).clock_ghz) == ("cpu", "a test", 2.25)
     generic = rates(target("avx2"))
     assert replace(rates(t), name=generic.name, provenance=generic.provenance, clock_ghz=generic.clock_ghz) == generic
@@ -222,9 +224,9 @@ REFUSED = [
         r"cpu: \[rates\] clock_ghz: source 'there' is not in \[sources\]; say there where the value comes from",
     ),
     (rate("tiles.load_cycles", 8.0), r"cpu: \[rates\] tiles\.bf16\.macs_per_cycle: has no value; base the table on another one, or write"),
-    (entry("l2_byte_costs", 1.0), r"cpu: \[l2_byte_costs\]: no such threshold; did you mean 'l2_byte_cost'\?"),
-    (entry("l2_byte_cost", 1), r"cpu: \[l2_byte_cost\]: needs a value of type float; write value = \.\.\."),
-    (entry("l2_byte_cost", 1.0).replace("here", ""), r'cpu: \[l2_byte_cost\]: has no source; write source = "\.\.\."'),
+    (entry("shared_block_shares", 1.0), r"cpu: \[shared_block_shares\]: no such threshold; did you mean 'shared_block_share'\?"),
+    (entry("shared_block_share", 1), r"cpu: \[shared_block_share\]: needs a value of type float; write value = \.\.\."),
+    (entry("shared_block_share", 1.0).replace("here", ""), r'cpu: \[shared_block_share\]: has no source; write source = "\.\.\."'),
 ]
 
 
@@ -241,7 +243,7 @@ def _both(machine: str) -> None:
 
 
 def test_a_table_without_a_value_is_refused(folder: Path) -> None:
-    (folder / f"{GENERIC}.toml").write_text(entry("l2_byte_cost", 1.0))
+    (folder / f"{GENERIC}.toml").write_text(entry("shared_block_share", 1.0))
     with pytest.raises(ParseError, match=r"avx2: \[tasks_per_core\]: is missing; base the table on another one"):
         table(target("avx2"))
     with pytest.raises(ParseError, match=r"avx2: \[rates\] clock_ghz: has no value; base the table on another one"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil, prod
+from math import prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.record import is_recorded, note
@@ -28,8 +28,9 @@ from benchgraph.gir.nest_graph import NestGraph, merge_pairs, with_borders
 from benchgraph.gir.nest_sequence import cheapest_sequence
 from benchgraph.gir.product import K, M, N, k_group, product, transposed_src_axes
 from benchgraph.gir.views import Index, root_index
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.schedule.limits import converted_macs
+from benchgraph.schedule.steps import idle_share, occupies_all
 from benchgraph.tir.ir import Const, Var
 
 ROW, COLUMN = Var("$row"), Var("$column")
@@ -109,20 +110,15 @@ def _depth(g: Graph, node: FusedOp, elements: int, along: Along, rows: Shape, ta
     for depth in range(loop_depth(along), len(along) + 1) if elements > 1 else (len(along),):
         entries = prod(rows[:depth])
         repeated = elements * (entries // entries_of_stage - 1)
-        is_busy = _idle_share(entries, target) <= MOST_IDLE if repeated else _keep_busy(entries, target)
-        is_cheap = may_repeat and repeated * table(target).macs_per_converted_element <= MOST_REPEATED * macs
+        is_busy = idle_share(entries, target) <= MOST_IDLE if repeated else _keep_busy(entries, target)
+        is_cheap = may_repeat and converted_macs(repeated, target) <= MOST_REPEATED * macs
         if is_busy and (not repeated or is_cheap):
             return depth
     return None
 
 
 def _keep_busy(entries: int, target: Target) -> bool:
-    return _idle_share(entries, target) <= 1 - LEAST_BUSY
-
-
-def _idle_share(tasks: int, target: Target) -> float:
-    """Share of the cores' time that so many equal tasks leave unused."""
-    return 1 - tasks / (ceil(tasks / target.cores) * target.cores)
+    return idle_share(entries, target) <= 1 - LEAST_BUSY
 
 
 def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target: Target) -> FusedOp | str:
@@ -134,8 +130,8 @@ def _by_rows(g: Graph, first: FusedOp, second: FusedOp, shared: set[int], target
         return "one of them does not iterate over whole rows"
     if rows != other:
         return "one has {} rows, the other {}".format(*(" x ".join(map(str, extents)) for extents in (rows, other)))
-    if prod(rows) < target.cores:
-        return f"{prod(rows)} rows are fewer than {target.cores} cores"
+    if not occupies_all(prod(rows), target):
+        return f"{prod(rows)} rows are fewer than cores"
     if _written(g, [stage for stage in first.stages if stage.reduces_rows]) & shared:
         return "the sums over all rows of one are not finished while the other works on some of them"
     if _written(g, [stage for stage in first.stages if stage.is_batch_invariant]) & shared:

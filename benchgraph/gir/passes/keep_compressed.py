@@ -23,9 +23,9 @@ from benchgraph.gir.packed_blocks import is_one_large_matrix
 from benchgraph.gir.product import k_group, product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import source_dims
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Elementwise, LayoutOp
+from benchgraph.schedule.limits import stays_compressed
 
 _WRITTEN = {DType.s4: DType.s8, DType.u4: DType.u8}  # packed two to a byte, they cannot be written one by one
 
@@ -87,13 +87,11 @@ WEIGHTS = Pattern(
 
 
 def _is_worth_it(s: Site) -> bool:
-    """One large matrix of constant f32 weights, and few rows, for which few cores convert all weights. The cost says too little of what
-    that saves: docs/measurements/compressed-weights.md, Compressed or widened by init."""
-    wei, m, machine = s.g.value(s.op.ins[1]), s.call.outs[0].shape[-2], table(s.target)
+    """One large matrix of constant f32 weights, and few rows, for which few cores convert all weights."""
+    wei = s.g.value(s.op.ins[1])
     if not wei.is_constant or wei.dtype is not DType.f32 or s.g.value(s.op.outs[0]).is_constant:
         return False
-    has_few_rows = m <= machine.compressed_rows and min(m, s.target.cores) <= machine.repeated_conversions
-    return has_few_rows and is_one_large_matrix(product(s.g, s.op), s.target)
+    return stays_compressed(s.call.outs[0].shape[-2], s.target) and is_one_large_matrix(product(s.g, s.op), s.target)
 
 
 def _keep_columns(s: Site, chain: Sequence[Op]) -> bool:

@@ -21,12 +21,12 @@ from benchgraph.gir.packed_blocks import is_one_large_matrix
 from benchgraph.gir.product import Product, depends_on_product, packs_src, product, stride
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
 from benchgraph.gir.views import source_dims
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.quantisation.quantised_product import Quantised, is_exact, multiply
 from benchgraph.ops.spatial import beside_channel
 from benchgraph.ops.spec import Computes, LayoutOp, OpSpec, Role
 from benchgraph.ops.steps import as_dtype, reshaped
+from benchgraph.schedule.limits import converted_macs, widened_rows, widens_constants
 from benchgraph.tir.groups import BYTES, SHORTS, WEI_GROUPS, WIDENED, DTypes
 
 _STORED = (DType.u8, DType.s8)
@@ -177,16 +177,14 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
     Each element is copied for so many columns or rows, and saves them all but one of a group's multiplications. The gradients of keys and
     values have such an operand: their src is stored by columns, and each task packs its rows.
     """
-
-    machine, group = table(target), WEI_GROUPS[packed]
+    group = WEI_GROUPS[packed]
 
     def costs_more(stored: Stored, uses: int, *, is_wei: bool) -> bool:
         if stored is None:
             return False
         id, layout_ops = stored
         is_packed = not is_wei and packs_src(g.value(id).dtype, target) and _dim_before(g, layout_ops, -2) == -1
-        cost = machine.macs_per_packed_element if is_packed else machine.macs_per_converted_element
-        if uses * (group - 1) // group > cost or not depends_on_product(g, id):
+        if uses * (group - 1) // group > converted_macs(1, target, packs=is_packed) or not depends_on_product(g, id):
             return False
         dim = _dim_before(g, layout_ops, -1)
         is_along_memory = dim == -1 or (dim is not None and product_writes_along(g, id, len(g.value(id).shape) + dim))
@@ -197,12 +195,11 @@ def pays(g: Graph, p: Product, src: Stored, wei: Stored, packed: DType, target: 
 
 def _is_read_as_stored(g: Graph, op: Op, id: int, layout_ops: LayoutOps, target: Target) -> bool:
     """Whether weights of narrow floats are widened as they are loaded, for a few rows of f32."""
-    v, p, machine = g.value(id), product(g, op), table(target)
+    v, p = g.value(id), product(g, op)
     is_multiplied = v.dtype is DType.bf16 and target.multiplies(v.dtype)
     if v.is_constant:
         is_slow = v.dtype is DType.f16 and not target.isa.needs  # portable code widens them one by one
-        has_few_rows = p.call.outs[0].shape[-2] <= machine.widened_constant_rows
-        return has_few_rows and not (is_multiplied or is_slow) and is_one_large_matrix(p, target)
+        return widens_constants(p.call.outs[0].shape[-2], target) and not (is_multiplied or is_slow) and is_one_large_matrix(p, target)
     axes = [None if v.layout.blocks or (dim := _dim_before(g, layout_ops, axis)) is None else len(v.shape) + dim for axis in (-2, -1)]
     down, across = (0 if axis is None else stride(g, id, (v.layout.order.index(axis), 1)) for axis in axes)
     by_columns = down == 1
@@ -211,10 +208,7 @@ def _is_read_as_stored(g: Graph, op: Op, id: int, layout_ops: LayoutOps, target:
         return False
     if by_columns and p.call.outs[0].shape[-1] > 1 and not pays_as_dots(p, v.dtype, target):
         return False
-    most = machine.widened_rows
-    if is_multiplied:
-        limits = machine.widened_bf16_rows_from_memory if target.is_far(v.type.nbytes) else machine.widened_bf16_rows
-        most = min(most, limits[by_columns])
+    most = widened_rows(v.type.nbytes, target, is_multiplied=is_multiplied, by_columns=by_columns)
     return p.call.outs[0].shape[-2] <= most and is_input_for_rows(g, op, id)
 
 

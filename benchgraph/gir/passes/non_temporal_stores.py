@@ -14,8 +14,8 @@ from math import prod
 
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.windows import windows_of
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
+from benchgraph.schedule.limits import goes_past_caches
 
 
 def non_temporal_stores(g: Graph, target: Target) -> Graph:
@@ -25,12 +25,9 @@ def non_temporal_stores(g: Graph, target: Target) -> Graph:
 
 def _uncached(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     """Results of a nest that no other nest of its function reads, if that is worth it."""
-    machine = table(target)
-    cached_bytes = min(target.llc_bytes * (machine.llc_factor if target.cores > 1 else 1), machine.llc_most_bytes)
     outside = (g.value(v) for v in dict.fromkeys((*node.ins, *node.outs)) if v in g.ins or v in g.outs or g.value(v).is_constant)
-    if not cached_bytes or sum(v.type.nbytes for v in outside) < cached_bytes:
-        return ()
-    if node.ops[0].lowering.is_window and prod(windows_of(g, node)[-1].taps) > machine.non_temporal_reads:
+    reads = prod(windows_of(g, node)[-1].taps) if node.ops[0].lowering.is_window else 1
+    if not goes_past_caches(sum(v.type.nbytes for v in outside), reads, target):
         return ()
     is_init = g.value(node.outs[0]).is_constant
     read = {v for v in node.outs if any(g.value(reader.outs[0]).is_constant == is_init for reader in g.consumers[v])}

@@ -16,9 +16,10 @@ from dataclasses import replace
 
 from benchgraph.gir.elements import element_nest
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.schedule.elements import axes_of
+from benchgraph.schedule.limits import rows_ahead
+from benchgraph.schedule.traffic import beyond_l2
 
 
 def prefetch(g: Graph, target: Target) -> Graph:
@@ -27,7 +28,7 @@ def prefetch(g: Graph, target: Target) -> Graph:
 
 
 def _prefetched(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
-    large = {v for v in node.ins if (v in g.ins or g.value(v).is_constant) and g.value(v).type.nbytes > target.l2_bytes}
+    large = {v for v in node.ins if (v in g.ins or g.value(v).is_constant) and beyond_l2(g.value(v).type.nbytes, target)}
     if not large or node.ops[0].lowering.is_window:
         return ()
     is_product = any(op.lowering.is_contraction for op in node.ops)
@@ -51,5 +52,4 @@ def _rows(g: Graph, node: FusedOp, target: Target) -> Iterator[int]:
         return
     moving = (a for a in nest.accesses if (not a.is_private or a.name in nest.stored) and a.axes.intersection(row))
     lengths = {a.name: a.bits * nest.size(row) // 8 for a in moving}
-    if sum(lengths.values()) > table(target).l1_prefetched_share * target.l1_bytes:
-        yield from (v for v, nbytes in lengths.items() if nbytes <= target.l1_bytes)
+    yield from rows_ahead(lengths, target)

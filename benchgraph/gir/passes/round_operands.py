@@ -3,7 +3,7 @@
 Sums stay in f32. Constant weights are rounded by init, other operands once for all products that read them. The mode does not concern
 operands that were narrow before: f16, or integers with a scale for each of several groups of K. Left alone are operands that
 low-precision would convert back to f32 if they were bf16, and products of so few rows or columns that rounding costs more than it saves
-(`rounded_uses` of the machine table; constant weights need no rows).
+(constant weights need no rows).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from benchgraph.gir.ir import Graph, Op
 from benchgraph.gir.passes.low_precision import has_single_channels, pays
 from benchgraph.gir.product import product
 from benchgraph.gir.rewrite import Pattern, Site, rewrite
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import TO_BF16
+from benchgraph.schedule.limits import converted_macs
 
 
 def round_operands(g: Graph, target: Target) -> Graph:
@@ -50,7 +50,7 @@ def _is_rounded(g: Graph, op: Op, target: Target) -> bool:
     if not p.reduces_adjacent_dims or has_single_channels(p) or not pays(g, p, (op.ins[0], ()), (op.ins[1], ()), DType.bf16, target):
         return False
     rows, is_constant = p.call.outs[0].elements // max(p.columns, 1), op.ins[1] in g.computed_from_constants
-    least = table(target).rounded_uses
+    least = converted_macs(1, target)
     return p.columns >= least and (rows >= least or is_constant)
 
 
