@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 import llvmlite
@@ -119,10 +119,12 @@ def compiler_identity(isa: Isa, opt: int = OPTIMISED) -> str:
     return canonical((llvmlite.__version__, llvm.llvm_version_info, machine_arguments(isa, opt), PASSES))
 
 
+@lru_cache(maxsize=64)
 def compile_object(text: str, isa: Isa, opt: int = OPTIMISED) -> bytes:
     """The object file of the IR. Raises RuntimeError for IR that does not parse or verify, which is a bug of the emitter.
 
-    opt: FAST_COMPILE takes a quarter of the time, and is for code whose speed does not matter.
+    Partitions compiled one after the other often have the same packing and init functions. opt: FAST_COMPILE takes a quarter of the time,
+    and is for code whose speed does not matter.
     """
     target_machine = create_target_machine(isa, opt)
     return llvm_without_lock.emit_object(target_machine, _optimized(text, target_machine))
