@@ -42,10 +42,10 @@ def choose(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: b
     least cost.
 
     Of those whose costs differ by less than estimates can tell: of one product one that has two tasks for each core, with the most rows in
-    a call, and of these one that leaves columns together, as the next nest reads them, in the fewest tasks, with the smallest blocks of
-    weights that it makes, or the widest that it reads in place. (A single call of 512 rows took 1.4 times as long as two of 256 for
-    512 x 512 x 256 on tile registers, whose cause is not known.) Of several products one of least work, what hides behind other work
-    included.
+    a call, and of these one that leaves columns together, as the next nest reads them, in the fewest tasks, with the largest blocks of
+    weights that it reads in place; of blocks that it makes those with the fewest columns, whose sums a cache still holds when the next
+    block is added, and then the fewest rows. (A single call of 512 rows took 1.4 times as long as two of 256 for 512 x 512 x 256 on tile
+    registers, whose cause is not known.) Of several products one of least work, what hides behind other work included.
     """
     ranked = sorted(_costed(nest, widths, target, may_spread=may_spread, rows=rows), key=lambda each: each[1].total)
     best = _best(nest, ranked, target)
@@ -118,6 +118,6 @@ def _without_rows(schedule: Schedule) -> tuple[object, ...]:
 
 def _preference(nest: Nest, schedule: Schedule, cores: int) -> tuple[bool, int, bool, int, int]:
     """Of schedules that cost the same, the least is best."""
-    tasks, block = share(nest.extents, schedule, 1).tasks, prod((*schedule.sizes("k")[:1], *schedule.sizes("n")[:1]))
-    in_block = 0 if not schedule.sizes("k") else block if schedule.packed else -block
-    return tasks < 2 * cores, -schedule.sizes("m")[0], "n.0" in schedule.parallel, tasks, in_block
+    tasks, ks, ns = share(nest.extents, schedule, 1).tasks, sum(schedule.sizes("k")), schedule.sizes("n")[0]
+    of_blocks = (ns, ks) if schedule.packed else (tasks, -ks * ns)
+    return tasks < 2 * cores, -schedule.sizes("m")[0], "n.0" in schedule.parallel, *of_blocks

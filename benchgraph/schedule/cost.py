@@ -119,7 +119,7 @@ class Costs:
             run.near / rates.read_bytes_per_ns("l2"),
             (1 - share) * (all_far - awaited) * l3_ns + (0.0 if starts_wait else starts[0]),
             share * (all_far - awaited) * memory_ns + (0.0 if starts_wait else starts[1]),
-            of_others / LINE_BYTES * rates.written.line_ns,
+            (of_others / LINE_BYTES + self._lines_behind_rows(run)) * rates.written.line_ns,
             awaited_ns + run.unhidden_ns + sum(self._waiting(part, count, own.cores) for part, _, count in each) + self._of_rows(run),
             sum(count for _, _, count in each) * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
@@ -137,6 +137,12 @@ class Costs:
             return 0.0
         first, name = self.nest.first, self.nest.steps[0].tensors[0]
         return max(run.touched[name] - first.operands[0].nbytes(first.extents) / run.own.cores, 0.0)
+
+    def _lines_behind_rows(self, run: Run) -> float:
+        """Where another core writes the other columns of each row of dst: hardware fetches the line behind those that a core writes."""
+        if "n" not in run.own.parts:
+            return 0.0
+        return run.parts[0].mb * prod(loop.trips for loop in run.own.loops if loop.axis not in ("n", "k"))
 
     def _waiting(self, part: Part, count: float, cores: int) -> float:
         """Results of calls are written to temporaries beyond L1, and read again."""

@@ -117,3 +117,14 @@ def test_columns_are_tasks_where_each_core_then_makes_fewer_blocks() -> None:
     )
     assert "n.0" in few.parallel
     assert many.sizes("m")[0] < 4096
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(256, 512, 512), (256, 2048, 2048), (1024, 1024, 1024)])
+def test_of_equal_costs_blocks_have_the_fewest_columns(m: int, n: int, k: int) -> None:
+    target = replace(ZEN4, cores=2)
+    nest = alone(packed(m, n, k))
+    best, costs = choose(nest, (64,), target, may_spread=True), Costs(nest, target)
+    alike = (
+        s for s in space(nest, (64,), 2, may_spread=True) if costs(s).total <= best.cost.total and s.parallel == best.schedule.parallel
+    )
+    assert all(s.sizes("n") >= best.schedule.sizes("n") for s in alike if s.sizes("m") == best.schedule.sizes("m"))

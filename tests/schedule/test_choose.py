@@ -16,7 +16,7 @@ from benchgraph.schedule.cost import Costs
 from benchgraph.schedule.gemm import Gemm, dense
 from benchgraph.schedule.primitives import parse
 from benchgraph.schedule.space import panel_widths, space, spaced
-from benchgraph.schedule.steps import alone
+from benchgraph.schedule.steps import alone, share
 from tests.support.targets import TARGET
 
 sizes = st.integers(1, 600)
@@ -82,3 +82,10 @@ def test_many_rows_are_tasks_with_all_columns() -> None:
 def test_what_is_no_schedule_is_refused(text: str, what: str) -> None:
     with pytest.raises(ParseError, match=what):
         parse(text)
+
+
+@pytest.mark.parametrize("m", [32, 64, 128, 512])
+def test_short_sums_leave_rows_to_one_core(m: int) -> None:
+    """A core that writes some columns of each row fetches the others' lines; long sums hide that."""
+    schedule = choose(alone(gemm(m, 512, 13)), (64,), TARGET, may_spread=True).schedule
+    assert "n" not in share({"b0": 1, "m": m, "n": 512, "k": 13}, schedule, TARGET.cores).parts

@@ -126,3 +126,14 @@ def test_tiles_whose_rows_begin_within_lines_take_longer(rows: int, columns: int
     machine = rates(target("granite_rapids"))
     whole, split = (gemm(rows, columns, k, DType.bf16, machine="granite_rapids").kernel for k in (1024, 1000))
     assert cycles(split, rows, columns, machine) > 0.97 * cycles(whole, rows, columns, machine)
+
+
+@given(st.integers(1, 600), st.integers(2, 8))
+def test_cores_that_share_rows_fetch_the_lines_behind_their_columns(m: int, cores: int) -> None:
+    """Whole rows of a core end once, columns of a core in each row."""
+    g = gemm(m * cores, 64 * 2 * cores, 13)
+    by_rows, by_columns = (
+        costed(g, tiled(g, Tiling(mb, 64, spreads)), cores=cores).written for mb, spreads in ((m, False), (m * cores, True))
+    )
+    assert by_rows == 0
+    assert by_columns == pytest.approx(m * cores * rates(target("zen4")).written.line_ns)
