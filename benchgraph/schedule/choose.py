@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
 from math import ceil, inf, prod
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Breakdown, Cost, Costs
@@ -16,6 +16,7 @@ from benchgraph.schedule.space import Tiling, around, calls, in_blocks, row_tili
 from benchgraph.schedule.steps import Nest, follow_each_other, share
 
 ALIKE = 0.005  # share of a cost
+C = TypeVar("C", bound=Breakdown)
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,9 @@ def _costed(
     """Those that can be the first by cost, or cost about as much; and the second, where the first need not cost less than `below`."""
     costs = Costs(nest, target)
     if len(nest.steps) > 1:
-        yield from _until_worse(row_tilings(nest), costs)
+        yield from until_worse(row_tilings(nest), _without_rows, costs)
         return
-    yield from _until_worse(in_blocks(nest, widths, target.cores, may_spread=may_spread, rows=rows), costs)
+    yield from until_worse(in_blocks(nest, widths, target.cores, may_spread=may_spread, rows=rows), _without_rows, costs)
     first = second = below
     for least, (mb, nb) in sorted((costs.least(*call), call) for call in calls(nest, widths, rows)):
         if least > max(second if below == inf else first, (1 + ALIKE) * first):
@@ -98,10 +99,13 @@ def _costed(
             yield schedule, cost
 
 
-def _until_worse(schedules: Iterator[Schedule], costs: Costs) -> Iterator[_Costed]:
-    """Fewer rows of a task are left out where they have begun to cost more."""
+def until_worse(
+    schedules: Iterator[Schedule], kind: Callable[[Schedule], object], costs: Callable[[Schedule], C]
+) -> Iterator[tuple[Schedule, C]]:
+    """With their costs; further ones of a kind, which have fewer rows in a task or more tasks, are left out where they have begun to cost
+    more."""
     best = inf
-    for _, alike in groupby(schedules, _without_rows):
+    for _, alike in groupby(schedules, kind):
         before = inf
         for schedule in alike:
             cost = costs(schedule)

@@ -187,10 +187,10 @@ class Schedule(HasText):
     def parallel(self) -> tuple[str, ...]:
         return self._named(Parallel)
 
-    @cached_property
-    def serial(self) -> Schedule:
-        """The same on one thread."""
-        return Schedule(tuple(p for p in self.primitives if not isinstance(p, Parallel)))
+    def with_parallel(self, loops: tuple[str, ...]) -> Schedule:
+        """The same with so many of its parallel loops, on one thread where there are none."""
+        parallel = Parallel(loops)
+        return Schedule(tuple(parallel if isinstance(p, Parallel) else p for p in self.primitives if loops or not isinstance(p, Parallel)))
 
     @property
     def unrolled(self) -> tuple[str, ...]:

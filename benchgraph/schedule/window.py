@@ -138,9 +138,10 @@ def _even_parts(first: int, end: int, most: int) -> list[range]:
 
 
 def space(nest: WindowNest, registers: int) -> Iterator[Schedule]:
-    """All schedules, the simplest first, each on all threads and on one."""
+    """All schedules, the simplest first, each on one thread, then with its loops parallel, more and more of them."""
     for schedule in _on_all_threads(nest, registers):
-        yield from dict.fromkeys((schedule, schedule.serial))
+        loops = schedule.parallel
+        yield from (schedule.with_parallel(loops[:count]) for count in range(len(loops) + 1))
 
 
 def _on_all_threads(nest: WindowNest, registers: int) -> Iterator[Schedule]:

@@ -12,7 +12,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.machine.rates import Kernels, Rates
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, Target, lanes_for
-from benchgraph.schedule.choose import Choice
+from benchgraph.schedule.choose import Choice, until_worse
 from benchgraph.schedule.cost import Breakdown, overlapped
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import HELD
@@ -22,26 +22,28 @@ from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups
 @dataclass(frozen=True)
 class WindowCost(Breakdown):
     """Nanoseconds of the core with most work: vectors; elements at the ends of rows, and rows at the ends of other axes; planes that are
-    copied; memory beyond caches of one core; fork and join. kernels: what the longer of work and memory hides of the other."""
+    copied; what tasks take to find out where they are; memory beyond caches of one core; fork and join. kernels: what the longer of work
+    and memory hides of the other."""
 
     vectors: float
     borders: float
     planes: float
+    tasks: float
     memory: float
     fork_join: float
     kernels: Kernels
 
     @property
     def total(self) -> float:
-        return overlapped(self.vectors + self.borders + self.planes, self.memory, self.kernels.hidden_share) + self.fork_join
+        return overlapped(self.vectors + self.borders + self.planes + self.tasks, self.memory, self.kernels.hidden_share) + self.fork_join
 
 
 @lru_cache(maxsize=4096)
 def choose_window(nest: WindowNest, target: Target) -> Choice:
     """The schedule of least cost; of those that cost the same, the simplest."""
-    costs = WindowCosts(nest, target, rates(target))
-    costed = ((s, costs(s)) for s in space(nest, target.isa.registers))
-    first, *others = sorted(costed, key=lambda each: (target.shares_all and not each[0].parallel, each[1].total))
+    every = space(nest, target.isa.registers)
+    costed = until_worse(every, lambda schedule: schedule.with_parallel(()), WindowCosts(nest, target, rates(target)))
+    first, *others = sorted(costed, key=lambda each: (target.shares_all and not each[1].fork_join, each[1].total))
     return Choice(*first, others[0] if others else None)
 
 
@@ -66,7 +68,10 @@ class WindowCosts:
         ns = rates.ns(rows * share)
         vectors, borders = self._row(schedule, by)
         planes = rates.ns(share * self._copies()) if schedule.packed else 0.0
-        return WindowCost(ns * vectors, ns * borders, planes, self._memory(schedule, by, cores), rates.fork_join_ns(cores), rates.kernels)
+        divisions = 2 * max(len(schedule.parallel) - 1, 0)  # parallel loops become one, whose index each task divides
+        divided = rates.ns(share * tasks * divisions * rates.windows.condition_cycles)
+        memory = self._memory(schedule, by, cores)
+        return WindowCost(ns * vectors, ns * borders, planes, divided, memory, rates.fork_join_ns(cores), rates.kernels)
 
     def _row(self, schedule: Schedule, by: float) -> tuple[float, float]:
         """Cycles of a row of x of windows that are jammed: of vectors, and of borders."""

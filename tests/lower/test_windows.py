@@ -60,14 +60,14 @@ def test_gathered_rows_have_no_interior() -> None:
     ],
 )
 def test_no_interior_is_scalar(kind: str, shapes: tuple[Shape, ...], attrs: dict[str, object]) -> None:
-    """With x a spatial axis: no loop divides its index, and every long one is vectorised."""
+    """With x a spatial axis: no loop divides its index, and every long one is vectorised, or around vectors."""
     b = GraphBuilder()
     b.op(kind, *map(b.input, shapes), data_format="NCX", **attrs)
     main = tir(b.graph())
     assert ":+16" in print_tir(main)
     loops = [s for s in walk(main.body) if isinstance(s, For) and s.kind is LoopKind.serial and not s.var.name.endswith("_v")]
     innermost = [s for s in loops if not any(isinstance(inner, For) for inner in walk(s.body))]
-    assert [print_tir(s) for s in innermost if (constant(s.extent) or 0) > 8] == []
+    assert [text for s in innermost if (constant(s.extent) or 0) > 8 and ":+16" not in (text := print_tir(s))] == []
 
 
 @pytest.mark.parametrize(

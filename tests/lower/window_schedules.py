@@ -20,8 +20,10 @@ from tests.support.targets import TARGET
 
 
 def candidates(g: Graph, node: FusedOp, target: Target) -> Iterator[tuple[Schedule, ...]]:
-    """Schedules for the windows of a nest: each of the space of each window is in one of them."""
-    spaces = [tuple(space(windows.nest(g, node.ops[0]), target.isa.registers)) for windows in windows_of(g, node)]
+    """Schedules for the windows of a nest: each of the space of each window is in one of them, of those that differ in parallel loops the
+    last, with the most."""
+    every = (space(windows.nest(g, node.ops[0]), target.isa.registers) for windows in windows_of(g, node))
+    spaces = [tuple({schedule.with_parallel(()): schedule for schedule in schedules}.values()) for schedules in every]
     for i in range(max(map(len, spaces))):
         yield tuple(schedules[min(i, len(schedules) - 1)] for schedules in spaces)
 

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.tensor import Shape
 from benchgraph.machine.table import rates
 from benchgraph.schedule.primitives import parse
 from benchgraph.schedule.window import Neighbours, Read, WindowNest, parts, space
@@ -33,10 +34,10 @@ def test_parts_are_an_axis(step: int) -> None:
 
 def test_schedules_are_text() -> None:
     every = list(space(DEPTHWISE, TARGET.isa.registers))
-    assert len(every) == len(set(every)) == 2 * 5
+    assert len(every) == len(set(every)) == 4 * 5
     assert [parse(str(schedule)) for schedule in every] == every
-    assert every[-1] == every[-2].serial
-    assert str(every[-2]) == "unroll_jam d2 by 2; unroll t0, t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"
+    assert [s.parallel for s in every[-4:]] == [(), ("d0",), ("d0", "d1"), ("d0", "d1", "d2")]
+    assert str(every[-1]) == "unroll_jam d2 by 2; unroll t0, t1; order d0, d1, d2, d3, t0, t1; parallel d0, d1, d2; vectorize d3"
 
 
 def test_fewer_registers_jam_fewer_windows() -> None:
@@ -46,7 +47,7 @@ def test_fewer_registers_jam_fewer_windows() -> None:
 def test_neighbours_pay_where_they_share() -> None:
     """Windows two steps apart share one row of taps of three, windows of one row of taps only weights."""
     costs = [WindowCosts(nest, TARGET, rates(TARGET)) for nest in (DEPTHWISE, replace(DEPTHWISE, reads=(replace(SRC, along_y=2), WEI)))]
-    one, eight = (parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled and s.jam.count in (1, 8))
+    one, eight = (parse(str(s)) for s in space(DEPTHWISE, TARGET.isa.registers) if not s.parallel and s.unrolled and s.jam.count in (1, 8))
     near, apart = (cost(eight).vectors / cost(one).vectors for cost in costs)
     assert near < apart < 1
 
@@ -54,7 +55,7 @@ def test_neighbours_pay_where_they_share() -> None:
 def test_many_windows_at_a_time_read_memory_slowly() -> None:
     """Here and there. What caches hold is as fast as for one."""
     target = replace(TARGET, llc_bytes=1 << 25)
-    every = {s.jam.count: s for s in space(DEPTHWISE, TARGET.isa.registers) if s.parallel and s.unrolled}
+    every = {s.jam.count: s for s in space(DEPTHWISE, TARGET.isa.registers) if s.unrolled}
     for nbytes, is_slower in ((1 << 18, False), (1 << 28, True)):
         cost = WindowCosts(replace(DEPTHWISE, reads=(replace(SRC, nbytes=nbytes), WEI)), target, rates(target))
         assert (cost(every[8]).memory > cost(every[1]).memory) is is_slower
@@ -66,6 +67,14 @@ def test_the_reason_names_the_next() -> None:
     assert choice.other is not None
     assert f"; next {choice.other[0]}: " in choice.why
     assert choice.cost.total <= choice.other[1].total
+
+
+@pytest.mark.parametrize(
+    ("cores", "shape", "loops"), [(1, (8, 56, 56, 64), 0), (2, (8, 56, 56, 64), 1), (2, (1, 56, 56, 64), 2), (5, (4, 57, 56, 64), 2)]
+)
+def test_as_few_loops_are_parallel_as_give_each_core_its_share(cores: int, shape: Shape, loops: int) -> None:
+    """They become one, whose index tasks divide."""
+    assert len(choose_window(replace(DEPTHWISE, shape=shape), replace(TARGET, cores=cores)).schedule.parallel) == loops
 
 
 def test_short_loops_run_on_one_thread() -> None:
