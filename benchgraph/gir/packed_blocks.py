@@ -14,7 +14,7 @@ from math import lcm, prod
 from benchgraph.core.dtypes import DType
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemm_nest import gemm_nest, packed_from
-from benchgraph.gir.gemv import Gemv, gemv_form, is_input_for_rows
+from benchgraph.gir.gemv import gemv_form, is_input_for_rows
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.product import Product, is_row_major, k_group, operand_axes, product, stride
@@ -40,8 +40,8 @@ def stage_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Gemm:
 def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target) -> Gemm:
     """The product of a stage with the blocks of its weights, if it reads such, and bits of what they are made from."""
     op, makers = stage.ops[0], packing_stages(node, stage)
-    if gemm.n > 1 and gemv_form(g, op) is Gemv.dot:
-        columns = unrolled_columns(gemm.m, g.value(op.ins[1]).dtype.nbytes(gemm.k), target)
+    if gemv_form(g, op) is not None:
+        columns = unrolled_columns(gemm.m, g.value(op.ins[1]).dtype.nbytes(gemm.k), target) if gemm.n > 1 else 1
         return replace(gemm, kernel=replace(gemm.kernel, dots=columns))
     wei = g.value(op.ins[1])
     units = (cut.unit for maker in makers if (cut := maker.cuts[0]) is not None)

@@ -200,7 +200,6 @@ def sequence_ns(runs: Sequence[Run], target: Target) -> float:
         far = {name: share * max(nbytes - there.get(name, 0.0), 0.0) for name, nbytes in run.far.items()}
         makers = ((written[name], nbytes) for name, nbytes in read.items())
         of_others = sum(nbytes * (1 - 1 / maker.own.cores) for maker, nbytes in makers if not (maker.is_by_rows and run.is_by_rows))
-        cost = Costs(run.nest, target).cost(run, far, run.from_memory(every_bytes, target), of_others)
-        total += min(cost.total, (cost.total - cost.fork_join) * run.own.cores)  # short loops run on one thread
+        total += Costs(run.nest, target).cost(run, far, run.from_memory(every_bytes, target), of_others).total
         written |= {name: run for name in run.nest.written if name in run.touched}
     return total

@@ -15,7 +15,7 @@ from benchgraph.schedule.nest import Operand
 class Kernel:
     """What one microkernel sums: k terms of each of so many taps, from src of this dtype. in_tiles: on tile registers. lanes, registers: of
     vectors of f32. most_vectors: of the columns of a register tile. row_bytes: from one row of src to the next. dots: columns whose dot
-    products with all rows are computed together, by vectors along k; 0 where vectors run along columns.
+    products with all rows are computed together, by vectors along k, or along rows of a single column; 0 where vectors run along columns.
     """
 
     k: int

@@ -24,7 +24,7 @@ from benchgraph.ops import spec
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.tir import passes as tir_passes
-from benchgraph.tir.ir import Brgemm, Const, For, Ramp, Store
+from benchgraph.tir.ir import Brgemm, Const, For, LoopKind, Ramp, Store
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.visit import exprs, loads_of, walk
@@ -221,6 +221,13 @@ def test_dot_products_read_whole_vectors_of_four_rows(stored: DType) -> None:
     assert {load.index[0].lanes if isinstance(load.index[0], Ramp) else 1 for load in read} == {AVX512.lanes}
     sums = {s.tensor.name for s in walk(main.body) if isinstance(s, Store) and any(load in read for load in loads_of(s.value))}
     assert len(sums) >= 4
+
+
+@pytest.mark.parametrize(("m", "k", "src", "count"), [(64, 128, "rows", 0), (64, 128, "columns", 0), (1024, 1024, "rows", 1)])
+def test_short_products_of_one_column_run_on_one_thread(m: int, k: int, src: str, count: int) -> None:
+    """A microkernel would take sixteen times as long, and repay fork and join."""
+    main = tir_passes.run(lower(scheduled(built(m=m, k=k, src=src), AVX512)).main, AVX512)
+    assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(main.body)) == count
 
 
 def test_transposed_product_has_rows_for_columns() -> None:
