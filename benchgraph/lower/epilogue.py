@@ -54,7 +54,7 @@ class Epilogue:
     def _all_columns(self, n: int, stage: Stage, body: ColumnBody, *, is_task: bool) -> Stmt:
         """A loop over the panels of nb columns; within a loop over blocks of ns columns where these are larger."""
         by_columns = self.task.by_rows_and_columns if is_task else self.task.by_columns
-        ns = stage.parameters.ns if stage.parameters is not None else 0
+        ns = self.task.parameters(stage.ops[0]).ns
         if ns <= stage.nb:
             return by_columns(n, stage.nb, body)
         return by_columns(n, ns, lambda so, width: self.task.by_panels(so, width, ns, stage.nb, body))

@@ -102,7 +102,7 @@ class GemmNest:
 
     def _product(self, stage: Stage) -> Stmt:
         op, makers, pack = stage.ops[0], packing_stages(self.node, stage), self.kernel.pack_rows(stage)
-        if makers or (stage.parameters is not None and stage.parameters.ks):
+        if makers or self.task.parameters(op).ks:
             return seq(pack, self.epilogue.emit(stage, walk=PackOnTheFly(self.kernel, stage, makers).columns))
         if (column_body := gemv(self.task, stage)) is not None:
             return self.epilogue.emit(stage, column_body)

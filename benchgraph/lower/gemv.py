@@ -39,7 +39,7 @@ def gemv(task: GemmTask, stage: Stage) -> ColumnBody | None:
 
 
 def _reduce_k(task: GemmTask, stage: Stage, column_block: Expr, width: int, rows: int) -> Stmt:
-    op, together = stage.ops[0], 0 if stage.parameters is None else stage.parameters.unrolled_columns
+    op, together = stage.ops[0], task.parameters(stage.ops[0]).unrolled_columns
     if not together:
         i = task.storage.var("i")
         row = _sums(task, op, [(Coord(i, task.row_block, task.mb), Coord(ZERO))])

@@ -38,12 +38,12 @@ class PackOnTheFly:
     def __init__(self, kernel: Microkernel, stage: Stage, makers: tuple[Stage, ...]) -> None:
         self.kernel, self.task, self.op = kernel, kernel.task, stage.ops[0]
         self.makers = tuple((maker, PanelPacking.of(self.task.storage, maker.ops)) for maker in makers)
-        assert stage.parameters is not None
+        parameters = self.task.parameters(self.op)
         self.acc = Accumulator.of(self.task, self.op)
-        self.nb, self.ks, self.ns = stage.nb, stage.parameters.ks, stage.parameters.ns
+        self.nb, self.ks, self.ns = stage.nb, parameters.ks, parameters.ns
         *_, self.n = self.task.g.value(self.op.outs[0]).shape
         self.k = product(self.task.g, self.op).reduced[-1]
-        self.prefetched = self.makers[0][1] if stage.parameters.prefetch else None
+        self.prefetched = self.makers[0][1] if parameters.prefetch else None
 
     def columns(self, then: ColumnBody) -> Stmt:
         """The product, one block of columns after the other; `then` is emitted after each panel of it."""

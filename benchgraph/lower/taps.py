@@ -66,8 +66,7 @@ def _with_interval(taps: Box, axis: int, interval: Interval) -> Box:
 
 def split_by_rows(task: GemmTask, op: Op, rows: int, taps: Box, call: Callable[[int, Box, bool], Stmt]) -> Stmt:
     """The call for a task's rows, or several calls that skip the taps that read only padding. call: (rows, taps, accumulate)."""
-    parameters = next(stage.parameters for stage in task.node.stages if stage.ops[0] is op)
-    needs = rows_by_tap(task.g, op) if parameters is not None and parameters.skips_padding else None
+    needs = rows_by_tap(task.g, op) if task.parameters(op).skips_padding else None
     if needs is None or rows != task.m:
         return call(rows, taps, False)
     groups = [(box, span) for interval, span in needs.groups if (box := _intersection(taps, needs.tap, interval)) is not None]
