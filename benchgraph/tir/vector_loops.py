@@ -242,9 +242,18 @@ def _is_independent(loop: Loop) -> bool:
         indices[x.tensor.name].append(x.index)
     for c in stores:
         others = indices[c.tensor.name]
-        if len(others) != 2 if c.tensor.name in reduced else not all(_never_overlap(loop, c.index, index) for index in others):
+        if c.tensor.name in reduced:
+            if others.count(c.index) != 2 or not all(index == c.index or _differ(c.index, index) for index in others):
+                return False
+        elif not all(_never_overlap(loop, c.index, index) for index in others):
             return False
     return not any(load.tensor.name in written for x in every for i in x.index for load in loads_of(i))
+
+
+def _differ(a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:
+    """Whether two indices of one tensor, of which no part depends on the loop, are never equal."""
+    gap = linear(a[0]).minus(linear(b[0]))
+    return not gap.terms and gap.constant != 0
 
 
 def _never_overlap(loop: Loop, a: tuple[ir.Expr, ...], b: tuple[ir.Expr, ...]) -> bool:

@@ -67,8 +67,13 @@ def test_registers_in_the_body_widen() -> None:
 
 
 def test_two_reductions_share_a_loop_and_have_their_own_accumulators() -> None:
-    both = [put(Y, n, value=binary(op, at(Y, n), at(X, j))) for n, op in ((0, BinOp.min), (1, BinOp.max))]
-    assert is_scalar(loop(j, 256, *both))  # two places of one tensor are not told apart
+    def both(first: Expr | int, second: Expr | int) -> Stmt:
+        places = (first, BinOp.min), (second, BinOp.max)
+        return loop(j, 256, *(put(Y, n, value=binary(op, at(Y, n), at(X, j))) for n, op in places))
+
+    assert text(loop(k, 2, both(k, add(k, 1)))).count("x16 register") == 8
+    assert is_scalar(both(0, 0))
+    assert is_scalar(loop(k, 2, both(k, 0)))  # which may be one place
     into = [Tensor(n, DType.f32, (), (), Scope.register) for n in ("least", "most")]
     start = [s for r in into for s in (Alloc(r), put(r, value=at(X, 0)))]
     fold = [put(r, value=binary(op, at(r), at(X, j))) for r, op in zip(into, (BinOp.min, BinOp.max), strict=True)]
