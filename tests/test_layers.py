@@ -133,7 +133,7 @@ LEGAL = {
 # Files that ask nevertheless, for what; none may join them.
 ASK = {
     "gir/gemm_nest.py": {"rates"},  # cycles of packing, which the cost adds up
-    "gir/neighbours.py": {"table", "cores", "l1_bytes", "l2_bytes"},  # whether neighbouring nests share what they read
+    "gir/neighbours.py": {"cores"},  # the tasks that fused loops may be left with
     "gir/nest_schedule.py": {"cores"},  # among a product's parameters, which are reported
     "gir/packed_blocks.py": {"rates"},  # cycles of ops that make blocks, which the cost adds up
 }

@@ -26,9 +26,9 @@ from benchgraph.gir.domain import domain_of
 from benchgraph.gir.elements import element_nest
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.windows import windows_of
-from benchgraph.machine.table import table
 from benchgraph.machine.target import Target
 from benchgraph.schedule.elements import axes_of
+from benchgraph.schedule.limits import shares_blocks, shares_rows
 from benchgraph.schedule.primitives import Schedule
 
 
@@ -61,12 +61,10 @@ def _with_shared_inputs(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     nest = element_nest(g, node) if node.schedules and node.schedules[0].split else None
     if nest is None or not nest.is_shared:
         return node
-    (schedule,), machine = node.schedules, table(target)
+    (schedule,) = node.schedules
     shared = tuple(v for v in node.ins if v in g.ins and len(g.consumers[v]) > 1 and g.value(v).type.elements >= nest.size(nest.axes))
     nbytes, rows = sum(g.value(v).type.nbytes for v in shared), nest.size(axes_of(schedule, schedule.split))
     tasks = ceil(rows / schedule.sizes(schedule.split)[0])
-    if nbytes <= target.l2_bytes or nbytes > machine.shared_block_share * target.l2_bytes * tasks:
+    if not shares_blocks(nbytes, tasks, target):
         return node
-    if tasks < machine.tasks_per_core * target.cores:
-        return node
-    return replace(node, shared=shared, blocks=tasks, by_rows=nbytes <= machine.shared_block_share * target.l1_bytes * rows)
+    return replace(node, shared=shared, blocks=tasks, by_rows=shares_rows(nbytes, rows, target))

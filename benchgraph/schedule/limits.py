@@ -55,7 +55,7 @@ def stays_compressed(rows: int, target: Target) -> bool:
 
 
 def sums_stay_in_l1(count: int, target: Target) -> bool:
-    """Whether L1 holds so many sums beside what comes and goes. docs/measurements/passes.md, Graph IR passes"""
+    """Whether L1 holds so many sums beside what comes and goes. docs/measurements/passes.md"""
     return F32_BYTES * count <= table(target).working_set(target.l1_bytes)
 
 
@@ -86,3 +86,15 @@ def goes_past_caches(nbytes: int, reads: int, target: Target) -> bool:
     machine = table(target)
     held = min(target.llc_bytes * (machine.llc_factor if target.cores > 1 else 1), machine.llc_most_bytes)
     return 0 < held <= nbytes and reads <= machine.non_temporal_reads
+
+
+def shares_blocks(nbytes: int, tasks: int, target: Target) -> bool:
+    """Whether neighbouring nests read so many bytes, which L2 does not hold, block by block: one for each task, enough for all cores, and
+    L2 holds it beside everything else."""
+    machine, is_held = table(target), nbytes <= target.l2_bytes
+    return not is_held and nbytes <= machine.shared_block_share * target.l2_bytes * tasks and tasks >= machine.tasks_per_core * target.cores
+
+
+def shares_rows(nbytes: int, rows: int, target: Target) -> bool:
+    """Whether L1 holds one of so many rows, which take so many bytes, beside everything else."""
+    return nbytes <= table(target).shared_block_share * target.l1_bytes * rows
