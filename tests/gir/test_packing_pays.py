@@ -61,7 +61,8 @@ MEASURED: dict[Target, dict[tuple[int, ...], float]] = {
 
 @pytest.mark.parametrize(("target", "shape"), [(target, shape) for target, shapes in MEASURED.items() for shape in shapes], ids=str)
 def test_what_was_measured_decides(target: Target, shape: tuple[int, ...]) -> None:
-    """By entries, m, k and n, time with packing over that without: those of docs/measurements/weight-packing.md that differ clearly."""
+    """By entries, m, k and n, time with packing over that without: clear ones of docs/measurements/weight-packing.md, of which the cost
+    knows the sign, and shall not lose it."""
     *entries, m, k, n = shape
     assert bool(blocks((*entries, m, k), (*entries, k, n), target)) == (MEASURED[target][shape] < 1)
 
