@@ -17,8 +17,6 @@ from benchgraph.tir.build import cast
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Expr, Store
 
-MOST_LOADS = 2  # values per element that one is recomputed from: without, it would be stored and loaded
-
 
 class Rematerialiser:
     """The private values of a region. at: a point of the region, by axes. most_instructions: on a vector, that recompute a value; with its
@@ -39,13 +37,10 @@ class Rematerialiser:
         if not self._is_own(v, self.domain.axes.get(v, ())):
             return None
         if v not in self._values:
-            loaded: set[int] = set()
-            value = self._recomputed(v, loaded, {})
-            if value is not None and len(loaded) <= MOST_LOADS:
+            value = self._recomputed(v, {})
+            if value is not None:
                 store = Store(*self.storage.element(v, self.at(self.domain.axes[v])), value)
                 value = value if instructions(store) <= self.most_instructions else None
-            else:
-                value = None
             self._values[v] = value
         return self._values[v]
 
@@ -57,10 +52,10 @@ class Rematerialiser:
         """Whether the region itself computes a value, per element."""
         return v in self.private and v in self.producer and self._varies(axes)
 
-    def _recomputed(self, v: int, loaded: set[int], known: dict[int, Expr | None]) -> Expr | None:
+    def _recomputed(self, v: int, known: dict[int, Expr | None]) -> Expr | None:
         """The element at this point from the region's inputs and from values per row; None where that takes more than a few pointwise ops.
 
-        loaded: collects the values per element that it loads. known: values that have been recomputed on the way, None while they are not.
+        known: values that have been recomputed on the way, None while they are not.
         """
         if v in known:
             return known[v]
@@ -74,11 +69,9 @@ class Rematerialiser:
             shape = g.value(src).shape
             src_axes = tuple(a if extent != 1 else None for a, extent in zip(right_aligned(axes, len(shape), None), shape, strict=True))
             is_own = self._is_own(src, src_axes)
-            operand = self._recomputed(src, loaded, known) if is_own else self.storage.load(src, broadcast(shape, at))
+            operand = self._recomputed(src, known) if is_own else self.storage.load(src, broadcast(shape, at))
             if operand is None:
                 return None
-            if not is_own and self._varies(src_axes):
-                loaded.add(src)
             operands.append(operand)
         dtype = g.value(v).dtype
         (value,) = form.values(op.attrs, g.value(v).shape, tuple(c.value for c in at), tuple(operands))

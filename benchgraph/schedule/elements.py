@@ -27,11 +27,10 @@ from benchgraph.schedule.traffic import HELD
 Axes: TypeAlias = tuple[int, ...]
 
 LANES = LINE_BYTES // F32_BYTES  # columns that are reduced over rows are in multiples of a line of f32
-COLUMNS = (32, 64, 128, 256, 512, 768)  # of a block that is reduced over its rows
+COLUMNS = (*(LANES << i for i in range(1, 6)), 48 * LANES)  # of a block that is reduced over its rows
 ROWS = 4  # that are computed together: reduced along each of them, or added to one row of sums
 REGISTERS_PER_SUM = 2  # at least, of each row's reduction
 MOST_TASKS = 64  # of a split reduction: one thread adds what they result in
-FEWEST_ROWS = 32  # of a task of a split reduction: adding its results is 1/32 of its work then
 CONVERSION = 3  # instructions on a vector of a conversion and its store, which are repeated rather than stored
 FUNCTION = 15  # the same where elements come from memory: as long as a vector takes there and back (docs/measurements/lowering.md)
 
@@ -228,13 +227,9 @@ def _split(nest: ElementNest, columns: Axes, target: Target) -> Iterator[Schedul
     rows = tuple(axis for axis in nest.axes if axis in nest.reduced and axis not in columns)
     count, width, r = nest.size(rows or columns), nest.size(columns) if rows else 1, rates(target)
     per_element = max(sum({a.name: a.bits / 8 for a in nest.memory if a.axes >= nest.reduced}.values()), 1)
-    held = max(int(HELD * target.l2_bytes / 2 / per_element / max(width, 1)), 2 * FEWEST_ROWS)
+    held = max(int(HELD * target.l2_bytes / 2 / per_element / max(width, 1)), 1)
     least = ceil(r.fork_join_ns(2) * r.read_bytes_per_ns("l2") / F32_BYTES / max(width, 1))
-    per_task = max(
-        min(ceil(count / MOST_TASKS), held) if nest.is_shared else ceil(count / MOST_TASKS),
-        least,
-        FEWEST_ROWS if rows and columns[-1] not in nest.reduced else 1,
-    )
+    per_task = max(min(ceil(count / MOST_TASKS), held) if nest.is_shared else ceil(count / MOST_TASKS), least, 1)
     per_task = divisor_from(count, per_task) or per_task if rows else ceil(per_task / LINE_BYTES) * LINE_BYTES
     split = rows or columns
     if nest.size(split) > per_task:

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from benchgraph.core.dtypes import DType
 from benchgraph.gir.build import Builder
 from benchgraph.gir.domain import trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import with_borders
 from benchgraph.machine.target import Target
 
-NARROWER = 4  # times fewer bits than the floats: of others it has not been measured
 MOST_OPS = 3  # a cast, a zero point and a scale; more would take longer than a load
 
 
@@ -57,7 +57,7 @@ def _widening(g: Graph, ops: tuple[Op, ...], v: int) -> tuple[Op, ...]:
             return ()
         chain.insert(0, op)
         at = src.id
-        if src.dtype.bits * NARROWER <= out.dtype.bits:
+        if src.dtype.bits <= DType.u8.bits and out.dtype is DType.f32:
             is_stored = op.semantics.is_conversion and at in made and src.view is None
             return tuple(chain) if is_stored else ()
     return ()
