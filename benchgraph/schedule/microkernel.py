@@ -36,7 +36,8 @@ def wei_ahead(kernel: Kernel, wei: DType, columns: int, target: Target) -> int:
     rows to the next, or where loads from L2 keep up with the products."""
     columns = columns if kernel.in_tiles else min(columns, kernel.most_vectors * kernel.lanes)
     is_kept = wei.nbytes(columns * kernel.k * kernel.taps) < target.l1_bytes // 2
-    return 0 if is_kept or table(target).l2_loads_keep_up else table(target).weight_prefetch_rows
+    machine = table(target)
+    return 0 if is_kept or (machine.l2_loads_keep_up and not kernel.in_tiles) else machine.weight_prefetch_rows
 
 
 def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:

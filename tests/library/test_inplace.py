@@ -43,8 +43,8 @@ def data(seed: int, *shape: int) -> NDArray[np.float32]:
 
 def test_the_other_operand_of_a_post_op_may_be_overwritten() -> None:
     """And src, where a task has all columns of its rows in hand before it writes any: not where there are several panels of them."""
-    for columns, pairs in ((16, ((0, 4), (2, 4))), (256, ((2, 4),))):
-        src, wei, res, dst = (LogicalTensor(i, DType.f32, (70 if i != 1 else columns, columns)) for i in (0, 1, 2, 4))
+    for rows, columns, pairs in ((70, 16, ((0, 4), (2, 4))), (7, 256, ((2, 4),))):
+        src, wei, res, dst = (LogicalTensor(i, DType.f32, (rows if i != 1 else columns, columns)) for i in (0, 1, 2, 4))
         matmul, add = Op(10, "MatMul", inputs=(src, wei), outputs=(ACC,)), Op(11, "Add", inputs=(ACC, res), outputs=(dst,))
         assert compiled(matmul, add).get_inplace_ports() == pairs
 

@@ -164,16 +164,6 @@ def test_full_reductions_are_vectorised(name: str) -> None:
     assert any(type_of(x)[1] == TARGET.lanes for s in walk(task) for x in loads(s) if x.tensor.scope is Scope.param)
 
 
-def test_values_of_three_loads_are_stored() -> None:
-    """Loading three vectors again costs more than loading one."""
-
-    def build(b: GraphBuilder) -> None:
-        x = b.op("Multiply", b.op("Multiply", b.input((100003,)), b.input((100003,))), b.input((100003,)))
-        b.op("Subtract", x, b.op("ReduceSum", x, axes=[0], keep_dims=True))
-
-    assert main(build).shared_bytes >= 4 * 100003
-
-
 def test_expensive_values_are_stored() -> None:
     """A softmax of columns computes its exponentials once, in full vectors and in the masked rest."""
     text = print_tir(main(CASES["softmax of columns"]))
