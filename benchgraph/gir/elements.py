@@ -87,7 +87,7 @@ class _Reader:
             accesses,
             tuple(self.instructions[phase] for phase in phases),
             tuple(self.sums[phase] for phase in phases),
-            is_pointwise(g, node),
+            is_pointwise(g, node, domain),
             _block(g, node),
             min(work / max(g.value(v).type.elements, 1) for v in node.outs) if not domain.reduced else 1.0,
             any(len(g.consumers[g.root(v)]) > 1 for v in node.ins if g.value(v).type.elements >= work),
@@ -152,9 +152,8 @@ def _per_element(g: Graph, op: Op) -> int:
     return sum(instructions(Store(tensor("r", dst.dtype, (), Scope.register), (), value)) for value in values)
 
 
-def is_pointwise(g: Graph, node: FusedOp) -> bool:
+def is_pointwise(g: Graph, node: FusedOp, domain: Domain) -> bool:
     """Whether every op runs over every axis: only elementwise and layout ops, none of them once per row, without blocked layouts."""
-    domain = domain_of(g, node.ops)
     axes = [domain.axes[v] for op in node.ops for v in op.outs if v in domain.axes]
     has_forms = all(isinstance(op.lowering.form, Elementwise | LayoutOp) for op in node.ops)
     return has_forms and not domain.reduced and all(a == axes[0] for a in axes) and not _block(g, node)

@@ -45,7 +45,7 @@ class LoopNest:
         (schedule,) = self.node.schedules
         if schedule.split:
             return self._split(schedule)
-        return self._points(schedule) if is_pointwise(self.g, self.node) else self._region(schedule)
+        return self._points(schedule) if is_pointwise(self.g, self.node, self.domain) else self._region(schedule)
 
     def _size(self, axes: Iterable[int]) -> int:
         return prod(self.domain.extents[a] for a in axes)
