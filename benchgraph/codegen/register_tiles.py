@@ -15,7 +15,7 @@ from benchgraph.core.divisors import even_split
 from benchgraph.machine.target import Target, rows_in_sets
 from benchgraph.tir.groups import DTypes
 
-IN_FLIGHT = 8  # accumulators: a multiply-add has up to four cycles of latency, and up to two begin in a cycle
+IN_FLIGHT = 8  # accumulators: a multiply-add has up to four cycles of latency, and up to two begin in a cycle (measurements/microkernel.md)
 NARROW_TILE_ROWS = 4  # one tile of half the width, which loads wei once, is faster than two tiles of at most so many rows
 
 

@@ -32,7 +32,7 @@ Decisions:
 layouts.py              blocked layouts, the width of a B panel
 column_blocks.py        columns of a microkernel call and of a packed panel
 packed_blocks.py        products with the blocks in which they read their weights, as their cost sees them
-anchors.py              where post-ops run: the anchor cost table
+anchors.py              where post-ops run
 nest_cost.py            nests as their cost sees them, and what scheduled ones take
 nest_schedule.py        the schedule of a nest, as parameters, anchors or data
 neighbours.py           what nests share with those beside them: inputs, and loops
