@@ -182,7 +182,7 @@ def _is_uniform(loop: Loop) -> bool:
     Reductions over taps of windows are such: each vector of x runs through all taps. Reductions over rows are not, as neighbouring
     iterations read different rows: their inner loop is vectorised.
     """
-    inside = [c for stmt in loop.body if isinstance(stmt, ir.For | ir.If) for c in walk(stmt)]
+    inside = [c for stmt in loop.body if not isinstance(stmt, ir.Alloc | ir.Store) for c in walk(stmt)]  # in nested blocks, too
     controls = [c.extent if isinstance(c, ir.For) else c.cond for c in inside if isinstance(c, ir.For | ir.If)]
     stores = [c for c in inside if isinstance(c, ir.Store)]
     return (

@@ -9,7 +9,7 @@ import pytest
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.target import ISAS
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, mod, mul, seq, sub, unary
-from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, Func, If, Random, Scope, Stmt, Store, Tensor, UnOp
+from benchgraph.tir.ir import REDUCING_OPS, Alloc, Binary, BinOp, Const, Expr, For, Func, If, Random, Scope, Seq, Stmt, Store, Tensor, UnOp
 from benchgraph.tir.passes.simplify import simplify
 from benchgraph.tir.passes.vectorise import vectorise
 from benchgraph.tir.text import print_tir
@@ -22,6 +22,7 @@ from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, p
 X, Y, S, H = param("x", 4096), param("y", 4096), param("s", 16, dtype=DType.s32), param("h", 64, dtype=DType.bf16)
 S4096 = param("t", 4096, dtype=DType.s32)
 R = Tensor("r", DType.f32, (), (), Scope.register)
+IN_A_BLOCK = If(binary(BinOp.gt, j, Const(7)), put(R, value=add(at(R), at(X, j))))  # such a block is what unrolling a loop leaves
 
 
 def vectorised(*body: Stmt, isa: str = "avx512_core") -> Func:
@@ -279,9 +280,10 @@ def test_inner_loops_with_uniform_bounds_are_vectorised_along() -> None:
         over_taps(add(mul(j, 8), k)),
         over_taps(add(mul(k, 64), j), extent=add(j, 1)),
         over_taps(add(mul(k, 64), j), when=binary(BinOp.gt, j, Const(7))),
+        For(j, Const(40), Seq((Alloc(R), put(R, value=f32(0.0)), Seq((IN_A_BLOCK, IN_A_BLOCK)), put(Y, j, value=at(R))))),
         loop(j, 40, loop(k, 3, put(Y, j, value=add(at(Y, j), at(X, add(mul(k, 64), j)))))),
     ],
-    ids=["rows of their own", "as many as j says", "where j says", "sums in memory"],
+    ids=["rows of their own", "as many as j says", "where j says", "where j says, in a block", "sums in memory"],
 )
 def test_other_inner_loops_are_unchanged(body: Stmt) -> None:
     lines = print_tir(vectorised(body).body)
