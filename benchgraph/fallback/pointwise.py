@@ -7,10 +7,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from benchgraph.fallback.function import Array, Function
 from benchgraph.fallback.row import PICKS, Compute, NumpyOp, Shapes, given, move
+from benchgraph.fallback.special import erf, sigmoid
 
 # ONNX's numbers of data types, as attributes have them
 TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float32", 11: "float64", 16: "float32"}
@@ -108,8 +108,8 @@ _EXACT: dict[str, Callable[..., Any]] = {
 _ROUNDED: dict[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _divided, "Sqrt": np.sqrt, "Reciprocal": np.reciprocal, "Exp": np.exp,
     "Log": np.log, "Sin": np.sin, "Cos": np.cos, "Tan": np.tan, "Asin": np.arcsin, "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh,
-    "Cosh": np.cosh, "Tanh": np.tanh, "Asinh": np.arcsinh, "Acosh": np.arccosh, "Atanh": np.arctanh, "Erf": special.erf,
-    "Sigmoid": special.expit, "Softsign": lambda x: x / (1 + np.abs(x)),
+    "Cosh": np.cosh, "Tanh": np.tanh, "Asinh": np.arcsinh, "Acosh": np.arccosh, "Atanh": np.arctanh, "Erf": erf,
+    "Sigmoid": sigmoid, "Softsign": lambda x: x / (1 + np.abs(x)),
 }  # fmt: skip
 POINTWISE: dict[str, NumpyOp] = {
     **{kind: _of(compute) for kind, compute in _EXACT.items()},

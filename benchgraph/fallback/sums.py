@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from benchgraph.fallback.function import Array, Function
 from benchgraph.fallback.moves import axes_of, integers
 from benchgraph.fallback.row import PICKS, SUMS, NumpyOp, Shapes, nothing
+from benchgraph.fallback.special import log_sum_exp
 
 
 def _each_input(f: Function, ins: Shapes, outs: Shapes) -> int:
@@ -57,7 +57,7 @@ def _log_sum(x: Array, **how: Any) -> Any:
 
 
 def _log_sum_exp(x: Array, *, axis: Any, keepdims: bool) -> Any:
-    return special.logsumexp(x, axis=tuple(range(x.ndim)) if axis is None else axis, keepdims=keepdims)
+    return log_sum_exp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)
 
 
 def _position(best: Callable[..., Any]) -> NumpyOp:
