@@ -6,7 +6,7 @@ pointwise.py   rows: element by element
 moves.py       rows: elements taken, moved, repeated
 sums.py        rows: reductions, products, sorting
 recurrent.py   rows: LSTM, GRU, RNN
-special.py     functions of scipy that rows compute with
+special.py     functions of scipy that several rows name
 compute.py     a function computed: by its row, else by onnx's reference or PyTorch; results in the dtypes of their tensors
 by_onnx.py     onnx's reference, which also judges the numpy functions where it is installed
 by_torch.py    PyTorch, for functions of exported programs

@@ -1,4 +1,4 @@
-"""Functions of scipy.special, which takes 0.2 s to import: by a call, so that only who computes them waits for it."""
+"""Functions of scipy.special that several rows name. It takes 0.2 s to import: a call does so, and only who computes waits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,3 @@ def sigmoid(x: Array) -> Array:
     from scipy import special
 
     return special.expit(x)
-
-
-def log_sum_exp(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    from scipy import special
-
-    return special.logsumexp(x, axis=axis, keepdims=keepdims)
