@@ -38,6 +38,7 @@ POLL_S = 0.5  # between two questions who the workers are
 POLL_PER_WORKER_S = 0.01  # and longer where there are many: each answer describes all of them
 CLOSE_S = 5.0
 STOP_S = 0.5  # for a worker process to end by itself, before it is killed
+_SILENT = logging.CRITICAL + 1  # a scheduler in this process says that a client has left as a critical error
 
 
 def need_distributed() -> None:
@@ -90,7 +91,7 @@ class DaskEngine:
         self._client: Any = None
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters of it is said here, in the user's terms
+        logging.getLogger("distributed").setLevel(_SILENT)  # what matters of it is said here, in the user's terms
         warnings.filterwarnings("ignore", module=r"distributed\.")  # advice on large arguments, and on ports that are in use
         self._thread = threading.Thread(target=self._serve, name="benchgraph-fleet", daemon=True)
         self._thread.start()
@@ -204,7 +205,7 @@ async def _cluster(place: str) -> AsyncIterator[dict[str, Any]]:
         processes=True,
         memory_limit=0,
         dashboard_address=None,
-        silence_logs=logging.CRITICAL,
+        silence_logs=_SILENT,
         asynchronous=True,
     ) as cluster:
         try:

@@ -118,9 +118,9 @@ def test_after_ctrl_c_the_report_is_kept_and_no_process_is_left() -> None:
         assert said.startswith("0:PASSED"), client.communicate()
         (os.killpg if whole_group else os.kill)(client.pid, signal.SIGINT)
         out, err = client.communicate()
-        assert client.returncode == 130
+        assert client.returncode == 130, (out, err)
         assert "interrupted after 1 of 2 cases" in out
-        assert "Traceback" not in err
+        assert "Traceback" not in err, err
         assert len(json.loads(Path("out.json").read_text())["cases"]) == 1
         until = time.monotonic() + 20.0  # they end by themselves once the client has
         while any(session_of(p) == client.pid for p in processes()):
