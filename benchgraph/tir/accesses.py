@@ -9,9 +9,9 @@ from math import gcd
 from typing import TypeAlias
 
 from benchgraph.core.memoise import memoised
-from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, inside, linear, linear_bounds
+from benchgraph.tir.affine import ANYTHING, Linear, Range, Ranges, bounds, linear, linear_bounds
 from benchgraph.tir.index import within
-from benchgraph.tir.ir import Brgemm, Expr, For, Func, If, Load, Pack, Ramp, Seq, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import Brgemm, Expr, For, Func, If, Pack, Ramp, Seq, Stmt, Store, Tensor, Var
 from benchgraph.tir.operands import operands
 from benchgraph.tir.visit import bound_names, declared_names, exprs, loads_of, tensor_names, users, variables, written
 
@@ -31,11 +31,6 @@ class Access:
 
 
 Extent: TypeAlias = tuple[Linear, float, float]  # base, first, last: the indices base + first .. base + last, both included
-
-
-def stride_along(load: Load, var: Var) -> int:
-    """Elements of memory between loads for successive values of a variable, as far as indices are linear in it."""
-    return sum(linear(i).terms.get(var, 0) * stride for i, stride in zip(load.index, load.tensor.strides, strict=True))
 
 
 def accesses_of(name: str, s: Stmt, ranges: Ranges) -> Iterator[Access]:
@@ -121,24 +116,17 @@ def _is_constant(e: Expr, ranges: Ranges) -> bool:
     return least == most
 
 
-def are_independent(a: For, b: For, ranges: Ranges) -> bool:
-    """Whether no iteration of one loop accesses what a different iteration of the other writes. Both have the same variable."""
+def are_independent(a: For, b: For, ranges: Ranges, names: Iterable[str] | None = None) -> bool:
+    """Whether no iteration of one loop accesses what a different iteration of the other, or of itself, writes. Both have the same variable.
+    names: of the tensors in question, by default of all that are declared outside. ranges: those around the loops."""
     inner = bound_names(a.body) | bound_names(b.body)
-    shared = (tensor_names(a) & tensor_names(b)) - declared_names(a) - declared_names(b)
-    for name in shared & {t.name for t in written(a) | written(b)}:
-        in_a, in_b = (list(accesses_of(name, s, ranges)) for s in (a, b))
-        if in_a and in_b and not is_partitioned(in_a + in_b, a.var.name, inner):  # a tensor that one only prefetches has no accesses there
+    if names is None:
+        names = ((tensor_names(a) & tensor_names(b)) - declared_names(a) - declared_names(b)) & {t.name for t in written(a) | written(b)}
+    for name in names:
+        of_a, of_b = (list(accesses_of(name, s, ranges)) for s in (a, b))
+        if of_a and of_b and not is_partitioned(of_a + of_b, a.var.name, inner):  # a tensor that one only prefetches has no accesses there
             return False
     return True
-
-
-def has_independent_iterations(loop: For, ranges: Ranges, names: Iterable[str] | None = None) -> bool:
-    """Whether no two iterations access the same element of a tensor that the loop writes. names: of the tensors in question, by default
-    of all that are declared outside. ranges: those around the loop."""
-    if names is None:
-        names = {t.name for t in written(loop)} - declared_names(loop)
-    within_loop, inner = inside(loop, ranges), bound_names(loop.body)
-    return all(is_partitioned(list(accesses_of(name, loop.body, within_loop)), loop.var.name, inner) for name in names)
 
 
 def by_tensor(s: Stmt, ranges: Ranges) -> dict[str, list[Access]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeGuard
 
 from benchgraph.tir.affine import Ranges, inside, linear, linear_bounds
 from benchgraph.tir.build import add, binary, constant, floordiv, mod, mul
 from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, For, Func, LoopKind, Seq, Stmt, Store, Var
-from benchgraph.tir.visit import bound_names, claim, fresh, map_children, map_tensors, statements, substitute_all, tensor_names, walk
+from benchgraph.tir.visit import claim, fresh, map_children, map_tensors, statements, substitute_all, walk
 
 
 def with_body(f: Func, body: Stmt) -> Func:
@@ -75,35 +75,23 @@ def largest_extent(extent: Expr, ranges: Ranges) -> int | None:
 # ---- copies ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Names:
-    """Names of a function's tensors, new ones included, and of its loop variables."""
-
-    tensors: set[str]
-    variables: frozenset[str]
-
-    @staticmethod
-    def of(f: Func) -> Names:
-        return Names({p.name for p in f.params} | tensor_names(f.body), bound_names(f.body))
-
-
-def copy_of(s: Stmt, values: Mapping[str, Expr], names: Names | None) -> Stmt:
+def copy_of(s: Stmt, values: Mapping[str, Expr], names: set[str] | None) -> Stmt:
     """The statement with values for variables, and new names for its temporaries unless `names` is None."""
     body = substitute_all(s, values)
     if names is None:
         return body
     declared = [inner.tensor for inner in walk(body) if isinstance(inner, Alloc)]
-    return map_tensors(body, {t.name: replace(t, name=claim(t.name, names.tensors)) for t in declared})
+    return map_tensors(body, {t.name: replace(t, name=claim(t.name, names)) for t in declared})
 
 
-def unrolled(loop: For, count: int, combine: Callable[[Sequence[Stmt]], Stmt], names: Names) -> Stmt:
+def unrolled(loop: For, count: int, combine: Callable[[Sequence[Stmt]], Stmt], names: set[str]) -> Stmt:
     """A loop of combine(`count` copies of the body), and a loop over the iterations left."""
     groups, rest = floordiv(loop.extent, count), mod(loop.extent, count)
     copies = [copy_of(loop.body, {loop.var.name: add(mul(loop.var, count), u)}, names if u else None) for u in range(count)]
     unrolled_loop = replace(loop, extent=groups, body=combine(copies))
     if constant(rest) == 0:
         return unrolled_loop
-    var = Var(fresh(f"{loop.var.name}_last", names.variables))
+    var = Var(fresh(f"{loop.var.name}_last", names))
     return Seq((unrolled_loop, For(var, rest, copy_of(loop.body, {loop.var.name: add(mul(groups, count), var)}, names))))
 
 

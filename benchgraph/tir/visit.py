@@ -300,6 +300,11 @@ def fresh(wanted: str, taken: frozenset[str] | set[str]) -> str:
     return next(name for name in (f"{wanted}_{k}" for k in range(1, len(taken) + 2)) if name not in taken)
 
 
+def names_of(f: ir.Func) -> set[str]:
+    """Names of a function's tensors and loop variables."""
+    return {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
+
+
 def claim(wanted: str, taken: set[str]) -> str:
     """A fresh name, added to `taken`."""
     name = fresh(wanted, taken)

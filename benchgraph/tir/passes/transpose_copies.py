@@ -40,20 +40,20 @@ from benchgraph.tir.affine import Ranges, inside, linear
 from benchgraph.tir.build import add, binary, constant
 from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Pack, Stmt, Var
-from benchgraph.tir.loops import Names, as_last_block, copy_of, map_loops, only_statement, with_body
+from benchgraph.tir.loops import as_last_block, copy_of, map_loops, only_statement, with_body
 from benchgraph.tir.passes.simplify import simplified
 from benchgraph.tir.transposition import as_transposition
-from benchgraph.tir.visit import block, fresh, variables
+from benchgraph.tir.visit import block, fresh, names_of, variables
 
 
 def transpose_copies(f: Func, target: Target) -> Func:
-    return with_body(f, map_loops(f.body, _Transposer(f, Names.of(f))))
+    return with_body(f, map_loops(f.body, _Transposer(f, names_of(f))))
 
 
 @dataclass(frozen=True)
 class _Transposer:
     f: Func
-    names: Names
+    names: set[str]
 
     def __call__(self, loop: For, ranges: Ranges) -> Stmt | None:
         return self.transposed(loop, ranges) or self.in_blocks(loop, ranges) or self.within_borders(loop, ranges)
@@ -107,7 +107,7 @@ class _Transposer:
 
     def padded(self, loop: For, pad: Stmt, name: str, start: int, end: int) -> For:
         """Iterations start to end of a loop, which all pad."""
-        var = Var(fresh(f"{loop.var.name}_{name}", self.names.variables))
+        var = Var(fresh(f"{loop.var.name}_{name}", self.names))
         return For(var, Const(end - start), copy_of(pad, {loop.var.name: add(var, start)}, self.names))
 
 

@@ -20,16 +20,16 @@ from benchgraph.tir import visit
 from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import add, mul, nest
 from benchgraph.tir.ir import Alloc, Const, Expr, For, Func, Load, LoopKind, Seq, Stmt, Store, Tensor, Var, tensor
-from benchgraph.tir.loops import Names, is_straight_line, largest_extent, map_loops, only_statement, with_body
+from benchgraph.tir.loops import is_straight_line, largest_extent, map_loops, only_statement, with_body
 from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, as_transposition, is_strided_read
 
 
 def transpose_reads(f: Func, target: Target) -> Func:
-    names = Names.of(f)
+    names = visit.names_of(f)
     return with_body(f, map_loops(f.body, lambda loop, ranges: _tiled(loop, ranges, names)))
 
 
-def _tiled(rows: For, ranges: Ranges, names: Names) -> Stmt | None:
+def _tiled(rows: For, ranges: Ranges, names: set[str]) -> Stmt | None:
     """The loops behind copies of tiles; None if no read is strided, or if the loops do nothing but transpose."""
     columns = only_statement(rows.body)
     if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind):
@@ -46,7 +46,7 @@ def _tiled(rows: For, ranges: Ranges, names: Names) -> Stmt | None:
         nbytes = x.tensor.dtype.nbytes
         fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
         if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
-            tiles[x] = tensor(visit.claim(f"{x.tensor.name}_transposed", names.tensors), x.tensor.dtype, (height * width,))
+            tiles[x] = tensor(visit.claim(f"{x.tensor.name}_transposed", names), x.tensor.dtype, (height * width,))
     if not tiles:
         return None
     at = add(mul(rows.var, width), columns.var)
@@ -54,7 +54,7 @@ def _tiled(rows: For, ranges: Ranges, names: Names) -> Stmt | None:
     return Seq((*copies, visit.map_all_exprs(rows, lambda e: visit.rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
 
 
-def _copy(store: Store, names: Names, *loops: For) -> Stmt:
+def _copy(store: Store, names: set[str], *loops: For) -> Stmt:
     """The store in a copy of these loops."""
-    variables = {loop.var.name: Var(visit.fresh(f"{loop.var.name}_t", names.variables)) for loop in loops}
+    variables = {loop.var.name: Var(visit.fresh(f"{loop.var.name}_t", names)) for loop in loops}
     return nest(((variables[loop.var.name], loop.extent) for loop in loops), visit.substitute_all(store, variables))

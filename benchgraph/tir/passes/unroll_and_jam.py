@@ -25,21 +25,21 @@ from dataclasses import replace
 from functools import reduce
 
 from benchgraph.machine.target import Target
-from benchgraph.tir.accesses import accesses_of, has_independent_iterations
+from benchgraph.tir.accesses import accesses_of, are_independent
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import Binary, For, Func, LoopKind, Seq, Stmt, Store
-from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
+from benchgraph.tir.loops import map_loops, unrolled, with_body
 from benchgraph.tir.vector_loops import reduction
-from benchgraph.tir.visit import children, declared_names, statements, tensor_names, variables, walk, written
+from benchgraph.tir.visit import children, declared_names, names_of, statements, tensor_names, variables, walk, written
 
 
 def unroll_and_jam(f: Func, target: Target) -> Func:
-    names = Names.of(f)
+    names = names_of(f)
     return f if f.runs_once else with_body(f, map_loops(f.body, lambda loop, ranges: _unrolled(loop, ranges, names)))
 
 
-def _unrolled(loop: For, ranges: Ranges, names: Names) -> Stmt | None:
+def _unrolled(loop: For, ranges: Ranges, names: set[str]) -> Stmt | None:
     count, extent = loop.unroll_jam, constant(loop.extent)
     is_short = extent is not None and extent < count
     if count == 1 or is_short or loop.kind is not LoopKind.serial or not _may_be_jammed(loop, ranges):
@@ -52,14 +52,14 @@ def _may_be_jammed(loop: For, ranges: Ranges) -> bool:
     names = {t.name for t in written(loop)} - declared_names(loop)
     reductions = (r.store for s in walk(loop.body) if isinstance(s, Store) and (r := reduction(s)) is not None)
     common = {s.tensor.name for s in reductions if not any(loop.var.name in variables(i) for i in s.index)} & names
-    return has_independent_iterations(loop, ranges, names - common) and all(_is_per_element(name, loop, ranges) for name in common)
+    return are_independent(loop, loop, ranges, names - common) and all(_is_per_element(name, loop, ranges) for name in common)
 
 
 def _is_per_element(name: str, loop: For, ranges: Ranges) -> bool:
     """Whether a tensor is accessed by one reduction alone, each of whose elements belongs to one iteration of an inner loop."""
     around = inside(loop, ranges)
     inner = (s for s in statements(loop.body) if isinstance(s, For) and name in tensor_names(s))
-    return len(list(accesses_of(name, loop.body, around))) == 2 and any(has_independent_iterations(s, around, {name}) for s in inner)
+    return len(list(accesses_of(name, loop.body, around))) == 2 and any(are_independent(s, s, around, {name}) for s in inner)
 
 
 def _jammed(copies: Sequence[Stmt]) -> Stmt:

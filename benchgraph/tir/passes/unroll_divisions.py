@@ -19,10 +19,10 @@ from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Binary, BinOp, Expr, For, Func, If, LoopKind, Stmt, Store
-from benchgraph.tir.loops import Names, map_loops, unrolled, with_body
+from benchgraph.tir.loops import map_loops, unrolled, with_body
 from benchgraph.tir.passes.simplify import simplified
 from benchgraph.tir.vector_loops import loop_of
-from benchgraph.tir.visit import block, exprs, variables, walk, walk_expr
+from benchgraph.tir.visit import block, exprs, names_of, variables, walk, walk_expr
 
 # Of the unrolled code, which takes time to compile (docs/measurements/loop-unrolling.md).
 MOST_STORES, MOST_INSTRUCTIONS = 64, 4096
@@ -33,7 +33,7 @@ def unroll_divisions(f: Func, target: Target) -> Func:
     divided = frozenset(_divided_variables(f.body))
     if not divided:
         return f
-    return with_body(f, map_loops(f.body, _Unroller(divided, target, Names.of(f))))
+    return with_body(f, map_loops(f.body, _Unroller(divided, target, names_of(f))))
 
 
 def _divisions(e: Expr) -> Iterator[Binary]:
@@ -54,7 +54,7 @@ class _Unroller:
 
     divided: Collection[str]
     target: Target
-    names: Names
+    names: set[str]
 
     def __call__(self, loop: For, ranges: Ranges) -> Stmt:
         if loop_of(loop, self.target) is not None:

@@ -28,13 +28,13 @@ from benchgraph.tir.affine import Ranges
 from benchgraph.tir.build import add, constant, floordiv, mod, mul
 from benchgraph.tir.loops import map_loops, with_body
 from benchgraph.tir.vector_loops import Loop, Reduction, loop_of, neutral, widen
-from benchgraph.tir.visit import block, bound_names, claim, map_children, substitute_all, tensor_names, walk
+from benchgraph.tir.visit import block, claim, map_children, names_of, substitute_all, walk
 
 ACCUMULATORS = 4  # of a reduction; their number fixes the order of additions of floats, and so the result, on every machine alike
 
 
 def vectorise(f: ir.Func, target: Target) -> ir.Func:
-    taken = {p.name for p in f.params}.union(tensor_names(f.body), bound_names(f.body))
+    taken = names_of(f)
     multiplies = any(isinstance(s, ir.Brgemm) for s in walk(f.body))  # post-ops must have the lanes of their microkernel
 
     def in_vectors(s: ir.For, ranges: Ranges) -> ir.Stmt | None:
