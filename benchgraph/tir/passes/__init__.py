@@ -10,9 +10,8 @@ merge_blocks.py        adjacent parallel loops that read the same memory are fus
 unroll_and_jam.py      several iterations of a loop that its schedule unrolls are computed together, and their inner loops fused
 mark_inplace.py        pairs of parameters for which the caller may pass the same memory
 interchange_loops.py   loops whose stores are strided along the inner one are interchanged
-transpose_reads.py     tiles that loops read with a stride, and compute with, are transposed into temporaries first
+transpose.py           two loops that transpose a matrix become one statement, and so do copies of what loops read with a stride
 plan_buffers.py        temporaries get offsets in two arenas, one per call (shared) and one per thread, reusing bytes of dead ones
-transpose_copies.py    two loops that transpose a matrix become one statement
 unroll_divisions.py    loops that divide or take remainders of their variable are unrolled, so that quotients become constants
 vectorise.py           serial loops, mostly innermost ones, run in vectors of target.lanes elements, with a masked vector for the
                        remainder
@@ -41,8 +40,7 @@ from benchgraph.tir.passes.pad_rows import pad_rows
 from benchgraph.tir.passes.plan_buffers import plan_buffers
 from benchgraph.tir.passes.shrink_tensors import shrink_tensors
 from benchgraph.tir.passes.simplify import simplify
-from benchgraph.tir.passes.transpose_copies import transpose_copies
-from benchgraph.tir.passes.transpose_reads import transpose_reads
+from benchgraph.tir.passes.transpose import transpose
 from benchgraph.tir.passes.unroll_and_jam import unroll_and_jam
 from benchgraph.tir.passes.unroll_divisions import unroll_divisions
 from benchgraph.tir.passes.vectorise import vectorise
@@ -73,9 +71,14 @@ PIPELINE: tuple[Pass[Func], ...] = (
     ),
     Pass("mark-inplace", mark_inplace, needs=_CANONICAL | _FLAT, switch="inplace"),
     Pass("interchange-loops", interchange_loops, needs=_FLAT, switch="transpose", formerly=("turn-loops", "no-turn")),
-    Pass("transpose-reads", transpose_reads, needs=_FLAT, switch="transpose", formerly=("turn-reads", "no-turn")),
+    Pass(
+        "transpose",
+        transpose,
+        needs=_FLAT,
+        switch="transpose",
+        formerly=("transpose-reads", "transpose-copies", "turn-reads", "turn-copies", "no-turn"),
+    ),
     Pass("plan-buffers", plan_buffers, needs=_FLAT | _ONE_LEVEL, gives=frozenset({"planned"})),
-    Pass("transpose-copies", transpose_copies, needs=_FLAT | {"planned"}, switch="transpose", formerly=("turn-copies", "no-turn")),
     Pass("unroll-divisions", unroll_divisions, needs=_FLAT | {"planned"}, switch="unroll", formerly=("unroll-digits",)),
     # It must know which buffers share bytes, hence planned.
     Pass(

@@ -6,7 +6,7 @@ for r in 64 {                                 for i in 64 {
   }                                             }
 }                                             }
 
-Stores can be vectorised then, and transpose-reads copies a tile of x. Of more than two loops, as over quantisation groups of an operand
+Stores can be vectorised then, and transpose copies a tile of x. Of more than two loops, as over quantisation groups of an operand
 that is transposed, the outermost becomes the innermost (docs/measurements/transposition.md).
 """
 

@@ -1,4 +1,4 @@
-"""transpose-reads: what lies across the loops, and is computed with, is copied to where it does not; all else stays."""
+"""transpose: what lies across the loops, and is computed with, is copied to where it does not; all else stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.tir.build import add, binary, block_size, cast, f32, mul
 from benchgraph.tir.ir import Alloc, BinOp, Const, For, Func, If, LoopKind, Scope, Store
 from benchgraph.tir.passes.plan_buffers import plan_buffers
-from benchgraph.tir.passes.transpose_reads import transpose_reads
+from benchgraph.tir.passes.transpose import transpose
 from benchgraph.tir.transposition import MOST_BYTES
 from benchgraph.tir.visit import loads, tensors, walk
 from tests.support.tir_programs import TARGET, assert_same, at, i, j, k, loop, param, put
@@ -26,7 +26,7 @@ def scaled(rows: int = ROWS, columns: int = COLUMNS, *, dtype: DType = DType.u8,
 
 def after(f: Func) -> Func:
     """What the pass makes of it computes the same."""
-    after = transpose_reads(f, TARGET)
+    after = transpose(f, TARGET)
     assert_same(after, f)
     return after
 
@@ -49,7 +49,7 @@ def test_each_thread_has_a_private_tile(kind: LoopKind, scope: Scope) -> None:
 
 @pytest.mark.parametrize("doubled", [True, False])
 def test_a_last_block_uses_part_of_a_tile(doubled: bool) -> None:
-    """As copies alone, its loops are left to transpose-copies."""
+    """Loops that only copy need none."""
     x, y = param("x", 40 * COLUMNS, dtype=DType.u8), param("y", 21 * COLUMNS, dtype=DType.u8)
     row = add(mul(k, 8), i)
     taken = at(x, add(row, mul(j, 40)))
@@ -77,11 +77,6 @@ def written_over() -> Func:
     return Func("f", (x,), loop(i, ROWS, loop(j, COLUMNS, put(x, add(add(i, mul(j, 40)), 1), value=value))))
 
 
-def copied() -> Func:
-    x, y = param("x", 1000, dtype=DType.u8), param("y", 1000, dtype=DType.u8)
-    return Func("f", (x, y), loop(i, ROWS, loop(j, COLUMNS, put(y, add(mul(i, COLUMNS), j), value=at(x, add(i, mul(j, 40)))))))
-
-
 def guarded() -> Func:
     """Only the columns that are there are read."""
     x, y = param("x", 500, dtype=DType.u8), param("y", 1000)
@@ -98,10 +93,9 @@ def guarded() -> Func:
         scaled(rows=3),
         scaled(rows=32, columns=MOST_BYTES // 32 + 1),
         written_over(),
-        copied(),
         guarded(),
     ],
-    ids=["rows step by two", "short rows", "few rows", "more than L1 has", "written over", "a copy already", "within bounds"],
+    ids=["rows step by two", "short rows", "few rows", "more than L1 has", "written over", "within bounds"],
 )
 def test_other_reads_are_unchanged(f: Func) -> None:
     assert after(f) is f

@@ -1,4 +1,4 @@
-"""transpose-copies: two loops that transpose a matrix become one statement.
+"""transpose: two loops that transpose a matrix become one statement, and so do copies of what loops read with a stride.
 
 for i in 56 {                          ->  transpose (56x64) t[0, 64] = x[0, 1, 3136]
   for j in 64 {
@@ -25,6 +25,14 @@ for i in min(64, 77 - b*64) {          ->  if 77 - b*64 < 64 { transpose (13x64)
   for j in 64 { ... }
 }
 
+Tiles that loops read with a stride, and compute with, are transposed into temporaries first:
+
+for r in 64 {                                       alloc x_transposed: u8[4096]
+  for i in 64 {                                     transpose (64x64) x_transposed[64, 64] = x[0, 1, 64]
+    y[r*3136 + i] = f32(x[r + i*64]) * 0.1    ->    for r in 64 {
+  }                                                   for i in 64 { y[r*3136 + i] = f32(x_transposed[r*64 + i]) * 0.1 }
+}                                                   }
+
 Measurements: docs/measurements/transposition.md.
 """
 
@@ -35,19 +43,20 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from benchgraph.machine.target import Target
+from benchgraph.tir import visit
 from benchgraph.tir.accesses import any_alias
 from benchgraph.tir.affine import Ranges, inside, linear
-from benchgraph.tir.build import add, binary, constant
+from benchgraph.tir.build import add, binary, constant, mul, nest
 from benchgraph.tir.index import assume
-from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Func, If, LoopKind, Pack, Stmt, Var
-from benchgraph.tir.loops import as_last_block, copy_of, map_loops, only_statement, with_body
+from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, For, Func, If, Load, LoopKind, Pack, Seq, Stmt, Store, Tensor, Var, tensor
+from benchgraph.tir.loops import as_last_block, copy_of, is_straight_line, largest_extent, map_loops, only_statement, with_body
 from benchgraph.tir.passes.simplify import simplified
-from benchgraph.tir.transposition import as_transposition
-from benchgraph.tir.visit import block, fresh, names_of, variables
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, as_transposition, is_strided_read
+from benchgraph.tir.visit import block, claim, fresh, variables
 
 
-def transpose_copies(f: Func, target: Target) -> Func:
-    return with_body(f, map_loops(f.body, _Transposer(f, names_of(f))))
+def transpose(f: Func, target: Target) -> Func:
+    return with_body(f, map_loops(f.body, _Transposer(f, visit.names_of(f))))
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,13 @@ class _Transposer:
     names: set[str]
 
     def __call__(self, loop: For, ranges: Ranges) -> Stmt | None:
-        return self.transposed(loop, ranges) or self.in_blocks(loop, ranges) or self.within_borders(loop, ranges)
+        return self.transposed(loop, ranges) or self.with_tiles(loop, ranges)
 
-    def transposed(self, loop: For, ranges: Ranges) -> Pack | None:
-        new = as_transposition(loop, ranges)
-        return None if new is None or any_alias(self.f, (new.dst.tensor,), (new.src.tensor,)) else new
+    def transposed(self, loop: For, ranges: Ranges) -> Stmt | None:
+        """The loop if it copies; None if it does anything else."""
+        if (copy := as_transposition(loop, ranges)) is not None:
+            return None if any_alias(self.f, (copy.dst.tensor,), (copy.src.tensor,)) else copy
+        return self.in_blocks(loop, ranges) or self.within_borders(loop, ranges)
 
     def in_blocks(self, loop: For, ranges: Ranges) -> If | None:
         """The loops over a whole block and over the last block, under a condition; None if neither can be transposed."""
@@ -73,7 +84,7 @@ class _Transposer:
                 return None  # the condition cannot stand outside of this loop; the inner loop is visited by itself
             blocks = [replace(ragged, extent=Const(extent)) for extent in extents]
             loops = blocks if ragged is loop else [replace(loop, body=block) for block in blocks]
-            done = [map_loops(block, self, ranges) for block in loops]
+            done = [map_loops(block, self.transposed, ranges) for block in loops]
             return If(is_last, *done) if done != loops else None
         return None
 
@@ -95,7 +106,7 @@ class _Transposer:
         first, beyond = int(low), int(high) + 1
         middle = For(loop.var, Const(beyond - first), copy_of(branch.then, {loop.var.name: add(loop.var, first)}, None))
         transposition = self.transposed(middle, ranges)
-        if transposition is None:
+        if not isinstance(transposition, Pack):
             return None
         pads = [self.padded(loop, branch.orelse, *part) for part in (("first", 0, first), ("last", beyond, extent)) if part[1] < part[2]]
         done = block(*pads[: first > 0], transposition, *pads[first > 0 :])
@@ -109,6 +120,34 @@ class _Transposer:
         """Iterations start to end of a loop, which all pad."""
         var = Var(fresh(f"{loop.var.name}_{name}", self.names))
         return For(var, Const(end - start), copy_of(pad, {loop.var.name: add(var, start)}, self.names))
+
+    def with_tiles(self, rows: For, ranges: Ranges) -> Seq | None:
+        """The loops behind transpositions of tiles; None if no read is strided, or if the loops do nothing but transpose."""
+        columns = only_statement(rows.body)
+        if not isinstance(columns, For) or LoopKind.parallel in (rows.kind, columns.kind) or not is_straight_line(columns.body):
+            return None  # a guarded read may be outside its tensor
+        height, width = largest_extent(rows.extent, ranges), largest_extent(columns.extent, ranges)
+        if height is None or width is None or height < LEAST_ROWS:
+            return None
+        if as_transposition(replace(rows, extent=Const(height), body=replace(columns, extent=Const(width))), ranges) is not None:
+            return None
+        stored, tiles = visit.written(columns.body), dict[Expr, Tensor]()
+        for x in dict.fromkeys(visit.loads(columns.body)):
+            nbytes = x.tensor.dtype.nbytes
+            fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
+            if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
+                tiles[x] = tensor(claim(f"{x.tensor.name}_transposed", self.names), x.tensor.dtype, (height * width,))
+        if not tiles:
+            return None
+        at = add(mul(rows.var, width), columns.var)
+        copies = (map_loops(self.copied(Store(tile, (at,), x), rows, columns), self.transposed, ranges) for x, tile in tiles.items())
+        declared = (s for tile, copy in zip(tiles.values(), copies, strict=True) for s in (Alloc(tile), copy))
+        return Seq((*declared, visit.map_all_exprs(rows, lambda e: visit.rewrite(e, lambda x: Load(tiles[x], (at,)) if x in tiles else x))))
+
+    def copied(self, store: Store, *loops: For) -> Stmt:
+        """The store in a copy of these loops."""
+        copies = {loop.var.name: Var(fresh(f"{loop.var.name}_t", self.names)) for loop in loops}
+        return nest(((copies[loop.var.name], loop.extent) for loop in loops), visit.substitute_all(store, copies))
 
 
 def _terms(cond: Expr) -> Iterator[Expr]:
