@@ -11,10 +11,11 @@ import numpy as np
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import did_you_mean
+from benchgraph.core.fields import read_fields
 from benchgraph.core.tensor import dense_strides
 from benchgraph.core.tokens import BOOLEANS, Tokens
 from benchgraph.tir import ir
-from benchgraph.tir.text import BRGEMM_AXES, PACK_AXES, PRECEDENCE, SUM, batch_axis, reduction_name
+from benchgraph.tir.text import BRGEMM_AXES, FUNC_SYNTAX, PACK_AXES, PRECEDENCE, SUM, batch_axis, reduction_name
 
 _MARKS = r":\+|//|[=!<>]=|\+=|[-+*/%<>=:;,()\[\]{}@]"
 _DTYPES = {dtype.value: dtype for dtype in DType}
@@ -73,38 +74,11 @@ class _Parser(Tokens):
             self.expect("over")
             inplace.append(ir.InplacePair(dst, self.take("word", "a parameter")))
             self.accept(",")
-        prefetched, fused_for = self.names() if self.accept("prefetches") else (), list[ir.Shared]()
-        if stream_bytes := self.integer("how far ahead") if self.accept("streams") else 0:
-            self.expect("bytes")
-            self.expect("ahead")
-        while self.accept("shares"):
-            fused_for.append(self.shared())
-        if (tasks := self.integer("how many tasks") if self.accept("keeps") else 1) > 1:
-            self.expect("tasks")
-        runs_once = self.accept("once")
-        self.expect("{")
+        settings = read_fields(self, ir.Func, "{", FUNC_SYNTAX)
         shared, thread = (self.arena(scope) for scope in (ir.Scope.shared, ir.Scope.thread))
         stmts = self.rest()
         body = stmts[0] if len(stmts) == 1 else ir.Seq(stmts)
-        return ir.Func(name, params, body, runs_once, shared, thread, tuple(inplace), prefetched, stream_bytes, tuple(fused_for), tasks)
-
-    def names(self) -> tuple[str, ...]:
-        """`x, y`"""
-        names = [self.take("word", "a parameter")]
-        while self.accept(","):
-            names.append(self.take("word", "a parameter"))
-        return tuple(names)
-
-    def shared(self) -> ir.Shared:
-        """`x, y in 64 blocks by rows`"""
-        names = self.names()
-        self.expect("in")
-        blocks = self.integer("how many blocks")
-        self.expect("blocks")
-        by_rows = self.accept("by")
-        if by_rows:
-            self.expect("rows")
-        return ir.Shared(names, blocks, by_rows)
+        return ir.Func(name, params, body, shared_bytes=shared, thread_bytes=thread, inplace=tuple(inplace), **settings)
 
     # -- tensors
 

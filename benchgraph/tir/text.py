@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.fields import print_fields
 from benchgraph.core.tensor import dense_strides
 from benchgraph.tir import ir
 from benchgraph.tir.visit import parts, tensors
@@ -26,6 +27,7 @@ _SIGNS = "or", "and", "== != < <= > >=", "+ -", "* / // %"  # from loosest to ti
 PRECEDENCE = {ir.BinOp(sign): level for level, signs in enumerate(_SIGNS, 1) for sign in signs.split()}
 SUM, _UNARY = PRECEDENCE[ir.BinOp.add], len(_SIGNS) + 1
 _ATOM = _UNARY + 1
+FUNC_SYNTAX = "name", "params", "body", "inplace", "shared_bytes", "thread_bytes"  # all other fields are `name=value`
 BRGEMM_AXES = ("m", "k"), ("k", "n"), ("m", "n")  # rows and columns of src, wei and acc
 PACK_AXES = "k", "n"
 
@@ -48,11 +50,8 @@ def header(s: ir.Stmt) -> str:
 
 def _func(f: ir.Func) -> list[str]:
     over = "".join(f" {o.dst} over {o.src}," for o in f.inplace).rstrip(",")
-    ahead = f" prefetches {', '.join(f.prefetched)}" if f.prefetched else ""
-    ahead += f" streams {f.stream_bytes} bytes ahead" if f.stream_bytes else ""
-    ahead += "".join(f" shares {', '.join(s.names)} in {s.blocks} blocks{' by rows' * s.by_rows}" for s in f.shared)
-    ahead += f" keeps {f.tasks} tasks" if f.tasks > 1 else ""
-    lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{ahead}{' once' if f.runs_once else ''} {{"]
+    settings = "".join(f" {field}" for field in print_fields(f, FUNC_SYNTAX))
+    lines = [f"func {f.name}({', '.join(map(_declare, f.params))}){over}{settings} {{"]
     planned = {t.name: t for t in tensors(f.body) if t.offset is not None}
     for scope, size in ((ir.Scope.shared, f.shared_bytes), (ir.Scope.thread, f.thread_bytes)):
         inside = ", ".join(f"{_declare(t)} at {t.offset}" for t in planned.values() if t.scope is scope)

@@ -119,7 +119,8 @@ def test_what_the_schedule_says_of_caches_is_printed_and_parses() -> None:
     f = Func("f", (x,), For(i, Const(2), Brgemm(flat, flat, flat, 2, 3, 4, wei_ahead=8)), prefetched=("x",), stream_bytes=2048)
     f = replace(f, shared=(Shared(("x",), 4), Shared(("x",), 2, by_rows=True)), tasks=16)
     text = print_tir(f)
-    assert "prefetches x streams 2048 bytes ahead shares x in 4 blocks shares x in 2 blocks by rows keeps 16 tasks {" in text
+    shared = 'shared=[(names=["x"], blocks=4), (names=["x"], blocks=2, by_rows=true)]'
+    assert f') prefetched=["x"] stream_bytes=2048 {shared} tasks=16 {{' in text
     assert "x[i; k*4, n], wei 8 rows ahead" in text
     (back,) = parse_tir(text)
     assert print_tir(back) == text
@@ -151,7 +152,7 @@ def test_the_result_of_every_pass_is_read_back(program: Callable[[], Func]) -> N
 
 def test_blocks_comments_and_rare_forms_are_read_back() -> None:
     text = """\
-func f(x: f32[4,8] by [16,1], y: f32[4,8]) y over x once {
+func f(x: f32[4,8] by [16,1], y: f32[4,8]) y over x runs_once=true {
   shared arena, 64 bytes: t: f32[16] at 0
   thread arena, 32 bytes
   {

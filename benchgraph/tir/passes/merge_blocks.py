@@ -1,6 +1,6 @@
 """merge-blocks: adjacent parallel loops that read the same memory are fused into the blocks of it that the function names.
 
-func f(x, ..) shares x in 64 blocks by rows {
+func f(x, ..) shared=[(names=["x"], blocks=64, by_rows=true)] {
     parallel for i in 3072 {                  ->  parallel for t_b in 64 {
       A reads x[i*1024:+1024]                       for i in 48 { A with i = t_b*48 + i }
     }                                               B with t = t_b
