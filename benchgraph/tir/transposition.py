@@ -11,7 +11,6 @@ from benchgraph.tir.loops import only_statement
 
 LEAST_BYTES = 16  # of a row of dst: the smallest vector
 LEAST_ROWS = 4
-MOST_BYTES = 1 << 14  # of a tile that is transposed into a temporary: half of a common L1
 
 
 def as_transposition(outer: For, ranges: Ranges) -> Pack | None:

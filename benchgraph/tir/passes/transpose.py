@@ -51,7 +51,7 @@ from benchgraph.tir.index import assume
 from benchgraph.tir.ir import Alloc, Binary, BinOp, Const, Expr, For, Func, If, Load, LoopKind, Pack, Seq, Stmt, Store, Tensor, Var, tensor
 from benchgraph.tir.loops import as_last_block, copy_of, is_straight_line, largest_extent, map_loops, only_statement, with_body
 from benchgraph.tir.passes.simplify import simplified
-from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, MOST_BYTES, as_transposition, is_strided_read
+from benchgraph.tir.transposition import LEAST_BYTES, LEAST_ROWS, as_transposition, is_strided_read
 from benchgraph.tir.visit import block, claim, fresh, variables
 
 
@@ -133,9 +133,7 @@ class _Transposer:
             return None
         stored, tiles = visit.written(columns.body), dict[Expr, Tensor]()
         for x in dict.fromkeys(visit.loads(columns.body)):
-            nbytes = x.tensor.dtype.nbytes
-            fits = nbytes(width) >= LEAST_BYTES and nbytes(height * width) <= MOST_BYTES
-            if fits and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
+            if x.tensor.dtype.nbytes(width) >= LEAST_BYTES and x.tensor not in stored and is_strided_read(x, rows.var, columns.var):
                 tiles[x] = tensor(claim(f"{x.tensor.name}_transposed", self.names), x.tensor.dtype, (height * width,))
         if not tiles:
             return None

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from benchgraph.machine.target import Target
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
-from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Binary, BinOp, Expr, For, Func, If, LoopKind, Stmt, Store
 from benchgraph.tir.loops import map_loops, unrolled, with_body
 from benchgraph.tir.passes.simplify import simplified
@@ -25,7 +24,7 @@ from benchgraph.tir.vector_loops import loop_of
 from benchgraph.tir.visit import block, exprs, names_of, variables, walk, walk_expr
 
 # Of the unrolled code, which takes time to compile (docs/measurements/loop-unrolling.md).
-MOST_STORES, MOST_INSTRUCTIONS = 64, 4096
+MOST_STORES = 64
 _DIVISIONS = frozenset({BinOp.floordiv, BinOp.mod})
 
 
@@ -74,4 +73,4 @@ class _Unroller:
         stores = [c for c in walk(s.body) if isinstance(c, Store)]
         if any(s.var.name in variables(d) for c in stores for i in c.index for d in _divisions(i)):
             return False  # it changes a layout: quotients of store indices stay
-        return count * len(stores) <= MOST_STORES and count * sum(map(instructions, stores)) <= MOST_INSTRUCTIONS
+        return count * len(stores) <= MOST_STORES
