@@ -65,6 +65,14 @@ def test_merging_keeps_the_fewest_tasks() -> None:
     assert loops(merged(first, second, tasks=9)) == ["parallel for i_j in 64 {", "parallel for p_q in 64 {"]
 
 
+def test_merged_loops_keep_the_fewest_tasks_beside_a_third() -> None:
+    """The first two have their inner loops in common, the last has not."""
+    first = parallel(i, 8, parallel(j, 8, put(T, i, j, value=at(X, i, j))))
+    second = parallel(i, 8, parallel(j, 8, put(Y, i, j, value=at(T, i, j))))
+    third = parallel(p, 8, parallel(q, 8, put(X, p, q, value=at(Y, p, sub(7, q)))))
+    assert loops(merged(first, second, third, tasks=9)) == ["parallel for i_j in 64 {", "parallel for p_q in 64 {"]
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [(sub(7, p), q), (q, p), (mul(p, 0), q)],
