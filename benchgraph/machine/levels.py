@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine.rates import CoreCache, Product, Products, Rates, SharedCache, Vector
 
@@ -15,9 +16,9 @@ _ONE_INSTRUCTION = frozenset({"simple_cycles", "divide_cycles", "square_root_cyc
 _PER_CYCLE = ("read_bytes_per_cycle", "write_bytes_per_cycle")
 
 
-def at_level(own: Rates, isa: Isa, datapath_bits: int, generic: Rates) -> Rates:
-    """own: at its own level, of a core that works on so many bits at a time. generic: the level's table."""
-    passes = max(isa.vector_bits, datapath_bits) / max(ISAS[own.level].vector_bits, datapath_bits)
+def at_level(own: Rates, isa: Isa, generic: Rates) -> Rates:
+    """own: at its own level. generic: the level's table."""
+    passes = own.share_of_vector(isa.vector_bits // DType.f32.bits)
     simple = own.vector.simple_cycles * passes
     pace = simple / generic.vector.simple_cycles
     wider = isa.lanes / ISAS[own.level].lanes / passes  # elements per cycle

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.isa import ISAS
 
 Level = Literal["l1", "l2", "l3", "dram"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # fastest first
@@ -185,13 +186,14 @@ class Rates:
 
     name: of the table (tables/NAME.toml, or a file's path). provenance: in a sentence, where the values come from; the file has it value by
     value. level: the ISA level whose vectors are meant. cores: those whose throughputs together are the `all_*` ones. clock_ghz: cycles per
-    nanosecond under load.
+    nanosecond under load. datapath_bits: of vectors that the core works on in one pass; wider ones take several.
     """
 
     name: str
     provenance: str
     level: str
     cores: int
+    datapath_bits: int
     clock_ghz: float
     products: Products
     vector: Vector
@@ -208,6 +210,11 @@ class Rates:
     def ns(self, cycles: float) -> float:
         """Nanoseconds of so many cycles."""
         return cycles / self.clock_ghz
+
+    def share_of_vector(self, lanes: int) -> float:
+        """The passes of an instruction on so many f32 lanes, over those of a whole vector."""
+        vector_bits = ISAS[self.level].vector_bits
+        return max(lanes * DType.f32.bits, self.datapath_bits) / max(vector_bits, self.datapath_bits)
 
     def product(self, src: DType, in_tiles: bool = False) -> Product:
         """Of the group with this src (f32, bf16, u8, s16), on vector or tile registers. Raises KeyError where the level has none."""
@@ -293,7 +300,7 @@ def missing(given: Mapping[str, float], group: type = Rates, prefix: str = "") -
 
 
 def built(given: Mapping[str, float], **told: Any) -> Rates:
-    """From values by name, none of which is missing. told: name, provenance, level and cores."""
+    """From values by name, none of which is missing. told: name, provenance, level, cores and datapath_bits."""
     return _built(Rates, given, "", told)
 
 

@@ -108,8 +108,7 @@ def _rates(machine: str, isa: Isa) -> Rates:
     files = chain(machine, isa.name)
     native = next((f.level for f in reversed(files) if f.level), isa.name)
     own = _complete(machine, native)
-    datapath = next((f.datapath_bits for f in reversed(files) if f.datapath_bits), ISAS[native].vector_bits)
-    return own if ISAS[native] == isa else at_level(own, isa, datapath, _complete("", isa.name))
+    return own if ISAS[native] == isa else at_level(own, isa, _complete("", isa.name))
 
 
 def _complete(machine: str, level: str) -> Rates:
@@ -121,7 +120,8 @@ def _complete(machine: str, level: str) -> Rates:
         fix = "base the table on another one, or write it anew with `benchgraph calibrate -o FILE`"
         raise ParseError("has no value", where=f"{files[-1].name}: [rates] {lacking[0]}", fix=fix)
     cores = next((f.cores for f in reversed(files) if f.cores), 1)
-    return built(found, name=files[-1].name, provenance=files[-1].provenance, level=level, cores=cores)
+    datapath = next((f.datapath_bits for f in reversed(files) if f.datapath_bits), ISAS[level].vector_bits)
+    return built(found, name=files[-1].name, provenance=files[-1].provenance, level=level, cores=cores, datapath_bits=datapath)
 
 
 def _value(entry: Mapping[str, Any]) -> Any:

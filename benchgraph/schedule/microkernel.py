@@ -12,7 +12,7 @@ from benchgraph.core.divisors import even_split
 from benchgraph.core.dtypes import DType
 from benchgraph.machine.rates import Rates
 from benchgraph.machine.table import rates, table
-from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS, Target
+from benchgraph.machine.target import LINE_BYTES, TILE_COLUMNS, TILE_ROWS, Target, lanes_for
 from benchgraph.schedule.gemm import Gemm, Kernel
 from benchgraph.schedule.nest import Loop
 from benchgraph.schedule.tile_block import tile_block
@@ -64,14 +64,18 @@ def _register_rows(vectors: int, kernel: Kernel) -> int:
 
 
 def _in_vectors(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
-    """A step of k loads the vectors of wei and a number of each row of src, and multiplies all pairs."""
+    """A step of a group of k loads the vectors of wei and a group of each row of src, and multiplies all pairs. Calls with few columns have
+    vectors of as few lanes."""
     product, total = rates.product_or_f32(kernel.src), 0.0
-    per_step = product.macs_per_cycle / kernel.lanes  # vectors of multiply-adds, over the elements of a group
+    group = 1 if product is rates.products.f32 else DType.f32.bits // kernel.src.bits
+    lanes = lanes_for(columns, kernel.lanes)
+    share = rates.share_of_vector(lanes)
+    multiplied = product.macs_per_cycle / kernel.lanes / group  # vectors in a cycle
     loads = 2 * rates.l1.read_bytes_per_cycle / (LINE_BYTES * 3 / 2)
-    for panels, vectors in even_split(ceil(columns / kernel.lanes), kernel.most_vectors):
+    for panels, vectors in even_split(ceil(columns / lanes), kernel.most_vectors):
         for count, high in even_split(rows, _register_rows(vectors, kernel)):
-            step = max(vectors * high / per_step, (vectors + high) / loads, product.latency_cycles)
-            total += panels * count * (kernel.taps * kernel.k * step + vectors * high * rates.kernels.vector_end_cycles)
+            step = max(vectors * share * high / multiplied, (vectors * share + high) / loads, product.latency_cycles)
+            total += panels * count * (kernel.taps * kernel.k / group * step + vectors * high * rates.kernels.vector_end_cycles)
     return total
 
 

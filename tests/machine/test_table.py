@@ -175,6 +175,11 @@ def test_vectors_for_few_elements_have_their_rates() -> None:
     assert half.vector == whole.vector
 
 
+@pytest.mark.parametrize(("machine", "shares"), [("zen4", [0.5, 0.5, 1.0]), ("zen5", [1.0, 1.0, 1.0])])
+def test_an_instruction_takes_a_pass_at_least(machine: str, shares: list[float]) -> None:
+    assert [rates(target("avx512_core_bf16", machine)).share_of_vector(lanes) for lanes in (4, 8, 16)] == shares
+
+
 def test_without_fma_a_product_is_two_instructions() -> None:
     r = rates(target("portable", "zen3"))
     assert r.products.f32.macs_per_cycle == 4 / (2 * 0.5)

@@ -128,6 +128,22 @@ def test_tiles_whose_rows_begin_within_lines_take_longer(rows: int, columns: int
     assert cycles(split, rows, columns, machine) > 0.97 * cycles(whole, rows, columns, machine)
 
 
+@pytest.mark.parametrize(("machine", "most"), [("zen4", 0.8), ("zen5", 1.0)])
+def test_calls_with_few_columns_have_as_few_lanes(machine: str, most: float) -> None:
+    """With which a core that takes two passes for a whole vector multiplies in half the time; a number of each row is loaded as before."""
+    kernel, known = gemm(48, 16, 4096, machine=machine).kernel, rates(target(machine))
+    assert 0.5 <= cycles(kernel, 48, 8, known) / cycles(kernel, 48, 16, known) <= most
+
+
+@pytest.mark.parametrize("columns", [5, 16, 48, 64])
+@given(rows=st.integers(1, 200), k=st.integers(1, 500))
+def test_bytes_that_are_multiplied_four_at_a_time_take_as_long_as_floats(columns: int, rows: int, k: int) -> None:
+    """A Zen 4 loads as many vectors and begins as many instructions, of the same latency."""
+    floats, integers = gemm(rows, columns, k).kernel, gemm(rows, columns, 4 * k, DType.u8).kernel
+    known = rates(replace(target("zen4"), isa=ISAS["avx512_core_bf16"]))
+    assert cycles(integers, rows, columns, known) == pytest.approx(cycles(floats, rows, columns, known))
+
+
 @given(st.integers(1, 600), st.integers(2, 8))
 def test_cores_that_share_rows_fetch_the_lines_behind_their_columns(m: int, cores: int) -> None:
     """Whole rows of a core end once, columns of a core in each row."""
