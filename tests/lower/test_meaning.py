@@ -19,7 +19,8 @@ from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
 from benchgraph.tir import passes as tir_passes
 from benchgraph.tir.interpret import interpret
-from benchgraph.tir.ir import Module, Tensor
+from benchgraph.tir.ir import Func, Module, Tensor
+from benchgraph.tir.verify import verify
 from benchgraph.tir.visit import tensors as used_tensors
 from tests.support.lowering_graphs import GRAPHS
 from tests.support.targets import TARGET
@@ -46,10 +47,18 @@ def lowerings(graph: Graph, policy: Policy) -> Lowerings:
     return [(p, lowered(p)) for p in partitions(graph, policy) if p.is_supported]
 
 
-def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module]) -> None:
+Arrays = dict[int, np.ndarray]
+
+
+def given_and_wanted(graph: Graph) -> tuple[Arrays, Arrays]:
+    """The graph's inputs, and its outputs by the reference."""
+    filled = fill(graph, seed=1)
+    return load_inputs(graph, dict(filled)), evaluate(graph, filled)
+
+
+def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module], given: Arrays, want: Arrays) -> None:
     """Every partition's module, with data flowing from one to the next."""
-    tensors = load_inputs(graph, fill(graph, seed=1))
-    want = evaluate(graph, fill(graph, seed=1))
+    tensors = dict(given)
     for (p, low), module in zip(lowerings, modules, strict=True):
         outs = [np.zeros(t.known_shape, t.dtype.numpy) for t in p.outputs]
         execute(low, module, [tensors[t.id] for t in p.inputs], outs)
@@ -64,7 +73,7 @@ def assert_right(graph: Graph, lowerings: Lowerings, modules: Sequence[Module]) 
 def test_lowering_preserves_semantics(name: str, policy: Policy) -> None:
     graph = GRAPHS[name]()
     found = lowerings(graph, policy)
-    assert_right(graph, found, [Module(*low.functions()) for _, low in found])
+    assert_right(graph, found, [Module(*low.functions()) for _, low in found], *given_and_wanted(graph))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -72,12 +81,20 @@ def test_every_tensor_ir_pass_preserves_semantics(name: str) -> None:
     """Functions that a pass does not change are not run again."""
     graph = GRAPHS[name]()
     found = lowerings(graph, Policy.fused)
+    given, want = given_and_wanted(graph)
     modules = [Module(*low.functions()) for _, low in found]
     for each in tir_passes.PIPELINE:
-        after = [Module(*(tir_passes.run(f, TARGET, pipeline=(each,)) for f in (m.main, m.init) if f is not None)) for m in modules]
+        after = [Module(*(verified(each.fn(f, TARGET), f) for f in (m.main, m.init) if f is not None)) for m in modules]
         if after != modules:
-            assert_right(graph, found, after)
+            assert_right(graph, found, after, given, want)
         modules = after
+
+
+def verified(after: Func, before: Func) -> Func:
+    """A function that a pass has changed is well formed."""
+    if after is not before:
+        verify(after)
+    return after
 
 
 def test_constant_four_bit_weights_are_dequantised_by_init_only() -> None:
