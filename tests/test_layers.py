@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ from tests import support
 from tests.support.architecture import MAY_IMPORT, ROOT, quoted, rows, section
 
 
+@cache
+def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Of a file, inside functions and for type checkers as well."""
+    return tuple(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Packages that a file imports from."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = (
-            [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else [a.name for a in node.names]
-            if isinstance(node, ast.Import)
-            else []
-        )
+    for node in import_statements(path):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
         if isinstance(node, ast.ImportFrom) and node.module == "benchgraph":
             names = [f"benchgraph.{a.name}" for a in node.names]
         for name in names:
@@ -79,13 +80,13 @@ def test_no_file_imports_itself_through_others() -> None:
 
 
 def imported_modules(path: Path, modules: set[str]) -> set[str]:
-    """Modules of the package that a file imports, inside functions and for type checkers as well."""
+    """Modules of the package that a file imports."""
     found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in modules else node.module for a in node.names}
-        elif isinstance(node, ast.Import):
+    for node in import_statements(path):
+        if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
+        elif node.module:
+            found |= {f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in modules else node.module for a in node.names}
     return found & modules
 
 
