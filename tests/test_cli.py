@@ -571,5 +571,10 @@ def test_a_case_loads_no_package_that_it_does_not_need() -> None:
     assert needless.isdisjoint(modules_after("--graph", "--case=op/relu.json", prints="passed:1"))
 
 
+def test_a_process_that_hands_cases_to_workers_loads_no_compiler() -> None:
+    loaded = modules_after("--jobs=2", "--graph", "--case=op/relu.json", prints="passed:1")
+    assert {"llvmlite", "benchgraph.ops", "benchgraph.compile"}.isdisjoint(loaded)
+
+
 def test_the_command_is_clicks() -> None:
     assert isinstance(main, click.Command)

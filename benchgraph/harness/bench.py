@@ -14,7 +14,6 @@ from benchgraph.core.errors import BenchgraphError, InvalidArguments, Unimplemen
 from benchgraph.core.free_memory import free_bytes
 from benchgraph.machine.target import current
 from benchgraph.measure.cold_cache import cold_cache
-from benchgraph.measure.streams import threads_per_stream
 from benchgraph.options.knobs import Globals
 from benchgraph.options.library_name import LibraryName
 from benchgraph.options.problem import Problem
@@ -165,8 +164,13 @@ class Bench:
 
 def need_streams(problems: Sequence[Problem]) -> None:
     """Check, before the machine is measured for seconds, that some case can be timed with its streams. Raises UsageError."""
+    timed = dict.fromkeys(p.globals for p in problems if p.globals.mode.is_timed)
+    if not timed:
+        return
+    from benchgraph.measure.streams import threads_per_stream  # LLVM, which no other mode needs here
+
     refusal: InvalidArguments | None = None
-    for g in dict.fromkeys(p.globals for p in problems if p.globals.mode.is_timed):
+    for g in timed:
         threads = {"threads": g.threads} if g.threads != Globals().threads else {}
         try:
             with override(**threads):

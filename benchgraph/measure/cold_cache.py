@@ -13,10 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from benchgraph.core.arrays import Array
-from benchgraph.core.tensor import LogicalTensor
-from benchgraph.library.protocol import Chain
+if TYPE_CHECKING:  # numpy and the ops, which checking an option does without
+    from benchgraph.core.arrays import Array
+    from benchgraph.core.tensor import LogicalTensor
+    from benchgraph.library.protocol import Chain
 
 DEFAULT_TLB = "1G"
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
