@@ -16,7 +16,7 @@ from itertools import islice
 
 from benchgraph.fleet.losses import Attempt, Lives, is_suspect, verdict
 from benchgraph.fleet.placement import Need
-from benchgraph.harness.case import MEMORY_SHARE
+from benchgraph.harness.bench import MEMORY_SHARE
 from benchgraph.options.problem import Problem
 from benchgraph.results.result import CaseResult, FinishedCase, Result, Status
 

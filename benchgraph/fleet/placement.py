@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchgraph.fleet.parcel import Terms
-from benchgraph.harness.case import MEMORY_SHARE
+from benchgraph.harness.bench import MEMORY_SHARE
 from benchgraph.harness.isolate import LEAST_MEMORY
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # numpy and LLVM, which a process that only hands cases to wo
     from benchgraph.core.arrays import Array
     from benchgraph.library.protocol import Library
 
+MEMORY_SHARE = 0.85  # a case that needs more of the free memory is skipped; benchdnn has 0.75, by a rougher estimate
+
 
 class Probe(Protocol):
     """Measures the machine's present rate."""

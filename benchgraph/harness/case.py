@@ -21,7 +21,7 @@ from benchgraph.core.remarks import collected
 from benchgraph.core.tensor import LogicalTensor
 from benchgraph.graph.ir import END, Graph
 from benchgraph.harness import verbose
-from benchgraph.harness.bench import Bench
+from benchgraph.harness.bench import MEMORY_SHARE, Bench
 from benchgraph.harness.bound import BoundPartition, repeat
 from benchgraph.harness.buffers import last_uses, memory_needed
 from benchgraph.harness.contenders import Contender, Outcomes, contenders_of, failure
@@ -45,7 +45,6 @@ from benchgraph.results.result import CaseResult, Result, Status
 
 Log = Callable[[str], None]
 
-MEMORY_SHARE = 0.85  # a case that needs more of the free memory is skipped; benchdnn has 0.75, by a rougher estimate
 SUCCESS = {Mode.init: Status.INITIALIZED, Mode.correctness: Status.PASSED}  # modes R and B: EXECUTED
 
 

@@ -13,7 +13,6 @@ from benchgraph.harness.bench import Bench, Probe
 from benchgraph.machine.identity import identity
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import cpu_name, current, host
-from benchgraph.measure.arithmetic import ARITHMETICS
 from benchgraph.options.knobs import Globals
 from benchgraph.options.library_name import labels
 from benchgraph.results.machine import Machine
@@ -43,6 +42,8 @@ def describe(settings: Globals, bench: Bench) -> Machine:
         )
         if not settings.mode.is_timed or settings.mode is Mode.simulation:
             return facts
+        from benchgraph.measure.arithmetic import ARITHMETICS  # the ops, which only measuring needs here
+
         (memory,) = bench.bandwidth(target.cores, [sys.maxsize])
         probes = [probe for a in ARITHMETICS for probe in (bench.probe(target.cores, a), bench.probe(1, a), bench.kernel(a))]
         *best, read = _best([*probes, memory])
