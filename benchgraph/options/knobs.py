@@ -144,7 +144,7 @@ class Globals:
         "partition policies, measured together: fused, post_ops, one_op_each (default fused; in mode P all), each perhaps without some "
         "passes of the compiler, as in fused:no-coarse+no-shrink: attach, cancel, channels-last, coarse, defer, fold-batch, hoist, "
         "inplace, jam, low-precision, merge-quantisation, non-temporal, pack-on-the-fly, pad, prefetch, round, "
-        "shrink, sink, split-heads, split-reductions, transpose, unroll, vectorise, whole-groups, widen, widen-at-readers",
+        "shrink, sink, split-heads, split-reductions, transpose, unroll, vectorise, whole-groups, widen",
     )
     seed: int = _run(0, natural, "N[,N...]", "seed of the input data", product=True)
     fill: str = _run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from benchgraph.core.dtypes import DType
@@ -71,8 +73,7 @@ def stored(g: Graph) -> set[DType]:
 
 def test_nests_store_bytes_for_each_other() -> None:
     """The sum is read as bytes by a product, and as floats by the next sum."""
-    assert DType.f32 in stored(up_to(gir(bottleneck), "fuse-fine", EMULATED_DOTS))
-    g = up_to(gir(bottleneck), "widen-at-readers", EMULATED_DOTS)
+    g = up_to(gir(bottleneck), "fuse-fine", EMULATED_DOTS)
     assert stored(g) == {DType.u8}
     assert len({v for op in at_each_execution(g) for v in op.outs}) == len(at_each_execution(g)), "each op has a result of its own"
 
@@ -95,16 +96,11 @@ def read_by_a_window(b: GraphBuilder) -> None:
     b.op("Add", conv(b, x, 1, 64.0), b.op("MaxPool", x, **pool))
 
 
-def test_every_reader_widens_for_itself() -> None:
-    g = up_to(gir(two_readers), "widen-at-readers", EMULATED_DOTS)
-    assert stored(g) == {DType.u8}
-    assert matches_reference(two_readers)
-
-
-def test_what_a_window_reads_stays_in_floats() -> None:
-    """It reads each element several times."""
-    assert DType.f32 in stored(up_to(gir(read_by_a_window), "widen-at-readers", EMULATED_DOTS))
-    assert matches_reference(read_by_a_window)
+@pytest.mark.parametrize("build", [two_readers, read_by_a_window])
+def test_what_several_ops_or_a_window_read_stays_in_floats(build: Callable[[GraphBuilder], None]) -> None:
+    """A window reads each element several times."""
+    assert DType.f32 in stored(up_to(gir(build), "fuse-fine", EMULATED_DOTS))
+    assert matches_reference(build)
 
 
 @pytest.mark.parametrize("target", [None, EMULATED_DOTS], ids=["machine", "emulated"])

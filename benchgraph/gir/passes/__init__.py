@@ -22,7 +22,6 @@ propagate_layout.py       layouts of operands
 split_reductions.py       reductions along a short dense axis become two
 dead_op.py                ops and values that nothing uses are dropped
 fuse_fine.py              ops join the nest of their producer
-widen_at_readers.py       bytes stay bytes between nests
 fuse_coarse.py            nests over the same rows become one
 pack_on_the_fly.py        conversions and packing of weights join the product
 schedule.py               template parameters and anchors
@@ -60,7 +59,6 @@ from benchgraph.gir.passes.sink_layout_ops import sink_layout_ops
 from benchgraph.gir.passes.split_heads import split_heads
 from benchgraph.gir.passes.split_reductions import split_reductions
 from benchgraph.gir.passes.whole_groups import whole_groups
-from benchgraph.gir.passes.widen_at_readers import widen_at_readers
 from benchgraph.gir.passes.widen_intermediates import widen_intermediates
 
 _BASIC, _CONST, _VIEWS, _FUSED = (frozenset({fact}) for fact in ("basic", "constness", "views", "fused"))
@@ -92,7 +90,6 @@ PIPELINE: tuple[Pass[Graph], ...] = (
     Pass("split-reductions", split_reductions, needs=_VIEWS, switch="split-reductions", formerly=("split-folds", "no-split-folds")),
     Pass("dead-op", dead_op, needs=_BASIC),
     Pass("fuse-fine", fuse_fine, needs=_VIEWS, gives=_FUSED),
-    Pass("widen-at-readers", widen_at_readers, needs=_FUSED, switch="widen-at-readers"),
     Pass("fuse-coarse", fuse_coarse, needs=_FUSED, switch="coarse"),
     Pass("pack-on-the-fly", pack_on_the_fly, needs=_FUSED, switch=_PACKING, formerly=("convert-weights", "no-convert-weights")),
     Pass("schedule", schedule, needs=_FUSED, gives=frozenset({"scheduled"})),

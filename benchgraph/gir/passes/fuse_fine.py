@@ -7,6 +7,8 @@
 
 A reduction of a value from outside joins a nest that reads it already and reduces the same axes, so that it is read once.
 
+An op that widens bytes for a residual sum begins a nest, so that the nest that adds them reads bytes, as products do.
+
 Then pairs of nests merge, of which one reads a result of the other element by element. If all their memory is stored in the same order, a
 nest of pointwise ops joins the nest that it reads, or moves into the nest that reads it, before the reading op: e.g. the ops on a residual
 that is added to a product. Nests that reduce the same axes of equal domains merge if one reads the other: LayerNormBackward then reduces
@@ -15,11 +17,15 @@ in one loop, and its differences need no buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised
 from benchgraph.core.record import is_recorded, note
+from benchgraph.gir.closure import closure
 from benchgraph.gir.domain import Domain, extended, trace
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.nest_graph import NestGraph, merge_pairs, nest_of, topological_order, with_borders
@@ -148,6 +154,8 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
     is_copy = first.lowering.is_layout_op or first.semantics.is_conversion
     if is_copy and len({g.value(v).layout.blocks for v in (*first.ins, *first.outs)}) > 1:
         return f"the {first.kind} before it converts into or out of a blocked layout, block by block"
+    if _widens_residual(g, ops, op):
+        return "bytes are stored as bytes, and the nest that adds them later widens them"
     domain = None if group is None else extended(g, group, op)
     if domain is None:
         return f"its elements are not indexed by the axes of the nest of {first.kind}"
@@ -158,6 +166,36 @@ def _joined(g: Graph, ops: list[Op], group: Domain | None, op: Op, target: Targe
     if not g.value(first.ins[1]).is_constant:
         return domain  # scores, whose whole rows one nest with the product that follows need not hold (gir/flash_attention.py)
     return slower_than_apart(g, nest_of(g, [_stage([*ops, op])]), (nest_of(g, [_stage(ops)]), nest_of(g, [_stage([op])])), target) or domain
+
+
+def _widens_residual(g: Graph, ops: list[Op], op: Op) -> bool:
+    """Whether an op widens bytes that these ops have quantised, for one pointwise op that reads what products make of the bytes, too.
+    docs/measurements/whole-networks.md, 8-bit integers"""
+    src, v = op.ins[0], op.outs[0]
+    is_quantised = any(src in made.outs and made.semantics.is_conversion for made in ops) and g.value(src).dtype.bits <= DType.u8.bits
+    if not (is_quantised and op.semantics.is_conversion and g.value(v).dtype is DType.f32):
+        return False
+    while len(readers := g.readers(v)) == 1 and v not in g.outs:
+        others = [i for i in readers[0].ins if i != v]
+        if not all(g.value(i).is_constant for i in others):
+            return readers[0].lowering.is_elementwise and any(_depends(g, i, src) for i in others)
+        v = readers[0].outs[0]  # minus a zero point, or scaled
+    return False
+
+
+def _depends(g: Graph, v: int, src: int) -> bool:
+    """Whether a value is computed from another one."""
+    return src in closure(g.root(v), lambda at: _made_of(g).get(at, ()) if at != src else ())
+
+
+@memoised
+def _made_of(g: Graph) -> Mapping[int, Collection[int]]:
+    """By buffer, those that it is computed from."""
+    found = defaultdict[int, set[int]](set)
+    for op in g.ops:
+        for v in op.outs:
+            found[g.root(v)].update(map(g.root, op.ins))
+    return found
 
 
 def _stage(ops: Sequence[Op]) -> Stage:
