@@ -279,11 +279,6 @@ class Graph:
         return node if isinstance(node, Op) else None
 
     @cached_property
-    def positions(self) -> dict[int, int]:
-        """Value id -> the position of its producer among the nodes."""
-        return {v: position for position, node in enumerate(self.nodes) for v in node.outs}
-
-    @cached_property
     def consumers(self) -> dict[int, tuple[Node, ...]]:
         """Value id -> the nodes that read it, each once; leaving the graph is not a consumer."""
         readers: dict[int, list[Node]] = {v.id: [] for v in self.values}

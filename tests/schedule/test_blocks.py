@@ -17,10 +17,11 @@ from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs
-from benchgraph.schedule.gemm import Blocks, Gemm, Source, dense
+from benchgraph.schedule.gemm import Blocks, Gemm, Source
 from benchgraph.schedule.primitives import parse
 from benchgraph.schedule.space import Tiling, space, tiled
 from benchgraph.schedule.steps import alone
+from tests.support.gemms import dense
 
 ZEN4 = Target(ISAS["avx512_core_bf16"], 32 << 10, 1 << 20, 1, llc_bytes=32 << 20, machine="zen4")
 CASCADE_LAKE = Target(ISAS["avx512_core_vnni"], 32 << 10, 1 << 20, 1, llc_bytes=33 << 20, machine="cascade_lake")

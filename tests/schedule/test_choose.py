@@ -13,10 +13,11 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import ParseError
 from benchgraph.schedule.choose import ALIKE, choose
 from benchgraph.schedule.cost import Costs
-from benchgraph.schedule.gemm import Gemm, dense
+from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.primitives import parse
 from benchgraph.schedule.space import panel_widths, space, spaced
 from benchgraph.schedule.steps import alone, share
+from tests.support.gemms import dense
 from tests.support.targets import TARGET
 
 sizes = st.integers(1, 600)

@@ -14,11 +14,12 @@ from benchgraph.core.isa import ISAS
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.schedule.cost import Cost, Costs
-from benchgraph.schedule.gemm import Gemm, dense
+from benchgraph.schedule.gemm import Gemm
 from benchgraph.schedule.microkernel import cycles
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, space, tiled
 from benchgraph.schedule.steps import alone, share
+from tests.support.gemms import dense
 
 MACHINES = ("zen3", "zen4", "zen5", "cascade_lake", "granite_rapids")
 sizes = st.integers(1, 3000)

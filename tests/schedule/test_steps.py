@@ -17,11 +17,11 @@ from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
-from benchgraph.schedule.gemm import dense
 from benchgraph.schedule.primitives import Schedule, parse
 from benchgraph.schedule.space import RowTiling, Tiling, space, tiled
 from benchgraph.schedule.steps import Nest, Step, alone
 from benchgraph.schedule.traffic import dropped
+from tests.support.gemms import dense
 
 MACHINES = ("zen3", "zen4", "zen5", "cascade_lake", "granite_rapids")
 WIDE = 1024  # k and columns of layers whose weights are 4 MiB

@@ -12,6 +12,7 @@ targets.py              targets to compile for; the ISA levels of this machine
 partitions.py           graphs from functions that build them, and their only partition
 graph_ir.py             the Graph IR of a small graph before, inside and after the passes
 score_blocks.py         attention whose scores are computed some columns at a time
+gemms.py                products as their schedules are chosen for
 tensor_ir.py            the Tensor IR of a small graph, as lowered and after passes
 reference_check.py      machine code of a partition compared with the reference
 
