@@ -179,16 +179,15 @@ def buffer_axes(g: Graph, id: int, index: Index, axes: tuple[Expr, ...], group: 
     return tuple(axes_found)
 
 
-def result_axes(g: Graph, op: Op, *, transposed: bool = False) -> tuple[Axis, ...] | None:
-    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there. transposed: as if
-    rows were columns, so of a result that is stored by columns."""
+def result_axes(g: Graph, op: Op) -> tuple[Axis, ...] | None:
+    """The dims of the result's buffer that rows and columns run along; None when the microkernel cannot write them there."""
     out = g.value(op.outs[0])
     at = zeroed(out.shape, product(g, op).at)
     axes = buffer_axes(g, out.id, at, at[-2:])
     if axes is None:
         return None
-    close, far = axes if transposed else reversed(axes)
-    return axes if far[1] in (0, 1) and has_unit_stride(g, out.id, close) else None
+    rows, columns = axes
+    return axes if rows[1] in (0, 1) and has_unit_stride(g, out.id, columns) else None
 
 
 def operand_axes(g: Graph, op: Op, port: int) -> tuple[Axis, ...] | None:

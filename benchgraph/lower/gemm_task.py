@@ -13,12 +13,12 @@ from typing import TypeAlias
 from benchgraph.core.tensor import Shape
 from benchgraph.gir.ir import FusedOp, Graph, Op
 from benchgraph.gir.parameters import Parameters
-from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product, result_axes
+from benchgraph.gir.product import K, acc_axes, acc_dtype, operand_axes, product
 from benchgraph.lower.region import Span
 from benchgraph.lower.storage import ZERO, Coord, Coords, Element, Storage
 from benchgraph.ops.spec import Indices
 from benchgraph.tir.build import add, binary, block_size, in_blocks, mul, one_block, seq
-from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Pack, Slice, Stmt, Store, Tensor, Var
+from benchgraph.tir.ir import BinOp, Const, Expr, For, If, Load, LoopKind, Slice, Stmt, Store, Tensor, Var
 
 ColumnBody: TypeAlias = Callable[[Expr, int], Stmt]  # (number of the column block, its width) -> statements
 RowAt: TypeAlias = Callable[[Expr], Coords]  # number of a row -> its coordinates in dst
@@ -182,18 +182,6 @@ class Accumulator:
         i, j = self.task.storage.var("i"), self.task.storage.var("j")
         at = (*row(i), Coord(j, column_block, nb))
         return For(i, rows, For(j, Const(columns), self.task.storage.store(self.op.outs[0], at, Load(*self.element(at)))))
-
-    def copy_tile(self, column_block: Expr, nb: int, rows: int, columns: int) -> Stmt:
-        """`copy` of the task's rows in a column block: one transposing Pack where the result's columns are contiguous."""
-        g, v = self.task.g, self.op.outs[0]
-        if self.temporary is None:
-            return seq()
-        axes = result_axes(g, self.op, transposed=True) if g.value(g.root(v)).dtype is self.temporary.dtype else None
-        if axes is None:
-            return self.copy(self.task.row, Const(rows), column_block, nb, columns)
-        start = self.task.start(column_block, nb)
-        result = Slice(*self.task.storage.element(v, start), axes)
-        return Pack(transposed(self.slice(start)), transposed(result), columns, rows)
 
 
 def transposed(matrix: Slice) -> Slice:

@@ -65,7 +65,7 @@ class Microkernel:
                     op, column_block, width, nb, rows, acc.slice(task.start(column_block, nb)), added if accumulate else k_range, taps
                 )
 
-            return seq(split_by_rows(task, op, rows, taps, call), acc.copy_tile(column_block, nb, rows, width))
+            return seq(split_by_rows(task, op, rows, taps, call), acc.copy(task.row, Const(rows), column_block, nb, width))
 
         return task.for_rows(lambda rows: branch_by_taps(task, op, column_block, width, nb, lambda taps: calls(rows, taps)))
 

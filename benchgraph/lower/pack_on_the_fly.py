@@ -62,9 +62,10 @@ class PackOnTheFly:
             blocks.append(self._block((Const(last), so), rest, width, next_columns, accumulate=True))
 
         def finish(column_block: Expr, columns: int) -> Stmt:
-            return seq(
-                self.task.for_rows(lambda rows: self.acc.copy_tile(column_block, self.nb, rows, columns)), then(column_block, columns)
-            )
+            def copied(rows: int) -> Stmt:
+                return self.acc.copy(self.task.row, Const(rows), column_block, self.nb, columns)
+
+            return seq(self.task.for_rows(copied), then(column_block, columns))
 
         return seq(*blocks, self._by_panels(so, width, finish))
 
