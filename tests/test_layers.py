@@ -134,8 +134,8 @@ LEGAL = {
 # Files that ask nevertheless, for what; none may join them.
 ASK = {
     "gir/gemm_nest.py": {"rates"},  # cycles of packing, which the cost adds up
-    "gir/neighbours.py": {"cores"},  # the tasks that fused loops may be left with
     "gir/nest_schedule.py": {"cores"},  # among a product's parameters, which are reported
+    "gir/passes/schedule.py": {"cores"},  # the tasks that fused loops may be left with
     "gir/packed_blocks.py": {"rates"},  # cycles of ops that make blocks, which the cost adds up
 }
 

@@ -35,7 +35,7 @@ packed_blocks.py        products with the blocks in which they read their weight
 anchors.py              where post-ops run
 nest_cost.py            nests as their cost sees them, and what scheduled ones take
 nest_schedule.py        the schedule of a nest, as parameters, anchors or data
-neighbours.py           what nests share with those beside them: inputs, and loops
+neighbours.py           inputs that nests share with those beside them
 nest_sequence.py        where a nest of several stages is cut: the sequence of nests that takes the least time
 
 passes/                 one file per pass, and the PIPELINE

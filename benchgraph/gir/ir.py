@@ -179,8 +179,7 @@ class FusedOp:
     prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. is_serial: of
     a nest of products: one thread runs all tasks. schedules: of a nest without a product: those of its windows, in order, or that of its
     loops. prefetched: inputs that loops prefetch. non_temporal: results that are stored past the caches, where that is in whole lines.
-    shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row. tasks: fewest that
-    its loops may be left with when they are fused with others (both gir/neighbours.py).
+    shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row (gir/neighbours.py).
     """
 
     name: str
@@ -196,7 +195,6 @@ class FusedOp:
     shared: tuple[int, ...] = ()
     blocks: int = 0
     by_rows: bool = False
-    tasks: int = 1
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -237,7 +235,7 @@ class Graph:
 
     open_layouts: (output, layout) where the user gave a layout that its producer may not be able to write, or, with None, left it to the
     compiler; such values are row-major until settle-borders. forced: schedules that tuning prescribes. fpmath_mode: what the
-    operands of products may be rounded to.
+    operands of products may be rounded to. tasks: fewest that loops of nests may be left with when they are fused, where they have them.
     """
 
     values: tuple[Value, ...]
@@ -247,6 +245,7 @@ class Graph:
     open_layouts: tuple[tuple[int, Layout | None], ...] = ()
     forced: tuple[Forced, ...] = ()
     fpmath_mode: str = "strict"
+    tasks: int = 1
 
     @cached_property
     def by_id(self) -> dict[int, Value]:

@@ -112,7 +112,7 @@ def _function(name: str, g: Graph, nodes: list[FusedOp], params: tuple[int, ...]
         prefetched=tuple(prefetched),
         stream_bytes=streams if prefetched else 0,
         shared=tuple(_shared(storage, nodes)),
-        tasks=max((node.tasks for node in nodes), default=1),
+        tasks=g.tasks,
     )
 
 

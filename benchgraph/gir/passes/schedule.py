@@ -1,6 +1,10 @@
 """schedule: every nest with a tunable op gets its template parameters, every op its anchor.
 
 nest0 { MatMul rows, Add rows }   ->   nest0 mb=64 { MatMul kernel nb=64, Add tile }
+
+Loops of nests over the same range become one where that is legal (tir/passes/merge_parallel.py), outermost first, so that caches hold what
+goes from one to the next. Where they have fewer iterations than there are cores, none of them may lose others by that: the padding of 2
+images and the rows of their convolution stay apart on 16 cores.
 """
 
 from __future__ import annotations
@@ -8,11 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.neighbours import among_others
+from benchgraph.gir.neighbours import with_shared_inputs
 from benchgraph.gir.nest_schedule import executed_nest
 from benchgraph.machine.target import Target
 
 
 def schedule(g: Graph, target: Target) -> Graph:
-    nodes = tuple(among_others(g, executed_nest(g, n, target), target) if isinstance(n, FusedOp) else n for n in g.nodes)
-    return g if nodes == g.nodes else replace(g, nodes=nodes)
+    nodes = tuple(with_shared_inputs(g, executed_nest(g, n, target), target) if isinstance(n, FusedOp) else n for n in g.nodes)
+    return g if nodes == g.nodes else replace(g, nodes=nodes, tasks=target.cores)

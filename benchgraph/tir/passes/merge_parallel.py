@@ -8,7 +8,7 @@
     }
 
 Two loops are fused only if every tensor that both use and one writes is provably partitioned by the loop variable, so that an iteration of
-the second depends on no other iteration of the first, and if the function's fewest tasks are left (gir/neighbours.py).
+the second depends on no other iteration of the first, and if the function's fewest tasks are left (gir/passes/schedule.py).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from benchgraph.tir.accesses import are_independent
 from benchgraph.tir.affine import Ranges, inside
 from benchgraph.tir.build import constant
 from benchgraph.tir.ir import For, Func, Seq, Stmt, Var
-from benchgraph.tir.loops import blocked, is_parallel, with_body
+from benchgraph.tir.loops import blocked, is_parallel
 from benchgraph.tir.visit import block, bound_names, fresh, map_children
 
 
 def merge_parallel(f: Func, target: Target) -> Func:
-    return with_body(f, _siblings(f.body, {}, f.tasks))
+    after = replace(f, body=_siblings(f.body, {}, f.tasks), tasks=1)  # nothing else asks for it
+    return f if after == f else after
 
 
 def _siblings(s: Stmt, ranges: Ranges, tasks: int) -> Stmt:
