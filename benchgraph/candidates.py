@@ -17,7 +17,7 @@ from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest, sch
 from benchgraph.gir.nest_schedule import grid_nest
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import product
-from benchgraph.gir.windows import window_nests
+from benchgraph.gir.windows import window_nest
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
 from benchgraph.partition.ir import Partition
@@ -76,11 +76,11 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
 
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
-    """Those of each window of a nest."""
+    """That of a window."""
     if not node.ops[0].lowering.is_window:
         return
-    for (text, nest), chosen in zip(window_nests(g, node).items(), node.schedules, strict=True):
-        yield _candidates(text, chosen, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
+    (chosen,), (nest, text) = node.schedules, window_nest(g, node)
+    yield _candidates(text, chosen, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
 
 
 def _elements(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:

@@ -79,9 +79,10 @@ class Value:
         return TensorType(self.dtype, self.shape)
 
     @property
+    @memoised
     def known_strides(self) -> Shape:
-        """The strides in elements of a value without blocks, row-major where none are given."""
-        return dense_strides(self.shape) if self.strides is None else self.strides
+        """The strides in elements of a value without blocks, those of its layout where none are given."""
+        return self.strides or self.layout.strides(self.shape) or dense_strides(self.shape)
 
     @property
     def is_constant(self) -> bool:

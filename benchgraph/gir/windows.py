@@ -36,13 +36,17 @@ from benchgraph.tir.visit import loads_of, variables, walk_expr
 
 @dataclass(frozen=True)
 class Windows:
-    """One window over all of dst, which has this shape. x: the innermost axis, which runs in vectors. is_padded: src has its padding."""
+    """One window over all of dst. x: the innermost axis, which runs in vectors. is_padded: src has its padding."""
 
     window: Window
     call: Call
-    shape: Shape
     x: int
     is_padded: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """Of dst."""
+        return self.call.outs[0].shape
 
     @cached_property
     def taps(self) -> Shape:
@@ -218,11 +222,8 @@ class Windows:
         x, y = (*self.axes, Var("$d0"))[self.x], Var("") if self.neighbours is None else self.axes[self.neighbours.axis]
         for load, inner in zip(loads_of(self.generic_tap.value), loads_of(self.inner_tap(0).value), strict=True):
             port, along_taps = int(load.tensor.name), tuple(_step(load, tap) for tap in self.tap_axes)
-            if port < len(op.ins):
-                t, (along_x,) = g.value(op.ins[port]).type, strides_of(g, op.ins[port], inner.index, (x,))
-                yield Read(port, t.dtype, t.nbytes, along_x if abs(along_x or 0) <= MOST_STRIDE else None, _step(load, y), along_taps)
-            else:
-                yield Read(port, DType.f32, 0, _step(inner, x), _step(load, y), along_taps)
+            t, (along_x,) = g.value(op.ins[port]).type, strides_of(g, op.ins[port], inner.index, (x,))
+            yield Read(port, t.dtype, t.nbytes, along_x if abs(along_x or 0) <= MOST_STRIDE else None, _step(load, y), along_taps)
 
 
 _REGISTER = tensor("r", DType.f32, (), Scope.register)
@@ -239,42 +240,36 @@ def _step(load: Load, var: Var) -> int | None:
     return None if None in steps else next((s for s in steps if s), 0)
 
 
-def scheduled_windows(g: Graph, node: FusedOp, target: Target) -> tuple[Schedule, ...]:
-    """The schedules of a nest's windows, in order, each of least cost but for those that tuning prescribes."""
-    schedules: list[Schedule] = []
-    for text, nest in window_nests(g, node).items():
-        schedule, why = forced_or_chosen(g, text, space(nest, target.isa.registers), partial(choose_window, nest, target))
-        note(node.name, len(schedules), why=why)
-        schedules.append(schedule)
-    return tuple(schedules)
+def scheduled_windows(g: Graph, node: FusedOp, target: Target) -> Schedule:
+    """The schedule of least cost, or the one that tuning prescribes."""
+    nest, text = window_nest(g, node)
+    schedule, why = forced_or_chosen(g, text, space(nest, target.isa.registers), partial(choose_window, nest, target))
+    note(node.name, 0, why=why)
+    return schedule
 
 
-def window_nests(g: Graph, node: FusedOp) -> dict[str, WindowNest]:
-    """What the schedules of a fused op's windows are chosen for, in order, by the text that tuning files have for each."""
-    *earlier, last = windows_of(g, node)
-    named = [*((f"window {i} of ", windows) for i, windows in enumerate(earlier)), ("", last)]
-    return {f"{which}{windows.text(nest)}": nest for which, windows in named for nest in [windows.nest(g, node.ops[0])]}
+def window_nest(g: Graph, node: FusedOp) -> tuple[WindowNest, str]:
+    """What the schedule of a fused op's windows is chosen for, and the text that tuning files have for it."""
+    windows = windows_of(g, node)
+    nest = windows.nest(g, node.ops[0])
+    return nest, windows.text(nest)
 
 
-def windows_of(g: Graph, node: FusedOp) -> tuple[Windows, ...]:
-    """Those of a nest, in order: the earlier ones whose results the last one reads, and the last one."""
+def windows_of(g: Graph, node: FusedOp) -> Windows:
+    """Those of its first op; x is the densest axis of what the nest makes of them."""
     op, window, domain = node.ops[0], node.ops[0].lowering.form, domain_of(g, node.ops)
     assert isinstance(window, Window)
-    call = g.call(op)
     last = next(v for done in reversed(node.ops) for v in done.outs if v in domain.axes)
-    earlier = ((first, op.ins[port]) for port, first in window.prologue)
-    nests = [(first, shape, _densest_axis(g, v, tuple(range(len(shape))))) for first, v in earlier for shape in [g.value(v).shape]]
-    nests.append((window, call.outs[0].shape, _densest_axis(g, last, domain.axes[last])))
-    return tuple(_windows(form, call, shape, x) for form, shape, x in nests)
+    return _windows(window, g.call(op), densest_axis(g, last, domain.axes[last]))
 
 
 @lru_cache(maxsize=512)
-def _windows(window: Window, call: Call, shape: Shape, x: int) -> Windows:
+def _windows(window: Window, call: Call, x: int) -> Windows:
     """One object for each, which remembers what it has found."""
-    return Windows(window, call, shape, x)
+    return Windows(window, call, x)
 
 
-def _densest_axis(g: Graph, id: int, axes: Axes) -> int:
+def densest_axis(g: Graph, id: int, axes: Axes) -> int:
     """The axis of the nest along which a value's elements are closest in memory. axes: of the nest, by dim of the value."""
     variables = {axis: Var(f"${axis}") for axis, extent in zip(axes, g.value(id).shape, strict=True) if axis is not None and extent > 1}
     index = tuple(variables.get(axis, Const(0)) if axis is not None else Const(0) for axis in axes)

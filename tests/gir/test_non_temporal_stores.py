@@ -38,6 +38,16 @@ def pool(side: int) -> Graph:
     return b.graph()
 
 
+def test_a_nest_counts_with_those_that_it_alone_reads() -> None:
+    """Of MaxPoolBackward's three nests, of which the last reads diff_dst and the two before it read src."""
+    b = GraphBuilder()
+    box = {"kernel": [2, 2], "strides": [2, 2], "pads_begin": [0, 0], "pads_end": [0, 0], "data_format": "NXC"}
+    b.op("MaxPoolBackward", b.input((1, 16, 16, 64)), b.input((1, 8, 8, 64)), **box)
+    src, diff_dst = 16 * 16 * 64 * 4, 8 * 8 * 64 * 4
+    assert uncached(b.graph(), replace(SMALL, llc_bytes=2 * src + diff_dst)) == [0, 0, 1]
+    assert uncached(b.graph(), replace(SMALL, llc_bytes=2 * src + diff_dst + 1)) == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("target", "count"),
     [

@@ -7,7 +7,6 @@ import pytest
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
-from benchgraph.gir.ir import FusedOp
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.lower import lower
@@ -18,7 +17,7 @@ from benchgraph.schedule.primitives import Schedule, parse
 from benchgraph.tir.interpret import interpret
 from tests.lower.depthwise import BY_DATA, BY_WEIGHTS, FORWARD, depthwise
 from tests.lower.test_padded_window import pooled
-from tests.lower.window_schedules import candidates, with_schedules
+from tests.lower.window_schedules import candidates, window_nodes, with_schedule
 from tests.support.graph_ir import scheduled
 from tests.support.partitions import partition_of
 from tests.support.targets import TARGET
@@ -64,17 +63,16 @@ WINDOWS = {
 
 @pytest.mark.parametrize("graph", WINDOWS.values(), ids=WINDOWS)
 def test_every_schedule_is_right(graph: Graph) -> None:
-    """Of all windows of a partition together: results on the interpreter, and text that parses."""
+    """Of each window of a partition: results on the interpreter, and text that parses."""
     g, p = scheduled(graph), partition_of(graph)
     data, want = fill(graph, seed=1), evaluate(graph, fill(graph, seed=1))
-    nodes = [n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window]
-    for node, schedules in [(n, s) for n in nodes for s in candidates(g, n, TARGET)]:
-        assert [parse(str(schedule)) for schedule in schedules] == list(schedules)
-        main = lower(with_schedules(g, node.name, schedules)).main
+    for node, schedule in [(n, s) for n in window_nodes(g) for s in candidates(g, n, TARGET)]:
+        assert parse(str(schedule)) == schedule
+        main = lower(with_schedule(g, node.name, schedule)).main
         outs = [np.zeros(t.shape or (), t.dtype.numpy) for t in p.outputs]
         interpret(main, [*(data[t.id].astype(t.dtype.numpy) for t in p.inputs), *outs])
         right = (compare(out, want[t.id], t.dtype, tolerance(graph)).ok for t, out in zip(p.outputs, outs, strict=True))
-        assert all(right), f"{[*map(str, schedules)]}"
+        assert all(right), str(schedule)
 
 
 def test_spaces_are_not_trivial() -> None:
@@ -87,5 +85,4 @@ def test_spaces_are_not_trivial() -> None:
 
 def spaces(graph: Graph) -> list[Schedule]:
     g = scheduled(graph)
-    nodes = (n for n in g.nodes if isinstance(n, FusedOp) and n.ops[0].lowering.is_window)
-    return [schedule for node in nodes for schedules in candidates(g, node, TARGET) for schedule in schedules]
+    return [schedule for node in window_nodes(g) for schedule in candidates(g, node, TARGET)]

@@ -34,7 +34,7 @@ def naive(call: Call) -> Func:
         case Reduction() as reduction:
             body = _reduce(call, reduction, srcs[0], dst)
         case Window() as window:
-            body = _windows(call, window, srcs, dst)
+            body = _window(call, window, srcs, dst)
         case other:
             raise TypeError(f"{call.kind} is lowered by {other}")
     assert not more
@@ -89,20 +89,10 @@ def _reduce(call: Call, reduction: Reduction, src: Tensor, dst: Tensor) -> Stmt:
     return _nest(tuple(at[i] for i in kept), tuple(src.shape[i] for i in kept), body)
 
 
-def _windows(call: Call, window: Window, srcs: tuple[Tensor, ...], dst: Tensor) -> Stmt:
-    """The windows of the prologue, into temporaries, and then the window."""
-    sources, stmts = list(srcs), list[Stmt]()
-    for i, (port, first) in enumerate(window.prologue):
-        made = tensor(f"before{i}", DType.f32, srcs[port].shape)
-        stmts += [Alloc(made), _window(call, first, sources, made, f"b{i}")]
-        sources.append(made)
-    return seq(*stmts, _window(call, window, sources, dst, "w"))
-
-
-def _window(call: Call, window: Window, sources: list[Tensor], dst: Tensor, stem: str) -> Stmt:
-    at, box = _vars(f"{stem}d", dst.shape), window.taps(call)
-    tap = _vars(f"{stem}k", box)
-    acc = tensor(f"{stem}acc", DType.f32, (), Scope.register)
+def _window(call: Call, window: Window, sources: tuple[Tensor, ...], dst: Tensor) -> Stmt:
+    at, box = _vars("d", dst.shape), window.taps(call)
+    tap = _vars("k", box)
+    acc = tensor("acc", DType.f32, (), Scope.register)
     tapped = window.tap(call, at, tap, lambda port, index: _widened(Load(sources[port], index)))
     update: Stmt = Store(acc, (), tapped.value if window.op is None else binary(window.op, Load(acc, ()), tapped.value))
     for condition in tapped.conditions:

@@ -2,9 +2,10 @@
 
 %1: f32[1000000] = nest0(%0) {    ->   %1: f32[1000000] = nest0(%0) non_temporal=[1] {
 
-A later reader would find nothing of the result in a cache, and a line that is stored whole need not be read first. Windows that read much
-more than they write lose. With several cores more memory than the last-level cache holds is required, and of a very large cache only a part
-counts (docs/measurements/non-temporal-stores.md).
+A later reader would find nothing of the result in a cache, and a line that is stored whole need not be read first. Nests count with those
+before them whose results they alone read: the last of MaxPoolBackward's three windows does not read src, but the others do. Windows that
+read much more than they write lose. With several cores more memory than the last-level cache holds is required, and of a very large cache
+only a part counts (docs/measurements/non-temporal-stores.md).
 """
 
 from __future__ import annotations
@@ -25,10 +26,21 @@ def non_temporal_stores(g: Graph, target: Target) -> Graph:
 
 def _uncached(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
     """Results of a nest that no other nest of its function reads, if that is worth it."""
-    outside = (g.value(v) for v in dict.fromkeys((*node.ins, *node.outs)) if v in g.ins or v in g.outs or g.value(v).is_constant)
-    reads = prod(windows_of(g, node)[-1].taps) if node.ops[0].lowering.is_window else 1
-    if not goes_past_caches(sum(v.type.nbytes for v in outside), reads, target):
-        return ()
     is_init = g.value(node.outs[0]).is_constant
     read = {v for v in node.outs if any(g.value(reader.outs[0]).is_constant == is_init for reader in g.consumers[v])}
-    return tuple(v for v in node.outs if (is_init or v in g.outs) and v not in read)
+    results = tuple(v for v in node.outs if (is_init or v in g.outs) and v not in read)
+    if not results:
+        return ()
+    outside = (g.value(v) for v in _accessed(g, node) if v in g.ins or v in g.outs or g.value(v).is_constant)
+    reads = prod(windows_of(g, node).taps) if node.ops[0].lowering.is_window else 1
+    return results if goes_past_caches(sum(v.type.nbytes for v in outside), reads, target) else ()
+
+
+def _accessed(g: Graph, node: FusedOp) -> set[int]:
+    """What a nest reads and writes, and what those nests of its function do whose results it alone reads."""
+    is_init, nests, accessed = g.value(node.outs[0]).is_constant, [node], set[int]()
+    for nest in nests:  # which grows
+        accessed.update((*nest.ins, *nest.outs))
+        makers = (g.producer.get(v) for v in nest.ins if len(g.consumers[v]) == 1 and g.value(v).is_constant == is_init)
+        nests += [maker for maker in makers if isinstance(maker, FusedOp) and maker not in nests]
+    return accessed

@@ -6,6 +6,9 @@
 %3 = _Depthwise(%0: f32[N,H,W,C], %1: f32[H,W,1,C], of which C is    ->   %4: f32[H,W,1,C] = Reorder(%1)
   outermost in memory)                                                    %3 = _Depthwise(%0, %4)
 
+%2: f32[N,C,Y,X] = MaxPool(%0: of which C is last in memory)         ->   %2: f32[N,C,Y,X] acdb = MaxPool(%0)
+%3 = _LargestTap(%0, %2)
+
 Constant weights are packed once, by init. Weights that change are packed where their columns do not have unit stride, where dot products
 take several elements of k at a time, which then are adjacent ([N/64][K/4][64][4] for s8), and where many rows pay for it. Activations
 stay row-major: docs/measurements/panel-width.md, Blocked results.
@@ -16,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.core.dtypes import DType
-from benchgraph.core.layout import plain
+from benchgraph.core.layout import Layout, plain
 from benchgraph.gir.build import CONVERT, copied, through_views
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemv import Gemv, gemv_form, pays_as_dots
@@ -25,6 +28,7 @@ from benchgraph.gir.layouts import is_packed, packed
 from benchgraph.gir.packed_blocks import pays_to_pack
 from benchgraph.gir.product import k_group, operand_axes, packs_src, product, transposed_src_axes
 from benchgraph.gir.views import strides_of
+from benchgraph.gir.windows import densest_axis
 from benchgraph.machine.target import Target
 from benchgraph.ops.spatial import channel_axis
 from benchgraph.tir.groups import PACKED_FROM, is_widened
@@ -32,6 +36,7 @@ from benchgraph.tir.ir import Var
 
 
 def propagate_layout(g: Graph, target: Target) -> Graph:
+    g = _between_windows(g)
     values = dict(g.by_id)
     nodes: list[Node] = []
     for op in g.ops:
@@ -57,6 +62,18 @@ def propagate_layout(g: Graph, target: Target) -> Graph:
         nodes.append(op)
     propagated = replace(g, values=tuple(values.values()), nodes=tuple(nodes))
     return g if propagated == g else propagated
+
+
+def _between_windows(g: Graph) -> Graph:
+    """What only windows read of a window, in the order in which that reads its src."""
+    for op in g.ops:
+        (out, *_), (src, *_) = op.outs, op.ins
+        axes = tuple(range(len(g.value(out).shape)))
+        is_inside = out not in (*g.outs, *g.viewed) and all(reader.lowering.is_window for reader in g.readers(out))
+        if op.lowering.is_window and is_inside and len(g.value(src).shape) == len(axes):
+            x = densest_axis(g, src, axes)
+            g = g.with_values({out: replace(g.value(out), layout=Layout((*(axis for axis in axes if axis != x), x)))})
+    return g
 
 
 def _is_dots(g: Graph, op: Op, target: Target) -> bool:

@@ -1,7 +1,9 @@
 """AvgPoolBackward and MaxPoolBackward: each window's gradient is added to its elements, evenly, or to the largest of them.
 
 Of equal elements the first one in row-major order is the largest, as in oneDNN; NaN is larger than any number. The windows are those of
-the forward op: as many as diff_dst has, for either rounding_type.
+the forward op: as many as diff_dst has, for either rounding_type. MaxPoolBackward is computed in three steps:
+
+%3: f32 = MaxPool(src);  %4: f32 = _LargestTap(src, %3);  diff_src = _ToTap(%4, diff_dst)
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from benchgraph.ops.pooling import pool
 from benchgraph.ops.pooling.pool import channels_back, channels_second, elements_by_window, kernel, pool_windows, tap_slices, volume
 from benchgraph.ops.ranges import DIMS
 from benchgraph.ops.spatial import ZEROS, Windows, spatial_axes, spatial_dims
-from benchgraph.ops.spec import Attr, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Testing, ports
+from benchgraph.ops.spec import Attr, Decomposer, Filling, Law, Lowering, OpSpec, Role, Sample, Schema, Semantics, Testing, ports
 from benchgraph.ops.spec.call import Array, Call, F
 from benchgraph.ops.spec.forms import Indices, Source, Tap, Window
 from benchgraph.tir.build import add, binary, cast, f32, floordiv, index, mod, mul, select, sub
 from benchgraph.tir.ir import BinOp, Expr
 
-SRC, DIFF_DST, LARGEST, FIRST = range(4)  # inputs of the windows of MaxPoolBackward: its own, and the results of its prologue
+SRC, DIFF_DST = range(2)  # inputs of MaxPoolBackward
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -91,14 +93,39 @@ def _to_largest(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> t
         larger = (wide[at] > best) | (np.isnan(wide[at]) & ~np.isnan(best))
         better = is_there[at] & (larger | (chosen < 0))
         best, chosen = np.where(better, wide[at], best), np.where(better, number, chosen)
+    return (_scattered(call, w, chosen, diff_dst, a),)
+
+
+def _scattered(call: Call, w: Windows, chosen: Array, diff_dst: Reals, a: overflow.Arithmetic) -> Array:
+    """diff_src. chosen: of each window the number of a tap."""
+    count = diff_dst.shape[2:]
+    shape = pool.padded(np.zeros((*diff_dst.shape[:2], *spatial_dims(call.attrs, call.outs[0].shape))), w, count, 0.0).shape
 
     def scattered(gradient: Reals) -> Reals:
-        grad = np.zeros(wide.shape)
+        grad = np.zeros(shape)
         for number, at in enumerate(tap_slices(w, count)):
             grad[at] += np.where(chosen == number, gradient, 0.0)
         return grad
 
-    return (_cropped(call, w, a.total(scattered, diff_dst)),)
+    return _cropped(call, w, a.total(scattered, diff_dst))
+
+
+def _largest_tap(call: Call, ins: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Of each window the first tap that reads `largest`, or NaN; where there is none, the first that reads an element."""
+    w, (src, largest) = pool_windows(call.attrs, ins[0].shape), (real(channels_second(call, a)) for a in ins)
+    count = largest.shape[2:]
+    wide, is_there = pool.padded(src, w, count, -inf), pool.padded(np.ones(src.shape), w, count, 0.0) > 0
+    found, first = np.full(largest.shape, inf), np.full(largest.shape, inf)
+    for number, at in enumerate(tap_slices(w, count)):
+        is_largest = ((wide[at] == largest) & (largest > -inf)) | np.isnan(wide[at])
+        found = np.where(is_there[at] & is_largest, np.minimum(found, number), found)
+        first = np.where(is_there[at], np.minimum(first, number), first)
+    return (channels_back(call, np.where(found < inf, found, first)),)
+
+
+def _to_tap(call: Call, ins: tuple[Array, ...], a: overflow.Arithmetic) -> tuple[Array, ...]:
+    taps, diff_dst = (real(channels_second(call, a)) for a in ins)
+    return (_scattered(call, pool_windows(call.attrs, call.outs[0].shape), taps, diff_dst, a),)
 
 
 # ---- lowerings -------------------------------------------------------------------------------------------------------
@@ -149,7 +176,7 @@ def _number(call: Call, tap: Indices) -> Expr:
 def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
     """The number of the tap, if it reads the largest element and that is more than minus infinity, the padding's value;
     else infinity, the neutral element of the minimum."""
-    read, largest = pool.element_of_tap(call, at, tap, src), src(LARGEST, at)
+    read, largest = pool.element_of_tap(call, at, tap, src), src(1, at)
     more = select(binary(BinOp.gt, largest, f32(-inf)), largest, f32(nan))  # NaN equals nothing
     is_largest = binary(BinOp.or_, binary(BinOp.eq, read.value, more), binary(BinOp.ne, read.value, read.value))
     return Tap(select(is_largest, _number(call, tap), f32(inf)), read.conditions)
@@ -157,17 +184,25 @@ def _first_largest(call: Call, at: Indices, tap: Indices, src: Source) -> Tap:
 
 def _or_first(call: Call, at: Indices, number: Expr) -> Expr:
     """The result of _first_largest; where it found no tap, all elements are minus infinity, and the first tap that reads one is meant."""
-    w, first = pool_windows(call.attrs, call.ins[SRC].shape), list[Expr]()
+    w, first = pool_windows(call.attrs, call.ins[0].shape), list[Expr]()
     for d, axis in enumerate(spatial_axes(call.attrs, len(at))):
         lacking = binary(BinOp.max, sub(w.pads_begin[d], mul(at[axis], w.strides[d])), index(0))
         first.append(floordiv(add(lacking, w.dilations[d] - 1), w.dilations[d]))
     return select(binary(BinOp.lt, number, f32(inf)), number, _number(call, tuple(first)))
 
 
-def _share_of_largest(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
-    position, tap, conditions = _window_above(call, at, back, call.ins[DIFF_DST].shape)
-    is_largest = binary(BinOp.eq, src(FIRST, position), _number(call, tap))
-    return Tap(select(is_largest, src(DIFF_DST, position), f32(0)), tuple(conditions))
+def _share_of_tap(call: Call, at: Indices, back: Indices, src: Source) -> Tap:
+    position, tap, conditions = _window_above(call, at, back, call.ins[1].shape)
+    is_chosen = binary(BinOp.eq, src(0, position), _number(call, tap))
+    return Tap(select(is_chosen, src(1, position), f32(0)), tuple(conditions))
+
+
+def _in_steps(d: Decomposer, call: Call, ins: tuple[int, ...]) -> tuple[int, ...]:
+    (src, diff_dst), shape = ins, call.ins[DIFF_DST].shape
+    largest = d.op("MaxPool", src, attrs=call.attrs, shape=shape, dtype=DType.f32)
+    taps = d.op(LARGEST_TAP, src, largest, attrs=call.attrs, shape=shape, dtype=DType.f32)
+    attrs = call.attrs.updated(src_shape=call.ins[SRC].shape)
+    return (d.op(TO_TAP, taps, diff_dst, attrs=attrs, shape=call.outs[0].shape, dtype=call.outs[0].dtype),)
 
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
@@ -205,6 +240,22 @@ def _only_largest(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], r
     return bool(np.all(diff_src[~is_largest] == 0))
 
 
+def _are_taps(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    return bool(np.all(np.isin(real(outs[0]), np.arange(volume(call)))))
+
+
+def _chosen_arrives(call: Call, ins: tuple[Array, ...], outs: tuple[Array, ...], rtol: float) -> bool:
+    """In each channel diff_src sums to the gradients of the windows whose tap reads an element."""
+    w, (taps, diff_dst, diff_src) = pool_windows(call.attrs, outs[0].shape), (real(channels_second(call, a)) for a in (*ins, *outs))
+    count = diff_dst.shape[2:]
+    there = pool.padded(np.ones(diff_src.shape), w, count, 0.0)
+    kept = np.zeros(diff_dst.shape)
+    for number, at in enumerate(tap_slices(w, count)):
+        kept += np.where(taps == number, diff_dst * there[at], 0.0)
+    want, got = (real(a.sum(axis=tuple(range(2, a.ndim)))) for a in (kept, diff_src))
+    return bool(np.all(np.abs(got - want) <= rtol * (np.abs(diff_dst).sum() + 1)))
+
+
 def _threshold(call: Call) -> float:
     """The random walk of a sum over the windows that contain an element, as for ReduceSum."""
     return sqrt(prod(_covering(call))) + 4
@@ -237,6 +288,8 @@ def _max_samples() -> tuple[Sample, ...]:
 
 
 _INTEGERS = pointwise.pool(signed=True)
+LARGEST_TAP, TO_TAP = "_LargestTap", "_ToTap"
+_STEPS = (pool.GEOMETRIES[1], *pool.DILATED)  # of MaxPoolBackward
 
 
 def _integers(call: Call, port: int) -> Filling:
@@ -292,18 +345,51 @@ SPECS = (
             # only one element of a window gets its gradient
             guaranteed_zeros=lambda call: max(0.0, 1.0 - call.ins[DIFF_DST].elements / max(call.outs[0].elements, 1)),
         ),
-        Lowering(
-            Role.anchor,
-            form=Window(
-                _covering,
-                BinOp.add,
-                0.0,
-                _share_of_largest,
-                prologue=(
-                    (DIFF_DST, Window(kernel, BinOp.maximum, -inf, pool.element_of_tap, padding=lambda call: -inf)),
-                    (DIFF_DST, Window(kernel, BinOp.min, inf, _first_largest, _or_first, padding=lambda call: -inf)),
-                ),
-            ),
+        Lowering(Role.anchor, decompose=_in_steps),
+    ),
+    OpSpec(
+        LARGEST_TAP,
+        Schema(
+            inputs=ports("src", "largest:T1"),
+            outputs=ports("taps:T1"),
+            types={"T": F, "T1": (DType.f32,)},
+            attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
+            check=pool.check,
         ),
+        Semantics(
+            infer=lambda attrs, ins: (ins[1].shape,), reference=_largest_tap, flops=lambda call: volume(call) * call.outs[0].elements
+        ),
+        Testing(
+            fill=_INTEGERS,
+            samples=tuple(Sample((s.shapes[0], _dst(s)), s.attrs, (s.dtypes[0], DType.f32), (DType.f32,), s.why) for s in _STEPS),
+            laws=(Law("each is a tap of the window", _are_taps),),
+            zero_limit=lambda call: 1.0,
+        ),
+        Lowering(Role.anchor, form=Window(kernel, BinOp.min, inf, _first_largest, _or_first, padding=lambda call: -inf)),
+    ),
+    OpSpec(
+        TO_TAP,
+        Schema(
+            inputs=ports("taps:T1", "diff_dst"),
+            outputs=ports("diff_src"),
+            types={"T": F, "T1": (DType.f32,)},
+            attrs={**pool.ATTRS, "dilations": pool.DILATIONS, "src_shape": Attr("s64[]", required=True)},
+            check=pool.check,
+        ),
+        overflow.semantics(
+            _to_tap,
+            infer=lambda attrs, ins: (attrs.integers("src_shape"),),
+            flops=lambda call: (volume(call) + 1) * call.ins[1].elements,
+            threshold=_threshold,
+        ),
+        Testing(
+            fill=_INTEGERS,
+            samples=tuple(
+                Sample((_dst(s),) * 2, s.attrs.updated(src_shape=s.shapes[0]), (DType.f32, s.dtypes[0]), s.dtypes, s.why) for s in _STEPS
+            ),
+            laws=(Law("in each channel diff_src sums to what is chosen", _chosen_arrives),),
+            zero_limit=lambda call: 1.0,
+        ),
+        Lowering(Role.anchor, form=Window(_covering, BinOp.add, 0.0, _share_of_tap)),
     ),
 )

@@ -103,7 +103,6 @@ class Window:
     op None: there is one tap, and where it counts it is the result. init: a number, or a function of the call.
 
     taps(call): the extents of the box of taps: kernel positions, the windows that cover an element, interpolation corners.
-    prologue: windows over the shape of an input port that are computed first; their results are further inputs, numbered after the call's.
     unclamped(call, i, t, src, axis): for taps without conditions whose indices are clamped to src: the same tap with unclamped indices
     along this axis of dst, under the conditions that they are in src. All taps of the box count.
     channel_weights: the port of weights that all elements of a channel share; their last axis is that of the channels.
@@ -117,7 +116,6 @@ class Window:
     init: float | Callable[[Call], float]
     tap: Callable[[Call, Indices, Indices, Source], Tap]
     finish: Callable[[Call, Indices, Expr], Expr] | None = None
-    prologue: tuple[tuple[int, Window], ...] = ()
     unclamped: Callable[[Call, Indices, Indices, Source, int], Tap] | None = None
     channel_weights: int | None = None
     padding: Callable[[Call], float | None] | None = None
