@@ -77,18 +77,16 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """That of a window."""
-    if not node.ops[0].lowering.is_window:
-        return
-    (chosen,), (nest, text) = node.schedules, window_nest(g, node)
-    yield _candidates(text, chosen, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
+    if node.ops[0].lowering.is_window and node.schedule is not None:
+        nest, text = window_nest(g, node)
+        yield _candidates(text, node.schedule, window_space(nest, target.isa.registers), WindowCosts(nest, target, rates(target)))
 
 
 def _elements(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """That of a nest without a product and without a window."""
-    if any(op.lowering.is_contraction or op.lowering.is_window for op in node.ops) or (nest := element_nest(g, node)) is None:
-        return
-    (chosen,), costs = node.schedules, ElementCosts(nest, target, rates(target))
-    yield _candidates(elements_text(g, node), chosen, element_space(nest, target), partial(costs, most_cores=target.cores))
+    if node.schedule is not None and not node.ops[0].lowering.is_window and (nest := element_nest(g, node)) is not None:
+        costs = partial(ElementCosts(nest, target, rates(target)), most_cores=target.cores)
+        yield _candidates(elements_text(g, node), node.schedule, element_space(nest, target), costs)
 
 
 Kind: TypeAlias = Callable[[Graph, FusedOp, Target], Iterator[Candidates]]

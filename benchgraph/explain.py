@@ -50,8 +50,8 @@ class StageReport:
 @dataclass(frozen=True)
 class Nest:
     """One parallel loop nest. when: init (once) or main (at every execution). apart: pairs of a reader of its results and why the two are
-    not one. schedules: of its windows, in order, or of its loops, with what they and the next ones cost. is_serial: of a nest of products
-    whose tasks one thread runs."""
+    not one. schedules: that of a nest without a product, with what it and the next one cost. is_serial: of a nest of products whose tasks
+    one thread runs."""
 
     name: str
     when: str
@@ -177,7 +177,7 @@ def _nests(g: Graph, record: Record) -> Iterator[Nest]:
                 tuple(f"%{v}" for v in node.prefetched_entries),
                 tuple(f"%{v}" for v in node.prefetched_rows),
                 tuple(_apart(g, node, record.notes, off=off)),
-                tuple(next(n.why for n in reversed(record.notes) if n.about == (node.name, i)) for i in range(len(node.schedules))),
+                tuple(n.why for n in record.notes if n.about == (node.name,))[-1:],
                 node.is_serial,
             )
 

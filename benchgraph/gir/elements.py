@@ -31,14 +31,14 @@ from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
 
 
-def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> tuple[Schedule, ...]:
-    """The schedule of least cost, or the one that tuning prescribes; none where the nest has no loops, or nothing to do."""
+def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> Schedule | None:
+    """The schedule of least cost, or the one that tuning prescribes; None where the nest has no loops, or nothing to do."""
     nest = element_nest(g, node)
     if nest is None:
-        return ()
+        return None
     schedule, why = forced_or_chosen(g, nest_text(g, node), space(nest, target), partial(choose_elements, nest, target))
-    note(node.name, 0, why=why)
-    return (schedule,)
+    note(node.name, why=why)
+    return schedule
 
 
 def element_nest(g: Graph, node: FusedOp) -> ElementNest | None:

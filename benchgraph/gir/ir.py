@@ -178,8 +178,8 @@ class FusedOp:
     """Stages that share one parallel loop nest. ins, outs: values with buffers (view roots) that cross its border.
 
     prefetched_entries, prefetched_rows: inputs of which the next batch entry's part, or the next task's rows, are prefetched. is_serial: of
-    a nest of products: one thread runs all tasks. schedules: of a nest without a product: those of its windows, in order, or that of its
-    loops. prefetched: inputs that loops prefetch. non_temporal: results that are stored past the caches, where that is in whole lines.
+    a nest of products: one thread runs all tasks. schedule: of a nest without a product. prefetched: inputs that loops prefetch.
+    non_temporal: results that are stored past the caches, where that is in whole lines.
     shared: inputs of which the nest and one beside it read so many `blocks`, by_rows: row by row (gir/neighbours.py).
     """
 
@@ -190,7 +190,7 @@ class FusedOp:
     prefetched_entries: tuple[int, ...] = ()
     prefetched_rows: tuple[int, ...] = ()
     is_serial: bool = False
-    schedules: tuple[Schedule, ...] = ()
+    schedule: Schedule | None = None
     prefetched: tuple[int, ...] = ()
     non_temporal: tuple[int, ...] = ()
     shared: tuple[int, ...] = ()

@@ -22,10 +22,10 @@ from benchgraph.schedule.limits import shares_blocks, shares_rows
 
 def with_shared_inputs(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     """The scheduled nest with the inputs that it shares, if it is a split reduction that has enough tasks for all cores."""
-    nest = element_nest(g, node) if node.schedules and node.schedules[0].split else None
-    if nest is None or not nest.is_shared:
+    schedule = node.schedule
+    nest = element_nest(g, node) if schedule is not None and schedule.split else None
+    if schedule is None or nest is None or not nest.is_shared:
         return node
-    (schedule,) = node.schedules
     shared = tuple(v for v in node.ins if v in g.ins and len(g.consumers[v]) > 1 and g.value(v).type.elements >= nest.size(nest.axes))
     nbytes, rows = sum(g.value(v).type.nbytes for v in shared), nest.size(axes_of(schedule, schedule.split))
     tasks = ceil(rows / schedule.sizes(schedule.split)[0])

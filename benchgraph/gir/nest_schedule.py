@@ -52,9 +52,9 @@ from benchgraph.schedule.tuning import not_legal
 def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     """The nest with its template parameters and anchors."""
     if node.ops[0].lowering.is_window:
-        return replace(node, schedules=(scheduled_windows(g, node, target),))
+        return replace(node, schedule=scheduled_windows(g, node, target))
     if not any(op.lowering.is_contraction for op in node.ops):
-        return replace(node, schedules=scheduled_elements(g, node, target))
+        return replace(node, schedule=scheduled_elements(g, node, target))
     kernels = kernel_stages(node)
     if not kernels:
         return node

@@ -244,7 +244,7 @@ def scheduled_windows(g: Graph, node: FusedOp, target: Target) -> Schedule:
     """The schedule of least cost, or the one that tuning prescribes."""
     nest, text = window_nest(g, node)
     schedule, why = forced_or_chosen(g, text, space(nest, target.isa.registers), partial(choose_window, nest, target))
-    note(node.name, 0, why=why)
+    note(node.name, why=why)
     return schedule
 
 

@@ -37,12 +37,12 @@ class LoopNest:
 
     def lower(self) -> Stmt:
         packing = PanelPacking.of(self.storage, self.node.ops)
-        if packing is not None and self.node.schedules:
-            return packing.panels(kind(self.node.schedules[0]))
-        if not self.node.schedules:
+        schedule = self.node.schedule
+        if packing is not None and schedule is not None:
+            return packing.panels(kind(schedule))
+        if schedule is None:
             point = (Span(Const(1)),) * len(self.domain.extents)
             return Region(self.storage, self.domain, point).emit(self.node.ops) if self._size(range(len(point))) else Seq(())
-        (schedule,) = self.node.schedules
         if schedule.split:
             return self._split(schedule)
         return self._points(schedule) if is_pointwise(self.g, self.node, self.domain) else self._region(schedule)

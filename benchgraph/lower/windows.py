@@ -19,7 +19,7 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
     """A nest whose first op is a window; the others are pointwise ops and layout ops on its result."""
     g, (op, *post_ops) = storage.g, node.ops
     out, domain = g.value(op.outs[0]), domain_of(g, node.ops)
-    (schedule,) = node.schedules
+    assert node.schedule is not None, "schedule gives every window its schedule"
 
     def src(port: int, index: Indices) -> Expr:
         value = storage.load(op.ins[port], tuple(map(Coord, index)))
@@ -30,4 +30,4 @@ def lower_windows(storage: Storage, node: FusedOp) -> Stmt:
         store = storage.store(out.id, coords, value)
         return seq(store, Region.point(storage, domain, coords).emit(post_ops)) if post_ops else store
 
-    return lower_scheduled(WindowLoops(storage, windows_of(g, node), schedule, src, finish, has_post_ops=bool(post_ops)))
+    return lower_scheduled(WindowLoops(storage, windows_of(g, node), node.schedule, src, finish, has_post_ops=bool(post_ops)))

@@ -212,7 +212,7 @@ def test_every_candidate_is_taken_where_it_is_prescribed(graph: Graph) -> None:
     for forced in free.legal:
         g = graph_ir.scheduled(replace(p, options=replace(p.options, forced=(forced,))), current())
         (node,) = (n for n in graph_ir.nests(g) if not g.value(n.outs[0]).is_constant)
-        taken = [node.parameters.mb, node.parameters.nb] if node.parameters else [str(s) for s in node.schedules]
+        taken = [node.parameters.mb, node.parameters.nb] if node.parameters else [str(node.schedule)]
         asked = [tiling(forced).mb, tiling(forced).nb] if node.parameters else [forced.schedule]
         assert taken == asked
 

@@ -52,14 +52,14 @@ NESTS = {
 
 
 def with_schedule(g: Nests, name: str, text: str) -> Nests:
-    nodes = (replace(n, schedules=(parse(text),)) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
+    nodes = (replace(n, schedule=parse(text)) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
     return replace(g, nodes=tuple(nodes))
 
 
 def texts(graph: Graph, target: Target = SMALL) -> list[tuple[str, str]]:
     """Nests by name, with each of the schedules they can have."""
     g = scheduled(graph, target)
-    nodes = (n for n in g.nodes if isinstance(n, FusedOp) and n.schedules)
+    nodes = (n for n in g.nodes if isinstance(n, FusedOp) and n.schedule is not None)
     return [(n.name, str(s)) for n in nodes for s in space(element_nest(g, n), target)]
 
 
@@ -115,7 +115,7 @@ CHOSEN = {
 
 @pytest.mark.parametrize(("graph", "text"), CHOSEN.values(), ids=CHOSEN)
 def test_chosen_schedules(graph: Graph, text: str) -> None:
-    assert [str(s) for n in scheduled(graph).nodes if isinstance(n, FusedOp) for s in n.schedules] == [text]
+    assert [str(n.schedule) for n in scheduled(graph).nodes if isinstance(n, FusedOp)] == [text]
 
 
 @pytest.mark.parametrize("columns", [196, 784])
@@ -123,7 +123,7 @@ def test_rows_of_one_page_of_memory_are_added_one_by_one(columns: int) -> None:
     """Longer ones are in pages of their own, and what caches hold needs no stream."""
     graph = op("ReduceMin", (64, 1024, columns), axes=[1])
     held, far = (scheduled(graph, replace(TARGET, llc_bytes=llc)).nodes[0] for llc in (0, 32 << 20))
-    jams = [n.schedules[0].jam.count for n in (held, far) if isinstance(n, FusedOp)]
+    jams = [n.schedule.jam.count for n in (held, far) if isinstance(n, FusedOp) and n.schedule is not None]
     assert jams == ([4, 1] if columns == 196 else [4, 4])
 
 
@@ -133,4 +133,4 @@ def test_nests_that_share_an_input_have_the_same_loops() -> None:
     b.op("GroupNorm", b.input((2, 48, 48, 320)), *(b.input((320,)) for _ in range(2)), groups=32, keep_stats=False, data_format="NXC")
     nests = [n for n in scheduled(b.graph()).nodes if isinstance(n, FusedOp) and n.ops[-1].kind == "ReduceMean"]
     assert len(nests) == 2
-    assert nests[0].schedules == nests[1].schedules
+    assert nests[0].schedule == nests[1].schedule

@@ -43,11 +43,12 @@ def windows(graph: ApiGraph) -> Windows:
 
 def chosen(graph: ApiGraph, target: Target = TARGET) -> Schedule:
     """The schedule of a graph's last nest of windows."""
-    (schedule,) = window_nodes(scheduled(graph, target))[-1].schedules
+    schedule = window_nodes(scheduled(graph, target))[-1].schedule
+    assert schedule is not None
     return schedule
 
 
 def with_schedule(g: Graph, name: str, schedule: Schedule) -> Graph:
     """The graph with this schedule in the nest of this name."""
-    nodes = (replace(n, schedules=(schedule,)) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
+    nodes = (replace(n, schedule=schedule) if isinstance(n, FusedOp) and n.name == name else n for n in g.nodes)
     return replace(g, nodes=tuple(nodes))

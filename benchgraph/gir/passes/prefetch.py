@@ -45,9 +45,9 @@ def _streams(g: Graph, node: FusedOp) -> Iterator[int]:
 def _rows(g: Graph, node: FusedOp, target: Target) -> Iterator[int]:
     """What several loops along a row read."""
     nest = element_nest(g, node)
-    if nest is None or len(nest.instructions) < 2:
+    if nest is None or node.schedule is None or len(nest.instructions) < 2:
         return
-    row = axes_of(node.schedules[0], node.schedules[0].vectorized)
+    row = axes_of(node.schedule, node.schedule.vectorized)
     if not nest.reduced.issuperset(row):
         return
     moving = (a for a in nest.accesses if (not a.is_private or a.name in nest.stored) and a.axes.intersection(row))
