@@ -44,7 +44,7 @@ def cheapest_sequence(g: Graph, node: FusedOp, target: Target) -> tuple[tuple[Fu
     for stage in node.stages:
         longer = (each for beginning in begun for each in _longer(g, beginning, stage, target))
         begun = sorted(longer, key=lambda each: each.ns)[:BEAM]
-    best, whole = begun[0], _ns(g, (node,), target)
+    best, whole = begun[0], nests_ns(g, (node,), target)
     if len(best.nests) == 1 or whole <= best.ns:
         return (node,), ""
     return best.nests, f"as one nest they would take {whole / 1e3:.3g} us, as {len(best.nests)} at most {best.ns / 1e3:.3g}"
@@ -53,13 +53,13 @@ def cheapest_sequence(g: Graph, node: FusedOp, target: Target) -> tuple[tuple[Fu
 def _longer(g: Graph, begun: _Beginning, stage: Stage, target: Target) -> Iterator[_Beginning]:
     """With one more stage: in a nest of its own, or in the last one."""
     last, new = begun.nests[-1:], nest_of(g, (stage,))
-    both_ns = _ns(g, (*last, new), target)
+    both_ns = nests_ns(g, (*last, new), target)
     cut_ns = max(TOLERANCE * both_ns, border_ns(target)) if last else 0.0  # threads may wait at one more border
-    yield _Beginning((*begun.nests, new), begun.ns - _ns(g, last, target) + both_ns + cut_ns)
+    yield _Beginning((*begun.nests, new), begun.ns - nests_ns(g, last, target) + both_ns + cut_ns)
     if last and len(last[0].stages) < LONGEST:
         one_before = begun.nests[-2:-1]
         both = nest_of(g, (*last[0].stages, stage))
-        added = _ns(g, (*one_before, both), target) - _ns(g, (*one_before, *last), target)
+        added = nests_ns(g, (*one_before, both), target) - nests_ns(g, (*one_before, *last), target)
         yield _Beginning((*begun.nests[:-1], both), begun.ns + added)
 
 
@@ -67,7 +67,7 @@ def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: 
     """Why these nests, each with its own schedule, take less time than one nest of all their ops; '' where they do not."""
     if not _fetches_anew(g, one, target):
         return ""
-    as_one, in_sequence = _ns(g, [one], target), _ns(g, apart, target)
+    as_one, in_sequence = nests_ns(g, [one], target), nests_ns(g, apart, target)
     saved = as_one - in_sequence
     if saved <= max(TOLERANCE * as_one, border_ns(target)):  # less than threads may wait at one more border
         return ""
@@ -77,10 +77,6 @@ def slower_than_apart(g: Graph, one: FusedOp, apart: Sequence[FusedOp], target: 
 def _fetches_anew(g: Graph, node: FusedOp, target: Target) -> bool:
     """Whether tasks fetch weights again, since L2 does not hold all of the nest's."""
     return beyond_l2(weights_bytes(g, node.ops), target)
-
-
-def _ns(g: Graph, nests: Sequence[FusedOp], target: Target) -> float:
-    return nests_ns(g, nests, target) if nests else 0.0
 
 
 def _may_be_cut(g: Graph, node: FusedOp, target: Target) -> bool:

@@ -188,9 +188,9 @@ def border_ns(target: Target) -> float:
 
 
 def sequence_ns(runs: Sequence[Run], target: Target) -> float:
-    """Nanoseconds of these scheduled nests, executed one after the other over and over."""
+    """Nanoseconds of these scheduled nests, of which there may be none, executed one after the other over and over."""
     kept = {name: nbytes for run in runs for name, nbytes in run.touched.items() if name not in run.nest.temporaries}
-    temporary = max(sum(run.touched[name] for name in run.nest.temporaries if name in run.touched) for run in runs)
+    temporary = max((sum(run.touched[name] for name in run.nest.temporaries if name in run.touched) for run in runs), default=0.0)
     every_bytes = sum(kept.values()) + temporary
     share = dropped(every_bytes, target.l2_bytes)
     written, total = dict[str, Run](), 0.0
