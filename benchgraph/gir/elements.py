@@ -19,6 +19,7 @@ from benchgraph.gir.domain import Axes, Domain, domain_of, right_aligned
 from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Op, Stage
 from benchgraph.gir.layouts import layout_block
+from benchgraph.gir.neighbours import with_shared_inputs
 from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import strides_of
 from benchgraph.machine.target import Target
@@ -26,19 +27,18 @@ from benchgraph.ops import unit_steps
 from benchgraph.ops.spec import Elementwise, Indices, LayoutOp, Reduction
 from benchgraph.schedule.elements import Access, ElementNest, space
 from benchgraph.schedule.elements_cost import choose_elements
-from benchgraph.schedule.primitives import Schedule
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.ir import Const, Load, Scope, Store, Var, tensor
 
 
-def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> Schedule | None:
-    """The schedule of least cost, or the one that tuning prescribes; None where the nest has no loops, or nothing to do."""
+def scheduled_elements(g: Graph, node: FusedOp, target: Target) -> FusedOp:
+    """The nest with the schedule of least cost, or the one that tuning prescribes, unless it has no loops, or nothing to do."""
     nest = element_nest(g, node)
     if nest is None:
-        return None
+        return node
     schedule, why = forced_or_chosen(g, nest_text(g, node), space(nest, target), partial(choose_elements, nest, target))
     note(node.name, why=why)
-    return schedule
+    return with_shared_inputs(g, replace(node, schedule=schedule), nest, schedule, target)
 
 
 def element_nest(g: Graph, node: FusedOp) -> ElementNest | None:

@@ -13,18 +13,16 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 
-from benchgraph.gir.elements import element_nest
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.machine.target import Target
-from benchgraph.schedule.elements import axes_of
+from benchgraph.schedule.elements import ElementNest, axes_of
 from benchgraph.schedule.limits import shares_blocks, shares_rows
+from benchgraph.schedule.primitives import Schedule
 
 
-def with_shared_inputs(g: Graph, node: FusedOp, target: Target) -> FusedOp:
-    """The scheduled nest with the inputs that it shares, if it is a split reduction that has enough tasks for all cores."""
-    schedule = node.schedule
-    nest = element_nest(g, node) if schedule is not None and schedule.split else None
-    if schedule is None or nest is None or not nest.is_shared:
+def with_shared_inputs(g: Graph, node: FusedOp, nest: ElementNest, schedule: Schedule, target: Target) -> FusedOp:
+    """The nest with the inputs that it shares, if it is a split reduction that has enough tasks for all cores."""
+    if not schedule.split or not nest.is_shared:
         return node
     shared = tuple(v for v in node.ins if v in g.ins and len(g.consumers[v]) > 1 and g.value(v).type.elements >= nest.size(nest.axes))
     nbytes, rows = sum(g.value(v).type.nbytes for v in shared), nest.size(axes_of(schedule, schedule.split))

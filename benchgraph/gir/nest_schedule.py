@@ -54,7 +54,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     if node.ops[0].lowering.is_window:
         return replace(node, schedule=scheduled_windows(g, node, target))
     if not any(op.lowering.is_contraction for op in node.ops):
-        return replace(node, schedule=scheduled_elements(g, node, target))
+        return scheduled_elements(g, node, target)
     kernels = kernel_stages(node)
     if not kernels:
         return node

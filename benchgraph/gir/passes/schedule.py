@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.neighbours import with_shared_inputs
 from benchgraph.gir.nest_schedule import executed_nest
 from benchgraph.machine.target import Target
 
 
 def schedule(g: Graph, target: Target) -> Graph:
-    nodes = tuple(with_shared_inputs(g, executed_nest(g, n, target), target) if isinstance(n, FusedOp) else n for n in g.nodes)
+    nodes = tuple(executed_nest(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
     return g if nodes == g.nodes else replace(g, nodes=nodes, tasks=target.cores)
