@@ -39,7 +39,7 @@ from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
 from benchgraph.schedule.elements_cost import rows_together
-from benchgraph.schedule.limits import stream_bytes, unrolled_columns
+from benchgraph.schedule.limits import stream_bytes
 from benchgraph.schedule.microkernel import wei_ahead
 from benchgraph.schedule.primitives import NO_JAM, UnrollJam
 from benchgraph.schedule.run import Run
@@ -157,7 +157,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     tiling = Tiling(mb, nb) if stage.reduces_rows else chosen.tiling or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
     ks, is_first, has_makers = tiling.ks, bool(tiling.ns and not tiling.ks), bool(packing_stages(node, stage))
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
-    unrolled = unrolled_columns(m, p.call.ins[1].dtype.nbytes(k), target) if n > 1 and gemv_form(g, op) is Gemv.dot else 0
+    unrolled = stage_nest(g, node, stage, target).kernel.dots if n > 1 and gemv_form(g, op) is Gemv.dot else 0
     kernel = replace(gemm_nest(p, target).kernel, k=ks or (chosen.mb if stage.reduces_rows else k))
     ahead = wei_ahead(kernel, p.call.ins[1].dtype, nb, target) if gemv_form(g, op) is None else 0
     skips = mb == m and saves_taps_by_rows(g, op, nb, target)
