@@ -13,10 +13,8 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest, schedule_of
-from benchgraph.gir.nest_schedule import grid_nest
-from benchgraph.gir.packed_blocks import stage_nest
-from benchgraph.gir.product import product
+from benchgraph.gir.nest_cost import kernel_stages, nest_text, schedule_of
+from benchgraph.gir.product_space import nest_to_schedule, product_schedules
 from benchgraph.gir.windows import window_nest
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
@@ -25,8 +23,6 @@ from benchgraph.schedule.cost import Breakdown, Costs
 from benchgraph.schedule.elements import space as element_space
 from benchgraph.schedule.elements_cost import ElementCosts
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.space import panel_widths, space
-from benchgraph.schedule.steps import alone
 from benchgraph.schedule.window import space as window_space
 from benchgraph.schedule.window_cost import WindowCosts
 
@@ -60,19 +56,11 @@ def _candidates(nest: str, chosen: Schedule, schedules: Iterator[Schedule], cost
 
 
 def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
-    """That of a nest of products; of one product, if it has no groups of columns."""
-    kernels = kernel_stages(node)
-    if not kernels or node.parameters is None:
+    """That of a nest of products."""
+    if not kernel_stages(node) or node.parameters is None:
         return
-    nest, may_spread = product_nest(g, node, target), False
-    if len(kernels) == 1:
-        (stage,) = kernels
-        on_grid = grid_nest(g, node, stage, target)
-        nest, may_spread = on_grid or alone(stage_nest(g, node, stage, target)), on_grid is not None
-        if product(g, stage.ops[0]).columns != nest.first.n or any(each.reduces_rows for each in node.stages):
-            return
-    schedules = space(nest, panel_widths(nest.first.n, target.lanes), target.cores, may_spread=may_spread)
-    yield _candidates(nest_text(g, node), schedule_of(nest, node), schedules, Costs(nest, target))
+    nest, _ = nest_to_schedule(g, node, target)
+    yield _candidates(nest_text(g, node), schedule_of(nest, node), product_schedules(g, node, target), Costs(nest, target))
 
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
@@ -90,6 +78,6 @@ def _elements(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
 
 
 Kind: TypeAlias = Callable[[Graph, FusedOp, Target], Iterator[Candidates]]
-# For each kind of nest, those of a fused op after all passes. Where a schedule is chosen, one that is prescribed for the nest's text takes
-# its place: by `gir.forced.forced_or_chosen`, for products by `gir.nest_cost.forced_rows`.
+# For each kind of nest, those of a fused op after all passes. Where a schedule is chosen, one of them that is prescribed for the nest's
+# text takes its place: `gir.forced.forced_or_chosen`.
 KINDS: tuple[Kind, ...] = (_products, _windows, _elements)

@@ -34,6 +34,7 @@ column_blocks.py        columns of a microkernel call and of a packed panel
 packed_blocks.py        products with the blocks in which they read their weights, as their cost sees them
 anchors.py              where post-ops run
 nest_cost.py            nests as their cost sees them, and what scheduled ones take
+product_space.py        the schedules that a nest of products can have, which tuning may prescribe
 nest_schedule.py        the schedule of a nest, as parameters, anchors or data
 neighbours.py           inputs that nests share with those beside them
 nest_sequence.py        where a nest of several stages is cut: the sequence of nests that takes the least time

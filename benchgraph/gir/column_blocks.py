@@ -14,9 +14,7 @@ from benchgraph.gir.product import Product, product
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import cheaper, choose
 from benchgraph.schedule.gemm import Gemm
-from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
-from benchgraph.schedule.tuning import not_legal
 
 _TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5, 0.25)  # other register panels of a call; tile registers keep rows of src in L1 for several
 _APART = 0.05  # share of a cost that another width must save: estimates differ by less for no reason
@@ -25,20 +23,7 @@ _APART = 0.05  # share of a cost that another width must save: estimates differ 
 @memoised_within
 def column_block(p: Product, target: Target) -> int:
     """Columns of one microkernel call, and of one packed B panel. Where a convolution has groups it divides the columns of one."""
-    forced = forced_tiling(p, target)
-    return min(costs := _costs(p, target), key=lambda nb: costs[nb]) if forced is None else forced.nb
-
-
-@memoised_within
-def forced_tiling(p: Product, target: Target) -> Tiling | None:
-    """The rows and columns that tuning prescribes. Raises ParseError for those that the product cannot have."""
-    if p.forced is None:
-        return None
-    *_, m, n = p.call.outs[0].shape
-    tiling = Tiling.read(p.forced)
-    if tiling is None or not tiling.is_legal(m, n, target.lanes):
-        raise not_legal(p.text, p.forced)
-    return tiling
+    return min(costs := _costs(p, target), key=lambda nb: costs[nb])
 
 
 @memoised_within

@@ -256,6 +256,11 @@ class Graph:
         return self.by_id[id]
 
     @cached_property
+    def untuned(self) -> Graph:
+        """The graph without what tuning prescribes, which no pass before `schedule` may depend on."""
+        return replace(self, forced=()) if self.forced else self
+
+    @cached_property
     def _forced(self) -> dict[str, str]:
         return {f.nest: f.schedule for f in reversed(self.forced)}
 

@@ -8,7 +8,7 @@ from math import lcm, prod
 
 from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
-from benchgraph.gir.column_blocks import columns_per_call, forced_tiling
+from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
@@ -21,7 +21,6 @@ from benchgraph.schedule.primitives import Order, Parallel, Schedule
 from benchgraph.schedule.space import RowTiling, Tiling, tiled
 from benchgraph.schedule.steps import Nest, Step, follow_each_other
 from benchgraph.schedule.traffic import beyond_l2
-from benchgraph.schedule.tuning import not_legal
 
 
 def schedule_of(nest: Nest, node: FusedOp) -> Schedule:
@@ -44,19 +43,6 @@ def kernel_stages(node: FusedOp) -> tuple[Stage, ...]:
 def nest_text(g: Graph, node: FusedOp) -> str:
     """The nest as tuning files name it: its products, one after the other."""
     return " + ".join(product(g, stage.ops[0]).text for stage in kernel_stages(node))
-
-
-def forced_rows(g: Graph, node: FusedOp, nest: Nest, target: Target) -> RowTiling | None:
-    """What tuning prescribes. Raises ParseError for what the nest cannot have."""
-    kernels = kernel_stages(node)
-    if len(kernels) == 1:
-        forced = None if nest.has_serial_rows else forced_tiling(product(g, kernels[0].ops[0]), target)
-        return None if forced is None else RowTiling(forced.mb)
-    schedule = g.forced_schedule(text := nest_text(g, node))
-    tiling = None if schedule is None else RowTiling.read(nest, schedule)
-    if schedule is not None and tiling is None:
-        raise not_legal(text, schedule)
-    return tiling
 
 
 @memoised_within

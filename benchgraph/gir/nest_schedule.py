@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from benchgraph.core.memoise import memoised_within
-from benchgraph.gir.anchors import choose_anchors, has_tiled_post_ops
-from benchgraph.gir.column_blocks import columns_per_call, columns_reason, forced_tiling
+from benchgraph.gir.anchors import choose_anchors
+from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.elements import instructions_of, rows_nest, scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention
-from benchgraph.gir.forced import FORCED
+from benchgraph.gir.forced import FORCED, forced_or_chosen
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import (
     flash_of,
-    forced_rows,
     kernel_stages,
+    nest_text,
     next_rows,
     prefetches_panels,
     product_nest,
@@ -32,10 +33,10 @@ from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
-from benchgraph.gir.product import Product, product
+from benchgraph.gir.product import product
+from benchgraph.gir.product_space import nest_to_schedule, product_schedules
 from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.target import Target
-from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs, is_short, sequence_ns
 from benchgraph.schedule.elements_cost import rows_together
@@ -44,8 +45,7 @@ from benchgraph.schedule.microkernel import wei_ahead
 from benchgraph.schedule.primitives import NO_JAM, UnrollJam
 from benchgraph.schedule.run import Run
 from benchgraph.schedule.space import Tiling
-from benchgraph.schedule.steps import Nest, alone
-from benchgraph.schedule.tuning import not_legal
+from benchgraph.schedule.steps import alone
 
 
 @memoised_within
@@ -83,7 +83,7 @@ def executed_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
 
 def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
     """Nanoseconds of these nests in order, each with its schedule of least cost."""
-    return sequence_ns([_run(g, node, target) for node in nodes], target)
+    return sequence_ns([_run(g.untuned, node, target) for node in nodes], target)
 
 
 @memoised_within
@@ -98,48 +98,30 @@ def _run(g: Graph, node: FusedOp, target: Target) -> Run:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Rows of a task, and why. tiling: of the only product, all that its schedule says. score_columns: of scores at a time, 0 for all."""
+    """Rows of a task, and why. tiling: of the only product, all that its schedule says. score_columns: of scores at a time, 0 for all.
+    is_forced: tuning prescribes it."""
 
     mb: int
     why: str
     tiling: Tiling | None = None
     score_columns: int = 0
+    is_forced: bool = False
 
 
 def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _Chosen:
-    p, nb = product(g, stage.ops[0]), columns_per_call(g, stage.ops[0], target)
-    nest = grid_nest(g, node, stage, target)
-    is_on_grid, nest = nest is not None, nest or product_nest(g, node, target)
-    forced = None if nest.has_serial_rows else forced_tiling(p, target)
-    if forced is not None and p.forced is not None:
-        if not forced.suits(nest.first):
-            raise not_legal(p.text, p.forced)
-        return _Chosen(forced.mb, FORCED, forced if is_on_grid or forced.ks else Tiling(forced.mb, nb))
-    best = choose(nest, (nb,), target, may_spread=is_on_grid and nb < p.call.outs[0].shape[-1])
-    tiling = Tiling.of(best.schedule)
-    return _Chosen(tiling.mb, best.why, tiling)
-
-
-def grid_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Nest | None:
-    """The only product of a nest, if its columns can be tasks: its post-ops all run on its tiles. Other ops may only make src of a product
-    whose weights are made block by block."""
-    *before, last = node.stages
-    if last is not stage or any(isinstance(op.lowering.form, Reduction) for op in node.ops) or not has_tiled_post_ops(g, stage.ops):
-        return None
-    gemm, makers = stage_nest(g, node, stage, target), [s for s in before if not s.is_packing]
-    makes_src = all(not s.is_batch_invariant and all(op.lowering.is_elementwise for op in s.ops) for s in makers)
-    if before and (gemm.blocks is None or not makes_src):
-        return None
-    return alone(replace(gemm, is_made=gemm.is_made and not makers), makes_src=bool(makers))
+    (nest, may_spread), text = nest_to_schedule(g, node, target), nest_text(g, node)
+    least = partial(choose, nest, (columns_per_call(g, stage.ops[0], target),), target, may_spread=may_spread)
+    schedule, why = forced_or_chosen(g, text, product_schedules(g, node, target), least)
+    tiling = Tiling.of(schedule)
+    return _Chosen(tiling.mb, why, tiling, is_forced=g.forced_schedule(text) is not None)
 
 
 def _of_several_products(g: Graph, node: FusedOp, target: Target) -> _Chosen:
     nest = product_nest(g, node, target)
-    if (forced := forced_rows(g, node, nest, target)) is not None:
-        return _Chosen(forced.mb, FORCED, score_columns=forced.columns)
-    best = choose(nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
-    columns = best.schedule.sizes("n")
-    return _Chosen(best.schedule.sizes("m")[0], best.why, score_columns=columns[0] if columns else 0)
+    least = partial(choose, nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
+    schedule, why = forced_or_chosen(g, nest_text(g, node), product_schedules(g, node, target), least)
+    columns = schedule.sizes("n")
+    return _Chosen(schedule.sizes("m")[0], why, score_columns=columns[0] if columns else 0)
 
 
 # ---- parameters ------------------------------------------------------------------------------------------------------
@@ -150,12 +132,16 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     op = stage.ops[0]
     if not op.lowering.is_contraction:
         return stage
-    p, nb = product(g, op), columns_per_call(g, op, target)
+    p, of_layout = product(g, op), columns_per_call(g, op, target)
+    given = chosen.tiling if chosen.tiling is not None and not stage.reduces_rows else None
+    has_makers = bool(packing_stages(node, stage))
+    is_in_place = given is not None and given.ks > 0 and not has_makers  # whose calls have all columns of a block, and post-ops fewer
+    nb = of_layout if given is None or (is_in_place and given.ns % of_layout == 0) else given.nb
     *batch, m, n = p.call.outs[0].shape
     k, mb = p.reduced[-1], m if stage.reduces_rows else chosen.mb
     anchors, anchor_why = choose_anchors(g, stage.ops, mb, target)
-    tiling = Tiling(mb, nb) if stage.reduces_rows else chosen.tiling or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
-    ks, is_first, has_makers = tiling.ks, bool(tiling.ns and not tiling.ks), bool(packing_stages(node, stage))
+    tiling = Tiling(mb, nb) if stage.reduces_rows else given or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
+    ks, is_first = tiling.ks, bool(tiling.ns and not tiling.ks)
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
     unrolled = stage_nest(g, node, stage, target).kernel.dots if n > 1 and gemv_form(g, op) is Gemv.dot else 0
     kernel = replace(gemm_nest(p, target).kernel, k=ks or (chosen.mb if stage.reduces_rows else k))
@@ -164,15 +150,15 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     is_spread = tiling.spreads and not is_first
     why = {
         "mb": "every task adds to all rows" if stage.reduces_rows else chosen.why,
-        "nb": _given(p, columns_reason(p, nb, target)),
+        "nb": FORCED if chosen.is_forced else columns_reason(p, nb, target),
         "anchor": anchor_why,
         "ks": f"blocks of {ks} x {tiling.ns} are {'made' if has_makers else 'read'} at a time" if ks else "",
         "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",
         "wei_ahead": "L1 does not keep weights from one tile of rows to the next" if ahead else "",
         "skips_padding": "the first and last rows skip taps, which saves more than sums that are read again" if skips else "",
         "unrolled_columns": f"weights are stored by columns, {unrolled} of which are multiplied by {m} rows at a time" if unrolled else "",
-        "panels_first": _given(p, "all rows use some panels of weights while L2 holds them") if is_first else "",
-        "split_n": _given(p, f"each core then {'packs' if has_makers else 'reads'} a part of the weights only") if is_spread else "",
+        "panels_first": "all rows use some panels of weights while L2 holds them" if is_first else "",
+        "split_n": f"each core then {'packs' if has_makers else 'reads'} a part of the weights only" if is_spread else "",
     }
     reasons = tuple(Reason(parameter, text) for parameter, text in why.items() if text)
     parameters = Parameters(
@@ -201,11 +187,6 @@ def _rows_together(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Unr
     """How many rows of a scheduled nest a stage reduces together."""
     nest = rows_nest(g, node, stage) or dot_nest(g, stage.ops[0])
     return NO_JAM if nest is None else rows_together(nest, target)
-
-
-def _given(p: Product, why: str) -> str:
-    """The reason, unless tuning prescribes what it is for."""
-    return why if p.forced is None else FORCED
 
 
 def _blocks_of_rows(g: Graph, node: FusedOp, stage: Stage, tiling: Tiling, target: Target) -> Tiling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
 from math import prod
@@ -18,7 +18,6 @@ from benchgraph.gir.views import Index, root_index, zeroed
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Box, Call, Contraction
 from benchgraph.ops.unit_steps import step
-from benchgraph.schedule.primitives import Schedule
 from benchgraph.tir.groups import GROUPS
 from benchgraph.tir.ir import Const, Expr, Var
 from benchgraph.tir.visit import variables
@@ -33,14 +32,13 @@ class Product:
     """dst[at] = sum over `over` of src[...] * wei[...], all indices symbolic.
 
     at: $b0 ..., M, N. over: $r0 ..., K, with 0 for axes of extent 1, so that a 1x1 convolution is a plain product. has_input_src: src is an
-    input of the graph. forced: the schedule that tuning prescribes.
+    input of the graph.
     """
 
     call: Call
     form: Contraction
     has_constant_wei: bool = False
     has_input_src: bool = False
-    forced: Schedule | None = None
 
     @property
     def text(self) -> str:
@@ -135,11 +133,7 @@ def runs(values: Sequence[T]) -> tuple[tuple[int, T], ...]:
 def product(g: Graph, op: Op) -> Product:
     form = op.lowering.form
     assert isinstance(form, Contraction), op.kind
-    call = g.call(op)
-    p = Product(call, form, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
-    if not g.forced or p.columns != call.outs[0].shape[-1]:  # tuning does not cover groups of columns
-        return p
-    return replace(p, forced=g.forced_schedule(p.text))
+    return Product(g.call(op), form, g.value(op.ins[1]).is_constant, g.root(op.ins[0]) in g.ins)
 
 
 def weights_bytes(g: Graph, ops: Iterable[Op]) -> int:

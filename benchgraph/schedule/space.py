@@ -8,6 +8,7 @@ from itertools import chain, product
 from math import ceil, inf, prod
 
 from benchgraph.core.divisors import block_sizes
+from benchgraph.machine.target import Target
 from benchgraph.schedule.gemm import Blocks, Gemm
 from benchgraph.schedule.primitives import Order, Pack, Parallel, Prefetch, Primitive, Schedule, Tensorize, Tile
 from benchgraph.schedule.steps import Nest
@@ -24,15 +25,6 @@ class RowTiling:
 
     mb: int
     columns: int = 0
-
-    @classmethod
-    def read(cls, nest: Nest, schedule: Schedule) -> RowTiling | None:
-        """That of any schedule; None for one that the nest cannot have."""
-        rows, columns = schedule.sizes("m"), schedule.sizes("n")
-        if not rows or rows[0] % nest.group not in (0, nest.first.m % nest.group):
-            return None
-        tiling = cls(rows[0], columns[0] if columns else 0)
-        return tiling if tiling.schedule(nest) == schedule and (nest.is_flash or not columns) else None
 
     def schedule(self, nest: Nest) -> Schedule:
         batch, blocks = nest.first.batch_axes, ("n.0",) if self.columns else ()
@@ -74,19 +66,6 @@ class Tiling:
         ns = columns[0] if ks or order[:1] == ("n.0",) else 0
         tiling = cls(rows[0], columns[-1], spreads, ns, ks[0] if ks else 0, schedule.packed is not None, schedule.prefetches)
         return tiling if tiling.schedule(batch, taps) == schedule else None
-
-    def is_legal(self, m: int, n: int, lanes: int) -> bool:
-        """Whether a product of so many rows and columns can have it: calls of whole vectors, or of all columns."""
-        has_whole_vectors = self.nb == n or (0 < self.nb < n + lanes and self.nb % lanes == 0)
-        return 0 < self.mb <= m and has_whole_vectors and self.ns % self.nb == 0
-
-    def suits(self, gemm: Gemm) -> bool:
-        """Whether it says how a product that makes blocks of its weights does so, and other products nothing of that."""
-        blocks = gemm.blocks
-        if blocks is None or not self.ks:
-            return not self.ks and (blocks is None or not blocks.cycles)
-        is_whole = self.ks == gemm.k or (self.ks < gemm.k and self.ks % blocks.unit == 0)
-        return is_whole and self.makes == (blocks.cycles > 0) and (blocks.may_fetch or not self.fetches)
 
     def schedule(self, batch: Sequence[str], taps: Sequence[str]) -> Schedule:
         """batch, taps: axes."""
@@ -132,13 +111,13 @@ def spaced(total: int, blocks: int = 1) -> Iterator[int]:
             yield size
 
 
-def space(nest: Nest, widths: Sequence[int], cores: int, *, may_spread: bool) -> Iterator[Schedule]:
+def space(nest: Nest, widths: Sequence[int], target: Target, *, may_spread: bool) -> Iterator[Schedule]:
     """All schedules, those with the most rows and columns first. widths: columns of a call of the only product. may_spread: its columns can
     be tasks, which one core gains nothing by."""
     if len(nest.steps) > 1:
         return row_tilings(nest)
-    by_panel = (each for call in calls(nest, widths) for each in around(nest, *call, cores, may_spread=may_spread))
-    return chain(in_blocks(nest, widths, cores, may_spread=may_spread), by_panel)
+    by_panel = (each for call in calls(nest, widths) for each in around(nest, *call, target.cores, may_spread=may_spread))
+    return chain(in_blocks(nest, widths, target.cores, may_spread=may_spread), by_panel)
 
 
 def calls(nest: Nest, widths: Sequence[int], rows: Sequence[int] = ()) -> Iterator[tuple[int, int]]:

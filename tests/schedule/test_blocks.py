@@ -55,10 +55,10 @@ def milliseconds(gemm: Gemm, target: Target, ks: int, ns: int, *, fetches: bool 
 @given(sizes, sizes, sizes, st.integers(1, 4), st.booleans())
 def test_each_schedule_is_there_once_and_is_read_back(m: int, n: int, k: int, cores: int, may_spread: bool) -> None:
     for gemm in (packed(m, n, k), replace(packed(m, n, k), blocks=IN_PLACE)):
-        every = list(space(alone(gemm), (64,), cores, may_spread=may_spread))
+        every = list(space(alone(gemm), (64,), replace(ZEN4, cores=cores), may_spread=may_spread))
         assert len(set(every)) == len(every)
         assert [parse(str(s)) for s in every] == every
-        assert all(tiled(gemm, Tiling.of(s)) == s and Tiling.of(s).suits(gemm) for s in every)
+        assert all(tiled(gemm, Tiling.of(s)) == s for s in every)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
@@ -68,7 +68,7 @@ def test_each_schedule_is_there_once_and_is_read_back(m: int, n: int, k: int, co
 def test_fewer_rows_that_are_left_out_cost_little_less(m: int, n: int, k: int, cores: int) -> None:
     gemm, target = packed(m, n, k), replace(ZEN4, cores=cores)
     found, costs = choose(alone(gemm), (64,), target, may_spread=True), Costs(alone(gemm), target)
-    assert found.cost.total <= 1.03 * min(costs(s).total for s in space(alone(gemm), (64,), cores, may_spread=True))
+    assert found.cost.total <= 1.03 * min(costs(s).total for s in space(alone(gemm), (64,), target, may_spread=True))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,6 @@ def test_of_equal_costs_blocks_have_the_fewest_columns(m: int, n: int, k: int) -
     nest = alone(packed(m, n, k))
     best, costs = choose(nest, (64,), target, may_spread=True), Costs(nest, target)
     alike = (
-        s for s in space(nest, (64,), 2, may_spread=True) if costs(s).total <= best.cost.total and s.parallel == best.schedule.parallel
+        s for s in space(nest, (64,), target, may_spread=True) if costs(s).total <= best.cost.total and s.parallel == best.schedule.parallel
     )
     assert all(s.sizes("n") >= best.schedule.sizes("n") for s in alike if s.sizes("m") == best.schedule.sizes("m"))

@@ -29,21 +29,21 @@ def gemm(m: int, n: int, k: int = 64, batch: int = 1) -> Gemm:
 
 @given(sizes, sizes, st.integers(1, 4))
 def test_each_schedule_is_there_once_and_its_text_parses(m: int, n: int, batch: int) -> None:
-    every = list(space(alone(gemm(m, n, batch=batch)), panel_widths(n, TARGET.lanes)[:3], 2, may_spread=True))
+    every = list(space(alone(gemm(m, n, batch=batch)), panel_widths(n, TARGET.lanes)[:3], TARGET, may_spread=True))
     assert len(set(every)) == len(every)
     assert [parse(str(s)) for s in every] == every
 
 
 @given(sizes, sizes)
 def test_rows_and_columns_may_stay_whole_or_be_cut_to_the_last(m: int, n: int) -> None:
-    every = list(space(alone(gemm(m, n)), panel_widths(n, TARGET.lanes), 2, may_spread=True))
+    every = list(space(alone(gemm(m, n)), panel_widths(n, TARGET.lanes), TARGET, may_spread=True))
     all_columns = panel_widths(n, TARGET.lanes)[0]
     assert n <= all_columns < n + TARGET.lanes
     assert {(s.sizes("m")[0], s.sizes("n")[-1]) for s in every} >= {(1, all_columns), (m, all_columns), (m, min(n, TARGET.lanes))}
 
 
 def test_columns_that_may_not_be_tasks_are_the_inner_loop() -> None:
-    assert all(s.parallel == ("b0", "m.0") for s in space(alone(gemm(8, 640)), (64,), 2, may_spread=False))
+    assert all(s.parallel == ("b0", "m.0") for s in space(alone(gemm(8, 640)), (64,), TARGET, may_spread=False))
 
 
 @given(st.integers(1, 10**6))
@@ -58,7 +58,7 @@ def test_blocks_that_are_nearly_alike_are_not_told_apart(total: int) -> None:
 def test_no_other_schedule_costs_less(m: int, n: int, k: int, batch: int, cores: int) -> None:
     g, target = gemm(m, n, k, batch), replace(TARGET, cores=cores)
     found, costs = choose(alone(g), (64,), target, may_spread=True), Costs(alone(g), target)
-    others = [costs(s).total for s in space(alone(g), (64,), cores, may_spread=True)]
+    others = [costs(s).total for s in space(alone(g), (64,), target, may_spread=True)]
     assert found.cost.total == costs(found.schedule).total <= (1 + ALIKE) * min(others)
     assert found.other is None or found.other[1].total >= found.cost.total / (1 + ALIKE)
 

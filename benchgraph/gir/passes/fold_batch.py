@@ -96,7 +96,7 @@ def _folded(p: Product, fold: Fold) -> Product | None:
     (src, wei), (dst,) = p.call.ins, p.call.outs
     src, dst = (replace(t, shape=fold.folded(t.shape)) for t in (src, dst))
     call = replace(p.call, ins=(src, wei), outs=(dst,))
-    return replace(p, call=call, forced=None) if spec(call.kind).semantics.infer(call.attrs, call.ins)[0] == dst.shape else None
+    return replace(p, call=call) if spec(call.kind).semantics.infer(call.attrs, call.ins)[0] == dst.shape else None
 
 
 def _group(g: Graph, seed: Op, fold: Fold) -> list[Op] | None:

@@ -1,0 +1,106 @@
+"""What tuning may say of a nest of products: the schedules that it can have, which are those that it may be prescribed.
+
+All passes before `schedule` see the graph as it is without tuning, so that a prescribed schedule finds the nest that it was found for. Only
+the panels of packed weights are made anew, as wide as the calls of the schedule:
+
+    %3: f32[K,N] Ba64b = Reorder(%1)       tile n by 32       %3: f32[K,N] Ba32b = Reorder(%1)
+    %2 = MatMul(%0, %3)                    ->                 %2 = MatMul(%0, %3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchgraph.core.layout import Layout
+from benchgraph.gir.anchors import has_tiled_post_ops
+from benchgraph.gir.column_blocks import columns_per_call
+from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
+from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest
+from benchgraph.gir.on_the_fly_packing import packing_stages
+from benchgraph.gir.packed_blocks import stage_nest
+from benchgraph.gir.product import product
+from benchgraph.machine.target import Target
+from benchgraph.ops.spec import Reduction
+from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.space import Tiling, panel_widths, space
+from benchgraph.schedule.steps import Nest, alone
+from benchgraph.schedule.tuning import not_legal
+
+
+def product_schedules(g: Graph, node: FusedOp, target: Target) -> Iterator[Schedule]:
+    """All that a nest of products can have."""
+    (nest, may_spread), kernels = nest_to_schedule(g, node, target), kernel_stages(node)
+    widths = _widths(g, node, kernels[0], target) if len(kernels) == 1 else ()
+    yield from space(nest, widths, target, may_spread=may_spread)
+
+
+def nest_to_schedule(g: Graph, node: FusedOp, target: Target) -> tuple[Nest, bool]:
+    """A nest of products as its cost sees it, and whether columns of its only product can be tasks."""
+    kernels = kernel_stages(node)
+    nest = grid_nest(g, node, kernels[0], target) if len(kernels) == 1 else None
+    return nest or product_nest(g, node, target), nest is not None
+
+
+def grid_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Nest | None:
+    """The only product of a nest, if its columns can be tasks: its post-ops all run on its tiles. Other ops may only make src of a product
+    whose weights are made block by block."""
+    *before, last = node.stages
+    if last is not stage or any(isinstance(op.lowering.form, Reduction) for op in node.ops) or not has_tiled_post_ops(g, stage.ops):
+        return None
+    gemm, makers = stage_nest(g, node, stage, target), [s for s in before if not s.is_packing]
+    makes_src = all(not s.is_batch_invariant and all(op.lowering.is_elementwise for op in s.ops) for s in makers)
+    if before and (gemm.blocks is None or not makes_src):
+        return None
+    return alone(replace(gemm, is_made=gemm.is_made and not makers), makes_src=bool(makers))
+
+
+def _widths(g: Graph, node: FusedOp, stage: Stage, target: Target) -> tuple[int, ...]:
+    """All that are whole vectors, where nothing but this product says how wide its panels are; else those that it has."""
+    op = stage.ops[0]
+    n, units = g.value(op.outs[0]).shape[-1], [cut.unit for maker in packing_stages(node, stage) if (cut := maker.cuts[1]) is not None]
+    if product(g, op).columns != n or _panels(g, op) is None:
+        return (columns_per_call(g, op, target),)
+    return tuple(nb for nb in panel_widths(n, target.lanes) if all(nb % unit == 0 for unit in units))
+
+
+def _panels(g: Graph, op: Op) -> tuple[Value, ...] | None:
+    """The weights of a product, if they are in panels, and what these are made of panel by panel; None where others read or make them."""
+    ops = [each for node in g.nodes for each in (node.ops if isinstance(node, FusedOp) else (node,))]
+    makers, found, work = {v: each for each in ops for v in each.outs}, dict[int, Op](), [(op.ins[1], op)]
+    while work:
+        v, reader = work.pop()
+        if not (value := g.value(v)).layout.blocks:
+            continue
+        if (
+            value.view is not None
+            or v in g.viewed
+            or v not in makers
+            or v in g.outs
+            or any(v in each.ins for each in ops if each is not reader)
+        ):
+            return None
+        found[v] = reader
+        work += [(source, makers[v]) for source in makers[v].ins]
+    return tuple(map(g.value, found))
+
+
+def with_prescribed_panels(g: Graph, target: Target) -> Graph:
+    """Raises ParseError for a schedule that its nest cannot have."""
+    changed = dict[int, Value]()
+    for node in g.nodes if g.forced else ():
+        if not isinstance(node, FusedOp) or len(kernels := kernel_stages(node)) != 1:
+            continue
+        text = nest_text(g, node)
+        if (schedule := g.forced_schedule(text)) is None:
+            continue
+        if schedule not in product_schedules(g, node, target):
+            raise not_legal(text, schedule)
+        tiling = Tiling.of(schedule)
+        changed |= {v.id: replace(v, layout=_in_panels(v.layout, tiling.nb)) for v in _panels(g, kernels[0].ops[0]) or ()}
+    return g.with_values(changed)
+
+
+def _in_panels(layout: Layout, columns: int) -> Layout:
+    (axis, _), *groups = layout.blocks
+    return replace(layout, blocks=((axis, columns), *groups))
