@@ -13,8 +13,8 @@ from benchgraph.gir.build import from_partition
 from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.ir import FusedOp, Graph
-from benchgraph.gir.nest_cost import kernel_stages, nest_text, schedule_of
-from benchgraph.gir.product_space import nest_to_schedule, product_schedules
+from benchgraph.gir.nest_cost import kernel_stages, schedule_of
+from benchgraph.gir.product_space import nest_text, nest_to_schedule, product_schedules
 from benchgraph.gir.windows import window_nest
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
@@ -60,7 +60,7 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     if not kernel_stages(node) or node.parameters is None:
         return
     nest, _ = nest_to_schedule(g, node, target)
-    yield _candidates(nest_text(g, node), schedule_of(nest, node), product_schedules(g, node, target), Costs(nest, target))
+    yield _candidates(nest_text(g, node, target), schedule_of(nest, node), product_schedules(g, node, target), Costs(nest, target))
 
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:

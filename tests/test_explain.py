@@ -60,7 +60,7 @@ def test_products_come_with_their_parameters_and_a_reason_for_each() -> None:
     first, second = (s.chosen for s in nest.sections)
     assert first is not None
     assert second is not None
-    assert first.problem == "f32:f32 1x64x32x48 constant"
+    assert first.problem == "f32:f32 64x32x48 constant"
     assert first.derived["tasks"] == -(-64 // int(first.parameters["mb"]))
     assert second.derived["KSN"] == 1
     for chosen in (first, second):

@@ -156,7 +156,7 @@ def nests_of(problem: Problem, bench: Bench) -> tuple[TunedNest, ...]:
                 found.setdefault(each.nest, TunedNest(each, part, graph if len(parts) == 1 else part.graph, contender))
     if not found:
         what = "none of its nests has schedules to choose from"
-        fix = "take cases with products or pooling; --policy=post_ops has one product in a nest"
+        fix = "take cases of more elements: nests of few have one schedule"
         raise Unimplemented(what, where=problem.repro, fix=fix)
     return tuple(found.values())
 

@@ -40,11 +40,6 @@ def kernel_stages(node: FusedOp) -> tuple[Stage, ...]:
     return tuple(stage for stage in node.stages if stage.ops[0].lowering.is_contraction and not stage.reduces_rows)
 
 
-def nest_text(g: Graph, node: FusedOp) -> str:
-    """The nest as tuning files name it: its products, one after the other."""
-    return " + ".join(product(g, stage.ops[0]).text for stage in kernel_stages(node))
-
-
 @memoised_within
 def product_nest(g: Graph, node: FusedOp, target: Target) -> Nest:
     """As its cost sees it, before it has a schedule or after."""

@@ -22,7 +22,6 @@ from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
 from benchgraph.gir.nest_cost import (
     flash_of,
     kernel_stages,
-    nest_text,
     next_rows,
     prefetches_panels,
     product_nest,
@@ -34,7 +33,7 @@ from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
-from benchgraph.gir.product_space import nest_to_schedule, product_schedules
+from benchgraph.gir.product_space import nest_text, nest_to_schedule, product_schedules
 from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
@@ -109,7 +108,8 @@ class _Chosen:
 
 
 def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _Chosen:
-    (nest, may_spread), text = nest_to_schedule(g, node, target), nest_text(g, node)
+    nest, may_spread = nest_to_schedule(g, node, target)
+    text = nest_text(g, node, target) if g.forced else ""
     least = partial(choose, nest, (columns_per_call(g, stage.ops[0], target),), target, may_spread=may_spread)
     schedule, why = forced_or_chosen(g, text, product_schedules(g, node, target), least)
     tiling = Tiling.of(schedule)
@@ -119,7 +119,7 @@ def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _C
 def _of_several_products(g: Graph, node: FusedOp, target: Target) -> _Chosen:
     nest = product_nest(g, node, target)
     least = partial(choose, nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
-    schedule, why = forced_or_chosen(g, nest_text(g, node), product_schedules(g, node, target), least)
+    schedule, why = forced_or_chosen(g, nest_text(g, node, target) if g.forced else "", product_schedules(g, node, target), least)
     columns = schedule.sizes("n")
     return _Chosen(schedule.sizes("m")[0], why, score_columns=columns[0] if columns else 0)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
-from math import prod
 from typing import TypeVar
 
 from benchgraph.core.dtypes import DType
@@ -42,11 +41,13 @@ class Product:
 
     @property
     def text(self) -> str:
-        """The nest as tuning files name it: dtypes of src and wei, batch x m x k x n, whether wei is packed by init."""
+        """The nest as tuning files name it: dtypes of src and wei, batch x m x k x n, with taps of k as factors, and whether wei is packed
+        by init."""
         *batch, m, n = self.call.outs[0].shape
+        extents = *batch, m, "*".join(map(str, self.reduced)), n
         src, wei = (t.dtype.value for t in self.call.ins)
         constness = "constant" if self.has_constant_wei else "variable"
-        return f"{src}:{wei} {prod(batch)}x{m}x{prod(self.reduced)}x{n} {constness}"
+        return f"{src}:{wei} {'x'.join(map(str, extents))} {constness}"
 
     @cached_property
     def at(self) -> Index:

@@ -16,7 +16,7 @@ from benchgraph.core.layout import Layout
 from benchgraph.gir.anchors import has_tiled_post_ops
 from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
-from benchgraph.gir.nest_cost import kernel_stages, nest_text, product_nest
+from benchgraph.gir.nest_cost import kernel_stages, product_nest
 from benchgraph.gir.on_the_fly_packing import packing_stages
 from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import product
@@ -26,6 +26,24 @@ from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, panel_widths, space
 from benchgraph.schedule.steps import Nest, alone
 from benchgraph.schedule.tuning import not_legal
+
+
+def nest_text(g: Graph, node: FusedOp, target: Target) -> str:
+    """The nest as tuning files name it: its products, one after the other, and what else its space depends on, so that equal texts have
+    equal spaces.
+
+    f32:f32 381x19x49 variable, in place
+    """
+    (nest, may_spread), kernels = nest_to_schedule(g, node, target), kernel_stages(node)
+    blocks, words = nest.first.blocks, dict[str, bool]()
+    if len(kernels) == 1:
+        n, widths = nest.first.n, _widths(g, node, kernels[0], target)
+        words = {"by rows": not may_spread, f"panels of {widths}": widths != panel_widths(n, target.lanes), "src made": nest.makes_src}
+    words |= {"whole rows": nest.works_on_rows, "flash": nest.is_flash, f"rows by {nest.group}": nest.group > 1}
+    if blocks is not None and len(kernels) == 1:
+        words |= {"in place": blocks.cycles == 0, f"blocks of {blocks.unit}": blocks.cycles > 0, "fetched": blocks.may_fetch}
+    products = " + ".join(product(g, stage.ops[0]).text for stage in kernels)
+    return ", ".join([products, *(word for word, is_so in words.items() if is_so)])
 
 
 def product_schedules(g: Graph, node: FusedOp, target: Target) -> Iterator[Schedule]:
@@ -91,7 +109,7 @@ def with_prescribed_panels(g: Graph, target: Target) -> Graph:
     for node in g.nodes if g.forced else ():
         if not isinstance(node, FusedOp) or len(kernels := kernel_stages(node)) != 1:
             continue
-        text = nest_text(g, node)
+        text = nest_text(g, node, target)
         if (schedule := g.forced_schedule(text)) is None:
             continue
         if schedule not in product_schedules(g, node, target):

@@ -62,8 +62,8 @@ def nest_of(p: Partition) -> str:
     attrs = p.ops[0].attrs
     m, k = src[-2:][:: -1 if attrs.get("transpose_a") else 1]
     n = wei[-2] if attrs.get("transpose_b") else wei[-1]
-    batch = int(np.prod(np.broadcast_shapes(src[:-2], wei[:-2])))
-    return f"f32:f32 {batch}x{m}x{k}x{n} {'constant' if p.inputs[1].is_constant else 'variable'}"
+    batch = np.broadcast_shapes(src[:-2], wei[:-2])
+    return f"f32:f32 {'x'.join(map(str, (*batch, m, k, n)))} {'constant' if p.inputs[1].is_constant else 'variable'}"
 
 
 def choices(p: Partition, target: Target) -> list[Forced]:
@@ -106,7 +106,7 @@ def test_a_nest_of_several_products_takes_nothing_that_is_for_one() -> None:
     b = GraphBuilder()
     b.op("MatMul", b.op("ReLU", b.op("MatMul", b.input((64, 32)), b.constant((32, 96)))), b.constant((96, 48)))
     p = partition_of(b.graph())
-    forced = Forced("f32:f32 1x64x32x96 constant", str(Tiling(8, 32).schedule((), ())))
+    forced = Forced("f32:f32 64x32x96 constant", str(Tiling(8, 32).schedule((), ())))
     assert scheduled(replace(p, options=Options(forced=(forced,)))) == scheduled(p)
 
 
