@@ -87,11 +87,11 @@ def test_some_panels_are_one_task() -> None:
     ("graph", "mb", "nb", "ns"),
     [
         (convolution(), 7, 32, 32),
-        (convolution(dtype=bf16, columns=136), 4, 32, 64),
+        (convolution(dtype=bf16, columns=136), 4, 48, 96),
         (matmul(60, 3), 3, 32, 32),
         (convolution(columns=712), 7, 64, 128),
-        (matmul(60, 3, columns=712), 2, 64, 256),
-        (matmul(60, 3, columns=648), 3, 64, 128),
+        (matmul(60, 3, columns=712), 3, 64, 256),
+        (matmul(60, 3, columns=648), 3, 96, 192),
     ],
     ids=["f32", "bf16", "matmul", "windows past two panels", "entries past two panels", "a last group of less than a panel"],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from itertools import combinations, product
 
 from benchgraph.core.dtypes import DType
@@ -37,7 +36,6 @@ def in_every_dtype(row: OpSpec) -> tuple[tuple[Sample, ...], ...]:
     return () if row.lowering.unsupported else tuple(tuple(_every_dtype(row, s)) for s in row.testing.samples)
 
 
-@cache
 def retyped(row: OpSpec) -> tuple[Sample, ...]:
     """A selection of these: every fourth sample in one combination, and of any two type variables every pair of dtypes that is legal.
 
