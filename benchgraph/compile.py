@@ -43,7 +43,7 @@ from benchgraph.tir.text import print_tir
 
 _ALL: tuple[Pass[Any], ...] = (*gir_passes.PIPELINE, *tir_passes.PIPELINE)
 # What can be left out: the word after `no-`, and the passes that it takes out, in words.
-SWITCHES = {p.switch: " and ".join(q.name for q in _ALL if q.switch == p.switch) for p in _ALL if p.switch}
+SWITCHES = {p.switch: " and ".join(dict.fromkeys(q.name for q in _ALL if q.switch == p.switch)) for p in _ALL if p.switch}
 # Former switches and the present one of each; stages and their former names.
 FORMER_SWITCHES = {old: p.switch for p in _ALL for old in p.former_switches}
 FORMER_STAGES = {p.name: p.former_names for p in _ALL}

@@ -120,7 +120,7 @@ COMMANDS: dict[str, Command] = {
         (
             ("--store FILE", "keep what is found for later runs, which read it with --tuning=FILE"),
             ("--rounds N", "samples of each finalist (default 15)"),
-            ("--choices N", "try so many schedules of each nest, drawn by --seed (default: all)"),
+            ("--choices N", "try so many schedules of each nest, drawn by --seed, and the choices of the compiler (default: all)"),
             ("-o, --output FILE", "write the table there too"),
         ),
         ("tune --matmul 128x479:479x1024", "tune --choices=5 --store=FILE --case=model/resnet18_small.json"),

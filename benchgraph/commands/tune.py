@@ -124,6 +124,9 @@ def _check(request: Request, problems: tuple[Problem, ...]) -> None:
     """Raises UsageError for errors that are known before measuring."""
     if not problems:
         raise UsageError("no case to tune", where="tune", fix="add --case FILE, or a driver and --batch FILE")
+    if any(p.globals.tuning for p in problems):
+        what = "the choices without a tuning file are measured"
+        raise UsageError(what, where="tune: --tuning", fix="leave it out; --store=FILE adds to a file")
     if any(p.globals.library != Globals().library for p in problems):
         raise UsageError("only our own compiler can be tuned", where="tune: --library", fix="leave it out")
     if any(len(p.globals.policies) != 1 for p in problems):

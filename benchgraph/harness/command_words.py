@@ -76,12 +76,19 @@ def need_output(command: str, file: str, kind: str) -> None:
 
 
 def select_cases(command: str, words: Sequence[str]) -> CommandLine:
-    """The cases that the command's words select. The default driver is graph; a named one may be anywhere among the words."""
+    """The cases that the command's words select. The default driver is graph; a named one may be anywhere among the words.
+
+    Raises UsageError for --report, which only runs write.
+    """
     found = [(i, i + length) for i in range(len(words)) if (length := _names_driver(words, i))]
-    if len(found) != 1:
-        return parse(words, default="graph", command=command)
-    ((begin, end),) = found
-    return parse([*words[begin:end], *words[:begin], *words[end:]], default="graph", command=command)
+    if len(found) == 1:
+        ((begin, end),) = found
+        words = [*words[begin:end], *words[:begin], *words[end:]]
+    line = parse(words, default="graph", command=command)
+    if line.globals.report:
+        fix = f"leave it out, or leave out '{command}'; 'benchgraph {command} --help' says what the command writes"
+        raise UsageError("the command runs no batch to report", where=f"{command}: --report", fix=fix)
+    return line
 
 
 def _names_driver(words: Sequence[str], at: int) -> int:

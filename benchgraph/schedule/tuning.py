@@ -27,7 +27,8 @@ from benchgraph.machine.target import Target, cpu_name
 from benchgraph.schedule.primitives import Schedule, parse
 
 FORMAT, VERSION = "benchgraph-tuning", 3
-_AGAIN = "write it anew with `benchgraph tune --store=FILE`"
+_NAME = "name one that `benchgraph tune` wrote"
+_AGAIN = "remove it, or name another one; `benchgraph tune --store=FILE` writes one"
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
         need_no_device(path)
         stat = path.stat()
     except OSError as bad:
-        what, fix = f"cannot read the tuning file: {bad.strerror}", "name one that `benchgraph tune` wrote"
-        raise ParseError(what, where=str(path), fix=fix) from bad
+        raise ParseError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix=_NAME) from bad
     return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
 
 
@@ -104,12 +104,14 @@ def _read(path: Path, mtime_ns: int, nbytes: int) -> dict[str, tuple[Finding, ..
     """By machine. The time of change and the size are only there to read again what has changed."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as bad:
+    except OSError as bad:
+        raise ParseError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix=_NAME) from bad
+    except (ValueError, RecursionError) as bad:
         raise ParseError(f"is no JSON: {bad}", where=str(path), fix=_AGAIN) from bad
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ParseError("is no tuning file", where=str(path), fix=_AGAIN)
     if document.get("version") != VERSION:
-        raise ParseError(f"is of version {document.get('version')}, this is {VERSION}", where=str(path), fix=_AGAIN)
+        raise ParseError(f"is of version {document.get('version')!r}, this is {VERSION}", where=str(path), fix=_AGAIN)
     machines = document.get("machines")
     if not isinstance(machines, dict) or not all(isinstance(found, dict) for found in machines.values()):
         raise ParseError("'machines' is no table of tables", where=str(path), fix=_AGAIN)

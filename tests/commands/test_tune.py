@@ -287,9 +287,10 @@ def document(**changes: object) -> str:
     ("text", "message"),
     [
         ("{", "is no JSON: "),
-        ("[]", "is no tuning file; write it anew with `benchgraph tune --store=FILE`"),
+        ("[]", "is no tuning file; remove it, or name another one; `benchgraph tune --store=FILE` writes one"),
         (document(format="else"), "is no tuning file"),
         (document(version=1), "is of version 1, this is 3"),
+        (document(version="3"), "is of version '3', this is 3"),
         (document(machines=[]), "'machines' is no table of tables"),
         (document(machines={"any": 3}), "'machines' is no table of tables"),
         (document(schedule="tile m"), f"'{NEST}': 'tile m': not a primitive of a schedule"),
@@ -308,10 +309,11 @@ def test_a_broken_file_is_one_clear_line_before_any_case_runs(text: str, message
         assert message in result.output
 
 
-def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, [f"--tuning={tmp_path / 'none.json'}", "--matmul", "24x13:13x40"])
+@pytest.mark.parametrize(("name", "why"), [("none.json", "No such file or directory"), ("", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_reported(name: str, why: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [f"--tuning={tmp_path / name}", "--matmul", "24x13:13x40"])
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
-    assert "cannot read the tuning file: No such file or directory; name one that `benchgraph tune` wrote" in result.output
+    assert f"cannot read the tuning file: {why}; name one that `benchgraph tune` wrote" in result.output
 
 
 def test_a_file_of_an_environment_variable_is_reported_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -502,6 +504,8 @@ def test_a_subset_of_choices_is_reported() -> None:
         (["--choices", "--matmul", "2x3:3x4"], "tune: --choices: a value is missing; write '--choices VALUE'", 2),
         (["--library=onednn", "--matmul", "2x3:3x4"], "tune: --library: only our own compiler can be tuned; leave it out", 2),
         (["--policy=fused,post_ops", "--matmul", "2x3:3x4"], "tune: --policy: several policies; give one, or none", 2),
+        (["--tuning=t.json", "--matmul", "2x3:3x4"], "tune: --tuning: the choices without a tuning file are measured; leave it out", 2),
+        (["--report=json:x.json", "--matmul", "2x3:3x4"], "tune: --report: the command runs no batch to report; leave it out, or", 2),
         (["--in-shapes=0:1", "--case=op/relu.json"], NO_NEST, 1),
         (["--matmul", "--rounds=1", "-o", f"{os.devnull}/x", "2x3:3x4"], "cannot write the file", 2),
     ],
