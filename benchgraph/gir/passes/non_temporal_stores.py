@@ -10,9 +10,11 @@ only a part counts (docs/measurements/non-temporal-stores.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from benchgraph.gir.closure import closure
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.windows import windows_of
 from benchgraph.machine.target import Target
@@ -38,9 +40,10 @@ def _uncached(g: Graph, node: FusedOp, target: Target) -> tuple[int, ...]:
 
 def _accessed(g: Graph, node: FusedOp) -> set[int]:
     """What a nest reads and writes, and what those nests of its function do whose results it alone reads."""
-    is_init, nests, accessed = g.value(node.outs[0]).is_constant, [node], set[int]()
-    for nest in nests:  # which grows
-        accessed.update((*nest.ins, *nest.outs))
-        makers = (g.producer.get(v) for v in nest.ins if len(g.consumers[v]) == 1 and g.value(v).is_constant == is_init)
-        nests += [maker for maker in makers if isinstance(maker, FusedOp) and maker not in nests]
-    return accessed
+    is_init = g.value(node.outs[0]).is_constant
+
+    def makers(nest: FusedOp) -> Iterator[FusedOp]:
+        made = (g.producer.get(v) for v in nest.ins if len(g.consumers[v]) == 1 and g.value(v).is_constant == is_init)
+        return (maker for maker in made if isinstance(maker, FusedOp))
+
+    return {v for nest in closure(node, makers) for v in (*nest.ins, *nest.outs)}

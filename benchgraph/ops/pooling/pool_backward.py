@@ -290,6 +290,8 @@ def _max_samples() -> tuple[Sample, ...]:
 _INTEGERS = pointwise.pool(signed=True)
 LARGEST_TAP, TO_TAP = "_LargestTap", "_ToTap"
 _STEPS = (pool.GEOMETRIES[1], *pool.DILATED)  # of MaxPoolBackward
+_STEP_TYPES = {"T": F, "T1": (DType.f32,)}  # what goes from one step to the next is T1
+_MAX_ATTRS = {**pool.ATTRS, "dilations": pool.DILATIONS}
 
 
 def _integers(call: Call, port: int) -> Filling:
@@ -326,9 +328,7 @@ SPECS = (
     ),
     OpSpec(
         "MaxPoolBackward",
-        Schema(
-            inputs=ports("src", "diff_dst"), outputs=ports("diff_src"), attrs={**pool.ATTRS, "dilations": pool.DILATIONS}, check=pool.check
-        ),
+        Schema(inputs=ports("src", "diff_dst"), outputs=ports("diff_src"), attrs=_MAX_ATTRS, check=pool.check),
         overflow.semantics(
             _to_largest, infer=_infer_max, flops=lambda call: (volume(call) + 1) * call.ins[DIFF_DST].elements, threshold=_threshold
         ),
@@ -352,8 +352,8 @@ SPECS = (
         Schema(
             inputs=ports("src", "largest:T1"),
             outputs=ports("taps:T1"),
-            types={"T": F, "T1": (DType.f32,)},
-            attrs={**pool.ATTRS, "dilations": pool.DILATIONS},
+            types=_STEP_TYPES,
+            attrs=_MAX_ATTRS,
             check=pool.check,
         ),
         Semantics(
@@ -372,8 +372,8 @@ SPECS = (
         Schema(
             inputs=ports("taps:T1", "diff_dst"),
             outputs=ports("diff_src"),
-            types={"T": F, "T1": (DType.f32,)},
-            attrs={**pool.ATTRS, "dilations": pool.DILATIONS, "src_shape": Attr("s64[]", required=True)},
+            types=_STEP_TYPES,
+            attrs={**_MAX_ATTRS, "src_shape": Attr("s64[]", required=True)},
             check=pool.check,
         ),
         overflow.semantics(
