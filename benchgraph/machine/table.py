@@ -48,6 +48,7 @@ class MachineTable:
     stream_prefetch_bytes: int
     # stores
     non_temporal_reads: int
+    followed_tiles: int
     # the microkernel
     weight_prefetch_rows: int
     # what cores do well by themselves

@@ -14,8 +14,9 @@ from math import ceil, log2, prod
 from typing import Any, cast
 
 from benchgraph.machine.rates import Kernels
-from benchgraph.machine.table import rates
+from benchgraph.machine.table import rates, table
 from benchgraph.machine.target import LINE_BYTES, Target
+from benchgraph.schedule.microkernel import tiles_of_rows
 from benchgraph.schedule.nest import F32_BYTES
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.run import Part, Run, Runs, anew, calls_of
@@ -50,7 +51,8 @@ def overlapped(first: float, second: float, hidden_share: float) -> float:
 class Cost(Breakdown):
     """Nanoseconds of the core with most work: arithmetic; transfers from L2, from the cache that cores share, and from memory; lines that
     other cores have written; what nothing hides (results that wait in temporaries, rows that ops read between products, weights that
-    nothing fetches ahead, or that tasks pack); calls; fork and join. kernels: which shares of the first five the longest of them hides.
+    nothing fetches ahead, or that tasks pack, lines that hardware takes from the core that writes them); calls; fork and join. kernels:
+    which shares of the first five the longest of them hides.
     """
 
     arithmetic: float
@@ -119,8 +121,8 @@ class Costs:
             run.near / rates.read_bytes_per_ns("l2"),
             (1 - share) * (all_far - awaited) * l3_ns + (0.0 if starts_wait else starts[0]),
             share * (all_far - awaited) * memory_ns + (0.0 if starts_wait else starts[1]),
-            (of_others / LINE_BYTES + self._lines_behind_rows(run)) * rates.written.line_ns,
-            awaited_ns + run.unhidden_ns + sum(self._waiting(part, count, own.cores) for part, _, count in each) + self._of_rows(run),
+            (of_others / LINE_BYTES + self._lines_behind_columns(run)) * rates.written.line_ns,
+            awaited_ns + run.unhidden_ns + sum(self._waiting(part, count, own.cores) for part, _, count in each) + self._unhidden(run),
             sum(count for _, _, count in each) * rates.overheads.kernel_call_ns,
             rates.fork_join_ns(own.cores),
             rates.kernels,
@@ -139,6 +141,18 @@ class Costs:
         return max(run.touched[name] - first.operands[0].nbytes(first.extents) / run.own.cores, 0.0)
 
     def _lines_behind_rows(self, run: Run) -> float:
+        """Where another core writes the rows of dst below those of a core: hardware that has followed a call's stores from one register
+        tile to the next fetches the tile behind the last."""
+        if not run.own.parts - {"n", "k"} or not run.parts or run.parts[-1].step.tensors[2] in run.nest.temporaries:
+            return 0.0
+        part, dst = run.parts[-1], run.parts[-1].step.gemm.operands[2]
+        tiles = tiles_of_rows(part.step.gemm.kernel, part.mb, part.nb)
+        if tiles < table(self.target).followed_tiles:
+            return 0.0
+        calls = prod(loop.trips for loop in part.loops if loop.axis == "n")
+        return calls * part.mb / tiles * ceil(dst.bits * part.nb / 8 / LINE_BYTES)
+
+    def _lines_behind_columns(self, run: Run) -> float:
         """Where another core writes the other columns of each row of dst: hardware fetches the line behind those that a core writes."""
         if "n" not in run.own.parts:
             return 0.0
@@ -152,6 +166,9 @@ class Costs:
         in_l2 = nbytes <= HELD * self.target.l2_bytes
         rate = self.rates.read_bytes_per_ns("l2") if in_l2 else self.rates.read_bytes_per_ns("l3", cores) / cores
         return 2 * nbytes * count / rate
+
+    def _unhidden(self, run: Run) -> float:
+        return self._of_rows(run) + self._lines_behind_rows(run) * self.rates.written.line_ns
 
     def _of_rows(self, run: Run) -> float:
         """Ops on whole rows, or on blocks of them, read and write what L1 does not hold between products."""

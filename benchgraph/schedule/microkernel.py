@@ -50,13 +50,19 @@ def inner_loops(gemm: Gemm, rows: int, columns: int) -> tuple[Loop, ...]:
         block, order = (rows, kernel.dots), "mn"
     else:
         vectors = min(kernel.most_vectors, ceil(columns / kernel.lanes))
-        tiles = ceil(rows / _register_rows(vectors, kernel))
-        block = rows / tiles, vectors * kernel.lanes  # tiles have equally many rows, or one less
+        block = rows / tiles_of_rows(kernel, rows, columns), vectors * kernel.lanes  # tiles have equally many rows, or one less
         order = "nm"
     taps = (Loop(f"r{i}", extent) for i, extent in enumerate(gemm.taps))
     inner = {"m": min(block[0], rows), "n": min(block[1], columns)}
     outer = (Loop(axis, {"m": rows, "n": columns}[axis] / inner[axis]) for axis in order)
     return (*outer, *taps, Loop("k", gemm.k), *(Loop(axis, size) for axis, size in inner.items()))
+
+
+def tiles_of_rows(kernel: Kernel, rows: int, columns: int) -> int:
+    """How many register tiles of rows a call has for each panel, one after the other."""
+    if kernel.in_tiles:
+        return ceil(rows / (2 * TILE_ROWS))
+    return ceil(rows / (rows if kernel.dots else _register_rows(min(kernel.most_vectors, ceil(columns / kernel.lanes)), kernel)))
 
 
 def _register_rows(vectors: int, kernel: Kernel) -> int:

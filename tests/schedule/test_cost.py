@@ -154,3 +154,19 @@ def test_cores_that_share_rows_fetch_the_lines_behind_their_columns(m: int, core
     )
     assert by_rows == 0
     assert by_columns == pytest.approx(m * cores * rates(target("zen4")).written.line_ns)
+
+
+@given(st.integers(1, 100), st.integers(2, 8))
+def test_calls_of_few_rows_take_no_lines_of_the_core_below(mb: int, cores: int) -> None:
+    """From four register tiles on, of six rows each, hardware fetches the one behind: a row of 64 floats is four lines."""
+    g = gemm(mb * cores, 256, 13)
+    waiting = [costed(g, tiled(g, Tiling(mb, 64)), cores=many).waiting for many in (1, cores)]
+    tiles = ceil(mb / 6)
+    lines = 4 * 4 * mb / tiles if tiles >= 4 else 0.0
+    assert waiting == [0.0, pytest.approx(lines * rates(target("zen4")).written.line_ns)]
+
+
+@given(st.integers(24, 400))
+def test_cores_that_share_columns_have_no_rows_below(m: int) -> None:
+    g = gemm(m, 256, 13)
+    assert costed(g, tiled(g, Tiling(m, 64, spreads=True)), cores=2).waiting == 0
