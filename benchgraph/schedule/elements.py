@@ -27,7 +27,7 @@ from benchgraph.schedule.traffic import HELD
 Axes: TypeAlias = tuple[int, ...]
 
 LANES = LINE_BYTES // F32_BYTES  # columns that are reduced over rows are in multiples of a line of f32
-COLUMNS = (*(LANES << i for i in range(1, 6)), 48 * LANES)  # of a block that is reduced over its rows
+COLUMNS = (*(LANES << i for i in (1, 2, 3, 4, 5, 7, 9)), 48 * LANES)  # of a block that is reduced over its rows
 ROWS = 4  # that are computed together: reduced along each of them, or added to one row of sums
 REGISTERS_PER_SUM = 2  # at least, of each row's reduction
 MOST_TASKS = 64  # of a split reduction: one thread adds what they result in
@@ -211,10 +211,10 @@ def _region(nest: ElementNest, inner: int, target: Target) -> Iterator[Schedule]
     outer = [(axis,) for axis in nest.axes if axis not in nest.reduced and axis not in columns]
     rows = [group for group in nest.reductions if group != columns]
     total = nest.size(columns)
-    most = COLUMNS[-1]
+    most = max(COLUMNS)
     sizes = sorted({total, *(size for size in COLUMNS if size < total)})
     if not (nest.stored or nest.is_shared):
-        sizes.sort(key=lambda size: (size > most, -size))  # long rows are read best, as far as L1 holds their sums
+        sizes.sort(key=lambda size: (size > most, -size))  # long rows are read best
     for size in sizes if inner not in nest.reduced and not nest.block else (total,):
         blocks = {columns: even_blocks(total, size, LANES)} if size < total else {}
         yield from _loops(nest, outer, blocks, rows, columns, target.isa.registers)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, log2, prod
 
-from benchgraph.machine.rates import Kernels, Rates
+from benchgraph.machine.rates import Kernels, Level, Rates
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import LINE_BYTES, PAGE_BYTES, Target, lanes_for
 from benchgraph.schedule.choose import Choice
@@ -88,7 +88,7 @@ class ElementCosts:
             ns * vectors * sum(self._of_vector(schedule, phase, inner, length) for phase in phases),
             ns * (full + (rest > 0)) * sum(self._of_run(phase, inner) for phase in phases) / schedule.jam.count,
             (self._nbytes + self._late(schedule)) / (self._far_bytes_per_ns(cores) if is_far else rates.read_bytes_per_ns("l2", cores)),
-            self._passes(inner, length, task, cores),
+            self._passes(schedule, inner, length, task, cores),
             self._parts(schedule, tasks),
             (len(phases) if schedule.split else 1) * nest.share * rates.fork_join_ns(cores) if schedule.parallel else 0.0,
             rates.kernels,
@@ -153,7 +153,7 @@ class ElementCosts:
         beyond = 2 * F32_BYTES * kept * dropped(F32_BYTES * kept, self.target.l2_bytes) / self._far_bytes_per_ns(1)
         return self.rates.ns(ceil(kept / self.target.lanes) * 3 * self.rates.windows.sum_cycles) + beyond
 
-    def _passes(self, inner: Axes, length: int, task: int, cores: int) -> float:
+    def _passes(self, schedule: Schedule, inner: Axes, length: int, task: int, cores: int) -> float:
         """What later phases, or the next nest, access again, from beyond the caches that hold what a task accesses; rows of sums; and what
         short rows that are far apart take longer."""
         nest, target, elements = self.nest, self.target, self.nest.size(self.nest.axes)
@@ -164,10 +164,11 @@ class ElementCosts:
         moved = sum((F32_BYTES if a.is_private else a.bits / 8) * nest.size(a.axes) for a in again)
         of_task = (F32_BYTES * len(nest.stored) + self._nbytes / max(elements, 1)) * task
         sums = 2 * F32_BYTES * sum(nest.sums) if inner[-1] not in nest.reduced else 0
-        near = moved * dropped(of_task, target.l1_bytes) + sums * elements * dropped(sums * length, target.l1_bytes)
+        together = 1 if schedule.jam.phases else schedule.jam.count
+        near = moved * dropped(of_task, target.l1_bytes) + sums * elements / together * dropped(sums * length, target.l1_bytes)
         if not self._is_far(cores):
             return near / read
-        apart = sum(self._apart(a, inner, length) for a in nest.memory) if sums else 0.0
+        apart = sum(self._apart(a, inner, length) + self._begun(a, schedule, length, cores) for a in nest.memory) if sums else 0.0
         gone = min(of_task / target.l2_bytes, 1.0)
         far = (apart + nest.is_shared * gone * self._nbytes) / self._far_bytes_per_ns(cores)
         return near / read + far + moved * gone / self.rates.read_bytes_per_ns("l3", cores)
@@ -178,6 +179,16 @@ class ElementCosts:
         if inner[-1] not in a.axes or (length == total and total in a.steps):
             return 0.0
         return 1.2 * (8 * SHORT_ROW_BYTES / max(length * a.bits, 1)) ** 4 * a.bits / 8 * self.nest.size(a.axes)
+
+    def _begun(self, a: Access, schedule: Schedule, length: int, cores: int) -> float:
+        """Bytes that take as long as the beginnings of rows that are at least a page apart, where no more than their sums is kept: the
+        latency of each, of which a row hides as much as it is long."""
+        nest, rows = self.nest, [loop for loop in schedule.order[:-1] if axis_of(loop) in self.nest.reduced]
+        step = a.steps[axes_of(schedule, rows[-1])[-1]] if rows else 0
+        if nest.stored or nest.is_shared or (step is not None and abs(step) * a.bits < 8 * PAGE_BYTES):
+            return 0.0
+        row, coming = length * a.bits / 8, self.rates.latency_ns(self._far) * self._far_bytes_per_ns(cores) / cores
+        return coming / (row + coming) * a.bits / 8 * nest.size(a.axes)
 
     def _late(self, schedule: Schedule) -> float:
         """Bytes from memory that take as long again, since several rows of a page are read together, which hardware prefetches as one
@@ -197,5 +208,10 @@ class ElementCosts:
         """Whether operands are beyond L2."""
         return self._nbytes > HELD * self.target.l2_bytes * cores
 
+    @cached_property
+    def _far(self) -> Level:
+        """Where operands are that are beyond L2."""
+        return "dram" if self.target.is_far(int(self._nbytes)) else "l3"
+
     def _far_bytes_per_ns(self, cores: int) -> float:
-        return self.rates.read_bytes_per_ns("dram" if self.target.is_far(int(self._nbytes)) else "l3", cores)
+        return self.rates.read_bytes_per_ns(self._far, cores)

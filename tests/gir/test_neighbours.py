@@ -46,7 +46,7 @@ def test_what_both_nests_read_is_shared_row_by_row() -> None:
 
 @pytest.mark.parametrize(
     ("target", "columns"),
-    [(replace(TARGET, l2_bytes=32 << 20), 384), (replace(TARGET, cores=8), 384), (TARGET, 4096)],
+    [(replace(TARGET, l2_bytes=32 << 20), 384), (replace(TARGET, cores=8), 384), (TARGET, 32768)],
     ids=["L2 keeps it all", "tasks are few for the cores", "L2 does not hold a block"],
 )
 def test_nothing_is_shared_where(target: Target, columns: int) -> None:
