@@ -23,14 +23,15 @@ from benchgraph.schedule.cost import Breakdown, Costs
 from benchgraph.schedule.elements import space as element_space
 from benchgraph.schedule.elements_cost import ElementCosts
 from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.tuning import of_table
 from benchgraph.schedule.window import space as window_space
 from benchgraph.schedule.window_cost import WindowCosts
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """nest: its text. chosen: by the compiler without a tuning file; it is one of `legal`, and so is `cheapest`, of least cost (with panels
-    of any width)."""
+    """nest: its text. chosen: by the compiler without a tuning file (by a row of the machine's table, or of least cost); it is one of
+    `legal`, and so is `cheapest`, of least cost (with panels of any width)."""
 
     nest: str
     chosen: Forced
@@ -42,7 +43,7 @@ def candidates(partition: Partition, target: Target | None = None) -> tuple[Cand
     """Those of its nests that every execution computes and that have a choice, in order, each text once. Raises what compile_partition
     raises."""
     target = target or current()
-    free = replace(partition, options=replace(partition.options, forced=()))
+    free = replace(partition, options=replace(partition.options, forced=of_table(target)))
     g = scheduled(from_partition(free), free, target)
     nodes = (node for node in g.nodes if isinstance(node, FusedOp) and not g.value(node.outs[0]).is_constant)
     found = {each.nest: each for node in nodes for kind in KINDS for each in kind(g, node, target)}

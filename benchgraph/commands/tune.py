@@ -103,7 +103,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
                             outcome = tune(problem, request, bench, nest, is_only=len(nests) == 1)
                             if request.store and outcome.found.is_sure:
                                 store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
-                                n_stored += 1
+                                n_stored += outcome.found.best != outcome.found.chosen
                             outcomes.append(outcome)
                             tell(partial(line, outcome))
                     except BenchgraphError as bad:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Forced:
-    """The schedule of a nest in place of the one of least cost, both as text: as in `gir.product.Product.text` or `gir.windows`, and as in
-    schedule/primitives.py. Where a product's nest has other products, only the columns of its calls apply."""
+    """The schedule of a nest in place of the one of least cost, both as text: as in `gir.product_space.nest_text` or `gir.windows`, and as
+    in schedule/primitives.py. by: who says so, a tuning file or a machine table, for people."""
 
     nest: str
     schedule: str
+    by: str = field(default="the options", compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Schedules that the options or the tuning file prescribe, in place of those of least cost."""
+"""Schedules that the options, the tuning file or the machine table prescribe, in place of those of least cost."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable
 
 from benchgraph.gir.ir import Graph
 from benchgraph.schedule.choose import Choice
-from benchgraph.schedule.primitives import Schedule
+from benchgraph.schedule.primitives import Schedule, parse
 from benchgraph.schedule.tuning import not_legal
-
-FORCED = "given by the options or the tuning file"
 
 
 def forced_or_chosen(g: Graph, nest: str, space: Iterable[Schedule], choose: Callable[[], Choice]) -> tuple[Schedule, str]:
@@ -17,10 +15,18 @@ def forced_or_chosen(g: Graph, nest: str, space: Iterable[Schedule], choose: Cal
 
     space: all schedules that it can have. Raises ParseError for a prescribed one that is not among them.
     """
-    schedule = g.forced_schedule(nest)
+    schedule = forced_schedule(g, nest, space)
     if schedule is None:
         choice = choose()
         return choice.schedule, choice.why
+    return schedule, f"{schedule}: given by {g.forced_by_nest[nest].by}"
+
+
+def forced_schedule(g: Graph, nest: str, space: Iterable[Schedule]) -> Schedule | None:
+    """The schedule that is prescribed for a nest, by its text. Raises ParseError for one that is not in its space."""
+    if (forced := g.forced_by_nest.get(nest)) is None:
+        return None
+    schedule = parse(forced.schedule)
     if schedule not in space:
-        raise not_legal(nest, schedule)
-    return schedule, f"{schedule}: {FORCED}"
+        raise not_legal(forced)
+    return schedule

@@ -19,7 +19,7 @@ from benchgraph.core.tensor import Shape, TensorType, dense_strides
 from benchgraph.gir.parameters import Parameters
 from benchgraph.ops import spec
 from benchgraph.ops.spec import Call, Lowering, Semantics
-from benchgraph.schedule.primitives import NO_JAM, Schedule, UnrollJam, parse
+from benchgraph.schedule.primitives import NO_JAM, Schedule, UnrollJam
 from benchgraph.tir.ir import Expr
 
 
@@ -261,13 +261,9 @@ class Graph:
         return replace(self, forced=()) if self.forced else self
 
     @cached_property
-    def _forced(self) -> dict[str, str]:
-        return {f.nest: f.schedule for f in reversed(self.forced)}
-
-    def forced_schedule(self, nest: str) -> Schedule | None:
-        """The schedule that tuning prescribes for a nest, by its text. Raises ParseError."""
-        text = self._forced.get(nest)
-        return None if text is None else parse(text)
+    def forced_by_nest(self) -> dict[str, Forced]:
+        """By the text of a nest, what tuning prescribes for it."""
+        return {f.nest: f for f in reversed(self.forced)}
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:

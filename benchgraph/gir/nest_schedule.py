@@ -11,11 +11,12 @@ from functools import partial
 from math import prod
 
 from benchgraph.core.memoise import memoised_within
+from benchgraph.core.options import Forced
 from benchgraph.gir.anchors import choose_anchors
 from benchgraph.gir.column_blocks import columns_per_call, columns_reason
 from benchgraph.gir.elements import instructions_of, rows_nest, scheduled_elements
 from benchgraph.gir.flash_attention import FlashAttention
-from benchgraph.gir.forced import FORCED, forced_or_chosen
+from benchgraph.gir.forced import forced_or_chosen
 from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.gemv import Gemv, dot_nest, gemv_form
 from benchgraph.gir.ir import Anchor, FusedOp, Graph, Stage
@@ -98,28 +99,28 @@ def _run(g: Graph, node: FusedOp, target: Target) -> Run:
 @dataclass(frozen=True)
 class _Chosen:
     """Rows of a task, and why. tiling: of the only product, all that its schedule says. score_columns: of scores at a time, 0 for all.
-    is_forced: tuning prescribes it."""
+    forced: what tuning prescribes for the nest."""
 
     mb: int
     why: str
     tiling: Tiling | None = None
     score_columns: int = 0
-    is_forced: bool = False
+    forced: Forced | None = None
 
 
 def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _Chosen:
     nest, may_spread = nest_to_schedule(g, node, target)
-    text = nest_text(g, node, target) if g.forced else ""
+    text = nest_text(g, node, target)
     least = partial(choose, nest, (columns_per_call(g, stage.ops[0], target),), target, may_spread=may_spread)
     schedule, why = forced_or_chosen(g, text, product_schedules(g, node, target), least)
     tiling = Tiling.of(schedule)
-    return _Chosen(tiling.mb, why, tiling, is_forced=g.forced_schedule(text) is not None)
+    return _Chosen(tiling.mb, why, tiling, forced=g.forced_by_nest.get(text))
 
 
 def _of_several_products(g: Graph, node: FusedOp, target: Target) -> _Chosen:
     nest = product_nest(g, node, target)
     least = partial(choose, nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
-    schedule, why = forced_or_chosen(g, nest_text(g, node, target) if g.forced else "", product_schedules(g, node, target), least)
+    schedule, why = forced_or_chosen(g, nest_text(g, node, target), product_schedules(g, node, target), least)
     columns = schedule.sizes("n")
     return _Chosen(schedule.sizes("m")[0], why, score_columns=columns[0] if columns else 0)
 
@@ -150,7 +151,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     is_spread = tiling.spreads and not is_first
     why = {
         "mb": "every task adds to all rows" if stage.reduces_rows else chosen.why,
-        "nb": FORCED if chosen.is_forced else columns_reason(p, nb, target),
+        "nb": f"given by {chosen.forced.by}" if chosen.forced else columns_reason(p, nb, target),
         "anchor": anchor_why,
         "ks": f"blocks of {ks} x {tiling.ns} are {'made' if has_makers else 'read'} at a time" if ks else "",
         "prefetch": f"the {'source of the next block' if ks else 'next panel'}, since L2 does not keep all weights" if prefetch else "",

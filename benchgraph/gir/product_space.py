@@ -15,6 +15,7 @@ from dataclasses import replace
 from benchgraph.core.layout import Layout
 from benchgraph.gir.anchors import has_tiled_post_ops
 from benchgraph.gir.column_blocks import columns_per_call
+from benchgraph.gir.forced import forced_schedule
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.nest_cost import kernel_stages, product_nest
 from benchgraph.gir.on_the_fly_packing import packing_stages
@@ -25,7 +26,6 @@ from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.space import Tiling, panel_widths, space
 from benchgraph.schedule.steps import Nest, alone
-from benchgraph.schedule.tuning import not_legal
 
 
 def nest_text(g: Graph, node: FusedOp, target: Target) -> str:
@@ -109,13 +109,10 @@ def with_prescribed_panels(g: Graph, target: Target) -> Graph:
     for node in g.nodes if g.forced else ():
         if not isinstance(node, FusedOp) or len(kernels := kernel_stages(node)) != 1:
             continue
-        text = nest_text(g, node, target)
-        if (schedule := g.forced_schedule(text)) is None:
-            continue
-        if schedule not in product_schedules(g, node, target):
-            raise not_legal(text, schedule)
-        tiling = Tiling.of(schedule)
-        changed |= {v.id: replace(v, layout=_in_panels(v.layout, tiling.nb)) for v in _panels(g, kernels[0].ops[0]) or ()}
+        schedule = forced_schedule(g, nest_text(g, node, target), product_schedules(g, node, target))
+        if schedule is not None:
+            nb = Tiling.of(schedule).nb
+            changed |= {v.id: replace(v, layout=_in_panels(v.layout, nb)) for v in _panels(g, kernels[0].ops[0]) or ()}
     return g.with_values(changed)
 
 

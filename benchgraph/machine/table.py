@@ -15,7 +15,7 @@ from benchgraph.core.errors import ParseError, did_you_mean
 from benchgraph.core.isa import ISAS, Isa
 from benchgraph.machine.levels import at_level
 from benchgraph.machine.rates import Rates, built, missing
-from benchgraph.machine.table_file import chain
+from benchgraph.machine.table_file import ScheduleRow, chain
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,9 @@ class Cpu(Protocol):
     @property
     def machine(self) -> str: ...
 
+    @property
+    def cores(self) -> int: ...
+
 
 def table(target: Cpu) -> MachineTable:
     """The thresholds of a target. Raises ParseError for a file that is missing or broken."""
@@ -110,6 +113,12 @@ def _rates(machine: str, isa: Isa) -> Rates:
     native = next((f.level for f in reversed(files) if f.level), isa.name)
     own = _complete(machine, native)
     return own if ISAS[native] == isa else at_level(own, isa, _complete("", isa.name))
+
+
+def schedule_rows(target: Cpu) -> tuple[str, tuple[ScheduleRow, ...]]:
+    """The name of a target's table, and the schedules that it prescribes: for vectors and threads as the target's."""
+    own = chain(target.machine, target.isa.name)[-1]
+    return own.name, tuple(row for row in own.schedules if (own.level or own.name, row.threads) == (target.isa.name, target.cores))
 
 
 def _complete(machine: str, level: str) -> Rates:

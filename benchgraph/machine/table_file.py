@@ -5,13 +5,14 @@
 [sources]    where rates come from, each in a sentence, under a short name
 [rates.*]    NAME = { value = NUMBER, source = "SHORT NAME" }, the names of rates.py
 [NAME]       value, unit, why and source of a threshold, the fields of MachineTable (table.py)
+[[schedules]] a schedule for a nest that the cost gets wrong, with its measurement: the fields of ScheduleRow
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from hashlib import sha256
 from math import isfinite
@@ -31,9 +32,23 @@ _AGAIN = "write it anew with `benchgraph calibrate -o FILE`"
 
 
 @dataclass(frozen=True)
+class ScheduleRow:
+    """A nest and its schedule as text, for so many threads. case: words that select a case which has the nest. ratio: how many times as
+    long the schedule of least cost took, as `benchgraph tune --threads=THREADS CASE` measured. source: a short name of [sources]."""
+
+    threads: int
+    nest: str
+    schedule: str
+    case: str
+    ratio: float
+    source: str
+
+
+@dataclass(frozen=True)
 class TableFile:
     """What one file says. name: of a built-in table, or the path of another file; it is what messages name. cores, datapath_bits: 0 where
-    it does not say. rates: value and source by name. thresholds: entries by name. digest: of the text.
+    it does not say. rates: value and source by name. thresholds: entries by name. schedules: in place of those of least cost. digest: of
+    the text.
     """
 
     name: str
@@ -45,6 +60,7 @@ class TableFile:
     datapath_bits: int
     rates: Mapping[str, tuple[float, str]]
     thresholds: Mapping[str, Mapping[str, Any]]
+    schedules: tuple[ScheduleRow, ...]
     digest: str
 
 
@@ -105,9 +121,12 @@ def read(name: str) -> TableFile:
         raise ParseError(f"no key {other!r}", where=f"{name}: [machine]", fix=did_you_mean(other, (*_TEXTS, *_NUMBERS)) or "leave it out")
     title, provenance, base, level = (_text(f"{name}: [machine]", key, machine.get(key, "")) for key in _TEXTS)
     cores, datapath_bits = (_natural(f"{name}: [machine]", key, machine.get(key, 0)) for key in _NUMBERS)
-    rates = dict(_rates(name, _table(name, said, "rates"), _table(name, said, "sources")))
-    thresholds = {key: entry for key, entry in said.items() if key not in ("machine", "sources", "rates")}
-    return TableFile(name, title, provenance, base, level, cores, datapath_bits, rates, thresholds, sha256(text.encode()).hexdigest())
+    sources, rows = _table(name, said, "sources"), said.get("schedules", [])
+    rates = dict(_rates(name, _table(name, said, "rates"), sources))
+    schedules = tuple(_schedule(f"{name}: [[schedules]]", row, sources) for row in (rows if isinstance(rows, list) else [rows]))
+    thresholds = {key: entry for key, entry in said.items() if key not in ("machine", "sources", "rates", "schedules")}
+    digest = sha256(text.encode()).hexdigest()
+    return TableFile(name, title, provenance, base, level, cores, datapath_bits, rates, thresholds, schedules, digest)
 
 
 def _table(name: str, said: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -140,6 +159,15 @@ def _rates(name: str, group: Mapping[str, Any], sources: Mapping[str, Any], pref
             yield from _rates(name, entry, sources, f"{rate}.")
         else:
             raise ParseError("no such rate", where=where, fix=did_you_mean(rate, known) or "machine/rates.py lists them")
+
+
+def _schedule(where: str, said: object, sources: Mapping[str, Any]) -> ScheduleRow:
+    row = said if isinstance(said, dict) else {}
+    if set(row) != (wanted := {f.name for f in fields(ScheduleRow)}):
+        raise ParseError(f"a row has not the keys {', '.join(sorted(wanted))}", where=where, fix="write all of them, and no other")
+    nest, schedule, case = (_text(where, key, row[key]) for key in ("nest", "schedule", "case"))
+    ratio, source = _rate(f"{where} '{nest}'", {"value": row["ratio"], "source": row["source"]}, sources)
+    return ScheduleRow(_natural(f"{where} '{nest}'", "threads", row["threads"]), nest, schedule, case, ratio, source)
 
 
 def _rate(where: str, entry: object, sources: Mapping[str, Any]) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""Tuning files: schedules that exhaustive search has found better than those of least cost, by machine and nest.
+"""Schedules that search has found better than those of least cost, by machine and nest: tuning files, and rows of machine tables.
 
     {"format": "benchgraph-tuning", "version": 3,
      "machines": {"<cpu>, avx512_core, 2 threads, L1 32 KiB, L2 1024 KiB":
@@ -6,7 +6,8 @@
                      {"schedule": "tile m by 64; tile n by 64; order m.0, n.0; parallel m.0; tensorize m.1, n.1, k",
                       "ratio": 1.08}}}}
 
-ratio: how many times as long the compiler's own choice took; for people. BENCHGRAPH_TUNING and --tuning name the file that is read.
+ratio: how many times as long the compiler's own choice took; for people. BENCHGRAPH_TUNING and --tuning name the file that is read, which
+overrides the rows of the machine's table (machine/table_file.py): what the cost gets wrong there.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from benchgraph.core.config import config
 from benchgraph.core.errors import BenchgraphError, ParseError, within
 from benchgraph.core.files import need_no_device
 from benchgraph.core.options import Forced, Options
+from benchgraph.machine.table import schedule_rows
 from benchgraph.machine.target import Target, cpu_name
-from benchgraph.schedule.primitives import Schedule, parse
+from benchgraph.schedule.primitives import parse
 
 FORMAT, VERSION = "benchgraph-tuning", 3
 _NAME = "name one that `benchgraph tune` wrote"
@@ -33,7 +35,7 @@ _AGAIN = "remove it, or name another one; `benchgraph tune --store=FILE` writes 
 
 @dataclass(frozen=True)
 class Finding:
-    """forced: the best schedule. ratio: time of the compiler's choice over its own, 1 when it is the best itself."""
+    """forced: the best schedule. ratio: time of the compiler's choice over its own, 1 when it is the best itself, which no file says."""
 
     forced: Forced
     ratio: float
@@ -46,13 +48,23 @@ def machine_key(target: Target) -> str:
 
 
 def tuned(options: Options, target: Target) -> Options:
-    """With the findings of the configured tuning file for this target, below what is forced already. Raises ParseError."""
+    """With the findings of the configured tuning file for this target, and below them the rows of the machine's table, both below what is
+    forced already. Raises ParseError."""
     path = config().tuning
-    if not path:
-        return options
-    mine = {f.nest for f in options.forced}
-    found = tuple(f.forced for f in findings(Path(path), target) if f.forced.nest not in mine)
-    return replace(options, forced=(*options.forced, *found))
+    found = {f.nest: f for f in options.forced}
+    for f in (*(finding.forced for finding in (findings(Path(path), target) if path else ())), *of_table(target)):
+        found.setdefault(f.nest, f)
+    return replace(options, forced=tuple(found.values())) if len(found) > len(options.forced) else options
+
+
+@lru_cache(maxsize=64)
+def of_table(target: Target) -> tuple[Forced, ...]:
+    """What the table of a machine prescribes. Raises ParseError."""
+    name, rows = schedule_rows(target)
+    for row in rows:
+        with within(f"{name}: [[schedules]] '{row.nest}'"):
+            parse(row.schedule)
+    return tuple(Forced(row.nest, row.schedule, f"the machine table {name}, {row.ratio:.2f} times as fast as least cost") for row in rows)
 
 
 def findings(path: Path, target: Target) -> tuple[Finding, ...]:
@@ -65,15 +77,15 @@ def findings(path: Path, target: Target) -> tuple[Finding, ...]:
     return _read(path, stat.st_mtime_ns, stat.st_size).get(machine_key(target), ())
 
 
-def not_legal(nest: str, schedule: Schedule) -> ParseError:
+def not_legal(forced: Forced) -> ParseError:
     """The error for a schedule that is prescribed for a nest which cannot have it."""
-    where = f"{config().tuning or 'forced schedules'}: '{nest}'"
     fix = "tune it anew with `benchgraph tune --store=FILE`, or leave the row out"
-    return ParseError(f"this nest cannot have the schedule '{schedule}'", where=where, fix=fix)
+    return ParseError(f"this nest cannot have the schedule '{forced.schedule}'", where=f"{forced.by}: '{forced.nest}'", fix=fix)
 
 
 def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
-    """Add findings for this machine to a file, in place of older ones for the same nests. Raises ParseError, BenchgraphError."""
+    """Add findings for this machine to a file, in place of older ones for the same nests; those whose best is the compiler's choice only
+    remove these. Raises ParseError, BenchgraphError."""
     machines = {}
     try:
         need_no_device(path)
@@ -84,7 +96,7 @@ def store(path: Path, target: Target, found: Iterable[Finding]) -> None:
         raise BenchgraphError(f"cannot read the tuning file: {bad.strerror}", where=str(path), fix="name another one") from bad
     key = machine_key(target)
     mine = {f.forced.nest: f for f in (*machines.get(key, ()), *found)}
-    machines[key] = tuple(mine[nest] for nest in sorted(mine))
+    machines[key] = tuple(mine[nest] for nest in sorted(mine) if mine[nest].ratio > 1)
     plain = {k: {f.forced.nest: _plain(f) for f in machines[k]} for k in sorted(machines)}
     document = {"format": FORMAT, "version": VERSION, "machines": plain}
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -125,4 +137,4 @@ def _finding(path: Path, nest: str, said: Any) -> Finding:
         raise ParseError("'schedule' is no text or 'ratio' no number", where=where, fix=_AGAIN)
     with within(where):
         parse(schedule)
-    return Finding(Forced(nest, schedule), float(ratio))
+    return Finding(Forced(nest, schedule, str(path)), float(ratio))

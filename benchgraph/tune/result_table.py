@@ -87,10 +87,13 @@ def _parameters(schedule: Schedule) -> str:
 
 
 def stored(file: str, count: int, outcomes: Sequence[Outcome], width: int) -> str:
-    """A line about --store: the file, the number of findings, and the cases for which none was stored."""
+    """A line about --store: the file, the number of findings, of how many nests the choice is the best, and those of which this is not
+    sure."""
     unsure = [o.label for o in outcomes if not o.found.is_sure]
+    kept = sum(o.found.best == o.found.chosen for o in outcomes)
+    best = f", and none of {counted(kept, 'nest')} whose choice is the best" if kept else ""
     notes = [f"not stored, as by the median the best is no faster than the schedule's choice: {label}; raise --rounds" for label in unsure]
-    return "\n".join(folded(text, width) for text in (f"\ntuning: {file}: {counted(count, 'finding')} stored", *notes))
+    return "\n".join(folded(text, width) for text in (f"\ntuning: {file}: {counted(count, 'finding')} stored{best}", *notes))
 
 
 def summary(outcomes: Sequence[Outcome], width: int) -> str:

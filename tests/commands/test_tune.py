@@ -16,7 +16,6 @@ from benchgraph.candidates import candidates
 from benchgraph.cli import main
 from benchgraph.core.errors import ParseError
 from benchgraph.core.options import Forced
-from benchgraph.gir.forced import FORCED
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.graph.json import save
@@ -249,7 +248,7 @@ def test_a_schedule_that_a_nest_cannot_have_is_refused_by_name(graph: Graph, sch
     with pytest.raises(ParseError) as bad:
         graph_ir.scheduled(replace(p, options=options), current())
     assert str(bad.value) == (
-        f"forced schedules: '{found.nest}': this nest cannot have the schedule '{schedule}'; "
+        f"the options: '{found.nest}': this nest cannot have the schedule '{schedule}'; "
         "tune it anew with `benchgraph tune --store=FILE`, or leave the row out"
     )
 
@@ -269,11 +268,18 @@ def test_findings_are_read_back_for_their_machine_alone(tmp_path: Path) -> None:
 
 def test_a_new_finding_replaces_the_older_one(tmp_path: Path) -> None:
     file, here = tmp_path / "t.json", current()
-    other = Finding(forced("u8:s8 2x3x4x5 variable", 3, 5), 1.0)
+    other = Finding(forced("u8:s8 2x3x4x5 variable", 3, 5), 1.1)
     store(file, here, [FINDING, other])
     store(file, here, [Finding(forced(NEST, 8, 40), 1.5)])
     assert {f.forced.nest: tiling(f.forced).mb for f in findings(file, here)} == {NEST: 8, other.forced.nest: 3}
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_choice_that_is_the_best_takes_the_older_finding_away(tmp_path: Path) -> None:
+    file, here = tmp_path / "t.json", current()
+    store(file, here, [FINDING])
+    store(file, here, [Finding(forced(NEST, 8, 40), 1.0)])
+    assert findings(file, here) == ()
 
 
 def document(**changes: object) -> str:
@@ -357,7 +363,7 @@ def test_later_runs_take_the_findings_for_windows(tmp_path: Path) -> None:
         schedules: list[str] = [w for nest in explained["partitions"][0]["nests"] for w in nest["schedules"]]
         return schedules
 
-    assert windows(f"--tuning={file}") == [f"{other.schedule}: {FORCED}"]
+    assert windows(f"--tuning={file}") == [f"{other.schedule}: given by {file}"]
     assert windows()[0].startswith(f"{found.chosen.schedule}: least cost")
     assert CliRunner().invoke(main, [f"--tuning={file}", "--pool", POOL]).exit_code == 0
 
@@ -455,10 +461,14 @@ def test_the_nests_of_a_case_are_tuned_one_after_the_other(tmp_path: Path) -> No
     assert result.exit_code == 0, result.output
     nests = ["f32:f32 2x24x40x40 constant", "f32:f32 2x24x40x96 constant"]
     lines = result.output.splitlines()
-    assert [line.split(" | ")[-1] for line in lines if line.split(" | ")[-1] in nests] == nests
+    rows = [line.split(" | ") for line in lines if line.split(" | ")[-1] in nests]
+    assert [row[-1] for row in rows] == nests
     assert any("case.json: 2 nests, " in line and line.endswith(" schedules, of which 4 of each are tried") for line in lines)
     assert "2 nests of 1 case: geometric mean" in result.output
-    assert [f.forced.nest for f in findings(file, current())] == nests
+    better = [row[-1] for row in rows if float(row[2]) > 1]
+    assert [f.forced.nest for f in findings(file, current())] == better
+    kept = f", and none of {2 - len(better)} nest whose choice is the best" if len(better) == 1 else ""
+    assert f"{len(better)} finding{'s' * (len(better) != 1)} stored{kept}" in " ".join(result.output.split())
 
 
 def test_schedules_of_windows_are_lines_of_their_own() -> None:

@@ -14,7 +14,6 @@ from benchgraph.candidates import candidates
 from benchgraph.compile import compile_partition
 from benchgraph.core.divisors import block_sizes
 from benchgraph.core.options import Forced, Options
-from benchgraph.gir.forced import FORCED
 from benchgraph.gir.parameters import Parameters
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.machine.target import ISAS, Target, current
@@ -97,7 +96,7 @@ def test_a_forced_schedule_applies_to_its_nest_only() -> None:
     found = scheduled(replace(p, options=Options(forced=(forced,))))
     assert (found.mb, found.nb, found.split_n) == (4, 16, True)
     why = {r.parameter: r.text for r in found.why}
-    assert (why["mb"], why["nb"]) == (f"{forced.schedule}: {FORCED}", FORCED)
+    assert (why["mb"], why["nb"]) == (f"{forced.schedule}: given by the options", "given by the options")
     other = replace(forced, nest=forced.nest.replace("64x", "65x"))
     assert scheduled(replace(p, options=Options(forced=(other,)))) == scheduled(p) != found
 

@@ -207,7 +207,19 @@ def test_a_file_of_the_user_is_based_on_a_built_in_table(tmp_path: Path) -> None
     assert table(t).one_stream_is_fast
 
 
+def row(**changes: object) -> str:
+    """A row of a schedule, whose file has its source."""
+    said = {"threads": 2, "nest": "'a'", "schedule": "'order d0'", "case": "'--pool'", "ratio": 1.2, "source": "'here'"} | changes
+    return '[sources]\nhere = "measured here"\n[[schedules]]\n' + "".join(f"{key} = {value}\n" for key, value in said.items())
+
+
 REFUSED = [
+    (row(why="'fast'"), r"cpu: \[\[schedules\]\]: a row has not the keys case, nest, ratio, schedule, source, threads; write all of them"),
+    (row(nest=1), r"cpu: \[\[schedules\]\]: nest is 1, not a text"),
+    (row(threads=-2), r"cpu: \[\[schedules\]\] 'a': threads is -2, not a positive whole number"),
+    (row(ratio="'fast'"), r"cpu: \[\[schedules\]\] 'a': has no number as value"),
+    (row(source="'there'"), r"cpu: \[\[schedules\]\] 'a': source 'there' is not in \[sources\]"),
+    ("schedules = 1", r"cpu: \[\[schedules\]\]: a row has not the keys"),
     ("[machine\n", r"cpu: is no machine table: .* \(at line 1, column 9\); write it anew with `benchgraph calibrate -o FILE`"),
     ("machine = 1", r"cpu: 'machine' is no table; write \[machine\]"),
     ("[machine]\nbass = 'generic'", r"cpu: \[machine\]: no key 'bass'; did you mean 'base'\?"),
