@@ -1,6 +1,7 @@
 """Whether statements store every element of a tensor before they load it.
 
-The analysis tracks stored boxes: `for i in 8 { t[i + 4] = ... }` stores t[4 .. 12), which contains what a later load reads.
+The analysis tracks stored boxes: `for i in 8 { t[i + 4] = ... }` stores t[4 .. 12), which contains what a later load reads. Boxes that
+touch are one: with a later `t[12] = ...` it is t[4 .. 13).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _boxes_after(t: Tensor, s: Stmt, ranges: Ranges, stored: list[_Box]) -> list
             body = _boxes_after(t, s.body, inside(s, ranges), stored)
             if body is None:
                 return None
-            return stored + [swept for box in body[len(stored) :] if (swept := _swept(box, s)) is not None]
+            for box in body[len(stored) :]:
+                stored = stored if (swept := _swept(box, s)) is None else _with(stored, swept)
         case If():
             then = _boxes_after(t, s.then, assume(s.cond, ranges, holds=True), stored)
             orelse = stored if s.orelse is None else _boxes_after(t, s.orelse, assume(s.cond, ranges, holds=False), stored)
@@ -62,8 +64,28 @@ def _boxes_after_access(t: Tensor, s: Stmt, ranges: Ranges, stored: list[_Box]) 
             if not any(_contains(box, a) for box in stored):
                 return None
         elif not isinstance(s, Store) or s.mask is None:
-            stored = [*stored, tuple(map(_side, a.index, a.spans))]
+            stored = _with(stored, tuple(map(_side, a.index, a.spans)))
     return stored
+
+
+def _with(stored: list[_Box], box: _Box) -> list[_Box]:
+    """Stored boxes and one more; and what that is together with those beside it, the last ones first."""
+    union = box
+    for other in reversed(stored):
+        union = _union(union, other) or union
+    return [*stored, box] if union == box else [*stored, box, union]
+
+
+def _union(box: _Box, other: _Box) -> _Box | None:
+    """Of two boxes that differ in one dim, in which they touch or overlap; None where the union is not a box."""
+    differing = [d for d, (side, beside) in enumerate(zip(box, other, strict=True)) if side != beside]
+    if len(differing) != 1:
+        return None
+    (d,) = differing
+    (base, first, last), (base_of_other, start, end) = box[d], other[d]
+    if base != base_of_other or max(first, start) > min(last, end) + 1:
+        return None
+    return (*box[:d], (base, min(first, start), max(last, end)), *box[d + 1 :])
 
 
 def _side(i: Expr, span: Range) -> Extent:

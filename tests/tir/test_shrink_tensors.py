@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from benchgraph.core.dtypes import DType
@@ -125,15 +127,27 @@ def test_scratch_row_that_every_iteration_fills_first_moves_in() -> None:
     assert lines[:2] == ["for i in 64 {", "  alloc t: f32[64] shared"]
 
 
+def test_scratch_matrix_that_is_filled_in_parts_moves_in() -> None:
+    """By groups of 8 rows and the rest, as a block of weights is packed; the parts in any order."""
+    rows = loop(no, 6, loop(k, 8, loop(j, 64, put(T, add(mul(no, 8), k), j, value=at(X, i, j)))))
+    rest = loop(k, 5, loop(j, 64, put(T, add(k, 48), j, value=at(X, i, j))))
+    last = loop(j, 64, put(T, 53, j, value=at(X, i, j)))
+    use = loop(k, 54, loop(j, 64, put(Y, i, j, value=at(T, sub(53, k), j))))
+    for fill in permutations((rows, rest, last)):
+        assert shape(T, loop(i, 64, *fill, use)) == (54, 64)
+        assert print_tir(shrunk(T, loop(i, 64, *fill, use)).body).startswith("for i in 64 {")
+
+
 @pytest.mark.parametrize(
     "fill",
     [
         loop(j, 63, put(ROW, j, value=at(X, i, j))),
+        seq(*(loop(j, 31, put(ROW, add(j, first), value=at(X, i, j))) for first in (0, 32))),
         If(binary(BinOp.lt, i, Const(1)), loop(j, 64, put(ROW, j, value=at(X, i, j)))),
         loop(j, 32, put(ROW, mul(j, 2), value=at(X, i, j))),
         loop(k, sub(1, i), loop(j, 64, put(ROW, j, value=at(X, i, j)))),
     ],
-    ids=["one short", "only the first time", "every other", "a loop that may not run"],
+    ids=["one short", "parts that leave one out", "only the first time", "every other", "a loop that may not run"],
 )
 def test_scratch_row_that_is_filled_in_part_stays_outside(fill: Stmt) -> None:
     """The rest is left from the first iteration, which fills all of it."""
