@@ -49,9 +49,10 @@ def dot(builder: ir.IRBuilder, dtype: DType, a: ir.Value, b: ir.Value, acc: ir.V
 
 
 def _bf16(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, acc: ir.Value, isa: Isa) -> ir.Value:
+    """The instruction can broadcast its last operand from memory: a, where no other product reads it."""
     lanes = lanes_of(a)
     if isa.has_bf16:
-        pairs = [builder.bitcast(x, vector(BF16, 2 * lanes)) for x in (a, b)]
+        pairs = [builder.bitcast(x, vector(BF16, 2 * lanes)) for x in (b, a)]
         return call(builder, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", acc.type, [acc, *pairs])
     for half in (_odd, _even):
         acc = fma(builder, half(builder, a), half(builder, b), acc, isa)
