@@ -70,8 +70,8 @@ def _register_rows(vectors: int, kernel: Kernel) -> int:
 
 
 def _in_vectors(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
-    """A step of a group of k loads the vectors of wei and a group of each row of src, and multiplies all pairs. Calls with few columns have
-    vectors of as few lanes."""
+    """A step of a group of k loads the vectors of wei and a group of each row of src, into as many lanes, and multiplies all pairs. Calls
+    with few columns have vectors of as few lanes."""
     product, total = rates.product_or_f32(kernel.src), 0.0
     group = 1 if product is rates.products.f32 else DType.f32.bits // kernel.src.bits
     lanes = lanes_for(columns, kernel.lanes)
@@ -80,8 +80,8 @@ def _in_vectors(kernel: Kernel, rows: int, columns: int, rates: Rates) -> float:
     loads = 2 * rates.l1.read_bytes_per_cycle / (LINE_BYTES * 3 / 2)
     for panels, vectors in even_split(ceil(columns / lanes), kernel.most_vectors):
         for count, high in even_split(rows, _register_rows(vectors, kernel)):
-            step = max(vectors * share * high / multiplied, (vectors * share + high) / loads, product.latency_cycles)
-            total += panels * count * (kernel.taps * kernel.k / group * step + vectors * high * rates.kernels.vector_end_cycles)
+            step = max(share * vectors * high / multiplied, share * (vectors + high) / loads, product.latency_cycles)
+            total += panels * count * (kernel.taps * kernel.k / group * step + share * vectors * high * rates.kernels.vector_end_cycles)
     return total
 
 
