@@ -13,8 +13,8 @@ from benchgraph.gir.layouts import panel_columns
 from benchgraph.gir.product import Product, product
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import cheaper, choose
-from benchgraph.schedule.gemm import Gemm
-from benchgraph.schedule.steps import alone
+from benchgraph.schedule.space import Tiling
+from benchgraph.schedule.steps import Nest, alone
 
 _TILE_CALLS, _VECTOR_CALLS = (4, 2), (0.5, 0.25)  # other register panels of a call; tile registers keep rows of src in L1 for several
 _APART = 0.05  # share of a cost that another width must save: estimates differ by less for no reason
@@ -28,36 +28,41 @@ def column_block(p: Product, target: Target) -> int:
 
 @memoised_within
 def _costs(p: Product, target: Target) -> dict[int, float]:
-    """By columns of a call, the cost of the best schedule with these, if the product were alone in its nest: of a register panel, which is
-    wide enough for weights that change, and of others that cost clearly less."""
-    widths = _widths(p, target)
+    """`_costs_in` of a product that is alone in its nest. For weights that change `schedule` chooses, which knows their nest."""
+    widths = call_widths(p, target)
     if len(widths) == 1 or not p.has_constant_wei:
         return {widths[0]: 0.0}
-    return _costs_alone(gemm_nest(p, target), widths, target)
+    return _costs_in(alone(gemm_nest(p, target)), widths, target, may_spread=True)
+
+
+def columns_in(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool) -> int:
+    """Columns of a call of the only product of a nest: the first of these, or others that cost clearly less with as many rows of a task."""
+    rows = Tiling.of(choose(nest, widths[:1], target, may_spread=may_spread).schedule).mb
+    costs = _costs_in(nest, widths, target, may_spread=may_spread, rows=(rows,))
+    return min(costs, key=lambda nb: costs[nb])
 
 
 @lru_cache(maxsize=4096)
-def _costs_alone(gemm: Gemm, widths: tuple[int, ...], target: Target) -> dict[int, float]:
-    """Passes ask again after they have made another graph of equal products, and networks have layers of such."""
+def _costs_in(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: bool, rows: tuple[int, ...] = ()) -> dict[int, float]:
+    """By columns of a call of the only product, the cost of the best schedule with these: of the first, and of others that cost clearly
+    less. Passes ask again after they have made another graph of equal products, and networks have layers of such."""
     usual, *others = widths
-    costs = {usual: _ns(gemm, usual, target)}
+    costs = {usual: choose(nest, (usual,), target, may_spread=may_spread).cost.total}
     for nb in others:
-        if (ns := cheaper(alone(gemm), nb, target, than=min((1 - _APART) * costs[usual], *costs.values()))) is not None:
+        least = min((1 - _APART) * costs[usual], *costs.values())
+        if (ns := cheaper(nest, nb, target, than=least, may_spread=may_spread, rows=rows)) is not None:
             costs[nb] = ns
     return costs
 
 
-def _ns(gemm: Gemm, nb: int, target: Target) -> float:
-    return choose(alone(gemm), (nb,), target, may_spread=nb < gemm.n).cost.total
-
-
 def takes_less_time(p: Product, other: Product, target: Target) -> bool:
     """Whether a product, alone in its nest, clearly takes less time than another one."""
-    ns, others = (_ns(gemm_nest(each, target), column_block(each, target), target) for each in (p, other))
+    nests = ((alone(gemm_nest(each, target)), column_block(each, target)) for each in (p, other))
+    ns, others = (choose(nest, (nb,), target, may_spread=True).cost.total for nest, nb in nests)
     return ns < (1 - _APART) * others
 
 
-def _widths(p: Product, target: Target) -> tuple[int, ...]:
+def call_widths(p: Product, target: Target) -> tuple[int, ...]:
     """Columns that a call can have, those of a register panel first."""
     calls = _TILE_CALLS if target.in_tiles(p.call.ins[0].dtype) else _VECTOR_CALLS
     most = (max(int(panels * target.panel_width), target.lanes) for panels in (1, *calls))
@@ -75,7 +80,8 @@ def columns_reason(p: Product, nb: int, target: Target) -> str:
         return f"all {nb} columns, in {vectors}"
     costs = _costs(p, target)
     if nb not in costs:
-        return f"{vectors} of {target.lanes}: the weights are packed in panels of this width"
+        less = f"{_APART:.0%} less time in this nest than {next(iter(costs))} columns"
+        return f"{vectors} of {target.lanes}: {'the weights are packed in panels of this width' if p.has_constant_wei else less}"
     each = ", ".join(f"{width} columns {ns / 1000:.3g} us" for width, ns in costs.items() if ns)
     why = f"alone in a nest with {each}" if each else "the widest register tile, and panels as equal as whole vectors allow"
     if len(costs) == 1 and each:

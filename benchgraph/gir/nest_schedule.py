@@ -34,7 +34,7 @@ from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
-from benchgraph.gir.product_space import nest_text, nest_to_schedule, product_schedules
+from benchgraph.gir.product_space import nest_text, nest_to_schedule, product_schedules, scheduled_columns
 from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
@@ -111,7 +111,9 @@ class _Chosen:
 def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _Chosen:
     nest, may_spread = nest_to_schedule(g, node, target)
     text = nest_text(g, node, target)
-    least = partial(choose, nest, (columns_per_call(g, stage.ops[0], target),), target, may_spread=may_spread)
+    is_packed = bool(g.value(stage.ops[0].ins[1]).layout.blocks)
+    nb = columns_per_call(g, stage.ops[0], target) if is_packed else scheduled_columns(g, node, target)
+    least = partial(choose, nest, (nb,), target, may_spread=may_spread)
     schedule, why = forced_or_chosen(g, text, product_schedules(g, node, target), least)
     tiling = Tiling.of(schedule)
     return _Chosen(tiling.mb, why, tiling, forced=g.forced_by_nest.get(text))

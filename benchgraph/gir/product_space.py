@@ -1,7 +1,7 @@
 """What tuning may say of a nest of products: the schedules that it can have, which are those that it may be prescribed.
 
 All passes before `schedule` see the graph as it is without tuning, so that a prescribed schedule finds the nest that it was found for. Only
-the panels of packed weights are made anew, as wide as the calls of the schedule:
+the panels of packed weights are made anew, as wide as the calls of the schedule, be it prescribed, or the one of weights that change:
 
     %3: f32[K,N] Ba64b = Reorder(%1)       tile n by 32       %3: f32[K,N] Ba32b = Reorder(%1)
     %2 = MatMul(%0, %3)                    ->                 %2 = MatMul(%0, %3)
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from benchgraph.core.layout import Layout
 from benchgraph.gir.anchors import has_tiled_post_ops
-from benchgraph.gir.column_blocks import columns_per_call
+from benchgraph.gir.column_blocks import call_widths, columns_in, columns_per_call
 from benchgraph.gir.forced import forced_schedule
 from benchgraph.gir.ir import FusedOp, Graph, Op, Stage, Value
 from benchgraph.gir.nest_cost import kernel_stages, product_nest
@@ -103,17 +103,29 @@ def _panels(g: Graph, op: Op) -> tuple[Value, ...] | None:
     return tuple(map(g.value, found))
 
 
-def with_prescribed_panels(g: Graph, target: Target) -> Graph:
+def with_scheduled_panels(g: Graph, target: Target) -> Graph:
     """Raises ParseError for a schedule that its nest cannot have."""
     changed = dict[int, Value]()
-    for node in g.nodes if g.forced else ():
+    for node in g.nodes:
         if not isinstance(node, FusedOp) or len(kernels := kernel_stages(node)) != 1:
             continue
         schedule = forced_schedule(g, nest_text(g, node, target), product_schedules(g, node, target))
-        if schedule is not None:
-            nb = Tiling.of(schedule).nb
-            changed |= {v.id: replace(v, layout=_in_panels(v.layout, nb)) for v in _panels(g, kernels[0].ops[0]) or ()}
+        nb, op = scheduled_columns(g, node, target) if schedule is None else Tiling.of(schedule).nb, kernels[0].ops[0]
+        if nb != columns_per_call(g, op, target):
+            changed |= {v.id: replace(v, layout=_in_panels(v.layout, nb)) for v in _panels(g, op) or ()}
     return g.with_values(changed)
+
+
+def scheduled_columns(g: Graph, node: FusedOp, target: Target) -> int:
+    """Columns of a call of the only product of a nest: those of constant weights are chosen with their layout, and those of others are as
+    wide as a register panel, where that divides all columns."""
+    stage = kernel_stages(node)[0]
+    p, usual = product(g, stage.ops[0]), columns_per_call(g, stage.ops[0], target)
+    if p.has_constant_wei or p.columns % usual == 0:
+        return usual
+    (nest, may_spread), legal = nest_to_schedule(g, node, target), _widths(g, node, stage, target)
+    widths = (usual, *(nb for nb in call_widths(p, target) if nb in legal and nb != usual))
+    return columns_in(nest, widths, target, may_spread=may_spread)
 
 
 def _in_panels(layout: Layout, columns: int) -> Layout:

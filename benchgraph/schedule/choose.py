@@ -54,9 +54,10 @@ def choose(nest: Nest, widths: tuple[int, ...], target: Target, *, may_spread: b
     return Choice(*best, others[0] if others else None)
 
 
-def cheaper(nest: Nest, width: int, target: Target, *, than: float) -> float | None:
-    """The cost of the only product with calls of so many columns, if it is less."""
-    ranked = sorted(_costed(nest, (width,), target, may_spread=width < nest.first.n, below=than), key=lambda each: each[1].total)
+def cheaper(nest: Nest, width: int, target: Target, *, than: float, may_spread: bool, rows: tuple[int, ...]) -> float | None:
+    """The cost of the only product with calls of so many columns, and of so many rows where any are given, if it is less."""
+    costed = _costed(nest, (width,), target, may_spread=may_spread, rows=rows, below=than)
+    ranked = sorted(costed, key=lambda each: each[1].total)
     cost = _best(nest, ranked, target)[1].total if ranked else inf
     return cost if cost < than else None
 
@@ -88,7 +89,9 @@ def _costed(
     if len(nest.steps) > 1:
         yield from until_worse(row_tilings(nest), _without_rows, costs)
         return
-    yield from until_worse(in_blocks(nest, widths, target.cores, may_spread=may_spread, rows=rows), _without_rows, costs)
+    for nb in widths:
+        if costs.least_in_blocks(nb) < below:
+            yield from until_worse(in_blocks(nest, (nb,), target.cores, may_spread=may_spread, rows=rows), _without_rows, costs)
     first = second = below
     for least, (mb, nb) in sorted((costs.least(*call), call) for call in calls(nest, widths, rows)):
         if least > max(second if below == inf else first, (1 + ALIKE) * first):

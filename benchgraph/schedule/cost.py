@@ -102,6 +102,17 @@ class Costs:
         ns = prod(gemm.batch) * (overlapped(arithmetic, l2, hidden_share) + calls.count * self.rates.overheads.kernel_call_ns)
         return min(ns, ns / self.target.cores + self.rates.fork_join_ns(2))
 
+    def least_in_blocks(self, nb: int) -> float:
+        """Nanoseconds below which no schedule of the only product is that makes blocks of its weights, with calls of so many columns: an
+        equal share of arithmetic, and of what it takes to make all once. 0 for blocks that are read in place, by calls as wide as they are.
+        """
+        gemm, nb = self.nest.first, min(nb, self.nest.first.n)
+        if gemm.blocks is None or not gemm.blocks.cycles:
+            return 0.0
+        cycles = calls_of(gemm, self.target, gemm.m, nb, frozenset()).cycles
+        ns = prod(gemm.batch) * self.rates.ns(cycles) + self.run.made_ns(self.nest.steps)
+        return min(ns, ns / self.target.cores + self.rates.fork_join_ns(2))
+
     def cost(self, run: Run, far: Mapping[str, float], from_memory: float, of_others: float) -> Cost:
         """far: bytes from beyond L2, so many of them from memory. of_others: bytes that other cores have written."""
         rates, own, all_far = self.rates, run.own, sum(far.values())

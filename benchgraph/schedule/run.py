@@ -124,7 +124,7 @@ class Runs:
         parts = tuple(self._part(step, mb, step.nb, (Loop("n", ceil(step.gemm.n / step.nb)),), own.parts) for step in steps)
         tasks = _tasks(nest, steps, mb, target).inside(own.loops)
         of_all = dict(zip((operand.name for operand in tasks.operands), tasks.nbytes[0], strict=True))
-        beyond, made_ns = partial(_moved, tasks, parts, own), own.tasks * self._made_ns(nest.steps)
+        beyond, made_ns = partial(_moved, tasks, parts, own), own.tasks * self.made_ns(nest.steps)
         near = sum(beyond(target.l1_bytes).values())
         return Run(nest, own, parts, of_all, beyond(target.l2_bytes), near, beyond, is_by_rows=True, waits=self.waits, unhidden_ns=made_ns)
 
@@ -165,7 +165,7 @@ class Runs:
         of_src, of_wei, of_dst = inner.beyond(target.l1_bytes)
         near = not_in_l1 * (count * (of_src + of_dst + (of_wei if makes else 0.0)) + made) + every.beyond(target.l1_bytes)[1]
         returning = (1 - self.rates.kernels.hidden_share) * not_in_l1 * count * of_dst if makes and ks < gemm.k else 0.0
-        made_ns = count * ks * ns / gemm.n / gemm.k * self._made_ns((step,)) if makes else 0.0
+        made_ns = count * ks * ns / gemm.n / gemm.k * self.made_ns((step,)) if makes else 0.0
         touched, far = (dict(zip(step.tensors, nbytes, strict=False)) for nbytes in (every.nbytes[0], every.beyond(target.l2_bytes)))
         source = step.tensors[1]
         far[source] += not_in_l2 * far[source] if schedule.prefetches else 0.0
@@ -211,7 +211,7 @@ class Runs:
         nb = min(nb, step.gemm.n)
         return Part(step, mb, nb, loops, calls_of(step.gemm, self.target, mb, nb, parts))
 
-    def _made_ns(self, steps: Sequence[Step]) -> float:
+    def made_ns(self, steps: Sequence[Step]) -> float:
         """To pack or convert all weights once."""
         makers = ((step.gemm, step.gemm.blocks) for step in steps)
         return self.rates.ns(sum(gemm.n * gemm.k * blocks.cycles / self.target.lanes for gemm, blocks in makers if blocks is not None))

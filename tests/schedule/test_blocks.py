@@ -19,7 +19,7 @@ from benchgraph.schedule.choose import choose
 from benchgraph.schedule.cost import Costs
 from benchgraph.schedule.gemm import Blocks, Gemm, Source
 from benchgraph.schedule.primitives import parse
-from benchgraph.schedule.space import Tiling, space, tiled
+from benchgraph.schedule.space import Tiling, in_blocks, space, tiled
 from benchgraph.schedule.steps import alone
 from tests.support.gemms import dense
 
@@ -44,6 +44,15 @@ def converted(m: int, n: int, k: int) -> Gemm:
 def packed(m: int, n: int, k: int, dtype: DType = DType.bf16, source: Source = Source.rows) -> Gemm:
     cycles = 3.0 if source is Source.rows else 3.0 + rates(ZEN4).vector.transpose_cycles
     return product(m, n, k, Blocks(dtype.bits, 2, 8, source, cycles, may_fetch=True), ZEN4, dtype.bits, dtype)
+
+
+@given(sizes, sizes, sizes, st.integers(1, 4), st.sampled_from([16, 48, 64]))
+def test_no_schedule_with_blocks_costs_less_than_arithmetic_and_packing(m: int, n: int, k: int, cores: int, nb: int) -> None:
+    target = replace(ZEN4, cores=cores)
+    for gemm in (packed(m, n, k), replace(packed(m, n, k), blocks=IN_PLACE)):
+        costs = Costs(alone(gemm), target)
+        least = costs.least_in_blocks(nb)
+        assert all(least <= (1 + 1e-9) * costs(schedule).total for schedule in in_blocks(alone(gemm), (nb,), cores, may_spread=True))
 
 
 def milliseconds(gemm: Gemm, target: Target, ks: int, ns: int, *, fetches: bool = False) -> float:

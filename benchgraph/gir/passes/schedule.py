@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_schedule import executed_nest
-from benchgraph.gir.product_space import with_prescribed_panels
+from benchgraph.gir.product_space import with_scheduled_panels
 from benchgraph.machine.target import Target
 
 
 def schedule(g: Graph, target: Target) -> Graph:
-    g = with_prescribed_panels(g, target)
+    g = with_scheduled_panels(g, target)
     nodes = tuple(executed_nest(g, n, target) if isinstance(n, FusedOp) else n for n in g.nodes)
     return g if nodes == g.nodes else replace(g, nodes=nodes, tasks=target.cores)
