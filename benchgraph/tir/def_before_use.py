@@ -69,11 +69,9 @@ def _boxes_after_access(t: Tensor, s: Stmt, ranges: Ranges, stored: list[_Box]) 
 
 
 def _with(stored: list[_Box], box: _Box) -> list[_Box]:
-    """Stored boxes and one more; and what that is together with those beside it, the last ones first."""
-    union = box
-    for other in reversed(stored):
-        union = _union(union, other) or union
-    return [*stored, box] if union == box else [*stored, box, union]
+    """Stored boxes and one more; and what that is together with the last one beside it."""
+    union = next((both for other in reversed(stored) if (both := _union(box, other)) is not None), None)
+    return [*stored, box] if union is None else [*stored, box, union]
 
 
 def _union(box: _Box, other: _Box) -> _Box | None:
