@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from functools import partial
+from itertools import accumulate, zip_longest
 from math import nan
 
 from benchgraph.codegen import ir, philox, vmath
@@ -14,6 +15,7 @@ from benchgraph.codegen.intrinsics import (
     I1,
     I32,
     I64,
+    NumberMasks,
     call,
     constant,
     extreme,
@@ -24,7 +26,6 @@ from benchgraph.codegen.intrinsics import (
     poison,
     same_lanes,
     splat,
-    where_ordered,
 )
 from benchgraph.core.dtypes import DType
 from benchgraph.core.philox import BLOCK
@@ -140,45 +141,66 @@ def _propagates_nan(op: tir.BinOp, dtype: DType) -> bool:
 
 @dataclass(frozen=True)
 class _Operand:
-    """is_number: a bit that says whether the value is not NaN, if there is one; True: it never is."""
+    """A value, and where NaN takes its place: where the value is NaN, unless is_number; outside of the mask `numbers` (see `NumberMasks`);
+    and unless all bits are set. nan: a value that is NaN outside of the mask."""
 
     value: ir.Value
-    is_number: ir.Value | bool = False
+    is_number: bool = False
+    numbers: ir.Value | None = None
+    bits: tuple[ir.Value, ...] = ()
+    nan: ir.Value | None = None
 
 
 def _operands(f: FunctionBuilder, op: tir.BinOp, e: tir.Expr) -> Iterator[_Operand]:
-    """The operands of nested applications of an associative op: a, b and c of op(op(a, b), c)."""
+    """The operands of nested applications of an associative op: a, b and c of op(op(a, b), c), which are applications if c is one."""
     literal = e.a if isinstance(e, tir.Broadcast) else e
     match e:
+        case tir.Binary(_, tir.Binary(inner, _, b) as first, last) if e.op is op and inner is op and _applies(op, b) == _applies(op, last):
+            yield from _operands(f, op, first)
+            yield _chain(f, op, tuple(_operands(f, op, last)))
         case tir.Binary() if e.op is op:
-            yield from _operands(f, op, e.a)
-            yield from _operands(f, op, e.b)
+            yield from (_chain(f, op, tuple(_operands(f, op, each))) for each in (e.a, e.b))
         case tir.ReduceLanes() if e.op is op:
             lanes = evaluate(f, e.a)
-            yield _Operand(_reduce_lanes(f, op.by_order, DType.f32, lanes), _are_numbers(f, lanes))
+            yield _Operand(_reduce_lanes(f, op.by_order, DType.f32, lanes), is_number=True, bits=(_are_numbers(f, lanes),))
         case _:
             yield _Operand(evaluate(f, e), isinstance(literal, tir.Const) and literal.value == literal.value)
 
 
-def _nan_or_extreme(f: FunctionBuilder, op: tir.BinOp, operands: Sequence[_Operand]) -> ir.Value:
-    """The minimum or maximum of all, NaN if one of them is.
+def _applies(op: tir.BinOp, e: tir.Expr) -> bool:
+    return isinstance(e, tir.Binary) and e.op is op
 
-    A processor's min and max return the second operand if either is NaN. So the first operand that may be NaN, the accumulator in a
-    reduction, is the second operand of the last instruction. The others are checked for NaN separately, two at a time, which adds one
-    instruction to the accumulator's chain: 1.5 instructions for each operand of a window, 2 for those of a reduction with mask registers,
-    3 without.
+
+def _chain(f: FunctionBuilder, op: tir.BinOp, operands: Sequence[_Operand]) -> _Operand:
+    """The minimum or maximum of all.
+
+    A processor's min and max return the second operand if either is NaN. So each result of the chain is NaN exactly if the operand that
+    joins it is, and the last one needs no check: the accumulator in a reduction. The others are checked two at a time, on results instead
+    of operands, so that an instruction that loads its operand is the operand's only reader. 1.5 instructions for each operand of a window,
+    one of them in the accumulator's chain; 2 for those of a reduction with mask registers, 3 without. Operands that are applications, which
+    several windows may share, have their masks with them.
     """
-    b = f.builder
-    unknown = [o.value for o in operands if o.is_number is False]
-    bits = [o.is_number for o in operands if isinstance(o.is_number, ir.Value)]
-    result, *others = (*(o.value for o in operands if o.is_number is not False), *unknown[1:], *unknown[:1])
-    for x in others:
-        result = _apply(f, op.by_order, DType.f32, result, x)
-    if rest := unknown[1:]:
-        pairs = tuple(zip_longest(rest[::2], rest[1::2], fillvalue=rest[-2:][0]))  # the next window has the last pair too
-        result = where_ordered(b, pairs, result, rest[0] if len(rest) == 1 else constant(result.type, nan), f.target.isa)
-    for is_number in bits:
-        result = b.select(is_number, result, constant(result.type, nan), is_likely=True)
+    if len(operands) == 1:
+        return operands[0]
+    known = [o.value for o in operands if o.is_number]
+    others = [o.value for o in operands if not o.is_number]
+    results = list(accumulate((*known, *others[1:], *others[:1]), partial(_apply, f, op.by_order, DType.f32)))
+    checked, masks = results[len(known) : -1], [o.numbers for o in operands if o.numbers is not None]
+    lanes = NumberMasks(f.builder, lanes_of(results[0]), f.target.isa)
+    compared = [lanes.both(x, y) for x, y in zip_longest(checked[::2], checked[1::2], fillvalue=results[-2])]
+    numbers = lanes.all((*masks, *compared)) if masks or compared else None
+    nan_elsewhere = checked[0] if len(checked) == 1 and not masks else None
+    return _Operand(results[-1], numbers=numbers, bits=tuple(bit for o in operands for bit in o.bits), nan=nan_elsewhere)
+
+
+def _nan_or_extreme(f: FunctionBuilder, op: tir.BinOp, operands: Sequence[_Operand]) -> ir.Value:
+    """The minimum or maximum of all, NaN if one of them is."""
+    chain = _chain(f, op, operands)
+    result, not_a_number = chain.value, constant(chain.value.type, nan)
+    if chain.numbers is not None:
+        result = NumberMasks(f.builder, lanes_of(result), f.target.isa).where(chain.numbers, result, chain.nan or not_a_number)
+    for bit in chain.bits:
+        result = f.builder.select(bit, result, not_a_number, is_likely=True)
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 
@@ -136,17 +136,28 @@ def extreme(builder: ir.IRBuilder, name: str, x: ir.Value, y: ir.Value) -> ir.Va
     return call(builder, f"llvm.x86.{level}.{name}.ps.{bits}", x.type, [x, y, *rest])
 
 
-def where_ordered(builder: ir.IRBuilder, pairs: Sequence[tuple[ir.Value, ir.Value]], x: ir.Value, nan: ir.Value, isa: Isa) -> ir.Value:
-    """x where no pair has a NaN, elsewhere a NaN. nan: a value that is NaN there.
+class NumberMasks:
+    """Which lanes of values are numbers, not NaN: bits with mask registers, and of scalars. Elsewhere a comparison gives vectors, and lanes
+    with a NaN have all bits set, which is a NaN itself."""
 
-    With mask registers, the select merges into the instruction that computes x, if x is used here alone. Without them, comparing gives
-    vectors with all bits set where a pair has a NaN, which is a NaN itself.
-    """
-    if "avx512f" in isa.needs or lanes_of(x) == 1:
-        return builder.select(reduce(builder.and_, (builder.fcmp_ordered("ord", a, b) for a, b in pairs)), x, nan)
-    integers = same_lanes(x, I32)
-    unordered = reduce(builder.or_, (builder.fcmp_unordered("uno", a, b) for a, b in pairs))
-    return builder.bitcast(builder.or_(builder.sext(unordered, integers), builder.bitcast(x, integers)), x.type)
+    def __init__(self, builder: ir.IRBuilder, lanes: int, isa: Isa) -> None:
+        self.builder, self.are_bits = builder, "avx512f" in isa.needs or lanes == 1
+
+    def both(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Where x and y are numbers."""
+        return self.builder.fcmp_ordered("ord", x, y) if self.are_bits else self.builder.fcmp_unordered("uno", x, y)
+
+    def all(self, masks: Iterable[ir.Value]) -> ir.Value:
+        """The lanes of all masks: a comparison merges into the mask before it."""
+        return reduce(self.builder.and_ if self.are_bits else self.builder.or_, masks)
+
+    def where(self, mask: ir.Value, x: ir.Value, nan: ir.Value) -> ir.Value:
+        """x in the lanes of a mask, elsewhere a NaN. nan: a value that is NaN there. With mask registers the select merges into the
+        instruction that computes x, if x is used here alone."""
+        if self.are_bits:
+            return self.builder.select(mask, x, nan)
+        integers = same_lanes(x, I32)
+        return self.builder.bitcast(self.builder.or_(self.builder.sext(mask, integers), self.builder.bitcast(x, integers)), x.type)
 
 
 def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, isa: Isa) -> ir.Value:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate, product
@@ -113,6 +114,51 @@ def test_minimum_and_maximum_with_a_number_take_one_instruction(op: BinOp, isa: 
     text = assembly("".join(emit([Func("main", (src, dst), clamped)], replace(host(), isa=isa))), isa)
     assert text.count(f"{op.by_order.name}ps") == 1
     assert "cmp" not in text
+
+
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_taps_of_a_window_are_loaded_by_what_compares_them(op: BinOp, isa: Isa) -> None:
+    """Nine taps: one load, eight maxima that load, and four comparisons of results; the ninth tap is NaN exactly if the last maximum is."""
+    taps, lanes = 9, isa.lanes
+    src, dst = param("src", F32, taps * 64), param("dst", F32, lanes)
+    window = reduce(partial(Binary, op), (Load(src, (Ramp(Const(tap * 64), 1, lanes),)) for tap in range(taps)))
+    text = assembly(
+        "".join(emit([Func("main", (src, dst), Store(dst, (Ramp(Const(0), 1, lanes),), window))], replace(host(), isa=isa))), isa
+    )
+    extremes = re.findall(rf"{op.by_order.name}ps\t.*", text)
+    assert len(extremes) == taps - 1
+    if isa.needs:
+        assert all("(" in line for line in extremes)
+        assert len(re.findall(r"cmp\w*ps\t", text)) == taps // 2
+
+
+def nested(op: BinOp, taps: Sequence[Expr], size: int) -> Expr:
+    """Of lines of so many taps."""
+    return reduce(partial(Binary, op), (reduce(partial(Binary, op), taps[i : i + size]) for i in range(0, len(taps), size)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_a_window_is_nan_wherever_nan_stands(op: BinOp, size: int, mapped: Mapped, same: Same) -> None:
+    operands = values(5, 9 * 11).reshape(9, 11)
+    operands[range(9), range(9)] = np.nan
+    operands[:, 10] = np.inf
+    want = reduce(NAN_WINS[op], operands)
+    assert np.isnan(want).tolist() == [True] * 9 + [False] * 2
+    same(mapped(lambda *taps: nested(op, taps, size), list(operands), [F32] * 9, F32), want)
+
+
+@pytest.mark.parametrize("op", NAN_WINS)
+def test_windows_share_lines_with_their_comparisons(op: BinOp, isa: Isa) -> None:
+    """Two windows of three lines, of which two are the same: the maxima and the comparison of each of four lines, and of each window."""
+    lanes, here = isa.lanes, Ramp(Const(0), 1, isa.lanes)
+    src, dsts = param("src", F32, 12 * 64), [param(f"dst{i}", F32, lanes) for i in range(2)]
+    taps = [Load(src, (Ramp(Const(tap * 64), 1, lanes),)) for tap in range(12)]
+    stores = [Store(dst, (here,), nested(op, taps[3 * i : 3 * i + 9], 3)) for i, dst in enumerate(dsts)]
+    text = assembly("".join(emit([Func("main", (src, *dsts), seq(*stores))], replace(host(), isa=isa))), isa)
+    assert len(re.findall(rf"{op.by_order.name}ps\t", text)) == 4 * 2 + 2 * 2
+    if isa.needs:
+        assert len(re.findall(r"cmp\w*ps\t", text)) == 4 + 2
 
 
 @pytest.mark.parametrize("op", NAN_WINS)
