@@ -128,6 +128,11 @@ class Windows:
         shared = ((axis, taps) for axis in axes if (taps := self._shared_taps(axis)))
         return next((self._along(axis, taps) for axis, taps in shared), None)
 
+    @property
+    def shares_lines(self) -> bool:
+        """Whether neighbours have maxima of elements in common, as those of a row of a 3x3 window: maxima are exact in any order."""
+        return self.window.op is not None and self.window.op.is_extreme and isinstance(self.generic_tap.value, Load)
+
     def _along(self, axis: int, taps: tuple[int, ...]) -> Neighbours | None:
         """Windows along an axis of dst and these of taps; None where these axes and others have a condition in common."""
         y, ranges, interior = self.axes[axis], self._ranges(), (0, self.shape[axis])

@@ -5,6 +5,8 @@
                 + src[y + 1, x] * w[1, x]               dst[4g + 1, x] = src[4g + 1, x] * w[0, x] + src[4g + 2, x] * w[1, x] + ...
                 + src[y + 2, x] * w[2, x]               dst[4g + 2, x] = ...
 
+Maxima of taps that neighbours have in common are computed once: max(max of row y, max of row y + 1, ..), where y is a row of src.
+
 Windows at the borders of y have constant y, and those of their taps that read nothing are left out. Taps along other axes are loops, each
 under its conditions, as far out as these allow:
 
@@ -159,9 +161,9 @@ class WindowLoops:
 
 @dataclass(frozen=True)
 class _TapGroup:
-    """Taps in one expression. loop: repeats it `count` times."""
+    """Taps in one expression, in lines that are combined first. loop: repeats it `count` times."""
 
-    taps: Sequence[Indices]
+    lines: Sequence[Sequence[Indices]]
     loop: Var | None = None
     count: int = 1
 
@@ -260,19 +262,31 @@ class _Reduction:
         """The unrolled taps."""
         box = {k: n for k, n in enumerate(self.windows.taps) if k not in self.loops}
         if not self.nest.group or self.all_count:
-            return [_TapGroup([self._index(dict(zip(box, place, strict=True))) for place in constants(box.values())])]
+            places = [self._index(dict(zip(box, place, strict=True))) for place in constants(box.values())]
+            return [_TapGroup(self._lines(places))]
         ((k, extent),), size = box.items(), self.nest.group
         head, count, tail = parts(extent, self._common_taps(k), size)
         loop, start = self.nest.storage.var("k"), head[-1].stop if head else 0
-        before, after = ([_TapGroup([self._index({k: Const(i)}) for i in part]) for part in some] for some in (head, tail))
-        whole = [_TapGroup([self._index({k: add(mul(loop, size), start + i)}) for i in range(size)], loop, count)] if count else []
+        before, after = ([_TapGroup([[self._index({k: Const(i)})] for i in part]) for part in some] for some in (head, tail))
+        whole = [_TapGroup([[self._index({k: add(mul(loop, size), start + i)})] for i in range(size)], loop, count)] if count else []
         return [*before, *whole, *after]
+
+    def _lines(self, places: Sequence[Indices]) -> Sequence[Sequence[Indices]]:
+        """Taps with the same index along y, which are the same elements for a neighbour that reads them."""
+        neighbours = self.windows.neighbours
+        if self.nest.y is None or neighbours is None or not self.windows.shares_lines:
+            return [[place] for place in places]
+        lines = dict[Indices, list[Indices]]()
+        for place in places:
+            lines.setdefault(tuple(place[k] for k in neighbours.taps), []).append(place)
+        return list(lines.values())
 
     def _common_taps(self, k: int) -> Interval:
         """The interval of taps along an axis that all windows have."""
         var, size = self.nest.taps[k], self.windows.taps[k]
         ranges, (first, end) = self._ranges({}), (0, size)
-        for condition in (c for at in self.at for _, when in self._counting(at, _TapGroup([self.nest.taps])) for c in when):
+        generic = _TapGroup([[self.nest.taps]])
+        for condition in (c for at in self.at for line in self._counting(at, generic) for _, when in line for c in when):
             if var.name in variables(condition):
                 low, high = where_holds(condition, var, size, ranges)
                 first, end = max(first, low), min(end, high)
@@ -282,18 +296,21 @@ class _Reduction:
         return tuple(unrolled.get(k, var) for k, var in enumerate(self.nest.taps))
 
     @cached_property
-    def _found(self) -> list[list[list[TapValue]]]:
-        """By group of taps and window."""
+    def _found(self) -> list[list[list[list[TapValue]]]]:
+        """By group of taps, window and line."""
         return [[list(self._counting(at, group)) for at in self.at] for group in self.groups]
 
-    def _counting(self, at: Indices, group: _TapGroup) -> Iterator[TapValue]:
-        """The taps of a window, but for those that are known not to count."""
+    def _counting(self, at: Indices, group: _TapGroup) -> Iterator[list[TapValue]]:
+        """The taps of a window by line, but for those that are known not to count."""
         simplify = Simplifier(self._ranges({} if group.loop is None else {group.loop.name: (0, group.count - 1)}))
-        for place in group.taps:
-            tap = self.windows.tap(at, place, self.nest.src, is_inside=self.is_inside)
-            when = [simplify(c) for c in tap.conditions]
-            if all(constant(c) != 0 for c in when):
-                yield tap.value, () if self.all_count else tuple(c for c in when if constant(c) is None)
+        for line in group.lines:
+            taps = [self.windows.tap(at, place, self.nest.src, is_inside=self.is_inside) for place in line]
+            whens = [[simplify(c) for c in tap.conditions] for tap in taps]
+            yield [
+                (tap.value, () if self.all_count else tuple(c for c in when if constant(c) is None))
+                for tap, when in zip(taps, whens, strict=True)
+                if all(constant(c) != 0 for c in when)
+            ]
 
     def _ranges(self, more: Ranges) -> Ranges:
         taps = {var.name: (0, n - 1) for var, n in zip(self.nest.taps, self.windows.taps, strict=True)}
@@ -301,13 +318,16 @@ class _Reduction:
 
     @property
     def values(self) -> list[list[list[Expr]]]:
-        """Of the taps, by group of taps and window."""
-        return [[[value for value, _ in taps] for taps in of_windows] for of_windows in self._found]
+        """Of the lines, by group of taps and window."""
+        return [
+            [[reduce(self._combine, (value for value, _ in line)) for line in lines if line] for lines in of_windows]
+            for of_windows in self._found
+        ]
 
     @cached_property
     def conditions(self) -> list[Expr]:
         """Those under which the taps count."""
-        sets = {when for of_windows in self._found for taps in of_windows for _, when in taps}
+        sets = {when for of_windows in self._found for lines in of_windows for line in lines for _, when in line}
         assert len(sets) <= 1, "neighbouring windows are those whose taps count under the same conditions"
         return list(*sets)
 

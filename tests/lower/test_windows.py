@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph as ApiGraph
-from benchgraph.tir.build import constant
-from benchgraph.tir.ir import For, LoopKind, Seq
+from benchgraph.tir.build import constant, type_of
+from benchgraph.tir.ir import Binary, BinOp, For, LoopKind, Scope, Seq, Store
 from benchgraph.tir.text import print_tir
-from benchgraph.tir.visit import walk
+from benchgraph.tir.visit import walk, walk_expr
 from tests.support.graph_ir import nests, scheduled
 from tests.support.lowering_graphs import GRAPHS, POOL
 from tests.support.partitions import with_strides
@@ -105,6 +106,23 @@ def test_jammed_windows_are_stored_after_all_their_loads() -> None:
     jammed = [text for text in texts if text.count("v1[") > 1]
     assert jammed
     assert all(text.rindex("v0[") < text.index("v1[") for text in jammed)
+
+
+@pytest.mark.parametrize(("kind", "is_shared"), [("MaxPool", True), ("AvgPool", False)])
+@pytest.mark.parametrize(("data_format", "shape"), [("NXC", (2, 30, 30, 64)), ("NCX", (2, 8, 60, 80))])
+def test_jammed_windows_share_maxima_of_lines(kind: str, is_shared: bool, data_format: str, shape: Shape) -> None:
+    """Of n neighbouring 3x3 windows: two maxima for each of n + 2 lines, and for each window. Sums depend on their order, and have one."""
+    b = GraphBuilder()
+    pads = {"pads_begin": (1, 1), "pads_end": (1, 1), **({"exclude_pad": False} if kind == "AvgPool" else {})}
+    b.op(kind, b.input(shape), data_format=data_format, kernel=(3, 3), strides=(1, 1), **pads)
+    op = BinOp.maximum if is_shared else BinOp.add
+    loops = [s.body for s in walk(tir(b.graph()).body) if isinstance(s, For) and s.var.name.endswith("_v")]
+    windows = [[s.value for s in walk(loop) if isinstance(s, Store) and s.tensor.scope is Scope.register] for loop in loops]
+    jammed = max(([e for e in values if isinstance(e, Binary) and e.op is op] for values in windows), key=len)
+    distinct = {e for value in jammed for e in walk_expr(value) if isinstance(e, Binary) and e.op is op and type_of(e)[0] is DType.f32}
+    n = len(jammed)
+    assert n > 2
+    assert len(distinct) == (2 * (n + 2) + 2 * n if is_shared else 8 * n)
 
 
 def test_vectors_run_along_channels_that_are_last_in_memory() -> None:
