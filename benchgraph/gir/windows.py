@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
+from itertools import takewhile
 from math import ceil, floor, gcd, inf, lcm, prod
+from typing import TypeGuard
 
 from benchgraph.core.dtypes import DType
 from benchgraph.core.record import note
 from benchgraph.core.tensor import Shape, TensorType
 from benchgraph.gir.domain import Axes, domain_of
 from benchgraph.gir.forced import forced_or_chosen
-from benchgraph.gir.ir import FusedOp, Graph, Op
+from benchgraph.gir.ir import FusedOp, Graph, Node, Op
 from benchgraph.gir.text import print_attrs, print_type
 from benchgraph.gir.views import strides_of
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Call, Indices, Interval, Source, Tap, Window
 from benchgraph.ops.unit_steps import step
 from benchgraph.schedule.primitives import Schedule
-from benchgraph.schedule.window import Neighbours, Planes, Read, WindowNest, space
+from benchgraph.schedule.window import Neighbours, Passed, Planes, Read, WindowNest, space
 from benchgraph.schedule.window_cost import choose_window
 from benchgraph.tir.affine import Linear, Range, Ranges, linear, linear_bounds, period
 from benchgraph.tir.build import add, mul
@@ -257,7 +259,23 @@ def window_nest(g: Graph, node: FusedOp) -> tuple[WindowNest, str]:
     """What the schedule of a fused op's windows is chosen for, and the text that tuning files have for it."""
     windows = windows_of(g, node)
     nest = windows.nest(g, node.ops[0])
-    return nest, windows.text(nest)
+    read = [*((v, node) for v in node.ins), *((v, reader) for v in node.outs for reader in g.consumers[v])]
+    passed = (_passed(g, v, reader) for v, reader in read if v in g.producer and v not in g.outs)
+    return replace(nest, passed=tuple(p for p in passed if p is not None)), windows.text(nest)
+
+
+def _passed(g: Graph, v: int, reader: Node) -> Passed | None:
+    """A value that one nest of windows makes for another."""
+    if not (_is_of_windows(g.producer[v]) and _is_of_windows(reader)):
+        return None
+    windows, ins = windows_of(g, reader), reader.ops[0].ins
+    index = next((load.index for load in loads_of(windows.generic_tap.value) if ins[int(load.tensor.name)] == v), ())
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(index, windows.axes, strict=False))
+    return Passed(g.value(v).type.nbytes, len(list(same)))
+
+
+def _is_of_windows(node: Node) -> TypeGuard[FusedOp]:
+    return isinstance(node, FusedOp) and node.ops[0].lowering.is_window
 
 
 def windows_of(g: Graph, node: FusedOp) -> Windows:

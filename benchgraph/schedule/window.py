@@ -72,10 +72,19 @@ class Planes:
 
 
 @dataclass(frozen=True)
+class Passed:
+    """A temporary that windows make for others, of which an iteration of the loops over so many outer axes of both has its own part. Where
+    these loops are parallel, merge-parallel makes them one, and shrink-tensors leaves the part alone."""
+
+    nbytes: int
+    outer: int
+
+
+@dataclass(frozen=True)
 class WindowNest:
     """One window over all of dst. x: its axis that runs in vectors. rows: as many a row of windows falls into, those of even and odd x for
     example. inner: of x, where no condition on it is left. unrolled: the share of other indices where all taps count, 0 where taps cannot
-    be unrolled. instructions: per tap, but for loads."""
+    be unrolled. instructions: per tap, but for loads. passed: to or from other nests of windows."""
 
     shape: Shape
     taps: Shape
@@ -88,6 +97,7 @@ class WindowNest:
     dst: DType
     y: Neighbours | None = None
     planes: Planes | None = None
+    passed: tuple[Passed, ...] = ()
 
     @property
     def x_size(self) -> int:

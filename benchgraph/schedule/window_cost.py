@@ -16,7 +16,7 @@ from benchgraph.schedule.choose import Choice, until_worse
 from benchgraph.schedule.cost import Breakdown, overlapped
 from benchgraph.schedule.primitives import Schedule
 from benchgraph.schedule.traffic import HELD
-from benchgraph.schedule.window import TAP_GROUP, Read, WindowNest, axis, groups, space, tap
+from benchgraph.schedule.window import TAP_GROUP, Passed, Read, WindowNest, axis, groups, space, tap
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,10 @@ class WindowCosts:
         return prod(self.nest.shape[a] for a in planes.outer) * (prod(others) * each + beyond)
 
     def _memory(self, schedule: Schedule, by: float, cores: int) -> float:
-        """Of src and dst, from where they are after the nest before."""
+        """Of src and dst, from where they are after the nest before, but for temporaries of which L1 holds a part at a time."""
         nest, target, rates = self.nest, self.target, self.rates
         nbytes = sum(read.nbytes for read in nest.reads) + nest.dst.nbytes(prod(nest.shape))
+        nbytes -= sum(passed.nbytes for passed in nest.passed if self._stays_in_l1(passed, schedule))
         if nbytes <= HELD * target.l2_bytes * cores:
             return nbytes / rates.read_bytes_per_ns("l2", cores)
         sizes = {k: nest.taps[k] for k in range(len(nest.taps)) if tap(k) in schedule.unrolled}
@@ -146,3 +147,8 @@ class WindowCosts:
         beyond = 1 - HELD * target.l2_bytes * cores / nbytes
         scattered = 1 + beyond * streams / rates.windows.scattered_streams
         return nbytes / rates.read_bytes_per_ns("dram" if target.is_far(nbytes) else "l3", cores) * scattered
+
+    def _stays_in_l1(self, passed: Passed, schedule: Schedule) -> bool:
+        outer = range(passed.outer)
+        part = passed.nbytes / max(prod(self.nest.shape[a] for a in outer), 1)
+        return {*map(axis, outer)} <= {*schedule.parallel} and part <= HELD * self.target.l1_bytes

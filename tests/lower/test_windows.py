@@ -20,6 +20,7 @@ from tests.support.graph_ir import nests, scheduled
 from tests.support.lowering_graphs import GRAPHS, POOL
 from tests.support.partitions import with_strides
 from tests.support.reference_check import matches_reference
+from tests.support.targets import TARGET
 from tests.support.tensor_ir import before, tir
 
 
@@ -155,3 +156,13 @@ def test_post_ops_of_gathered_rows_are_vectorised(size: int, count: int) -> None
     b.op("Tanh", resampled)
     assert "alloc" not in print_tir(alone)
     assert [line for line in print_tir(tir(b.graph())).splitlines() if "tanh" in line and ":+16" not in line] == []
+
+
+def test_windows_pass_on_planes_through_l1() -> None:
+    """Interpolation along rows, then along columns, plane by plane; on one core too."""
+    b = GraphBuilder()
+    b.op("Interpolate", b.input((2, 64, 32, 32)), mode="linear", sizes=(64, 64), data_format="NCX")
+    func = tir(b.graph(), target=replace(TARGET, cores=1))
+    assert sum(isinstance(s, For) and s.kind is LoopKind.parallel for s in walk(func.body)) == 1
+    assert func.shared_bytes == 0
+    assert 0 < func.thread_bytes <= 1 << 14

@@ -11,7 +11,7 @@ from benchgraph.core.dtypes import DType
 from benchgraph.core.tensor import Shape
 from benchgraph.machine.table import rates
 from benchgraph.schedule.primitives import parse
-from benchgraph.schedule.window import Neighbours, Read, WindowNest, parts, space
+from benchgraph.schedule.window import Neighbours, Passed, Read, WindowNest, parts, space
 from benchgraph.schedule.window_cost import WindowCosts, choose_window
 from tests.support.targets import TARGET
 
@@ -83,3 +83,10 @@ def test_short_loops_run_on_one_thread() -> None:
     assert choose_window(DEPTHWISE, target).schedule.parallel
     assert not choose_window(short, target).schedule.parallel
     assert choose_window(short, replace(target, shares_all=True)).schedule.parallel
+
+
+@pytest.mark.parametrize(("nbytes", "outer", "loops"), [(1 << 20, 2, 2), (1 << 20, 1, 0), (1 << 24, 2, 0)])
+def test_loops_are_parallel_where_l1_then_holds_what_they_pass_on(nbytes: int, outer: int, loops: int) -> None:
+    """On one core: 8 KB of 1 MB are for each of 2x64 iterations, but 512 KB for each of 2."""
+    nest = replace(DEPTHWISE, shape=(2, 64, 64, 64), reads=(replace(SRC, nbytes=nbytes),), passed=(Passed(nbytes, outer),))
+    assert len(choose_window(nest, replace(TARGET, cores=1, l1_bytes=1 << 15)).schedule.parallel) == loops
