@@ -30,6 +30,7 @@ def _fields_of(*types: str) -> Fields:
 
 
 _EXPRS, _STMTS, _PIECES = _fields_of("Expr"), _fields_of("Stmt"), _fields_of("Slice", "Prefetch", "PostOps")
+_ALL: Fields = {c: tuple(f.name for f in fields(c)) for c in _EXPRS}
 
 
 def _held(node: object, names: Fields) -> Iterator[Any]:
@@ -47,14 +48,19 @@ def _held(node: object, names: Fields) -> Iterator[Any]:
 
 def _with_fields(node: N, names: Fields, fn: Callable[[Any], Any]) -> N:
     """The node with fn applied to what these fields of its own hold."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for name in names[type(node)]:
         old = getattr(node, name)
         if old is not None:
             new = map_tuple(old, fn) if isinstance(old, tuple) else fn(old)
             if new is not old:
                 changed[name] = new
-    return cast(N, replace(cast(Any, node), **changed)) if changed else node
+    return _replaced(node, changed) if changed else node
+
+
+def _replaced(node: N, changed: Mapping[str, Any]) -> N:
+    """`dataclasses.replace` in a third of its time."""
+    return type(node)(*[changed[name] if name in changed else getattr(node, name) for name in _ALL[type(node)]])
 
 
 def _mapped(node: N, names: Fields, fn: Callable[[Any], Any]) -> N:

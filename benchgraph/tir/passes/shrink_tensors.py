@@ -33,16 +33,20 @@ from benchgraph.tir.operands import operands
 def shrink_tensors(f: ir.Func, target: Target) -> ir.Func:
     """Shrinks one temporary after the other, of the outermost block, where lowering declares them all.
 
-    A tensor keeps its name; one that is split off gets a fresh one.
+    A tensor keeps its name; one that is split off gets a fresh one. Only the statements that use a temporary are looked at, so a block of
+    many takes time linear in them.
     """
-    body, taken = f.body, {p.name for p in f.params} | visit.tensor_names(f.body)
-    for s in visit.statements(body):
+    block, context = ir.Seq(visit.statements(f.body)), _Context({}, False, {p.name for p in f.params} | visit.tensor_names(f.body))
+    placed: list[tuple[ir.Stmt, ...]] = [(s,) for s in block.stmts]  # each statement, behind declarations for it
+    for at, s in enumerate(block.stmts):
         if isinstance(s, ir.Alloc) and s.tensor.scope is not ir.Scope.register:
-            stmts = visit.statements(body)
-            at = stmts.index(s)
-            placed = _declare(s.tensor, ir.Seq(stmts[at + 1 :]), _Context({}, False, taken))
-            body = ir.Seq((*stmts[:at], *visit.statements(placed)))
-    return f if body == f.body else replace(f, body=body)
+            placed[at], users = (), visit.users(block)[s.tensor.name][1:]
+            declared = visit.statements(_declare(s.tensor, ir.Seq(tuple(placed[k][-1] for k in users)), context))
+            for k in users:
+                first = next(i for i, c in enumerate(declared) if not isinstance(c, ir.Alloc)) + 1
+                placed[k], declared = (*placed[k][:-1], *declared[:first]), declared[first:]
+    body = ir.Seq(tuple(s for each in placed for s in each))
+    return f if body == block else replace(f, body=body)
 
 
 @dataclass(frozen=True)
