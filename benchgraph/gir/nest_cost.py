@@ -10,9 +10,8 @@ from benchgraph.core.memoise import memoised_within
 from benchgraph.core.tensor import Shape, dense_strides
 from benchgraph.gir.column_blocks import columns_per_call
 from benchgraph.gir.flash_attention import FlashAttention, flash_attention
-from benchgraph.gir.gemm_nest import gemm_nest
 from benchgraph.gir.ir import FusedOp, Graph, Stage, Value
-from benchgraph.gir.packed_blocks import in_blocks
+from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.product import k_group, product, weights_bytes
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
@@ -118,7 +117,7 @@ def _step(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Step:
     of = product(g, op)
     nb = p.nb if p is not None else columns_per_call(g, op, target)
     return Step(
-        in_blocks(g, node, stage, gemm_nest(of, target), target),
+        stage_nest(g, node, stage, target),
         (_name(g, op.ins[0]), _name(g, op.ins[1]), _result(g, node, stage)),
         nb,
         waits=of.has_constant_wei and not (prefetches_panels(g, node, stage, nb, target) or (p is not None and p.panels_first)),

@@ -154,14 +154,15 @@ class Costs:
     def _lines_behind_rows(self, run: Run) -> float:
         """Where another core writes the rows of dst below those of a core: hardware that has followed a call's stores from one register
         tile to the next fetches the tile behind the last."""
-        if not run.own.parts - {"n", "k"} or not run.parts or run.parts[-1].step.tensors[2] in run.nest.temporaries:
+        if not run.own.parts - {"n", "k"} or not run.parts:
             return 0.0
-        part, dst = run.parts[-1], run.parts[-1].step.gemm.operands[2]
-        tiles = tiles_of_rows(part.step.gemm.kernel, part.mb, part.nb)
-        if tiles < table(self.target).followed_tiles:
+        part, gemm = run.parts[-1], run.parts[-1].step.gemm
+        tiles = tiles_of_rows(gemm.kernel, part.mb, part.nb)
+        is_stored = not gemm.waiting_bytes and part.step.tensors[2] not in run.nest.temporaries  # by calls, as dst has it
+        if not is_stored or tiles < table(self.target).followed_tiles:
             return 0.0
         calls = prod(loop.trips for loop in part.loops if loop.axis == "n")
-        return calls * part.mb / tiles * ceil(dst.bits * part.nb / 8 / LINE_BYTES)
+        return calls * part.mb / tiles * ceil(gemm.operands[2].bits * part.nb / 8 / LINE_BYTES)
 
     def _lines_behind_columns(self, run: Run) -> float:
         """Where another core writes the other columns of each row of dst: hardware fetches the line behind those that a core writes."""

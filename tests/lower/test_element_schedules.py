@@ -96,7 +96,7 @@ CHOSEN = {
     ),
     "long columns": (
         op("ReduceMin", (64, 512, 28, 28), axes=[0]),
-        "fuse d1, d2, d3; tile d3 by 512; unroll_jam d0 by 4; order d3.0, d0, d3.1; parallel d3.0; vectorize d3.1; recompute 3",
+        "fuse d1, d2, d3; tile d3 by 2048; unroll_jam d0 by 4; order d3.0, d0, d3.1; parallel d3.0; vectorize d3.1; recompute 3",
     ),
     "a few rows": (op("SoftMax", (30, 40), axis=1), "unroll_jam d0 by 4; order d0, d1; vectorize d1"),
     "a few rows of much work": (op("ReduceSum", (8, 4096), axes=[1]), "order d0, d1; vectorize d1"),

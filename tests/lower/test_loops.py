@@ -147,9 +147,9 @@ def test_neighbouring_reduced_axes_collapse(shape: Shape, strides: Shape | None,
     [
         ((16, 5, 7, 9), None, ["16", "5", "63"]),
         ((4, 4, 5, 63), None, ["4", "4", "315"]),
-        ((16, 5, 60, 30), None, ["16", "3", "5", "768", "5", "264"]),  # what is left has a loop of its own
-        ((16, 5, 28, 32), None, ["16", "2", "5", "448"]),  # pieces that are alike, and of whole vectors
-        ((1, 5, 70, 70), None, ["7", "5", "768", "5", "292"]),  # pieces enough for tasks
+        ((16, 5, 90, 100), None, ["16", "2", "5", "8192", "5", "808"]),  # what is left has a loop of its own
+        ((16, 5, 128, 128), None, ["16", "2", "5", "8192"]),  # pieces that are alike, and of whole vectors
+        ((1, 5, 200, 200), None, ["20", "5", "2000"]),  # pieces enough for tasks
         ((16, 5, 7, 9), (350, 70, 10, 1), ["16", "7", "5", "9"]),
         ((16, 5, 2, 3, 10), None, ["16", "5", "60"]),
     ],
