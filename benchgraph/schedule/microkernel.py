@@ -62,7 +62,9 @@ def tiles_of_rows(kernel: Kernel, rows: int, columns: int) -> int:
     """How many register tiles of rows a call has for each panel, one after the other."""
     if kernel.in_tiles:
         return ceil(rows / (2 * TILE_ROWS))
-    return ceil(rows / (rows if kernel.dots else _register_rows(min(kernel.most_vectors, ceil(columns / kernel.lanes)), kernel)))
+    if kernel.dots:
+        return 1
+    return ceil(rows / _register_rows(min(kernel.most_vectors, ceil(columns / kernel.lanes)), kernel))
 
 
 def _register_rows(vectors: int, kernel: Kernel) -> int:
