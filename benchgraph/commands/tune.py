@@ -87,7 +87,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
         texts.append(text(WIDE))
         say(text(columns()))
 
-    outcomes, n_stored, n_failed = list[Outcome](), 0, 0
+    outcomes, n_failed = list[Outcome](), 0
     try:
         with progress_line("cases", len(problems), is_measuring=True) as step:
             for problem in problems:
@@ -103,7 +103,6 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
                             outcome = tune(problem, request, bench, nest, is_only=len(nests) == 1)
                             if request.store and outcome.found.is_sure:
                                 store(Path(request.store), current(), [Finding(outcome.found.best.choice, outcome.found.ratio)])
-                                n_stored += outcome.found.best != outcome.found.chosen
                             outcomes.append(outcome)
                             tell(partial(line, outcome))
                     except BenchgraphError as bad:
@@ -112,7 +111,7 @@ def run(given: list[str], bench: Bench, say: Callable[[str], None], complain: Ca
                 step()
     finally:  # the line about stored findings appears even if an error or Ctrl-C ends the run
         if request.store and outcomes:
-            tell(partial(stored, request.store, n_stored, outcomes))
+            tell(partial(stored, request.store, outcomes))
     if outcomes:
         tell(lambda width: summary(outcomes, width))
     if request.output not in ("", STDOUT):

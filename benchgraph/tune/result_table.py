@@ -86,11 +86,12 @@ def _parameters(schedule: Schedule) -> str:
     return f"{t.mb} x {t.nb}{columns}"
 
 
-def stored(file: str, count: int, outcomes: Sequence[Outcome], width: int) -> str:
+def stored(file: str, outcomes: Sequence[Outcome], width: int) -> str:
     """A line about --store: the file, the number of findings, of how many nests the choice is the best, and those of which this is not
     sure."""
     unsure = [o.label for o in outcomes if not o.found.is_sure]
     kept = sum(o.found.best == o.found.chosen for o in outcomes)
+    count = len(outcomes) - len(unsure) - kept
     best = f", and none of {counted(kept, 'nest')} whose choice is the best" if kept else ""
     notes = [f"not stored, as by the median the best is no faster than the schedule's choice: {label}; raise --rounds" for label in unsure]
     return "\n".join(folded(text, width) for text in (f"\ntuning: {file}: {counted(count, 'finding')} stored{best}", *notes))
