@@ -32,7 +32,7 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.instructions import instructions
 from benchgraph.tir.loops import with_body
 from benchgraph.tir.operands import place_in_acc
-from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, parts, statements, walk
+from benchgraph.tir.visit import bound_names, claim, loads_of, map_children, own_tensors, statements, walk, walk_expr
 
 # Per vector, loads and stores included: GELU by tanh has more than 30, scaling to 8 bits 8, a mask computed from the position 15.
 MOST_INSTRUCTIONS = 20
@@ -126,7 +126,7 @@ class _Check:
 
     def is_plain_store(self, s: ir.Store) -> bool:
         """Whether it stores an unmasked contiguous vector, a different one for each row and vector, by short instructions."""
-        if s.mask is not None or not all(_is_short(e) for e in _values(s.value)):
+        if s.mask is not None or not all(_is_short(e) for e in walk_expr(s.value)):
             return False
         if s.tensor.scope is ir.Scope.register:
             return True
@@ -170,14 +170,6 @@ class _Check:
         row = form.terms.get(self.post_ops.row, 0)
         vector = form.terms.get(self.post_ops.vector, 0)
         return row, self.post_ops.lanes if self.g.n == self.post_ops.lanes else vector
-
-
-def _values(e: ir.Expr) -> Iterator[ir.Expr]:
-    """e and its parts, index expressions of loads left out."""
-    yield e
-    if not isinstance(e, ir.Load):
-        for part in parts(e):
-            yield from _values(part)
 
 
 def _is_short(e: ir.Expr) -> bool:
