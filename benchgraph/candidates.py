@@ -14,7 +14,7 @@ from benchgraph.gir.elements import element_nest
 from benchgraph.gir.elements import nest_text as elements_text
 from benchgraph.gir.ir import FusedOp, Graph
 from benchgraph.gir.nest_cost import kernel_stages, schedule_of
-from benchgraph.gir.product_space import nest_text, nest_to_schedule, product_schedules
+from benchgraph.gir.product_space import product_space
 from benchgraph.gir.windows import window_nest
 from benchgraph.machine.table import rates
 from benchgraph.machine.target import Target, current
@@ -60,8 +60,8 @@ def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
     """That of a nest of products."""
     if not kernel_stages(node) or node.parameters is None:
         return
-    nest, _ = nest_to_schedule(g, node, target)
-    yield _candidates(nest_text(g, node, target), schedule_of(nest, node), product_schedules(g, node, target), Costs(nest, target))
+    space = product_space(g, node, target)
+    yield _candidates(space.text, schedule_of(space.nest, node), space.schedules(target), Costs(space.nest, target))
 
 
 def _windows(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:

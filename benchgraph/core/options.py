@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Forced:
-    """The schedule of a nest in place of the one of least cost, both as text: as in `gir.product_space.nest_text` or `gir.windows`, and as
+    """The schedule of a nest in place of the one of least cost, both as text: as in `gir.product_space` or `gir.windows`, and as
     in schedule/primitives.py. by: who says so, a tuning file or a machine table, for people."""
 
     nest: str

@@ -34,7 +34,7 @@ from benchgraph.gir.packed_blocks import stage_nest
 from benchgraph.gir.padding import saves_taps_by_rows
 from benchgraph.gir.parameters import Parameters, Reason
 from benchgraph.gir.product import product
-from benchgraph.gir.product_space import nest_text, nest_to_schedule, product_schedules, scheduled_columns
+from benchgraph.gir.product_space import product_space, scheduled_columns
 from benchgraph.gir.windows import scheduled_windows
 from benchgraph.machine.target import Target
 from benchgraph.schedule.choose import choose
@@ -58,7 +58,7 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
     kernels = kernel_stages(node)
     if not kernels:
         return node
-    chosen = _of_one_product(g, node, kernels[0], target) if len(kernels) == 1 else _of_several_products(g, node, target)
+    chosen = _chosen(g, node, kernels, target)
     stages = tuple(_with_parameters(g, node, stage, chosen, target) for stage in node.stages)
     flash = flash_of(g, node, target) if chosen.score_columns else None
     if flash is not None:
@@ -108,23 +108,20 @@ class _Chosen:
     forced: Forced | None = None
 
 
-def _of_one_product(g: Graph, node: FusedOp, stage: Stage, target: Target) -> _Chosen:
-    nest, may_spread = nest_to_schedule(g, node, target)
-    text = nest_text(g, node, target)
+def _chosen(g: Graph, node: FusedOp, kernels: Sequence[Stage], target: Target) -> _Chosen:
+    found, is_one = product_space(g, node, target), len(kernels) == 1
+    widths = (_columns(g, node, kernels[0], target),) if is_one else ()
+    least = partial(choose, found.nest, widths, target, may_spread=found.may_spread)
+    schedule, why = forced_or_chosen(g, found.text, found.schedules(target), least)
+    rows, columns = schedule.sizes("m")[0], schedule.sizes("n")
+    if is_one:
+        return _Chosen(rows, why, Tiling.of(schedule), forced=g.forced_by_nest.get(found.text))
+    return _Chosen(rows, why, score_columns=columns[0] if columns else 0)
+
+
+def _columns(g: Graph, node: FusedOp, stage: Stage, target: Target) -> int:
     is_packed = bool(g.value(stage.ops[0].ins[1]).layout.blocks)
-    nb = columns_per_call(g, stage.ops[0], target) if is_packed else scheduled_columns(g, node, target)
-    least = partial(choose, nest, (nb,), target, may_spread=may_spread)
-    schedule, why = forced_or_chosen(g, text, product_schedules(g, node, target), least)
-    tiling = Tiling.of(schedule)
-    return _Chosen(tiling.mb, why, tiling, forced=g.forced_by_nest.get(text))
-
-
-def _of_several_products(g: Graph, node: FusedOp, target: Target) -> _Chosen:
-    nest = product_nest(g, node, target)
-    least = partial(choose, nest, tuple(step.nb for step in nest.steps), target, may_spread=False)
-    schedule, why = forced_or_chosen(g, nest_text(g, node, target), product_schedules(g, node, target), least)
-    columns = schedule.sizes("n")
-    return _Chosen(schedule.sizes("m")[0], why, score_columns=columns[0] if columns else 0)
+    return columns_per_call(g, stage.ops[0], target) if is_packed else scheduled_columns(g, node, target)
 
 
 # ---- parameters ------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ the panels of packed weights are made anew, as wide as the calls of the schedule
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from benchgraph.core.layout import Layout
+from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.anchors import has_tiled_post_ops
 from benchgraph.gir.column_blocks import call_widths, columns_in, columns_per_call
 from benchgraph.gir.forced import forced_schedule
@@ -28,36 +29,39 @@ from benchgraph.schedule.space import Tiling, panel_widths, space
 from benchgraph.schedule.steps import Nest, alone
 
 
-def nest_text(g: Graph, node: FusedOp, target: Target) -> str:
-    """The nest as tuning files name it: its products, one after the other, and what else its space depends on, so that equal texts have
-    equal spaces.
+@dataclass(frozen=True)
+class ProductSpace:
+    """nest: as its cost sees it. widths: columns that calls of its only product can have. may_spread: they can be tasks. text: the nest as
+    tuning files name it: its products, one after the other, and what else its space depends on, so that equal texts have equal spaces.
 
     f32:f32 381x19x49 variable, in place
     """
-    (nest, may_spread), kernels = nest_to_schedule(g, node, target), kernel_stages(node)
-    blocks, words = nest.first.blocks, dict[str, bool]()
+
+    nest: Nest
+    widths: tuple[int, ...]
+    may_spread: bool
+    text: str
+
+    def schedules(self, target: Target) -> Iterator[Schedule]:
+        """All that the nest can have."""
+        return space(self.nest, self.widths, target, may_spread=self.may_spread)
+
+
+@memoised_within
+def product_space(g: Graph, node: FusedOp, target: Target) -> ProductSpace:
+    """Of a nest of products."""
+    kernels = kernel_stages(node)
+    grid = grid_nest(g, node, kernels[0], target) if len(kernels) == 1 else None
+    nest, words, widths = grid or product_nest(g, node, target), dict[str, bool](), tuple[int, ...]()
     if len(kernels) == 1:
-        n, widths = nest.first.n, _widths(g, node, kernels[0], target)
-        words = {"by rows": not may_spread, f"panels of {widths}": widths != panel_widths(n, target.lanes), "src made": nest.makes_src}
+        widths, every = _widths(g, node, kernels[0], target), panel_widths(nest.first.n, target.lanes)
+        words = {"by rows": grid is None, f"panels of {widths}": widths != every, "src made": nest.makes_src}
     words |= {"whole rows": nest.works_on_rows, "flash": nest.is_flash, f"rows by {nest.group}": nest.group > 1}
-    if blocks is not None and len(kernels) == 1:
+    if (blocks := nest.first.blocks) is not None and len(kernels) == 1:
         words |= {"in place": blocks.cycles == 0, f"blocks of {blocks.unit}": blocks.cycles > 0, "fetched": blocks.may_fetch}
     products = " + ".join(product(g, stage.ops[0]).text for stage in kernels)
-    return ", ".join([products, *(word for word, is_so in words.items() if is_so)])
-
-
-def product_schedules(g: Graph, node: FusedOp, target: Target) -> Iterator[Schedule]:
-    """All that a nest of products can have."""
-    (nest, may_spread), kernels = nest_to_schedule(g, node, target), kernel_stages(node)
-    widths = _widths(g, node, kernels[0], target) if len(kernels) == 1 else ()
-    yield from space(nest, widths, target, may_spread=may_spread)
-
-
-def nest_to_schedule(g: Graph, node: FusedOp, target: Target) -> tuple[Nest, bool]:
-    """A nest of products as its cost sees it, and whether columns of its only product can be tasks."""
-    kernels = kernel_stages(node)
-    nest = grid_nest(g, node, kernels[0], target) if len(kernels) == 1 else None
-    return nest or product_nest(g, node, target), nest is not None
+    text = ", ".join([products, *(word for word, is_so in words.items() if is_so)])
+    return ProductSpace(nest, widths, grid is not None, text)
 
 
 def grid_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Nest | None:
@@ -109,7 +113,8 @@ def with_scheduled_panels(g: Graph, target: Target) -> Graph:
     for node in g.nodes:
         if not isinstance(node, FusedOp) or len(kernels := kernel_stages(node)) != 1:
             continue
-        schedule = forced_schedule(g, nest_text(g, node, target), product_schedules(g, node, target))
+        found = product_space(g, node, target)
+        schedule = forced_schedule(g, found.text, found.schedules(target))
         nb, op = scheduled_columns(g, node, target) if schedule is None else Tiling.of(schedule).nb, kernels[0].ops[0]
         if nb != columns_per_call(g, op, target):
             changed |= {v.id: replace(v, layout=_in_panels(v.layout, nb)) for v in _panels(g, op) or ()}
@@ -123,9 +128,9 @@ def scheduled_columns(g: Graph, node: FusedOp, target: Target) -> int:
     p, usual = product(g, stage.ops[0]), columns_per_call(g, stage.ops[0], target)
     if p.has_constant_wei or p.columns % usual == 0:
         return usual
-    (nest, may_spread), legal = nest_to_schedule(g, node, target), _widths(g, node, stage, target)
-    widths = (usual, *(nb for nb in call_widths(p, target) if nb in legal and nb != usual))
-    return columns_in(nest, widths, target, may_spread=may_spread)
+    found = product_space(g, node, target)
+    widths = (usual, *(nb for nb in call_widths(p, target) if nb in found.widths and nb != usual))
+    return columns_in(found.nest, widths, target, may_spread=found.may_spread)
 
 
 def _in_panels(layout: Layout, columns: int) -> Layout:
