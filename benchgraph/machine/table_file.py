@@ -123,7 +123,8 @@ def read(name: str) -> TableFile:
     cores, datapath_bits = (_natural(f"{name}: [machine]", key, machine.get(key, 0)) for key in _NUMBERS)
     sources, rows = _table(name, said, "sources"), said.get("schedules", [])
     rates = dict(_rates(name, _table(name, said, "rates"), sources))
-    schedules = tuple(_schedule(f"{name}: [[schedules]]", row, sources) for row in (rows if isinstance(rows, list) else [rows]))
+    listed = enumerate(rows if isinstance(rows, list) else [rows], 1)
+    schedules = tuple(_schedule(f"{name}: [[schedules]] row {number}", row, sources) for number, row in listed)
     thresholds = {key: entry for key, entry in said.items() if key not in ("machine", "sources", "rates", "schedules")}
     digest = sha256(text.encode()).hexdigest()
     return TableFile(name, title, provenance, base, level, cores, datapath_bits, rates, thresholds, schedules, digest)
@@ -162,9 +163,11 @@ def _rates(name: str, group: Mapping[str, Any], sources: Mapping[str, Any], pref
 
 
 def _schedule(where: str, said: object, sources: Mapping[str, Any]) -> ScheduleRow:
-    row = said if isinstance(said, dict) else {}
-    if set(row) != (wanted := {f.name for f in fields(ScheduleRow)}):
-        raise ParseError(f"a row has not the keys {', '.join(sorted(wanted))}", where=where, fix="write all of them, and no other")
+    row, wanted = said if isinstance(said, dict) else {}, [f.name for f in fields(ScheduleRow)]
+    if missing := [key for key in wanted if key not in row]:
+        raise ParseError(f"has no {', '.join(missing)}", where=where, fix=f"a row has {', '.join(wanted)}")
+    if other := next((key for key in row if key not in wanted), ""):
+        raise ParseError(f"no key {other!r}", where=where, fix=did_you_mean(other, wanted) or "leave it out")
     nest, schedule, case = (_text(where, key, row[key]) for key in ("nest", "schedule", "case"))
     ratio, source = _rate(f"{where} '{nest}'", {"value": row["ratio"], "source": row["source"]}, sources)
     return ScheduleRow(_natural(f"{where} '{nest}'", "threads", row["threads"]), nest, schedule, case, ratio, source)

@@ -214,12 +214,16 @@ def row(**changes: object) -> str:
 
 
 REFUSED = [
-    (row(why="'fast'"), r"cpu: \[\[schedules\]\]: a row has not the keys case, nest, ratio, schedule, source, threads; write all of them"),
-    (row(nest=1), r"cpu: \[\[schedules\]\]: nest is 1, not a text"),
-    (row(threads=-2), r"cpu: \[\[schedules\]\] 'a': threads is -2, not a positive whole number"),
-    (row(ratio="'fast'"), r"cpu: \[\[schedules\]\] 'a': has no number as value"),
-    (row(source="'there'"), r"cpu: \[\[schedules\]\] 'a': source 'there' is not in \[sources\]"),
-    ("schedules = 1", r"cpu: \[\[schedules\]\]: a row has not the keys"),
+    (row(sources="'here'"), r"cpu: \[\[schedules\]\] row 1: no key 'sources'; did you mean 'source'\?"),
+    (
+        f"{row()}[[schedules]]\nnest = 'b'\nthreads = 2",
+        r"cpu: \[\[schedules\]\] row 2: has no schedule, case, ratio, source; a row has threads, nest, schedule, case, ratio, source",
+    ),
+    (row(nest=1), r"cpu: \[\[schedules\]\] row 1: nest is 1, not a text"),
+    (row(threads=-2), r"cpu: \[\[schedules\]\] row 1 'a': threads is -2, not a positive whole number"),
+    (row(ratio="'fast'"), r"cpu: \[\[schedules\]\] row 1 'a': has no number as value"),
+    (row(source="'there'"), r"cpu: \[\[schedules\]\] row 1 'a': source 'there' is not in \[sources\]"),
+    ("schedules = 1", r"cpu: \[\[schedules\]\] row 1: has no threads, nest"),
     ("[machine\n", r"cpu: is no machine table: .* \(at line 1, column 9\); write it anew with `benchgraph calibrate -o FILE`"),
     ("machine = 1", r"cpu: 'machine' is no table; write \[machine\]"),
     ("[machine]\nbass = 'generic'", r"cpu: \[machine\]: no key 'bass'; did you mean 'base'\?"),
