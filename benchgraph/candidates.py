@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TypeAlias
 
 from benchgraph.compile import scheduled
@@ -30,13 +30,26 @@ from benchgraph.schedule.window_cost import WindowCosts
 
 @dataclass(frozen=True)
 class Candidates:
-    """nest: its text. chosen: by the compiler without a tuning file (by a row of the machine's table, or of least cost); it is one of
-    `legal`, and so is `cheapest`, of least cost (with panels of any width)."""
+    """nest: its text. chosen: by the compiler without a tuning file (by a row of the machine's table, or of least cost). space: all
+    schedules that it can have, that one first. cost: of one of them."""
 
     nest: str
     chosen: Forced
-    legal: tuple[Forced, ...]
-    cheapest: Forced
+    space: tuple[Schedule, ...]
+    cost: Callable[[Schedule], Breakdown] = field(repr=False, compare=False)
+
+    @cached_property
+    def legal(self) -> tuple[Forced, ...]:
+        """As a tuning file says them."""
+        return tuple(self._forced(schedule) for schedule in self.space)
+
+    @cached_property
+    def cheapest(self) -> Forced:
+        """That of least cost (with panels of any width)."""
+        return self._forced(min(self.space, key=lambda schedule: self.cost(schedule).total))
+
+    def _forced(self, schedule: Schedule) -> Forced:
+        return Forced(self.nest, str(schedule))
 
 
 def candidates(partition: Partition, target: Target | None = None) -> tuple[Candidates, ...]:
@@ -47,13 +60,11 @@ def candidates(partition: Partition, target: Target | None = None) -> tuple[Cand
     g = scheduled(from_partition(free), free, target)
     nodes = (node for node in g.nodes if isinstance(node, FusedOp) and not g.value(node.outs[0]).is_constant)
     found = {each.nest: each for node in nodes for kind in KINDS for each in kind(g, node, target)}
-    return tuple(each for each in found.values() if len(each.legal) > 1)
+    return tuple(each for each in found.values() if len(each.space) > 1)
 
 
-def _candidates(nest: str, chosen: Schedule, schedules: Iterator[Schedule], costs: Callable[[Schedule], Breakdown]) -> Candidates:
-    every = tuple(dict.fromkeys((chosen, *schedules)))
-    forced = {schedule: Forced(nest, str(schedule)) for schedule in every}
-    return Candidates(nest, forced[chosen], tuple(forced.values()), forced[min(every, key=lambda schedule: costs(schedule).total)])
+def _candidates(nest: str, chosen: Schedule, schedules: Iterator[Schedule], cost: Callable[[Schedule], Breakdown]) -> Candidates:
+    return Candidates(nest, Forced(nest, str(chosen)), tuple(dict.fromkeys((chosen, *schedules))), cost)
 
 
 def _products(g: Graph, node: FusedOp, target: Target) -> Iterator[Candidates]:
