@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache
 
 import numpy as np
 
-from benchgraph.compile import compile_partition
+from benchgraph.compile import order
 from benchgraph.core.attrs import Attrs
 from benchgraph.core.tensor import Shape
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.ops.laws import Reals
 from benchgraph.ops.spec import Array
-from benchgraph.partition.ir import Policy
+from benchgraph.partition.ir import Partition, Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
 
@@ -27,8 +28,17 @@ def compiled(kind: str, attrs: Attrs, *srcs: Array) -> Reals:
 
 @cache
 def _executable(kind: str, attrs: Attrs, shapes: tuple[Shape, ...]) -> Executable:
-    """Compiled once for all tests of its results. Tests that change the compiler may not use it."""
     b = GraphBuilder()
     b.append(kind, tuple(b.input(shape) for shape in shapes), attrs)
     (p,) = partitions(b.graph(), Policy.one_op_each)
-    return compile_partition(p)
+    return compiled_once(p)
+
+
+_MADE: dict[Hashable, Executable] = {}
+
+
+def compiled_once(partition: Partition) -> Executable:
+    """For all tests of its results, whichever file they are in. Tests that change the compiler may not use it."""
+    wanted = order(partition)
+    key = wanted.work, wanted.target
+    return _MADE.get(key) or _MADE.setdefault(key, wanted.make())

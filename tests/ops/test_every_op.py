@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from benchgraph import ops
-from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import InvalidDataType, NoSuchOpKind
 from benchgraph.core.tensor import MAX_NDIMS
@@ -24,6 +23,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.partition.partitioner import partitions
 from benchgraph.runtime.executable import Executable
 from benchgraph.tir.interpret import interpret
+from tests.ops.compiled import compiled_once
 from tests.ops.evaluate_decomposition import evaluate
 from tests.ops.naive_lowering import moved_back, naive, there_and_back
 from tests.ops.retyped import in_every_dtype, ports_of, refused_variables, retyped, used
@@ -345,7 +345,7 @@ def test_compiled_is_the_reference_and_obeys_the_laws(row: OpSpec, sample: Sampl
     (partition,) = partitions(graph_of(row, sample), Policy.one_op_each)
     buffers = [np.full(GUARD + t.nbytes + GUARD, 0xFF, np.uint8) for t in call.outs]
     outs = [b[GUARD:-GUARD].view(t.dtype.numpy).reshape(t.shape) for b, t in zip(buffers, call.outs, strict=True)]
-    executable = compile_partition(partition)
+    executable = compiled_once(partition)
     bound = executable.bind([fenced(a) for a in stored(ins, call)], outs)
     bound()
     for b in buffers:
