@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from operator import is_
 from typing import Any, TypeAlias, TypeVar, cast
@@ -55,11 +55,11 @@ def _with_fields(node: N, names: Fields, fn: Callable[[Any], Any]) -> N:
             new = map_tuple(old, fn) if isinstance(old, tuple) else fn(old)
             if new is not old:
                 changed[name] = new
-    return _replaced(node, changed) if changed else node
+    return replaced(node, **changed) if changed else node
 
 
-def _replaced(node: N, changed: Mapping[str, Any]) -> N:
-    """`dataclasses.replace` in a third of its time."""
+def replaced(node: N, **changed: Any) -> N:
+    """`dataclasses.replace` of a node in a third of its time."""
     return type(node)(*[changed[name] if name in changed else getattr(node, name) for name in _ALL[type(node)]])
 
 
@@ -174,13 +174,12 @@ def own_tensors(s: ir.Stmt) -> Iterator[ir.Tensor]:
     yield from (access.tensor for access in accesses(s))
 
 
-def accesses(s: ir.Stmt) -> Iterator[Access]:
+@memoised
+def accesses(s: ir.Stmt) -> tuple[Access, ...]:
     """What this statement itself declares or accesses tensors by, loads first."""
-    for e in exprs(s):
-        yield from loads_of(e)
-    if isinstance(s, ir.Alloc | ir.Store | ir.Prefetch):
-        yield s
-    yield from (piece for piece in _held(s, _PIECES) if not isinstance(piece, ir.PostOps))
+    loaded = (load for e in exprs(s) for load in loads_of(e))
+    own = (s,) if isinstance(s, ir.Alloc | ir.Store | ir.Prefetch) else ()
+    return (*loaded, *own, *(piece for piece in _held(s, _PIECES) if not isinstance(piece, ir.PostOps)))
 
 
 def map_accesses(s: ir.Stmt, fn: Callable[[Any], Any]) -> ir.Stmt:
@@ -281,7 +280,7 @@ def map_tensors(s: ir.Stmt, new: Mapping[str, ir.Tensor]) -> ir.Stmt:
     if tensor_names(s).isdisjoint(new):
         return s
     s = map_children(s, lambda c: map_tensors(c, new))
-    return map_accesses(s, lambda access: replace(access, tensor=new[access.tensor.name]) if access.tensor.name in new else access)
+    return map_accesses(s, lambda access: replaced(access, tensor=new[access.tensor.name]) if access.tensor.name in new else access)
 
 
 def statements(s: ir.Stmt) -> tuple[ir.Stmt, ...]:

@@ -17,7 +17,7 @@ from benchgraph.tir.accesses import position
 from benchgraph.tir.affine import Linear, Ranges, inside, to_expr
 from benchgraph.tir.index import Simplifier
 from benchgraph.tir.ir import Alloc, Expr, For, Func, Ramp, Scope, Slice, Stmt, Tensor, Var, flat_slice
-from benchgraph.tir.visit import map_accesses, map_children
+from benchgraph.tir.visit import map_accesses, map_children, replaced
 
 
 def flatten_index(f: Func, target: Target) -> Func:
@@ -73,6 +73,6 @@ def _stmt(s: Stmt, at: _Offsets) -> Stmt:
             return Alloc(_flat(t))
         if isinstance(access, Slice):
             return flat_slice(_flat(t), at.of(t, access.index), access.strides)
-        return replace(access, tensor=_flat(t), index=(at.of(t, access.index),))
+        return replaced(access, tensor=_flat(t), index=(at.of(t, access.index),))
 
     return map_accesses(s, flat)

@@ -117,7 +117,7 @@ def _descend(t: ir.Tensor, s: ir.Stmt, context: _Context, accesses: Sequence[Acc
         return None
     match s:
         case ir.For() if s.kind is ir.LoopKind.parallel or _is_private(t, s, context, accesses):
-            return replace(s, body=_declare(t, s.body, context.within(s), accesses))
+            return visit.replaced(s, body=_declare(t, s.body, context.within(s), accesses))
         case ir.If():
             return _branches(t, s, context, accesses)
     return None
@@ -194,7 +194,7 @@ def _shifted(s: ir.Stmt, name: str, new: ir.Tensor, shift: tuple[Linear, ...], r
             return access
         is_register = new.scope is ir.Scope.register
         index = () if is_register else tuple(_minus_base(i, base, ranges) for i, base in zip(access.index, shift, strict=True))
-        return replace(access, tensor=new, index=index)
+        return visit.replaced(access, tensor=new, index=index)
 
     return visit.map_accesses(s, shifted)
 

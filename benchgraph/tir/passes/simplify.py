@@ -17,7 +17,7 @@ from benchgraph.tir.build import constant
 from benchgraph.tir.index import Simplifier, assume
 from benchgraph.tir.ir import Const, For, Func, If, Seq, Stmt, Unary, UnOp
 from benchgraph.tir.loops import is_parallel
-from benchgraph.tir.visit import block, map_exprs, substitute_all, tensors
+from benchgraph.tir.visit import block, map_exprs, replaced, substitute_all, tensors
 
 
 def simplify(f: Func, target: Target) -> Func:
@@ -48,12 +48,12 @@ def _loop(s: For, simple: Simplifier) -> Stmt | None:
     least, most = bounds(s.extent, simple.ranges)
     if most <= 0:
         return None
-    if least == most:
+    if least == most and not isinstance(s.extent, Const):
         s = replace(s, extent=Const(int(most)))
     if constant(s.extent) == 1 and not _owns_arena(s):
         return _stmt(substitute_all(s.body, {s.var.name: Const(0)}), simple)
     body = _stmt(s.body, Simplifier(inside(s, simple.ranges)))
-    return None if body is None else s if body is s.body else replace(s, body=body)
+    return None if body is None else s if body is s.body else replaced(s, body=body)
 
 
 def _owns_arena(s: For) -> bool:
