@@ -33,6 +33,7 @@ from benchgraph.codegen.intrinsics import (
 from benchgraph.codegen.vmath import round_even
 from benchgraph.core.dtypes import DType
 from benchgraph.core.errors import Unimplemented
+from benchgraph.core.memoise import memoised
 from benchgraph.machine.target import Isa
 
 _MEMORY = {
@@ -63,6 +64,7 @@ _SMALL_FLOATS = {
 _HALF_INFINITY = _SMALL_FLOATS[DType.f16].overflow
 
 
+@memoised
 def memory_type(dtype: DType) -> ir.Type:
     """The LLVM type of an element in memory; for s4 and u4, of the byte that holds it. Raises Unimplemented for an unsupported dtype."""
     if dtype not in _MEMORY:

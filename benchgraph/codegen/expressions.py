@@ -24,10 +24,12 @@ from benchgraph.codegen.intrinsics import (
     mangled,
     pointwise,
     poison,
+    repeated,
     same_lanes,
     splat,
 )
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised
 from benchgraph.core.philox import BLOCK
 from benchgraph.tir import ir as tir
 from benchgraph.tir.affine import bounds, linear
@@ -54,7 +56,7 @@ def evaluate(f: FunctionBuilder, e: tir.Expr) -> ir.Value:
         case tir.Var():
             return f.variables[e.name]
         case tir.Const():
-            return literal(e.value, e.dtype)
+            return _literal(e)
         case tir.Binary():
             return _binary(f, e)
         case tir.Unary():
@@ -74,11 +76,23 @@ def evaluate(f: FunctionBuilder, e: tir.Expr) -> ir.Value:
             steps = ir.Constant(ir.VectorType(first.type, e.lanes), [e.stride * lane for lane in range(e.lanes)])
             return b.add(splat(b, first, e.lanes), steps)
         case tir.Broadcast():
-            return splat(b, evaluate(f, e.a), e.lanes)
+            return _literals(e) if isinstance(e.a, tir.Const) else splat(b, evaluate(f, e.a), e.lanes)
         case tir.ReduceLanes():
             if _propagates_nan(e.op, type_of(e)[0]):
                 return _nan_or_extreme(f, e.op, tuple(_operands(f, e.op, e)))
             return _reduce_lanes(f, e.op, type_of(e.a)[0], evaluate(f, e.a))
+
+
+@memoised
+def _literal(e: tir.Const) -> ir.Constant:
+    return literal(e.value, e.dtype)
+
+
+@memoised
+def _literals(e: tir.Broadcast) -> ir.Constant:
+    """A literal in every lane."""
+    assert isinstance(e.a, tir.Const)
+    return repeated(_literal(e.a), e.lanes)
 
 
 def access(f: FunctionBuilder, t: tir.Tensor, index: tuple[tir.Expr, ...]) -> tuple[ir.Value | None, int, int]:
@@ -98,15 +112,16 @@ def _parity(index: tir.Expr) -> int | None:
 
 
 def _binary(f: FunctionBuilder, e: tir.Binary) -> ir.Value:
+    dtype = type_of(e.a)[0]
     match e:
-        case tir.Binary(tir.BinOp.lt, tir.Ramp(stride=1) as ramp, tir.Broadcast(limit)) if type_of(ramp)[0] is tir.INDEX:
+        case tir.Binary(tir.BinOp.lt, tir.Ramp(stride=1) as ramp, tir.Broadcast(limit)) if dtype is tir.INDEX:
             return _first_lanes(f, ramp, limit)
-    if _propagates_nan(e.op, type_of(e.a)[0]):
+    if _propagates_nan(e.op, dtype):
         return _nan_or_extreme(f, e.op, tuple(_operands(f, e.op, e)))
     x, y = evaluate(f, e.a), evaluate(f, e.b)
     if e.op in (tir.BinOp.floordiv, tir.BinOp.mod):
         return _floor_divide(f, e, x, y)
-    return _apply(f, e.op, type_of(e.a)[0], x, y)
+    return _apply(f, e.op, dtype, x, y)
 
 
 def _first_lanes(f: FunctionBuilder, ramp: tir.Ramp, limit: tir.Expr) -> ir.Value:

@@ -9,6 +9,7 @@ from functools import cache, lru_cache, reduce
 import llvmlite.binding as llvm
 
 from benchgraph.codegen import ir
+from benchgraph.core.memoise import memoised
 from benchgraph.machine.target import Isa
 
 PTR, VOID = ir.PointerType(), ir.VoidType()
@@ -18,10 +19,9 @@ BF16, F16, F32 = ir.FloatingType("bfloat"), ir.FloatingType("half"), ir.Floating
 _SHORT: dict[ir.Type, str] = {F16: "f16", F32: "f32"}
 
 
-@cache
 def vector(element: ir.Type, lanes: int) -> ir.Type:
     """`element` itself for one lane, else <lanes x element>."""
-    return element if lanes == 1 else ir.VectorType(element, lanes)
+    return element if lanes == 1 else element.lanes(lanes)
 
 
 def lanes_of(value: ir.Value) -> int:
@@ -36,12 +36,15 @@ def same_lanes(value: ir.Value, element: ir.Type) -> ir.Type:
 
 def constant(type: ir.Type, value: int | float) -> ir.Constant:
     """`value` in every lane of `type`."""
-    if not isinstance(type, ir.VectorType):
-        return ir.Constant(type, value)
-    return ir.Constant(type, f"splat ({ir.Constant(type.element, value)})")
+    return repeated(ir.Constant(type.element, value), type.count) if isinstance(type, ir.VectorType) else ir.Constant(type, value)
 
 
-@cache
+def repeated(scalar: ir.Constant, lanes: int) -> ir.Constant:
+    """A vector with this constant in every lane."""
+    return ir.Constant(scalar.type.lanes(lanes), f"splat ({scalar})")
+
+
+@memoised
 def poison(type: ir.Type) -> ir.Constant:
     """LLVM's poison value."""
     return ir.Constant(type, "poison")
@@ -51,11 +54,11 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     """A vector with `scalar` in every lane; the scalar itself for one lane."""
     if lanes == 1:
         return scalar
-    type = ir.VectorType(scalar.type, lanes)
     if isinstance(scalar, ir.Constant):
-        return ir.Constant(type, f"splat ({scalar})")
+        return repeated(scalar, lanes)
+    type = scalar.type.lanes(lanes)
     first = builder.insert_element(poison(type), scalar, I32(0))
-    return builder.shuffle_vector(first, poison(type), _mask((0,) * lanes))
+    return builder.shuffle_vector(first, poison(type), _first_lane(lanes))
 
 
 def shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
@@ -63,12 +66,19 @@ def shuffled(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: Sequence[in
     return builder.shuffle_vector(a, b, _mask(tuple(lanes)))
 
 
+@cache
+def _first_lane(lanes: int) -> ir.Constant:
+    """The mask of a broadcast. All of it as one word: kernels have one for every few instructions, and LLVM parses each lane."""
+    return ir.Constant(I32.lanes(lanes), "zeroinitializer")
+
+
 @lru_cache(1024)
 def _mask(lanes: tuple[int, ...]) -> ir.Constant:
     """Cached, as kernels repeat few masks many times, and printing one takes as long as a dozen instructions."""
-    return ir.Constant(ir.VectorType(I32, len(lanes)), lanes)
+    return ir.Constant(I32.lanes(len(lanes)), lanes)
 
 
+@memoised
 def mangled(type: ir.Type) -> str:
     """A type in the name of an intrinsic: v16f32, i64, p0."""
     if isinstance(type, ir.VectorType):

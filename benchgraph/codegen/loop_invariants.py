@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from benchgraph.core.memoise import memoised
 from benchgraph.tir.build import constant, type_of
 from benchgraph.tir.ir import Binary, BinOp, Const, Expr, For, Load, Seq, Stmt
-from benchgraph.tir.visit import bound_names, children, exprs, loads_of, variables, walk_expr
+from benchgraph.tir.visit import bound_names, children, exprs, loads_of, parts, variables
 
 
 def invariant_loads(loop: For) -> Iterator[Load]:
@@ -31,10 +31,16 @@ def invariant_values(loop: For) -> Iterator[Expr]:
 @memoised
 def _values(s: Stmt) -> tuple[Expr, ...]:
     """Quotients by constants, and floats, that read no memory, so that they may be computed even where s does not run."""
-    here = (e for outer in exprs(s) for e in walk_expr(outer) if variables(e) and not loads_of(e))
-    divisions = BinOp.floordiv, BinOp.mod
-    own = (e for e in here if type_of(e)[0].is_float or (isinstance(e, Binary) and e.op in divisions and isinstance(e.b, Const)))
-    return (*own, *(e for inner in children(s) for e in _values(inner)))
+    return (*(value for e in exprs(s) for value in _values_of(e)), *(value for inner in children(s) for value in _values(inner)))
+
+
+@memoised
+def _values_of(e: Expr) -> tuple[Expr, ...]:
+    if not variables(e):
+        return ()
+    inner = tuple(value for part in parts(e) for value in _values_of(part))
+    is_division = isinstance(e, Binary) and e.op in (BinOp.floordiv, BinOp.mod) and isinstance(e.b, Const)
+    return (e, *inner) if (is_division or type_of(e)[0].is_float) and not loads_of(e) else inner
 
 
 @memoised

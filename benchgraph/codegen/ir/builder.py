@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from benchgraph.codegen.ir.module import Block, Function, Module, Phi
-from benchgraph.codegen.ir.values import ANYWHERE, I1, PTR, VOID, Constant, FunctionType, IntType, Memory, Type, Value, VectorType, quoted
+from benchgraph.codegen.ir.values import ANYWHERE, I1, PTR, VOID, Constant, FunctionType, Memory, Type, Value, VectorType, quoted
 
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
@@ -149,21 +149,21 @@ class IRBuilder:
     # -- instructions without side effects
 
     def gep(self, pointer: Value, indices: Sequence[Value], *, source_etype: Type, inbounds: bool = False) -> Value:
-        if len(indices) == 1 and isinstance(indices[0], Constant) and indices[0].value == 0:
+        if len(indices) == 1 and indices[0].number == 0:
             return pointer
-        vector = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
-        result = PTR if vector is None else VectorType(PTR, vector.count)
+        lanes = max(pointer.type.count, *(i.type.count for i in indices))
+        result = PTR if lanes == 1 else PTR.lanes(lanes)
         flag = "inbounds " if inbounds else ""
         return self.computed(result, f"getelementptr {flag}{source_etype.text}, {pointer}, {', '.join(map(str, indices))}")
 
     def add(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        x, y = _known(a), _known(b)
+        x, y = a.number, b.number
         if x is not None and y is not None:
             return Constant(a.type, x + y)
         return a if y == 0 else b if x == 0 else self.binary("add", a, b, flags)
 
     def mul(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
-        x, y = _known(a), _known(b)
+        x, y = a.number, b.number
         if x is not None and y is not None:
             return Constant(a.type, x * y)
         if x == 0 or y == 1:
@@ -239,7 +239,7 @@ class IRBuilder:
         return self.computed(vector.type, f"insertelement {vector}, {value}, {index}")
 
     def shuffle_vector(self, a: Value, b: Value, lanes: Constant) -> Value:
-        return self.computed(VectorType(a.type.element, lanes.type.count), f"shufflevector {a}, {b}, {lanes}")
+        return self.computed(a.type.element.lanes(lanes.type.count), f"shufflevector {a}, {b}, {lanes}")
 
     def _new(self) -> str:
         return f"%.{next(self._numbers)}"
@@ -253,12 +253,8 @@ class IRBuilder:
         return value
 
     def _compared(self, name: str, predicate: str, a: Value, b: Value) -> Value:
-        result = VectorType(I1, a.type.count) if isinstance(a.type, VectorType) else I1
+        result = I1.lanes(a.type.count) if isinstance(a.type, VectorType) else I1
         return self.computed(result, f"{name} {predicate} {a.type.text} {a.ref}, {b.ref}")
-
-
-def _known(a: Value) -> int | None:
-    return a.value if isinstance(a, Constant) and isinstance(a.type, IntType) and isinstance(a.value, int) else None
 
 
 def _aligned(align: int) -> str:

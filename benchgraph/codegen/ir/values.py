@@ -17,10 +17,18 @@ class Type:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._vectors = dict[int, VectorType]()
 
     @property
     def element(self) -> Type:
         return self
+
+    def lanes(self, count: int) -> VectorType:
+        """The vector of so many; the same object every time."""
+        known = self._vectors.get(count)
+        if known is None:
+            known = self._vectors[count] = VectorType(self, count)
+        return known
 
     def __str__(self) -> str:
         return self.text
@@ -99,12 +107,12 @@ I1, PTR, VOID = IntType(1), PointerType(), VoidType()
 
 
 class Value:
-    """ref: its text as an operand, without its type."""
+    """ref: its text as an operand, without its type. number: of an integer literal, None for others."""
 
-    __slots__ = ("ref", "type")
+    __slots__ = ("number", "ref", "type")
 
-    def __init__(self, type: Type, ref: str) -> None:
-        self.type, self.ref = type, ref
+    def __init__(self, type: Type, ref: str, number: int | None = None) -> None:
+        self.type, self.ref, self.number = type, ref, number
 
     def __str__(self) -> str:
         """Its text as an operand, with its type."""
@@ -118,7 +126,7 @@ class Constant(Value):
 
     def __init__(self, type: Type, value: int | float | str | Sequence[int | float]) -> None:
         self.value = value
-        super().__init__(type, _literal(type, value))
+        super().__init__(type, _literal(type, value), value if isinstance(value, int) and isinstance(type, IntType) else None)
 
 
 class Argument(Value):
