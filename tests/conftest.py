@@ -40,7 +40,9 @@ os.environ["BENCHGRAPH_PARALLEL"] = "always"
 # tests hold: for a twentieth of the suite's time.
 gc.set_threshold(200_000, 5, 100)
 
-settings.register_profile("untimed", deadline=None)  # no test depends on how fast the machine is
+# No test depends on how fast the machine is. Other examples are drawn in each run, so few of each test are enough in one.
+settings.register_profile("untimed", deadline=None, max_examples=40)
+settings.register_profile("exhaustive", deadline=None, max_examples=400)
 settings.load_profile("untimed")
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -53,12 +55,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--exhaustive",
         action="store_true",
-        help="test every sample of every op in every combination of dtypes, every shape of quantised products, and every combination of "
-        "parameters of tests that are marked `covering`: minutes",
+        help="test every sample of every op in every combination of dtypes, every shape of quantised products, every combination of "
+        "parameters of tests that are marked `covering`, and ten times the examples that hypothesis draws: minutes",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--exhaustive"):
+        settings.load_profile("exhaustive")
     config.addinivalue_line("markers", "covering(strength): run a selection of the combinations of parameters (tests/support/covering.py)")
 
 

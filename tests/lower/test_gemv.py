@@ -148,7 +148,7 @@ def test_product_is_right_for_any_strides(**options: object) -> None:
     llc_bytes=st.sampled_from([0, 256]),
     cores=st.sampled_from([1, 2, 3]),
 )
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=30, derandomize=True, deadline=None)
 def test_few_rows_by_variable_weights_are_right(isa: str, l2_bytes: int, llc_bytes: int, cores: int, **options: object) -> None:
     """With weights in any level of memory: caches are so small that small weights do not fit."""
     assert_right(built(**options), replace(LEVELS[isa], l2_bytes=l2_bytes, llc_bytes=llc_bytes, cores=cores), whole=True)

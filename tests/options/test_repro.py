@@ -104,7 +104,7 @@ def _no_remedies() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.fixed_dictionaries(GLOBALS), st.fixed_dictionaries(KNOBS))
 def test_a_repro_line_is_its_problem(shared: dict[str, Any], own: dict[str, Any]) -> None:
     first = problem(shared, own)

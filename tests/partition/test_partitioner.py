@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchgraph.core.dtypes import DType
@@ -55,7 +55,6 @@ def closure(pairs: set[tuple[int, int]]) -> set[tuple[int, int]]:
 policies = st.sampled_from(Policy)
 
 
-@settings(max_examples=300)
 @given(graphs(), policies)
 def test_partitions_are_complete_convex_connected_and_in_order(graph: Graph, policy: Policy) -> None:
     cut = partitions(graph, policy)
@@ -79,7 +78,6 @@ def test_partitions_are_complete_convex_connected_and_in_order(graph: Graph, pol
         assert all(at[a] < at[b] for a, b in flow if a in at and b in at), "ops must come in topological order"
 
 
-@settings(max_examples=200)
 @given(graphs(), policies)
 def test_ports_are_what_crosses_the_border(graph: Graph, policy: Policy) -> None:
     named = set(graph.output_ports or ())
@@ -95,7 +93,6 @@ def test_ports_are_what_crosses_the_border(graph: Graph, policy: Policy) -> None
         assert len(p.outputs) == len({t.id for t in p.outputs})
 
 
-@settings(max_examples=100)
 @given(graphs(), policies)
 def test_the_same_graph_is_always_partitioned_alike_under_new_ids(graph: Graph, policy: Policy) -> None:
     first, second = partitions(graph, policy), partitions(graph, policy)
@@ -103,14 +100,12 @@ def test_the_same_graph_is_always_partitioned_alike_under_new_ids(graph: Graph, 
     assert len({p.id for p in first + second}) == len(first + second)
 
 
-@settings(max_examples=100)
 @given(graphs())
 def test_fused_has_fewest_partitions_and_one_op_each_one_op_in_each(graph: Graph) -> None:
     counts = {policy: len(partitions(graph, policy)) for policy in Policy}
     assert counts[Policy.fused] <= counts[Policy.post_ops] <= counts[Policy.one_op_each] == len(graph.ops)
 
 
-@settings(max_examples=100)
 @given(graphs(), policies)
 def test_an_unsupported_op_is_a_partition_with_a_reason(graph: Graph, policy: Policy) -> None:
     for p in partitions(graph, policy):
@@ -122,7 +117,6 @@ def test_an_unsupported_op_is_a_partition_with_a_reason(graph: Graph, policy: Po
             assert p.is_supported
 
 
-@settings(max_examples=200)
 @given(graphs())
 def test_post_ops_partitions_have_one_anchor_and_no_interior_outputs(graph: Graph) -> None:
     for p in partitions(graph, Policy.post_ops):
