@@ -70,6 +70,7 @@ def test_what_is_nearly_a_tie_of_integers_is_none(dtype: DType) -> None:
     assert [s for s in SCALES if not agrees(lambda b, s=s: build(b, s), src)] == []
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [e5m2, e4m3])
 @pytest.mark.parametrize("source", [s8, e5m2, e4m3])
 def test_exact_products_are_divided_on_the_way_to_f8(source: DType, dtype: DType) -> None:

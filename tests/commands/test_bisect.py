@@ -99,6 +99,7 @@ def bisect(history: History, *words: str) -> Result:
     )
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("bad", ["slow1.2", "wrong", "unsupported", "reference"])
 @pytest.mark.parametrize("first", [1, 7, 16])
 def test_the_first_bad_commit_of_sixteen_is_found(history: Callable[..., History], bad: str, first: int) -> None:

@@ -39,6 +39,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["render", *words], prog_name="benchgraph")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("saved", [SAVED, SEVERAL], ids=["one machine", "several"])
 @pytest.mark.parametrize("name", names("reports"))
 def test_every_report_is_what_the_run_itself_would_have_written(name: str, saved: ResultSet) -> None:

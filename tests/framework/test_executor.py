@@ -47,6 +47,7 @@ GRAPHS = data_dir("inputs") / "graph"
 CASES = ["attention", "quantised_mlp", "pattern/mlp_residual", "pattern/two_islands", "pattern/mlp_backward", "pattern/matmul_interior_end"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("case", CASES)
 def test_graphs_through_the_framework(case: str, policy: Policy) -> None:

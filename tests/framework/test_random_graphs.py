@@ -13,6 +13,7 @@ from benchgraph.partition.ir import Policy
 from benchgraph.reference import compare, domain, evaluate, tolerance
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("index", range(8))
 def test_a_random_graph_with_a_random_part_of_it_by_numpy(index: int, policy: Policy) -> None:

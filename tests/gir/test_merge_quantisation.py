@@ -101,6 +101,7 @@ def test_a_value_with_other_readers_is_computed() -> None:
     assert kinds.count("Add") == 4  # two of half, one that gathers two constants, one of what it gathered
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("zp", [0, 3, 200])
 @pytest.mark.parametrize("dtype", [DType.u8, DType.s8])
 def test_results_equal_those_of_the_separate_steps(zp: int, dtype: DType) -> None:

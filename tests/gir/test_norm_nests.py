@@ -128,6 +128,7 @@ def trained(b: GraphBuilder) -> None:
     b.op("Tanh", y)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("policy", Policy)
 @pytest.mark.parametrize("build", [residual_block, pre_norm, normalised_channels, attention_gradient, trained])
 def test_norms_among_products_compute_what_the_reference_says(build: Callable[[GraphBuilder], None], policy: Policy) -> None:

@@ -109,6 +109,7 @@ def test_a_nest_of_several_products_takes_nothing_that_is_for_one() -> None:
     assert scheduled(replace(p, options=Options(forced=(forced,)))) == scheduled(p)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "variable"])
 @pytest.mark.parametrize(("src", "wei", "attrs"), PROBLEMS, ids=IDS)
 def test_legal_choices_compute_the_product(src: Shape, wei: Shape, attrs: dict[str, bool], constant: bool) -> None:

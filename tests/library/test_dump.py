@@ -74,6 +74,7 @@ def execute(partitions: tuple[Partition, ...], data: dict[int, NDArray[np.generi
     return live
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("policy", [Policy.fusion, Policy.debug])
 def test_a_dumped_graph_is_the_same_graph(name: str, policy: Policy, directory: Path) -> None:

@@ -122,6 +122,7 @@ def test_uncomputable_ops_are_partitions_of_their_own(kind: str) -> None:
 CASES = ("attention", "quantised_mlp", "pattern/mlp_residual", "pattern/two_islands", "pattern/matmul_interior_end")
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("policy", Policy)
 def test_ports_are_enough_to_wire_any_partitions_together(name: str, policy: Policy) -> None:

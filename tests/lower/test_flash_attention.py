@@ -128,6 +128,7 @@ def capped(b: GraphBuilder, s: LogicalTensor) -> LogicalTensor:
     return b.op("Multiply", b.op("Tanh", b.op("Divide", s, b.input((1,)))), b.input((1,)))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("mask", [scaled, causal, capped])
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_both_forms_compute_the_reference(mask: Callable[..., LogicalTensor], dtype: DType) -> None:

@@ -181,6 +181,7 @@ def test_weights_larger_than_caches_are_right(name: str, m: int, groups: int, gr
     assert_right(graph(name, m, groups, group, n), small)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "f32"])
 @pytest.mark.parametrize("m", [9, 64])
 def test_temporaries_do_not_grow_with_the_weights(name: str, m: int) -> None:

@@ -95,6 +95,7 @@ def test_tasks_have_full_groups_of_rows(queries: int) -> None:
         assert_close(graph, target)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("m", "k", "n"), [(48, 64, 64), (33, 31, 70), (64, 2, 64), (5, 3, 257), (200, 9, 64)])
 @pytest.mark.parametrize("batch", [(3,), (1,)], ids=str)
 def test_separate_products_pack_their_src_too(m: int, k: int, n: int, batch: tuple[int, ...]) -> None:

@@ -43,6 +43,7 @@ def matmul(dtype: DType = F32, *, constant: bool = False) -> Graph:
     return one("MatMul", [tensor(0, 32, 48, dtype=dtype), wei], [tensor(2, 32, 40, dtype=dtype)])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     "graph",
     [

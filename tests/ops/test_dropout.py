@@ -156,6 +156,7 @@ def transposed(b: GraphBuilder) -> None:
     b.op("StaticTranspose", x, order=(2, 0, 1))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("build", [layers, attention, with_mask, transposed], ids=lambda build: build.__name__)
 @pytest.mark.parametrize("policy", Policy)
 def test_fusing_changes_no_mask(build, policy: Policy) -> None:  # type: ignore[no-untyped-def]

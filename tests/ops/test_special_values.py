@@ -152,18 +152,18 @@ POOLS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("isa", LEVELS, ids=lambda isa: isa.name)
-def test_windows_with_nan_and_infinities(isa: Isa) -> None:
+@pytest.mark.parametrize(("forward", "backward"), POOLS, ids=lambda sample: sample.why.replace(" ", ""))
+def test_windows_with_nan_and_infinities(forward: Sample, backward: Sample, isa: Isa) -> None:
     """Few and many of them, at random positions; the gradient of a window goes to its first NaN, or first of equals."""
-    found = []
-    for forward, backward in POOLS:
-        rng = np.random.default_rng(3)
-        for values, share in (((NAN,), 0.03), ((INF, -INF), 1.0), ((NAN, INF, -INF), 0.03), ((NAN, INF, -INF), 0.4)):
-            src = rng.normal(size=forward.shapes[0])
-            src = np.where(rng.random(src.shape) < share, rng.choice(values, src.shape), src)
-            found += wrong("MaxPool", forward, isa, (src,))
-            found += wrong("MaxPoolBackward", backward, isa, (src, rng.normal(size=backward.shapes[1])))
-        found += wrong("MaxPoolBackward", backward, isa, (np.full(forward.shapes[0], -INF), rng.normal(size=backward.shapes[1])))
+    found, rng = [], np.random.default_rng(3)
+    for values, share in (((NAN,), 0.03), ((INF, -INF), 1.0), ((NAN, INF, -INF), 0.03), ((NAN, INF, -INF), 0.4)):
+        src = rng.normal(size=forward.shapes[0])
+        src = np.where(rng.random(src.shape) < share, rng.choice(values, src.shape), src)
+        found += wrong("MaxPool", forward, isa, (src,))
+        found += wrong("MaxPoolBackward", backward, isa, (src, rng.normal(size=backward.shapes[1])))
+    found += wrong("MaxPoolBackward", backward, isa, (np.full(forward.shapes[0], -INF), rng.normal(size=backward.shapes[1])))
     assert not found, found[:5]
 
 

@@ -83,6 +83,7 @@ def made(graph: Graph, data: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
     return evaluate(graph, data, keep=[t.id for op in graph.ops for t in op.outputs])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("make", [fill, domain], ids=["integers", "reals"])
 @pytest.mark.parametrize("graph", DEEP.values(), ids=DEEP)
 def test_every_layer_makes_numbers_of_one_size_and_zeros_in_half_of_them(graph: Graph, make: Fill) -> None:

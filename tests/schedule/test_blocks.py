@@ -70,6 +70,7 @@ def test_each_schedule_is_there_once_and_is_read_back(m: int, n: int, k: int, co
         assert all(tiled(gemm, Tiling.of(s)) == s for s in every)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cores", [1, 2, 3])
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(1, 4096, 4096), (16, 1024, 1024), (77, 200, 2560), (128, 3072, 768), (1000, 1000, 1000), (2048, 700, 300)]

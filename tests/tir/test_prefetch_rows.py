@@ -50,6 +50,7 @@ def scaled(
     return Func("scaled", (x, y), parallel(i, rows, *map(Alloc, accs), *folds, loop(j, columns, put(y, i, j, value=value))))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.u8])
 @pytest.mark.parametrize("columns", [4 * COLUMNS, 5 * COLUMNS])
 @pytest.mark.parametrize("largest_of", [None, UnOp.exp], ids=["a line at a time", "four lines at a time"])

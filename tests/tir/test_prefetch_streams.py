@@ -40,6 +40,7 @@ def fetched(f: Func, stream_bytes: int = DISTANCE_BYTES) -> list[tuple[For, Pref
     return [(s, c) for s in walk(after.body) if isinstance(s, For) for c in statements(s.body) if isinstance(c, Prefetch)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [DType.bf16, DType.f16])
 @pytest.mark.parametrize("columns", [2, 4])
 def test_every_stream_is_prefetched_line_by_line_at_the_distance(columns: int, dtype: DType) -> None:

@@ -58,6 +58,7 @@ def agree(got: Any, want: Any, k: float = 64) -> None:
 # ---- three models ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("name", ["mlp", "encoder", "cnn"])
 @torch.no_grad()

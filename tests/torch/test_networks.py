@@ -102,6 +102,7 @@ def views(layers: int) -> Traced:
     return run, [torch.randn(8, 8)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("policy", [Policy.fused, Policy.one_op_each])
 @pytest.mark.parametrize("made", [convolutions, views])
 @torch.no_grad()

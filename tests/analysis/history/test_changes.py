@@ -58,6 +58,7 @@ def test_ten_percent_in_one_case_of_thirty_is_found_where_it_is(noise: Noise) ->
     assert others <= 1
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("runs", [LEAST_RUNS, 12, 40])
 @pytest.mark.parametrize("noise", [Noise(), Noise(heavy=True), Noise(wild=0.05), Noise(shared=0.02)], ids=str)
 def test_noise_alone_raises_no_more_alarms_than_promised(noise: Noise, runs: int) -> None:

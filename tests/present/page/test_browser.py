@@ -320,6 +320,7 @@ def test_plots_take_the_schemes_colours(show: Open) -> None:
     assert {light, dark} == {"rgb(89, 99, 110)", "rgb(155, 165, 177)"}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("results", [EMPTY, STRANGE], ids=["empty", "hostile"])
 @pytest.mark.parametrize("many", [0, 300])
 def test_odd_results_break_nothing(show: Open, results: ResultSet, many: int) -> None:
