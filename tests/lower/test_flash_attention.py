@@ -24,6 +24,7 @@ from tests.support.graph_ir import nests, scheduled
 from tests.support.partitions import partition_of
 from tests.support.score_blocks import in_score_blocks
 from tests.support.table import all_hold
+from tests.support.tensor_ir import tir
 
 BF16, F32, S32, S64 = DType.bf16, DType.f32, DType.s32, DType.s64
 Inputs = dict[int, np.ndarray]
@@ -266,7 +267,7 @@ def test_temporaries_do_not_grow_with_the_square_of_the_sequence(seq: int) -> No
     partition = partition_of(built(q=(2, 3, seq, 64), keys=seq))
     target = replace(current(), l2_bytes=1 << 20, cores=2)
     assert 0 < step_of(partition, target) < 1024
-    main = compile_partition(partition, target).module.main
+    main = tir(partition, target=target)
     assert main.shared_bytes == 0
     assert main.thread_bytes <= 64 * seq * 4 + target.l2_bytes  # the packed keys of an entry, and tiles
 

@@ -19,11 +19,12 @@ from benchgraph.graph.build import GraphBuilder
 from benchgraph.graph.ir import Graph
 from benchgraph.harness.buffers import load_inputs
 from benchgraph.machine.target import Target, host
+from benchgraph.partition.ir import Partition
 from benchgraph.reference.compare import compare, tolerance
 from benchgraph.reference.evaluate import evaluate
 from benchgraph.reference.fill import fill
-from benchgraph.runtime.executable import Executable
 from tests.support.partitions import partition_of
+from tests.support.tensor_ir import tir
 
 Weights = Callable[[GraphBuilder, int, int, int], LogicalTensor]  # (builder, k, n, rows of a group) -> weights in f32 or f16
 KINDS: dict[str, tuple[Weights, DType, bool]] = {}  # by name: how, the dtype of src, whether weights are transposed
@@ -118,14 +119,13 @@ def graph(name: str, m: int, groups: int, group: int, n: int, *, constant: bool 
     return b.graph()
 
 
-def compiled(g: Graph, target: Target, off: tuple[str, ...] = ()) -> Executable:
-    p = partition_of(g)
-    return compile_partition(replace(p, options=Options(off=off)), target)
+def with_options(g: Graph, off: tuple[str, ...] = ()) -> Partition:
+    return replace(partition_of(g), options=Options(off=off))
 
 
 def temporaries(g: Graph, off: tuple[str, ...] = ()) -> int:
     """Bytes of two threads together, on cores whose L2 fits a small part of the weights."""
-    main = compiled(g, replace(host(), cores=2, l2_bytes=1 << 20, llc_bytes=32 << 20), off).module.main
+    main = tir(with_options(g, off), target=replace(host(), cores=2, l2_bytes=1 << 20, llc_bytes=32 << 20))
     return main.shared_bytes + 2 * main.thread_bytes
 
 
@@ -134,7 +134,7 @@ def run(g: Graph, target: Target) -> dict[int, np.ndarray]:
     p = partition_of(g)
     tensors = load_inputs(g, fill(g, seed=1))
     outs = {t.id: np.full(t.known_shape, 1, t.dtype.numpy) for t in p.outputs}
-    compiled(g, target).bind([tensors[t.id] for t in p.inputs], list(outs.values()))()
+    compile_partition(with_options(g), target).bind([tensors[t.id] for t in p.inputs], list(outs.values()))()
     return outs
 
 

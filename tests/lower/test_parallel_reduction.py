@@ -8,7 +8,6 @@ from math import prod
 
 import pytest
 
-from benchgraph.compile import compile_partition
 from benchgraph.core.dtypes import DType
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower import parallel_reduction
@@ -19,10 +18,9 @@ from benchgraph.tir.ir import Alloc, For, Func, LoopKind, Scope, Stmt, Store
 from benchgraph.tir.text import print_tir
 from benchgraph.tir.visit import children, loads, walk
 from tests.support.graph_ir import nests, scheduled
-from tests.support.partitions import partition_of
 from tests.support.reference_check import matches_reference
 from tests.support.targets import TARGET
-from tests.support.tensor_ir import lowered
+from tests.support.tensor_ir import lowered, tir
 
 Build = Callable[[GraphBuilder], object]
 EVEN, RAGGED = (4, 32, 32, 64), (3, 53, 41, 19)  # tasks of as many rows, whole vectors; neither
@@ -99,7 +97,7 @@ CASES |= EVERYTHING
 
 
 def main(build: Build, target: Target = TARGET) -> Func:
-    return compile_partition(partition_of(build), target).module.main
+    return tir(build, target=target)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from benchgraph.compile import compile_partition
 from benchgraph.graph.build import GraphBuilder
 from benchgraph.lower.split_k import SplitKProduct
 from benchgraph.lower.storage import ZERO
@@ -17,6 +16,7 @@ from benchgraph.tir.ir import For, LoopKind, Seq
 from tests.lower.attention_backward import TARGET, assert_right, built
 from tests.support.graph_ir import nests, scheduled
 from tests.support.partitions import partition_of
+from tests.support.tensor_ir import tir
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_backward_is_one_nest_and_one_region(options: dict[str, object]) -> None
     partition = partition_of(built(**options))
     (nest,) = nests(scheduled(partition, TARGET))
     assert sum(stage.reduces_rows for stage in nest.stages) == 2
-    main = compile_partition(partition, TARGET).module.main
+    main = tir(partition, target=TARGET)
     top = main.body.stmts if isinstance(main.body, Seq) else (main.body,)
     assert [isinstance(s, For) and s.kind is LoopKind.parallel for s in top] == [True]
 
@@ -49,13 +49,13 @@ def test_backward_is_one_nest_and_one_region(options: dict[str, object]) -> None
 def test_head_groups_are_summed_in_the_same_region() -> None:
     partition = partition_of(built(batch=(2, 2, 3), groups=(2, 2, 1), queries=128, keys=128, d=64))
     assert len(nests(scheduled(partition, TARGET))) == 3
-    main = compile_partition(partition, TARGET).module.main
+    main = tir(partition, target=TARGET)
     assert isinstance(main.body, For)
     assert main.shared_bytes == 0
 
 
 def thread_bytes(**options: object) -> int:
-    return compile_partition(partition_of(built(**options)), TARGET).module.main.thread_bytes
+    return tir(built(**options), target=TARGET).thread_bytes
 
 
 def test_temporaries_grow_neither_with_the_batch_nor_with_the_square_of_the_sequence() -> None:

@@ -22,6 +22,7 @@ from tests.lower.attention_backward import assert_right, built
 from tests.support.graph_ir import nests, scheduled
 from tests.support.partitions import partition_of
 from tests.support.score_blocks import in_score_blocks
+from tests.support.tensor_ir import tir
 
 BF16 = DType.bf16
 VECTORS = ISAS["avx512_core_bf16"] if current().isa.has_amx else current().isa  # tile registers read rows of src as they lie
@@ -38,8 +39,7 @@ def assert_close(graph: Graph, target: Target = TARGET) -> None:
 
 
 def kernels(graph: Graph, target: Target = TARGET) -> Iterator[Brgemm]:
-    module = compile_partition(partition_of(graph), target).module
-    return (s for s in walk(module.main.body) if isinstance(s, Brgemm))
+    return (s for s in walk(tir(graph, target=target).body) if isinstance(s, Brgemm))
 
 
 def alone(m: int, k: int, n: int, batch: tuple[int, ...] = (3,)) -> Graph:
@@ -82,7 +82,7 @@ def test_scores_are_packed_not_copied() -> None:
     """Each task packs its rows of both column-major operands."""
     partition = partition_of(gradients(queries=128, keys=96))
     (nest,) = nests(scheduled(partition, TARGET))
-    packs = [(p.k, p.n) for p in walk(compile_partition(partition, TARGET).module.main.body) if isinstance(p, Pack)]
+    packs = [(p.k, p.n) for p in walk(tir(partition, target=TARGET).body) if isinstance(p, Pack)]
     assert packs.count((nest.mb, 96)) == 2
 
 
