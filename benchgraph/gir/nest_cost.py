@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import lcm, prod
 
 from benchgraph.core.memoise import memoised_within
@@ -16,22 +15,8 @@ from benchgraph.gir.product import k_group, product, weights_bytes
 from benchgraph.machine.target import Target
 from benchgraph.ops.spec import Reduction
 from benchgraph.schedule.nest import Operand
-from benchgraph.schedule.primitives import Order, Parallel, Schedule
-from benchgraph.schedule.space import RowTiling, Tiling, tiled
 from benchgraph.schedule.steps import Nest, Step, follow_each_other
 from benchgraph.schedule.traffic import beyond_l2
-
-
-def schedule_of(nest: Nest, node: FusedOp) -> Schedule:
-    """By a nest's parameters."""
-    p = node.parameters
-    if p is None:
-        return Schedule((Order(("m",)), Parallel(("m",))))
-    if len(nest.steps) > 1:
-        return RowTiling(p.mb, p.score_columns).schedule(nest)
-    makes = any(stage.is_packing for stage in node.stages)
-    spreads = Tiling(p.mb, p.ns if p.ks and not makes else p.nb, p.split_n, p.ns)
-    return tiled(nest.first, replace(spreads, ks=p.ks, makes=makes, fetches=p.prefetch) if p.ks else spreads)
 
 
 def kernel_stages(node: FusedOp) -> tuple[Stage, ...]:

@@ -26,7 +26,6 @@ from benchgraph.gir.nest_cost import (
     next_rows,
     prefetches_panels,
     product_nest,
-    schedule_of,
     whole_entries,
 )
 from benchgraph.gir.on_the_fly_packing import packing_stages
@@ -42,7 +41,7 @@ from benchgraph.schedule.cost import Costs, is_short, sequence_ns
 from benchgraph.schedule.elements_cost import rows_together
 from benchgraph.schedule.limits import stream_bytes
 from benchgraph.schedule.microkernel import wei_ahead
-from benchgraph.schedule.primitives import NO_JAM, UnrollJam
+from benchgraph.schedule.primitives import NO_JAM, Order, Parallel, Schedule, UnrollJam
 from benchgraph.schedule.run import Run
 from benchgraph.schedule.space import Tiling
 from benchgraph.schedule.steps import alone
@@ -55,10 +54,9 @@ def scheduled_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         return replace(node, schedule=scheduled_windows(g, node, target))
     if not any(op.lowering.is_contraction for op in node.ops):
         return scheduled_elements(g, node, target)
-    kernels = kernel_stages(node)
-    if not kernels:
+    if not kernel_stages(node):
         return node
-    chosen = _chosen(g, node, kernels, target)
+    chosen = _chosen(g, node, target)
     stages = tuple(_with_parameters(g, node, stage, chosen, target) for stage in node.stages)
     flash = flash_of(g, node, target) if chosen.score_columns else None
     if flash is not None:
@@ -74,7 +72,8 @@ def executed_nest(g: Graph, node: FusedOp, target: Target) -> FusedOp:
         return scheduled
     nest, instructions = product_nest(g, node, target), sum(instructions_of(g, op) for op in node.ops if not op.lowering.is_contraction)
     stages = tuple(replace(stage, jam=_rows_together(g, scheduled, stage, target)) for stage in scheduled.stages)
-    scheduled = replace(scheduled, stages=stages, is_serial=is_short(nest, schedule_of(nest, scheduled), instructions, target))
+    is_serial = is_short(nest, _chosen(g, node, target).schedule, instructions, target)
+    scheduled = replace(scheduled, stages=stages, is_serial=is_serial)
     if p.score_columns:
         return scheduled
     entries = whole_entries(g, node, target) if nest.prefetches(p.mb, target) else ()
@@ -88,9 +87,13 @@ def nests_ns(g: Graph, nodes: Sequence[FusedOp], target: Target) -> float:
 
 @memoised_within
 def _run(g: Graph, node: FusedOp, target: Target) -> Run:
-    scheduled = scheduled_nest(g, node, target)
-    nest = product_nest(g, scheduled if scheduled.panels_first else node, target)  # which then waits for less
-    return Costs(nest, target).run(schedule_of(nest, scheduled))
+    nest = product_nest(g, node, target)
+    if not nest.steps:
+        return Costs(nest, target).run(Schedule((Order(("m",)), Parallel(("m",)))))
+    chosen = _chosen(g, node, target)
+    if chosen.tiling is not None and chosen.tiling.panels_first:
+        nest = replace(nest, steps=tuple(replace(step, waits=False) for step in nest.steps))
+    return Costs(nest, target).run(chosen.schedule)
 
 
 # ---- the schedule of a nest ------------------------------------------------------------------------------------------
@@ -98,30 +101,38 @@ def _run(g: Graph, node: FusedOp, target: Target) -> Run:
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Rows of a task, and why. tiling: of the only product, all that its schedule says. score_columns: of scores at a time, 0 for all.
-    forced: what tuning prescribes for the nest."""
+    """The schedule of a nest of products, and why. tiling: of the only product, all that it says. forced: what tuning prescribes."""
 
-    mb: int
+    schedule: Schedule
     why: str
-    tiling: Tiling | None = None
-    score_columns: int = 0
-    forced: Forced | None = None
+    tiling: Tiling | None
+    forced: Forced | None
+
+    @property
+    def mb(self) -> int:
+        """Rows of a task."""
+        return self.schedule.sizes("m")[0]
+
+    @property
+    def score_columns(self) -> int:
+        """Of scores at a time, 0 for all."""
+        return next(iter(self.schedule.sizes("n")), 0) if self.tiling is None else 0
 
 
-def _chosen(g: Graph, node: FusedOp, kernels: Sequence[Stage], target: Target) -> _Chosen:
-    found, is_one = product_space(g, node, target), len(kernels) == 1
-    widths = (_columns(g, node, kernels[0], target),) if is_one else ()
-    least = partial(choose, found.nest, widths, target, may_spread=found.may_spread)
+@memoised_within
+def _chosen(g: Graph, node: FusedOp, target: Target) -> _Chosen:
+    found = product_space(g, node, target)
+    is_one = len(found.nest.steps) == 1
+    least = partial(choose, found.nest, (_columns(g, node, target),) if is_one else (), target, may_spread=found.may_spread)
     schedule, why = forced_or_chosen(g, found.text, found.schedules(target), least)
-    rows, columns = schedule.sizes("m")[0], schedule.sizes("n")
-    if is_one:
-        return _Chosen(rows, why, Tiling.of(schedule), forced=g.forced_by_nest.get(found.text))
-    return _Chosen(rows, why, score_columns=columns[0] if columns else 0)
+    return _Chosen(schedule, why, Tiling.of(schedule) if is_one else None, g.forced_by_nest.get(found.text))
 
 
-def _columns(g: Graph, node: FusedOp, stage: Stage, target: Target) -> int:
-    is_packed = bool(g.value(stage.ops[0].ins[1]).layout.blocks)
-    return columns_per_call(g, stage.ops[0], target) if is_packed else scheduled_columns(g, node, target)
+def _columns(g: Graph, node: FusedOp, target: Target) -> int:
+    """Of a call of the only product."""
+    op = kernel_stages(node)[0].ops[0]
+    is_packed = bool(g.value(op.ins[1]).layout.blocks)
+    return columns_per_call(g, op, target) if is_packed else scheduled_columns(g, node, target)
 
 
 # ---- parameters ------------------------------------------------------------------------------------------------------
@@ -141,7 +152,7 @@ def _with_parameters(g: Graph, node: FusedOp, stage: Stage, chosen: _Chosen, tar
     k, mb = p.reduced[-1], m if stage.reduces_rows else chosen.mb
     anchors, anchor_why = choose_anchors(g, stage.ops, mb, target)
     tiling = Tiling(mb, nb) if stage.reduces_rows else given or _blocks_of_rows(g, node, stage, Tiling(mb, nb), target)
-    ks, is_first = tiling.ks, bool(tiling.ns and not tiling.ks)
+    ks, is_first = tiling.ks, tiling.panels_first
     prefetch = tiling.fetches if ks else prefetches_panels(g, node, stage, nb, target)
     unrolled = stage_nest(g, node, stage, target).kernel.dots if n > 1 and gemv_form(g, op) is Gemv.dot else 0
     kernel = replace(gemm_nest(p, target).kernel, k=ks or (chosen.mb if stage.reduces_rows else k))

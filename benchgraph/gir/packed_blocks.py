@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import lcm, prod
 
 from benchgraph.core.dtypes import DType
+from benchgraph.core.memoise import memoised_within
 from benchgraph.gir.column_blocks import column_block
 from benchgraph.gir.gemm_nest import gemm_nest, packed_from
 from benchgraph.gir.gemv import gemv_form, is_input_for_rows
@@ -32,14 +33,18 @@ from benchgraph.tir.groups import PACKED_FROM, SIDE_BY_SIDE
 def stage_nest(g: Graph, node: FusedOp, stage: Stage, target: Target) -> Gemm:
     """The nest of the product that a stage of a fused op begins with; results that are not stored by rows wait: the sums, and these
     transposed."""
+    return _stage_nest(g, stage, packing_stages(node, stage), target)
+
+
+@memoised_within
+def _stage_nest(g: Graph, stage: Stage, makers: tuple[Stage, ...], target: Target) -> Gemm:
     by_rows = all(is_row_major(g, v) for op in stage.ops for v in op.outs)
     gemm = gemm_nest(product(g, stage.ops[0]), target)
-    return in_blocks(g, node, stage, gemm if by_rows else replace(gemm, waiting_bytes=2 * F32_BYTES), target)
+    return _in_blocks(g, stage.ops[0], makers, gemm if by_rows else replace(gemm, waiting_bytes=2 * F32_BYTES), target)
 
 
-def in_blocks(g: Graph, node: FusedOp, stage: Stage, gemm: Gemm, target: Target) -> Gemm:
+def _in_blocks(g: Graph, op: Op, makers: Sequence[Stage], gemm: Gemm, target: Target) -> Gemm:
     """The product of a stage with the blocks of its weights, if it reads such, and bits of what they are made from."""
-    op, makers = stage.ops[0], packing_stages(node, stage)
     if gemv_form(g, op) is not None:
         columns = unrolled_columns(gemm.m, g.value(op.ins[1]).dtype.nbytes(gemm.k), target) if gemm.n > 1 else 1
         return replace(gemm, kernel=replace(gemm.kernel, dots=columns))

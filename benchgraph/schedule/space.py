@@ -48,6 +48,11 @@ class Tiling:
     makes: bool = False
     fetches: bool = False
 
+    @property
+    def panels_first(self) -> bool:
+        """All rows use some panels of weights while L2 holds them."""
+        return self.ns > 0 and not self.ks
+
     @classmethod
     def of(cls, schedule: Schedule) -> Tiling:
         """The inverse of `tiled`."""
